@@ -1,0 +1,69 @@
+# One door for people and CI.  A fresh machine needs Python >= 3.11 (with venv and pip) and make; `make` lists the targets.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAGE := out/package
+ROOMS := $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
+MODULES := $(wildcard *.py) $(foreach room,$(ROOMS),$(wildcard $(room)/*.py))
+
+# The first interpreter that runs, is new enough and can make a virtual environment (version managers leave shims that
+# cannot run, and Debian ships a Python without ensurepip).  3.11 first: it is the version that the suite is run on most.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python; do \
+	"$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+	&& echo "$$python" && break; done)
+TESTFLAGS ?= -m "not slow"
+
+.PHONY: help env demo test lint ruff types imports docstrings stage docs bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+env: $(VENV)/.ready ## make the virtual environment .venv with everything that the other targets need
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "no Python >= 3.11 with ensurepip found; name one: make env PYTHON=/path/to/python" >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[torch,plot,dev]'
+	@touch $@
+
+demo: env ## plan, prove and run an allgather; leaves its files in out/demo
+	$(BIN)/python examples/demo.py --output out/demo
+
+test: env ## run the tests, doctests and documentation; TESTFLAGS= includes the slow ones
+	$(BIN)/pytest -n auto --maxprocesses 2 --dist loadfile $(TESTFLAGS)
+
+lint: ruff types imports docstrings ## check style, formatting, types, import direction and docstrings
+
+ruff: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# The repository root is the package, so mypy, import-linter and mkdocstrings would not find `collopt` under its name:
+# they look at a copy that has only what a wheel has.
+stage:
+	@rm -rf $(STAGE) && mkdir -p $(STAGE)/collopt
+	@cp -R $(ROOMS) $(wildcard *.py) py.typed $(STAGE)/collopt
+
+types: env stage
+	cd $(STAGE) && MYPYPATH=. $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml \
+		--cache-dir $(CURDIR)/.mypy_cache -p collopt
+
+imports: env stage
+	cd $(STAGE) && $(CURDIR)/$(BIN)/lint-imports --no-logo --config $(CURDIR)/pyproject.toml
+
+docstrings: env
+	$(BIN)/numpydoc lint --config . $(MODULES)
+
+docs: $(VENV)/.docs stage ## build the documentation into site/, refusing broken links
+	$(BIN)/mkdocs build --strict
+
+$(VENV)/.docs: $(VENV)/.ready
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[docs]'
+	@touch $@
+
+bench: env ## run the benchmarks
+	$(BIN)/python benchmarks/run.py
+
+clean: ## remove what the other targets made, except .venv
+	rm -rf out site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

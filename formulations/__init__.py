@@ -1,0 +1,2 @@
+"""Explicit mathematical models, one per module; none exists yet."""
+

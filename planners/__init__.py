@@ -1,0 +1,2 @@
+"""Who turns a topology and a collective into a certified plan."""
+

@@ -1,0 +1,76 @@
+"""The project's own promises: what is packaged, which version it is, and how light its import is."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import collopt
+
+ROOT = Path(__file__).parents[1]
+HEAVY = {"cvxpy", "jinja2", "matplotlib", "networkx", "numba", "pandas", "plotly", "pyomo", "scipy", "torch"}
+
+
+@pytest.fixture(scope="module")
+def pyproject() -> dict[str, Any]:
+    """The parsed pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_every_room_is_packaged_and_nothing_else(pyproject: dict[str, Any]) -> None:
+    """A wheel would silently miss a room that pyproject's list of packages forgets."""
+    rooms = {f"collopt.{path.parent.name}" for path in ROOT.glob("*/__init__.py")}
+    assert rooms
+    assert sorted(pyproject["tool"]["setuptools"]["packages"]) == sorted({"collopt"} | rooms)
+
+
+def test_the_tests_run_on_this_checkout() -> None:
+    """A copy of collopt installed from elsewhere would make the whole run say nothing about this tree."""
+    assert Path(collopt.__file__).resolve().parent == ROOT.resolve()
+
+
+def test_there_is_one_version(pyproject: dict[str, Any]) -> None:
+    """The package, its metadata and pyproject.toml agree on the version."""
+    declared = pyproject["project"]["version"]
+    assert collopt.__version__ == importlib.metadata.version("collopt") == declared
+
+
+def test_the_changelog_has_a_section_for_this_version() -> None:
+    """A release without its entry cannot happen."""
+    headings = [
+        line for line in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines() if line.startswith("## ")
+    ]
+    assert any(collopt.__version__ in heading for heading in headings)
+
+
+@pytest.mark.parametrize("module", ["collopt", "collopt.cli"])
+def test_importing_loads_no_heavy_package(module: str, tmp_path: Path) -> None:
+    """`import collopt` and `collopt --help` stay light: solvers, tables, plots and torch load on first use."""
+    program = f"import json, sys, {module}; print(json.dumps([name for name in sys.modules if '.' not in name]))"
+    listing = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert listing.returncode == 0, listing.stderr
+    loaded = set(json.loads(listing.stdout))
+    assert "collopt" in loaded
+    assert sorted(loaded & HEAVY) == []
+
+
+def test_every_declared_extra_is_offered_by_the_makefile(pyproject: dict[str, Any]) -> None:
+    """`make env` and `make docs` name extras that pyproject.toml has; pip only warns about one that it lacks."""
+    extras = set(pyproject["project"]["optional-dependencies"])
+    named = {
+        extra
+        for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
+        if "-e '.[" in line
+        for extra in line.split("[", 1)[1].split("]", 1)[0].split(",")
+    }
+    assert named
+    assert named <= extras
