@@ -1,0 +1,155 @@
+"""Building topologies by name."""
+
+from __future__ import annotations
+
+import inspect
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt import topologies
+from collopt.errors import ColloptError, TopologyError
+from collopt.topologies import Topology, build, catalogue, dragonfly, fat_tree, leaf_spine, rail, ring, torus
+from collopt.topologies.catalogue import REQUIRED
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "leaf-spine": {"leaves": 2, "spines": 1, "hosts_per_leaf": 2},
+    "rail": {"boxes": 2},
+    "fat-tree": {"k": 2},
+    "dragonfly": {"routers_per_group": 2, "hosts_per_router": 1, "global_links_per_router": 1},
+    "ring": {"n": 3},
+    "torus": {"shape": (3, 2)},
+    "hypercube": {"dimension": 2},
+    "complete": {"n": 3},
+}
+
+
+def test_the_catalogue_lists_every_builder_of_the_room() -> None:
+    """Every exported function that returns a topology from sizes, under its own name in kebab case."""
+    builders = {
+        name.replace("_", "-"): function
+        for name, function in vars(topologies).items()
+        if inspect.isfunction(function)
+        and inspect.signature(function).return_annotation == "Topology"
+        and name not in ("build", "from_networkx", "read_topology")
+    }
+    assert {entry.name: entry.function for entry in catalogue()} == builders
+
+
+def test_entries_have_a_summary_and_parameters() -> None:
+    """For people who choose from a list."""
+    for entry in catalogue():
+        assert entry.summary.endswith(".")
+        assert "\n" not in entry.summary
+        assert entry.parameters
+    entries = {entry.name: entry for entry in catalogue()}
+    described = [(p.name, p.kind, p.default, p.optional) for p in entries["dragonfly"].parameters]
+    assert described[0] == ("routers_per_group", "integer", REQUIRED, False)
+    assert described[3:5] == [("groups", "integer", None, True), ("bandwidth", "number", 25, False)]
+    (shape, *_) = entries["torus"].parameters
+    assert (shape.name, shape.kind, shape.required) == ("shape", "shape", True)
+    assert [p.default for p in entries["dgx-a100"].parameters] == [1]
+    assert entries["rail"].parameters[-1].expected.endswith("or none")
+
+
+@pytest.mark.parametrize("entry", catalogue(), ids=lambda entry: entry.name)
+def test_every_entry_can_be_built_from_values_and_from_text(entry: topologies.CatalogueEntry) -> None:
+    """Text as it comes from a command line means the same."""
+    options = EXAMPLES.get(entry.name, {})
+    written = {
+        name.replace("_", "-"): "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        for name, value in options.items()
+    }
+    topology = build(entry.name, **options)
+    assert isinstance(topology, Topology)
+    assert build(entry.name.replace("-", "_"), **written) == topology
+    assert set(options) == {parameter.name for parameter in entry.parameters if parameter.required} | (
+        {"boxes"} if entry.name == "rail" else set()
+    )
+
+
+def test_text_is_converted_by_what_the_option_is() -> None:
+    """Whole numbers, exact numbers, flags, shapes, none."""
+    assert build("torus", shape="2x3", bandwidth="65/3") == torus(2, 3, bandwidth=Fraction(65, 3))
+    assert build("torus", shape=" 2,3 ") == torus(2, 3)
+    assert build("torus", shape=[4]) == torus(4)
+    assert build("ring", n=" 4 ", bidirectional="No") == ring(4, bidirectional=False)
+    assert build("ring", n="4", bidirectional="true", latency="0.5") == ring(4, latency=0.5)
+    assert build("rail", boxes="2", oversubscription="none") == rail(2, oversubscription=None)
+    assert build("rail", boxes="2", oversubscription="3/2") == rail(2, oversubscription="1.5")
+    assert build(
+        "dragonfly", routers_per_group="2", hosts_per_router="1", global_links_per_router="1", groups="None"
+    ) == (dragonfly(2, 1, 1))
+    assert build("leaf-spine", leaves="2", spines="2", hosts_per_leaf="2", host_bandwidth="12.5") == (
+        leaf_spine(2, 2, 2, "12.5")
+    )
+    assert build("fat-tree", k="4", oversubscription=2) == fat_tree(4, oversubscription=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (
+            "dgx-a10",
+            {},
+            "there is no topology called 'dgx-a10' \\(did you mean 'dgx-a100'\\?\\); expected one of dgx-a100",
+        ),
+        ("FatTree", {}, "did you mean 'fat-tree'"),
+        ("zzz", {}, "there is no topology called 'zzz'; expected one of"),
+        ("", {}, "there is no topology called ''"),
+        (None, {}, "there is no topology called None"),
+        ("dgx-a100", {"box": 2}, "there is no option of dgx-a100 called 'box' \\(did you mean 'boxes'"),
+        ("ring", {"n": 4, "zzz": 1}, "expected one of n, bandwidth, latency, bidirectional"),
+        ("rail", {"boxes": 2, "nic-bandwidth": 1, "nic_bandwidth": 2}, "option 'nic_bandwidth' of rail is given twice"),
+        ("torus", {}, "torus needs the option 'shape': sizes such as 4x4"),
+        ("fat-tree", {}, "fat-tree needs the option 'k': a whole number"),
+        ("ring", {"n": "four"}, "option 'n' of ring is 'four'; expected a whole number"),
+        ("ring", {"n": "4.0"}, "option 'n' of ring is '4.0'"),
+        ("ring", {"n": "1_0"}, "option 'n' of ring is '1_0'"),
+        ("ring", {"n": "9" * 5000}, "option 'n' of ring is '999"),
+        ("ring", {"n": "none"}, "option 'n' of ring is 'none'"),
+        ("ring", {"n": ""}, "option 'n' of ring is ''"),
+        ("ring", {"n": 4.0}, "n is 4.0; expected a whole number"),
+        (
+            "ring",
+            {"n": "4", "bidirectional": "maybe"},
+            "option 'bidirectional' of ring is 'maybe'; expected true or false",
+        ),
+        ("ring", {"n": "4", "bandwidth": "fast"}, "is 'fast'; expected a positive number"),
+        ("torus", {"shape": "4x"}, "option 'shape' of torus is '4x'; expected sizes such as 4x4"),
+        ("torus", {"shape": ""}, "option 'shape' of torus is ''"),
+        ("torus", {"shape": 4}, "option 'shape' of torus is 4"),
+        ("torus", {"shape": [4, "4"]}, "dimension 1 of the torus is '4'"),
+        (
+            "dragonfly",
+            {"routers_per_group": 1, "hosts_per_router": 1, "global_links_per_router": 1, "groups": "x"},
+            "or none",
+        ),
+    ],
+)
+def test_unknown_names_and_wrong_values_are_refused(name: Any, options: dict[str, Any], message: str) -> None:
+    """With a suggestion where one is close, and with what is accepted."""
+    with pytest.raises(TopologyError, match=message):
+        build(name, **options)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.sampled_from([entry.name for entry in catalogue()]) | st.text(max_size=12),
+    st.dictionaries(
+        st.sampled_from(["n", "k", "boxes", "shape", "dimension", "bandwidth", "bidirectional", "x"]),
+        st.text(max_size=6) | st.sampled_from(["2", "3", "2x2", "yes", "none", "1/2", "0"]),
+        max_size=3,
+    ),
+)
+def test_any_command_line_gives_a_topology_or_our_own_error(name: str, options: dict[str, str]) -> None:
+    """No other exception escapes."""
+    problem = ""
+    try:
+        assert isinstance(build(name, **options), Topology)
+    except ColloptError as error:
+        problem = str(error)
+    assert "\n" not in problem

@@ -1,0 +1,168 @@
+"""Switched fabrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+
+import networkx as nx
+import pytest
+
+from collopt.errors import TopologyError
+from collopt.topologies import Topology, dragonfly, fat_tree, leaf_spine, rail
+
+SAMPLES = [
+    leaf_spine(2, 1, 1),
+    leaf_spine(4, 3, 2, "12.5", oversubscription="3/2"),
+    rail(1),
+    rail(3, 4),
+    rail(2, 4, oversubscription=None),
+    rail(3, 2, oversubscription=4),
+    fat_tree(2),
+    fat_tree(4),
+    fat_tree(6, oversubscription=3),
+    dragonfly(1, 1, 1),
+    dragonfly(4, 2, 2),
+    dragonfly(2, 1, 3, groups=3),
+    dragonfly(3, 1, 2, groups=2, oversubscription=2),
+]
+
+
+@pytest.mark.parametrize("topology", SAMPLES, ids=lambda topology: topology.name)
+def test_fabrics_are_balanced_and_connected(topology: Topology) -> None:
+    """Every node takes in what it gives out and reaches every other."""
+    assert all(topology.ingress(node) == topology.egress(node) for node in topology.nodes)
+    assert nx.is_strongly_connected(topology.to_networkx())
+
+
+@pytest.mark.parametrize("topology", SAMPLES, ids=lambda topology: topology.name)
+def test_hosts_are_numbered_by_rank(topology: Topology) -> None:
+    """Except in boxes, where they are named by box."""
+    names = topology.compute_nodes
+    expected = tuple(f"host{rank}" for rank in range(len(names)))
+    assert names == expected or all(name.startswith("box") for name in names)
+
+
+@pytest.mark.parametrize("oversubscription", [1, 2, "4/3", Fraction(1, 2)])
+def test_a_leaf_splits_its_uplink_bandwidth_over_the_spines(oversubscription: Fraction) -> None:
+    """Bandwidth of the hosts over that of the uplinks is the oversubscription."""
+    topology = leaf_spine(3, 5, 4, 25, oversubscription=oversubscription)
+    uplinks = [link for link in topology.out_links("leaf1") if "spine" in link.head]
+    assert len(uplinks) == 5
+    assert sum(link.bandwidth for link in uplinks) == 4 * 25 / Fraction(oversubscription)
+    assert {link.head for link in topology.out_links("leaf1")} >= {"host4", "host5", "host6", "host7"}
+
+
+def test_a_rail_joins_the_same_nic_of_every_box() -> None:
+    """NIC i of every box is on rail i, and each rail has its uplink to the spine."""
+    topology = rail(4, 2, nvswitch_bandwidth=300, nic_bandwidth=25, oversubscription=2)
+    assert {link.head for link in topology.out_links("rail1")} == {f"box{box}/nic1" for box in range(4)} | {"spine"}
+    assert topology.link("rail1", "spine").bandwidth == 50
+    assert topology.egress("box2/gpu1") == 325
+
+
+def test_rails_without_a_spine_meet_in_the_boxes_only() -> None:
+    """Other rails are reached through an NVSwitch."""
+    topology = rail(3, 2, oversubscription=None)
+    assert "spine" not in topology.nodes
+    assert {link.head for link in topology.out_links("rail0")} == {f"box{box}/nic0" for box in range(3)}
+
+
+@pytest.mark.parametrize("k", [2, 4, 8])
+def test_a_fat_tree_has_the_textbook_numbers(k: int) -> None:
+    """k**3 / 4 hosts, 5 k**2 / 4 switches of k ports, full bisection."""
+    topology = fat_tree(k, bandwidth=10)
+    assert topology.num_ranks == k**3 // 4
+    roles = Counter(switch.split("/")[-1].rstrip("0123456789") for switch in topology.switch_nodes)
+    assert roles == {"edge": k * k // 2, "aggregate": k * k // 2, "core": k * k // 4}
+    assert {topology.egress(switch) for switch in topology.switch_nodes} == {10 * k}
+    assert {len(topology.out_links(switch)) for switch in topology.switch_nodes} == {k}
+
+
+def test_every_core_switch_reaches_every_pod_once() -> None:
+    """The wiring between pods."""
+    topology = fat_tree(6)
+    for core in range(9):
+        heads = [link.head for link in topology.out_links(f"core{core}")]
+        assert [head.split("/")[0] for head in heads] == [f"pod{pod}" for pod in range(6)]
+        assert {head.split("/")[1] for head in heads} == {f"aggregate{core // 3}"}
+
+
+def test_an_oversubscribed_fat_tree_has_slower_links_between_switches() -> None:
+    """Hosts keep their bandwidth."""
+    topology = fat_tree(4, bandwidth=30, oversubscription=3)
+    assert topology.link("host0", "pod0/edge0").bandwidth == 30
+    assert topology.link("pod0/edge0", "pod0/aggregate1").bandwidth == 10
+    assert topology.link("pod3/aggregate1", "core3").bandwidth == 10
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 1, 1), (4, 2, 2), (3, 2, 5)])
+def test_a_full_dragonfly_links_every_two_groups_once(sizes: tuple[int, int, int]) -> None:
+    """a h + 1 groups, one link between any two, h global links on every router."""
+    routers, hosts, links = sizes
+    topology = dragonfly(routers, hosts, links)
+    groups = routers * links + 1
+    assert topology.num_ranks == groups * routers * hosts
+    between = Counter(
+        (link.tail.split("/")[0], link.head.split("/")[0])
+        for link in topology.links
+        if "router" in link.tail and "router" in link.head and link.tail.split("/")[0] != link.head.split("/")[0]
+    )
+    assert len(between) == groups * (groups - 1)
+    assert set(between.values()) == {1}
+    ports = routers - 1 + hosts + links
+    assert {topology.egress(switch) for switch in topology.switch_nodes} == {25 * ports}
+
+
+@pytest.mark.parametrize(("groups", "per_pair"), [(2, 6), (3, 3), (4, 2), (5, 1), (7, 1)])
+def test_a_partial_dragonfly_shares_its_ports_evenly(groups: int, per_pair: int) -> None:
+    """Every two groups get equal bandwidth; no router uses more ports than it has."""
+    topology = dragonfly(3, 1, 2, groups=groups, bandwidth=1)
+    between: Counter[tuple[str, str]] = Counter()
+    for link in topology.links:
+        tail, head = link.tail.split("/")[0], link.head.split("/")[0]
+        if tail != head and "host" not in tail + head:
+            between[tail, head] += int(link.bandwidth)
+    assert between == {(f"group{a}", f"group{b}"): per_pair for a in range(groups) for b in range(groups) if a != b}
+    assert all(topology.egress(switch) <= 2 + 1 + 2 for switch in topology.switch_nodes)
+
+
+def test_a_tapered_dragonfly_has_slower_global_links() -> None:
+    """Local links and hosts keep their bandwidth."""
+    topology = dragonfly(2, 1, 1, bandwidth=30, oversubscription=4)
+    assert topology.link("group0/router0", "group0/router1").bandwidth == 30
+    assert topology.link("group0/router0", "group1/router1").bandwidth == Fraction(15, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: leaf_spine(1, 1, 2), "leaves is 1; expected a whole number from 2"),
+        (lambda: leaf_spine(2, 0, 2), "spines is 0"),
+        (lambda: leaf_spine(2, 1, 0), "hosts_per_leaf is 0"),
+        (lambda: leaf_spine(2, 1, 2, 0), "bandwidth of every host is 0"),
+        (lambda: leaf_spine(2, 1, 2, oversubscription=0), "oversubscription is 0"),
+        (lambda: leaf_spine(2, 1, 2, latency="x"), "latency of link"),
+        (lambda: leaf_spine(2**16, 2**16, 1), "links; expected at most"),
+        (lambda: rail(0), "boxes is 0"),
+        (lambda: rail(2, 1), "gpus_per_box is 1"),
+        (lambda: rail(2, nic_bandwidth="fast"), "bandwidth of every NIC is 'fast'"),
+        (lambda: rail(2, nvswitch_bandwidth=-1), "bandwidth of every NVSwitch port is -1"),
+        (lambda: rail(2, oversubscription=-1), "oversubscription is -1"),
+        (lambda: fat_tree(3), "k is 3; expected an even number"),
+        (lambda: fat_tree(0), "k is 0"),
+        (lambda: fat_tree("4"), "k is '4'"),
+        (lambda: fat_tree(1000), "fat-tree-1000 would have 1500000000 links"),
+        (lambda: dragonfly(0, 1, 1), "routers_per_group is 0"),
+        (lambda: dragonfly(1, 0, 1), "hosts_per_router is 0"),
+        (lambda: dragonfly(1, 1, 0), "global_links_per_router is 0"),
+        (lambda: dragonfly(2, 1, 1, groups=4), "groups is 4; expected a whole number from 2 to 3"),
+        (lambda: dragonfly(2, 1, 1, groups=1), "groups is 1"),
+        (lambda: dragonfly(2**16, 2**16, 2**16), "links; expected at most"),
+    ],
+)
+def test_sizes_and_figures_that_make_no_sense_are_refused(call: Callable[[], Topology], message: str) -> None:
+    """The argument is named."""
+    with pytest.raises(TopologyError, match=message):
+        call()

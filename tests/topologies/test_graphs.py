@@ -1,0 +1,171 @@
+"""Topologies from networkx graphs and back."""
+
+from __future__ import annotations
+
+import copy
+from fractions import Fraction
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from collopt.errors import TopologyError
+from collopt.topologies import Link, Topology, dgx_h100, from_networkx, to_networkx
+from strategies import eulerian_topologies, switch_free_topologies
+
+
+def edge(**attributes: Any) -> nx.Graph:
+    """Two nodes and one undirected edge."""
+    graph = nx.Graph()
+    graph.add_edge("a", "b", **attributes)
+    return graph
+
+
+def test_an_undirected_edge_counts_in_both_directions() -> None:
+    """Each direction has the whole bandwidth."""
+    topology = from_networkx(edge(bandwidth=12.5, latency="0.7"))
+    expected = (Fraction(25, 2), Fraction(7, 10))
+    assert topology.links == (Link("a", "b", *expected), Link("b", "a", *expected))
+
+
+def test_a_directed_edge_counts_once() -> None:
+    """Its opposite may differ or be missing."""
+    graph = nx.DiGraph()
+    graph.add_edge("a", "b", bandwidth=1)
+    assert [link[:2] for link in from_networkx(graph).links] == [("a", "b")]
+
+
+@pytest.mark.parametrize("kind", [nx.MultiGraph, nx.MultiDiGraph])
+def test_parallel_edges_merge(kind: type[nx.Graph]) -> None:
+    """Bandwidths add, the larger latency stays."""
+    graph = kind()
+    graph.add_edge("a", "b", bandwidth=1, latency=5)
+    graph.add_edge("a", "b", bandwidth=2, latency=3)
+    assert from_networkx(graph).link("a", "b") == Link("a", "b", Fraction(3), Fraction(5))
+
+
+def test_attributes_may_have_other_names() -> None:
+    """As in graphs made for other tools."""
+    graph = nx.DiGraph()
+    graph.add_node("s", role="switch")
+    graph.add_node("a")
+    graph.add_node("b", role="compute")
+    nx.add_cycle(graph, ["a", "s", "b"], capacity=4, delay=1)
+    topology = from_networkx(graph, bandwidth="capacity", latency="delay", kind="role", name="mine")
+    assert topology.compute_nodes == ("a", "b")
+    assert topology.switch_nodes == ("s",)
+    assert topology.link("a", "s") == Link("a", "s", Fraction(4), Fraction(1))
+    assert topology.name == "mine"
+    assert topology == Topology.from_networkx(graph, bandwidth="capacity", latency="delay", kind="role")
+
+
+def test_ranks_follow_the_order_of_the_nodes() -> None:
+    """Not that of the edges."""
+    graph = nx.Graph()
+    graph.add_nodes_from([3, 1, 2])
+    nx.add_path(graph, [1, 2, 3], bandwidth=1)
+    assert from_networkx(graph).compute_nodes == ("3", "1", "2")
+
+
+def test_nodes_of_any_kind_are_named_by_their_text() -> None:
+    """Grid places and numpy integers, for example."""
+    graph = nx.grid_2d_graph(2, 2)
+    graph.add_node(np.int64(7))
+    nx.set_edge_attributes(graph, 1, "bandwidth")
+    assert from_networkx(graph).compute_nodes == ("(0, 0)", "(0, 1)", "(1, 0)", "(1, 1)", "7")
+
+
+def test_two_nodes_of_one_name_are_refused() -> None:
+    """The number 1 and the text "1" cannot both be called 1."""
+    graph = nx.Graph()
+    graph.add_edge(1, "1", bandwidth=1)
+    with pytest.raises(TopologyError, match=r"nodes 1 and '1' of the graph would both be called '1'; rename one"):
+        from_networkx(graph)
+
+
+def test_the_name_is_that_of_the_graph() -> None:
+    """Or a plain default."""
+    graph = edge(bandwidth=1)
+    assert from_networkx(graph).name == "topology"
+    graph.graph["name"] = "lab"
+    assert from_networkx(graph).name == "lab"
+
+
+def test_the_graph_is_left_alone() -> None:
+    """Reading writes nothing back."""
+    graph = edge(bandwidth=1)
+    graph.add_node(("s", 0), kind="switch", multicast=True)
+    before = copy.deepcopy((dict(graph.nodes(data=True)), list(graph.edges(data=True)), graph.graph))
+    from_networkx(graph)
+    assert (dict(graph.nodes(data=True)), list(graph.edges(data=True)), graph.graph) == before
+
+
+def test_abilities_are_node_attributes() -> None:
+    """False and absent mean the same."""
+    graph = nx.Graph()
+    graph.add_node("s", kind="switch", multicast=True, aggregation=False)
+    nx.add_star(graph, ["s", "a", "b"], bandwidth=1)
+    topology = from_networkx(graph)
+    assert topology.multicast == {"s"}
+    assert topology.aggregation == set()
+
+
+def with_node(**attributes: Any) -> nx.Graph:
+    """Two ranks and a third node of the given attributes."""
+    graph = edge(bandwidth=1)
+    graph.add_node("c", **attributes)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        ({"a": ["b"]}, "the graph is a dict; expected a networkx graph"),
+        (None, "the graph is a NoneType"),
+        (edge(), r"edge \('a', 'b'\) has no attribute 'bandwidth'"),
+        (edge(bandwidth=None), r"edge \('a', 'b'\) has no attribute 'bandwidth'"),
+        (edge(capacity=1), "name the attribute that holds it"),
+        (edge(bandwidth=0), r"bandwidth of link \('a', 'b'\) is 0"),
+        (edge(bandwidth=float("nan")), "is nan"),
+        (edge(bandwidth=1, latency=-1), "latency of link"),
+        (with_node(kind="nic"), "attribute 'kind' of node 'c' is 'nic'; expected 'compute' or 'switch'"),
+        (with_node(kind=None), "attribute 'kind' of node 'c' is None"),
+        (with_node(kind=["switch"]), "attribute 'kind' of node 'c' is"),
+        (
+            with_node(kind="switch", multicast="yes"),
+            "attribute 'multicast' of node 'c' is 'yes'; expected True or False",
+        ),
+        (with_node(multicast=True), "multicast is claimed for 'c', which is not a switch"),
+        (nx.Graph(), "0 compute nodes"),
+        (nx.Graph([("a", "a", {"bandwidth": 1}), ("a", "b", {"bandwidth": 1})]), "self-loop"),
+        (nx.Graph([("a", "", {"bandwidth": 1})]), "node name '' is not usable"),
+        (nx.Graph([("a", "b\n", {"bandwidth": 1})]), r"node name 'b\\n' is not usable"),
+    ],
+)
+def test_graphs_that_make_no_sense_are_refused(graph: Any, message: str) -> None:
+    """The node or edge, its value and what was expected are named."""
+    with pytest.raises(TopologyError, match=message):
+        from_networkx(graph)
+
+
+def test_to_networkx_writes_kinds_abilities_and_exact_numbers() -> None:
+    """In the attributes that from_networkx reads by default."""
+    graph = to_networkx(dgx_h100(2))
+    assert list(graph)[:16] == [f"box{box}/gpu{gpu}" for box in range(2) for gpu in range(8)]
+    assert graph.nodes["box0/gpu0"] == {"kind": "compute"}
+    assert graph.nodes["box1/nvswitch"] == {"kind": "switch", "multicast": True, "aggregation": True}
+    assert graph.nodes["ib"] == {"kind": "switch"}
+    assert graph.edges["box0/nic0", "ib"] == {"bandwidth": Fraction(50), "latency": Fraction(1, 2)}
+
+
+@settings(deadline=None, max_examples=60)
+@given(eulerian_topologies() | switch_free_topologies())
+def test_a_round_trip_gives_the_same_network(topology: Topology) -> None:
+    """Only the order in which links are listed may change."""
+    back = from_networkx(topology.to_networkx())
+    assert back.digest == topology.digest
+    assert back.nodes == topology.nodes
+    assert set(back.links) == set(topology.links)
+    assert back.name == topology.name

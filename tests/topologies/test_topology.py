@@ -1,0 +1,285 @@
+"""The `Topology` type: what it accepts, what it answers, what its changes do."""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import CapacityOverflowError, ColloptError, TopologyError
+from collopt.topologies import Link, Topology, dgx_a100, mi250, ring
+from strategies import eulerian_topologies, rank_orders
+
+
+def star(**changes: Any) -> Topology:
+    """Three hosts on one switch, with names, bandwidths and latencies that differ."""
+    options: dict[str, Any] = {"compute": ["a", "b", "c"], "switches": ["hub"], "bidirectional": True} | changes
+    return Topology.from_links([("a", "hub", 10, 1), ("b", "hub", "5/2"), ("c", "hub", 0.5, "0.25")], **options)
+
+
+def test_nodes_are_compute_nodes_in_rank_order_then_switches() -> None:
+    """A rank is its node's position."""
+    topology = star()
+    assert topology.num_ranks == 3
+    assert topology.nodes == ("a", "b", "c", "hub")
+    assert topology.node_index["c"] == 2
+
+
+def test_links_hold_exact_numbers_in_both_directions() -> None:
+    """Bandwidths and latencies are the fractions that were written."""
+    topology = star()
+    assert topology.link("c", "hub") == Link("c", "hub", Fraction(1, 2), Fraction(1, 4))
+    assert topology.link("hub", "b") == Link("hub", "b", Fraction(5, 2), Fraction(0))
+    assert len(topology.links) == 6
+
+
+def test_ingress_and_egress_add_up_the_links() -> None:
+    """B-(v) and B+(v) are sums over the links of v."""
+    topology = Topology.from_links(
+        [("a", "b", 3), ("b", "c", 4), ("a", "c", "1/2"), ("c", "a", 1)], compute=["a", "b", "c"]
+    )
+    assert [topology.egress(node) for node in topology.nodes] == [Fraction(7, 2), 4, 1]
+    assert [topology.ingress(node) for node in topology.nodes] == [1, 3, Fraction(9, 2)]
+    assert [link.head for link in topology.out_links("a")] == ["b", "c"]
+    assert [link.tail for link in topology.in_links("c")] == ["b", "a"]
+
+
+def test_parallel_links_add_bandwidth_and_keep_the_larger_latency() -> None:
+    """Two cables between two nodes are one link."""
+    topology = Topology.from_links([("a", "b", 3, 5), ("a", "b", 4, 2), ("b", "a", 1)], compute=["a", "b"])
+    assert topology.links == (Link("a", "b", Fraction(7), Fraction(5)), Link("b", "a", Fraction(1), Fraction(0)))
+
+
+def test_merged_links_obey_the_limits_of_single_ones() -> None:
+    """What a topology accepts it accepts again after a change, and from a file."""
+    with pytest.raises(TopologyError, match="expected at most"):
+        Topology.from_links([("a", "b", 10**9), ("a", "b", 1)], compute=["a", "b"])
+    with pytest.raises(TopologyError, match="12 decimal places"):
+        Topology.from_links([("a", "b", "1/999999999989"), ("a", "b", "1/999999999961")], compute=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("links", "options", "message"),
+    [
+        ([("a", "b", 1)], {"compute": ["a"], "switches": ["b"]}, "1 compute nodes; a collective needs at least 2"),
+        ([], {"compute": []}, "0 compute nodes"),
+        ([("a", "z", 1)], {}, "unknown node 'z'; list it under compute or switches"),
+        ([("a", "a", 1)], {}, "self-loop"),
+        ([("a", "b", 0)], {}, r"bandwidth of link \('a', 'b'\) is 0; expected a positive number"),
+        ([("a", "b", -2)], {}, "is -2; expected a positive"),
+        ([("a", "b", 1, -2)], {}, "latency of .* is -2"),
+        ([("a", "b")], {}, "is not a tuple"),
+        ([("a", "b", 1, 2, 3)], {}, "is not a tuple"),
+        ([["a", "b", 1]], {}, "is not a tuple"),
+        ([], {"compute": ["a", "b", "a"]}, "compute node 'a' is listed twice"),
+        ([], {"switches": ["s", "s"]}, "switch node 's' is listed twice"),
+        ([], {"switches": ["b"]}, "'b' is listed as compute and as switch"),
+        ([], {"multicast": ["a"]}, "multicast is claimed for 'a', which is not a switch"),
+        ([], {"aggregation": ["nowhere"]}, "aggregation is claimed for 'nowhere'"),
+        ([], {"name": "two\nlines"}, "the topology's name is"),
+        ([], {"name": None}, "the topology's name is None"),
+        ([("", "b", 1)], {}, "node name '' is not usable"),
+    ],
+)
+def test_a_description_that_makes_no_sense_is_refused(links: list[Any], options: dict[str, Any], message: str) -> None:
+    """One sentence on one line says what is wrong."""
+    with pytest.raises(TopologyError, match=message) as caught:
+        Topology.from_links(links, **({"compute": ["a", "b"]} | options))
+    assert "\n" not in str(caught.value)
+
+
+def test_questions_about_strangers_are_refused() -> None:
+    """Unknown nodes and links are named."""
+    topology = star()
+    with pytest.raises(TopologyError, match="node 'z' is not in"):
+        topology.link("a", "z")
+    with pytest.raises(TopologyError, match=r"there is no link \('a', 'b'\)"):
+        topology.link("a", "b")
+    for question in (topology.egress, topology.ingress, topology.out_links, topology.in_links):
+        with pytest.raises(TopologyError, match="node 'z' is not in"):
+            question("z")
+
+
+def test_arrays_are_the_smallest_integers_in_the_order_of_the_links() -> None:
+    """Capacities times unit are the bandwidths, without a common divisor."""
+    arrays = star().arrays
+    assert arrays.unit == Fraction(1, 2)
+    assert arrays.tails.tolist() == [0, 3, 1, 3, 2, 3]
+    assert arrays.heads.tolist() == [3, 0, 3, 1, 3, 2]
+    assert arrays.capacities.tolist() == [20, 20, 5, 5, 1, 1]
+    assert {array.dtype for array in arrays[:3]} == {np.dtype(np.int64)}
+
+
+def test_arrays_of_a_topology_without_links_are_empty() -> None:
+    """Two ranks without a network are a topology, if a useless one."""
+    arrays = Topology.from_links([], compute=["a", "b"]).arrays
+    assert arrays.tails.size == arrays.heads.size == arrays.capacities.size == 0
+
+
+def test_bandwidths_without_a_common_unit_overflow_loudly() -> None:
+    """int64 is never exceeded silently."""
+    links = [("a", "b", 10**9), ("b", "a", "1/999999999989")]
+    with pytest.raises(CapacityOverflowError, match="round them"):
+        _ = Topology.from_links(links, compute=["a", "b"]).arrays
+
+
+def test_the_digest_depends_on_the_network_only() -> None:
+    """Neither the name nor the order of links matters; ranks, bandwidths and abilities do."""
+    topology = star()
+    twin = dataclasses.replace(topology, name="other", links=topology.links[::-1])
+    assert topology.digest == twin.digest
+    others = [
+        topology.restrict(["b", "a", "c"]),
+        topology.derate("a", "hub", "1/2"),
+        dataclasses.replace(topology, multicast=frozenset({"hub"})),
+        dataclasses.replace(topology, aggregation=frozenset({"hub"})),
+        topology.without_link("a", "hub", bidirectional=False),
+    ]
+    assert len({topology.digest, *(other.digest for other in others)}) == 6
+
+
+def test_names_do_not_make_topologies_different() -> None:
+    """Equality ignores the name."""
+    assert star(name="x") == star(name="y")
+    assert repr(star(name="x")) == "<Topology 'x': 3 ranks, 1 switches, 6 links>"
+
+
+def test_a_topology_cannot_be_changed_in_place() -> None:
+    """It was checked once, so it must stay as it is."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        star().name = "y"
+
+
+def test_restrict_keeps_ranks_in_the_order_asked_for() -> None:
+    """Names and numbers select ranks; links of the others disappear."""
+    topology = ring(4, bandwidth=25).restrict([2, "gpu1"])
+    assert topology.compute_nodes == ("gpu2", "gpu1")
+    assert {link[:2] for link in topology.links} == {("gpu1", "gpu2"), ("gpu2", "gpu1")}
+
+
+def test_restrict_drops_switches_that_lost_every_link() -> None:
+    """And their abilities with them."""
+    topology = Topology.from_links(
+        [("a", "s", 1), ("b", "s", 1), ("c", "t", 1), ("d", "t", 1)],
+        compute=["a", "b", "c", "d"],
+        switches=["s", "t"],
+        bidirectional=True,
+        multicast=["s", "t"],
+        aggregation=["t"],
+    ).restrict(["a", "b"])
+    assert topology.switch_nodes == ("s",)
+    assert topology.multicast == {"s"}
+    assert topology.aggregation == set()
+
+
+def test_half_of_each_mi250_box_keeps_the_links_among_its_gcds() -> None:
+    """The 8+8 setting of ForestColl section 6.2.1: packages keep 6, 6, 3 and 3 links to others, and every NIC."""
+    topology = mi250(boxes=2).restrict([*range(8), *range(16, 24)])
+    for box in ("box0", "box1"):
+        for package, links in enumerate((6, 6, 3, 3)):
+            inside = {f"{box}/gpu{2 * package}", f"{box}/gpu{2 * package + 1}"}
+            outside = [link for gcd in sorted(inside) for link in topology.out_links(gcd) if link.head not in inside]
+            assert sum(link.bandwidth for link in outside if "gpu" in link.head) == 50 * links
+            assert sum(link.bandwidth for link in outside if "nic" in link.head) == 32
+
+
+@pytest.mark.parametrize(
+    "ranks", [[0, 4], [0, -1], [0, True], [0, 1.0], ["a", "z"], ["a", "hub"], [0, 0], [0, "a"], [0], []]
+)
+def test_restrict_refuses_ranks_that_are_unknown_repeated_or_too_few(ranks: list[Any]) -> None:
+    """A switch is no rank, and one rank has nobody to talk to."""
+    with pytest.raises(TopologyError, match=r"is not in|listed twice|at least 2"):
+        star().restrict(ranks)
+
+
+def test_without_link_removes_one_or_both_directions() -> None:
+    """The opposite goes too unless told otherwise, and need not exist."""
+    topology = star()
+    assert len(topology.without_link("a", "hub").links) == 4
+    one_way = topology.without_link("a", "hub", bidirectional=False)
+    assert len(one_way.links) == 5
+    assert one_way.link("hub", "a").bandwidth == 10
+    assert len(one_way.without_link("hub", "a").links) == 4
+    with pytest.raises(TopologyError, match=r"there is no link \('a', 'hub'\)"):
+        one_way.without_link("a", "hub")
+
+
+def test_derate_multiplies_one_or_both_directions() -> None:
+    """Other links and all latencies stay."""
+    topology = star()
+    derated = topology.derate("a", "hub", "1/3")
+    assert derated.link("a", "hub") == Link("a", "hub", Fraction(10, 3), Fraction(1))
+    assert derated.link("hub", "a").bandwidth == Fraction(10, 3)
+    assert derated.link("b", "hub") == topology.link("b", "hub")
+    assert topology.derate("a", "hub", 0.5, bidirectional=False).link("hub", "a").bandwidth == 10
+    for wrong in (0, -1, "none", float("nan")):
+        with pytest.raises(TopologyError, match="derating factor"):
+            topology.derate("a", "hub", wrong)
+    with pytest.raises(TopologyError, match="there is no link"):
+        topology.derate("a", "b", 1)
+
+
+def test_scaled_multiplies_every_bandwidth() -> None:
+    """Ratios stay, and so does everything that depends on ratios only."""
+    topology = star()
+    scaled = topology.scaled("7/3")
+    assert [link.bandwidth for link in scaled.links] == [link.bandwidth * Fraction(7, 3) for link in topology.links]
+    assert scaled.arrays.capacities.tolist() == topology.arrays.capacities.tolist()
+    with pytest.raises(TopologyError, match="scale factor is 0"):
+        topology.scaled(0)
+    with pytest.raises(TopologyError, match="expected at most"):
+        topology.scaled(10**9)
+
+
+def test_abilities_belong_to_switches() -> None:
+    """They are kept as sets."""
+    topology = star(multicast=["hub"], aggregation=["hub"])
+    assert topology.multicast == topology.aggregation == {"hub"}
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.data())
+def test_restricting_to_all_ranks_only_renumbers_them(data: st.DataObject) -> None:
+    """Every node keeps its links, and the way back gives the same network."""
+    topology = data.draw(eulerian_topologies())
+    order = data.draw(rank_orders(topology))
+    shuffled = topology.restrict(order)
+    assert set(shuffled.links) == set(topology.links)
+    assert shuffled.compute_nodes == tuple(topology.compute_nodes[rank] for rank in order)
+    assert shuffled.restrict(topology.compute_nodes).digest == topology.digest
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b", "s", 0, "", None]),
+            st.sampled_from(["a", "b", "s", 0]),
+            st.one_of(st.integers(-1, 3), st.floats(), st.text(max_size=3)),
+        ),
+        max_size=4,
+    ),
+    st.lists(st.sampled_from(["a", "b", 0]), max_size=4),
+)
+def test_any_description_gives_a_topology_or_a_clear_refusal(links: list[Any], compute: list[Any]) -> None:
+    """No other exception escapes the constructor."""
+    try:
+        topology = Topology.from_links(links, compute=compute, switches=["s"])
+    except ColloptError:
+        return
+    assert topology.num_ranks >= 2
+    assert all(link.bandwidth > 0 for link in topology.links)
+
+
+def test_vendor_boxes_survive_their_changes() -> None:
+    """Changes of a real machine compose."""
+    topology = (
+        dgx_a100(boxes=2).derate("box0/gpu0", "box0/nic0", "1/2").without_link("box1/gpu7", "box1/nvswitch").scaled(2)
+    )
+    assert topology.egress("box0/gpu0") == 2 * (300 + Fraction(25, 2))
+    assert topology.egress("box1/gpu7") == 50

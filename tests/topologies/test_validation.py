@@ -1,0 +1,174 @@
+"""Numbers and names as people write them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import TopologyError
+from collopt.topologies.validation import as_bandwidth, as_factor, as_latency, as_name, as_names, shown
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (25, Fraction(25)),
+        (0.1, Fraction(1, 10)),
+        ("0.1", Fraction(1, 10)),
+        ("65/3", Fraction(65, 3)),
+        ("1e2", Fraction(100)),
+        (Decimal("12.5"), Fraction(25, 2)),
+        (Fraction(7, 3), Fraction(7, 3)),
+        (np.int64(5), Fraction(5)),
+        (np.float64(0.3), Fraction(3, 10)),
+        (10**9, Fraction(10**9)),
+    ],
+)
+def test_a_bandwidth_is_read_as_written(written: object, meant: Fraction) -> None:
+    """Every accepted spelling means exactly what it says."""
+    assert as_bandwidth(written, "link") == meant
+
+
+def test_numpy_integers_leave_no_numpy_behind() -> None:
+    """A fraction of numpy integers would overflow silently when multiplied."""
+    bandwidth = as_bandwidth(np.int64(5), "link")
+    assert type(bandwidth.numerator) is int
+    assert type(bandwidth.denominator) is int
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        0,
+        -1,
+        "0",
+        True,
+        None,
+        "",
+        "fast",
+        "1/0",
+        "25 GB/s",
+        "nan",
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+        Decimal("NaN"),
+        Decimal("sNaN"),
+        Decimal("Infinity"),
+        1j,
+        [25],
+        b"25",
+        10**9 + 1,
+        pytest.param(10**5000, id="5001 digits"),
+        "1e-13",
+        "9" * 65,
+        "1e99999999999",
+        "1e-99999999999",
+        "1e9_9_9_9",
+        "1e5__0",
+        Decimal("1e999999999"),
+    ],
+)
+def test_a_bandwidth_that_is_no_positive_number_is_refused_at_once(wrong: object) -> None:
+    """The message names the link; nothing hangs on huge exponents or chokes on huge integers."""
+    with pytest.raises(TopologyError, match=r"bandwidth of link X .*expected") as caught:
+        as_bandwidth(wrong, "link X")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_latency_may_be_zero_but_not_negative_or_endless() -> None:
+    """Latencies are microseconds from 0 to 1e12."""
+    assert as_latency(0, "link") == 0
+    assert as_latency("0.7", "link") == Fraction(7, 10)
+    for wrong in (-1, "1e13", "soon", None):
+        with pytest.raises(TopologyError, match=r"latency of link .*microseconds"):
+            as_latency(wrong, "link")
+
+
+def test_a_factor_is_positive() -> None:
+    """Factors may be small and large, never zero."""
+    assert as_factor("1/3", "factor") == Fraction(1, 3)
+    for wrong in (0, -1, "x", False):
+        with pytest.raises(TopologyError, match=r"factor is .*positive number"):
+            as_factor(wrong, "factor")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        " ",
+        " a",
+        "a ",
+        "a\nb",
+        "a\x00",
+        "\ud800",
+        None,
+        1.5,
+        True,
+        ("a",),
+        10**18,
+        pytest.param(10**5000, id="5001 digits"),
+    ],
+)
+def test_names_that_cannot_be_printed_on_a_line_are_refused(wrong: object) -> None:
+    """A name is printable text without spaces around it, or an integer of ordinary size."""
+    with pytest.raises(TopologyError, match=r"node name .* is not usable"):
+        as_name(wrong)
+
+
+def test_integers_become_names() -> None:
+    """Nodes may be numbered."""
+    assert as_name(7) == "7"
+    assert as_names([0, "b", -2], "compute") == ("0", "b", "-2")
+
+
+def test_a_text_is_not_a_list_of_names() -> None:
+    """Otherwise "gpu0" would silently mean the nodes g, p, u and 0."""
+    with pytest.raises(TopologyError, match="switch nodes are given as the text 'gpu0'"):
+        as_names("gpu0", "switch")
+
+
+def test_a_name_that_occurs_twice_is_named() -> None:
+    """An integer and its digits are the same name."""
+    with pytest.raises(TopologyError, match="compute node '1' is listed twice"):
+        as_names(["1", 1], "compute")
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.one_of(
+        st.integers(),
+        st.floats(),
+        st.text(),
+        st.decimals(),
+        st.fractions(),
+        st.binary(),
+        st.none(),
+        st.lists(st.integers()),
+    )
+)
+def test_anything_is_a_positive_fraction_or_a_clear_refusal(value: object) -> None:
+    """No other exception escapes."""
+    try:
+        bandwidth = as_bandwidth(value, "link")
+    except TopologyError:
+        return
+    assert isinstance(bandwidth, Fraction)
+    assert 0 < bandwidth <= 10**9
+
+
+def test_error_messages_show_long_and_deep_values_in_short() -> None:
+    """A message stays readable whatever it shows."""
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    for value in ("x" * 10_000, list(range(10_000)), nested, 10**400, 10**5000):
+        assert len(shown(value)) <= 100
+    assert shown("gpu0") == "'gpu0'"

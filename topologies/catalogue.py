@@ -1,0 +1,225 @@
+"""The builders of this room by name, for the command line and for anyone who loops over topologies."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+from ..errors import TopologyError
+from . import amd, direct, fabrics, nvidia
+from .topology import Topology
+from .validation import Exact, shown
+
+__all__ = ["REQUIRED", "CatalogueEntry", "Parameter", "build", "catalogue"]
+
+REQUIRED = inspect.Parameter.empty
+"""Stands in `Parameter.default` for an option that must be given."""
+
+BUILDERS: dict[str, Callable[..., Topology]] = {
+    "dgx-a100": nvidia.dgx_a100,
+    "dgx-h100": nvidia.dgx_h100,
+    "dgx1-v100": nvidia.dgx1_v100,
+    "mi250": amd.mi250,
+    "mi300x": amd.mi300x,
+    "leaf-spine": fabrics.leaf_spine,
+    "rail": fabrics.rail,
+    "fat-tree": fabrics.fat_tree,
+    "dragonfly": fabrics.dragonfly,
+    "ring": direct.ring,
+    "torus": direct.torus,
+    "hypercube": direct.hypercube,
+    "complete": direct.complete,
+}
+
+EXPECTED = {
+    "integer": "a whole number",
+    "number": "a number, exact if written as 12.5 or 65/3",
+    "flag": "true or false",
+    "shape": "sizes such as 4x4",
+}
+TRUE = ("true", "yes", "on", "1")
+FALSE = ("false", "no", "off", "0")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One option of a builder.
+
+    Attributes
+    ----------
+    name : str
+        As in the function's signature.
+    kind : str
+        ``"integer"``, ``"number"``, ``"flag"`` or ``"shape"``.
+    default : object
+        `REQUIRED` where there is none.
+    optional : bool
+        Whether None, written ``none``, is a value too.
+    """
+
+    name: str
+    kind: str
+    default: object = REQUIRED
+    optional: bool = False
+
+    @property
+    def required(self) -> bool:
+        """Whether the option must be given."""
+        return self.default is REQUIRED
+
+    @property
+    def expected(self) -> str:
+        """What a value looks like, in words."""
+        return EXPECTED[self.kind] + (", or none" if self.optional else "")
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """One builder.
+
+    Attributes
+    ----------
+    name : str
+        In kebab case, such as ``"fat-tree"``.
+    summary : str
+        The first line of the function's documentation.
+    function : callable
+        Returns the `Topology`.
+    parameters : tuple of Parameter
+        In the order of the signature.
+    """
+
+    name: str
+    summary: str
+    function: Callable[..., Topology]
+    parameters: tuple[Parameter, ...]
+
+
+@cache
+def catalogue() -> tuple[CatalogueEntry, ...]:
+    """List every topology that can be built by name.
+
+    Returns
+    -------
+    tuple of CatalogueEntry
+
+    Examples
+    --------
+    >>> [entry.name for entry in catalogue()][:3]
+    ['dgx-a100', 'dgx-h100', 'dgx1-v100']
+    """
+    return tuple(
+        CatalogueEntry(name, inspect.getdoc(function).partition("\n")[0], function, _parameters(function))  # type: ignore[union-attr]
+        for name, function in BUILDERS.items()
+    )
+
+
+def build(name: str, /, **options: object) -> Topology:
+    """Build a topology by its catalogue name.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"dgx-a100"``; ``dgx_a100`` is understood too.
+    **options : object
+        Arguments of the builder, as Python values or as text from a command line: ``boxes="2"``, ``shape="4x4"``,
+        ``oversubscription="3/2"``, ``bidirectional="no"``.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        For an unknown name or option, a missing option, or a value that the builder cannot use.
+
+    Examples
+    --------
+    >>> build("torus", shape="4x4", bandwidth="12.5")
+    <Topology 'torus-4x4': 16 ranks, 64 links>
+    """
+    entry = _find(name)
+    known = {parameter.name: parameter for parameter in entry.parameters}
+    values: dict[str, Any] = {}
+    for option, value in options.items():
+        key = option.replace("-", "_")
+        if key not in known:
+            raise TopologyError(_unknown(f"option of {entry.name}", option, list(known)))
+        if key in values:
+            raise TopologyError(f"option {key!r} of {entry.name} is given twice; keep one")
+        values[key] = _converted(value, known[key], entry.name)
+    for parameter in entry.parameters:
+        if parameter.required and parameter.name not in values:
+            raise TopologyError(f"{entry.name} needs the option {parameter.name!r}: {parameter.expected}")
+    shapes = [parameter.name for parameter in entry.parameters if parameter.kind == "shape"]
+    sizes = [size for shape in shapes for size in values.pop(shape)]
+    return entry.function(*sizes, **values)
+
+
+def _find(name: object) -> CatalogueEntry:
+    key = name.replace("_", "-") if isinstance(name, str) else name
+    for entry in catalogue():
+        if entry.name == key:
+            return entry
+    raise TopologyError(_unknown("topology", name, list(BUILDERS)))
+
+
+def _unknown(what: str, given: object, known: Sequence[str]) -> str:
+    close = get_close_matches(str(given).lower()[:50], known, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"there is no {what} called {shown(given)}{hint}; expected one of {', '.join(known)}"
+
+
+def _parameters(function: Callable[..., Topology]) -> tuple[Parameter, ...]:
+    hints = get_type_hints(function)
+    return tuple(
+        _parameter(parameter, hints[name]) for name, parameter in inspect.signature(function).parameters.items()
+    )
+
+
+def _parameter(parameter: inspect.Parameter, hint: object) -> Parameter:
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        return Parameter(parameter.name, "shape")
+    types = set(get_args(hint)) or {hint}
+    optional = type(None) in types
+    kinds = {frozenset({int}): "integer", frozenset({bool}): "flag", frozenset(get_args(Exact)): "number"}
+    return Parameter(parameter.name, kinds[frozenset(types - {type(None)})], parameter.default, optional)
+
+
+def _converted(value: object, parameter: Parameter, builder: str) -> object:
+    """Turn the text of a command line into the Python value; values that are not text pass, the builder checks them."""
+    refusal = TopologyError(f"option {parameter.name!r} of {builder} is {shown(value)}; expected {parameter.expected}")
+    if parameter.kind == "shape":
+        return _shape(value, refusal)
+    if not isinstance(value, str):
+        return value
+    text = value.strip().lower()
+    if parameter.optional and text == "none":
+        return None
+    if parameter.kind == "integer":
+        return _integer(text, refusal)
+    if parameter.kind == "flag":
+        if text not in TRUE + FALSE:
+            raise refusal
+        return text in TRUE
+    return value
+
+
+def _shape(value: object, refusal: TopologyError) -> Sequence[object]:
+    if isinstance(value, str):
+        return [_integer(size, refusal) for size in re.split("[x,]", value.strip().lower())]
+    if isinstance(value, Sequence):
+        return value
+    raise refusal
+
+
+def _integer(text: str, refusal: TopologyError) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
+        raise refusal
+    return int(text)

@@ -1,0 +1,190 @@
+"""Reading and writing files: whole or not at all.
+
+Topology files are JSON; ``docs/reference/topology-json.md`` describes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from ..errors import FileFormatError, TopologyError
+from .json_files import check_header, name_of, read_json
+from .topology import Topology
+
+__all__ = [
+    "read_json",
+    "read_topology",
+    "topology_from_json",
+    "topology_to_json",
+    "write_topology",
+    "write_whole",
+]
+
+TOPOLOGY_FORMAT = "collopt-topology"
+TOPOLOGY_VERSION = 1
+
+
+def read_topology(path: str | os.PathLike[str]) -> Topology:
+    """Read a topology from a JSON file.
+
+    Parameters
+    ----------
+    path : str or path
+        A file that `write_topology` wrote, or one written by hand to the same schema.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    FileFormatError
+        If the file cannot be read, is not such JSON, is of a newer version, or describes a network that makes no
+        sense; the message names the file and the field.
+    """
+    return topology_from_json(read_json(path, TOPOLOGY_FORMAT, TOPOLOGY_VERSION), name_of(path))
+
+
+def write_topology(topology: Topology, path: str | os.PathLike[str]) -> None:
+    """Write a topology as a JSON file that `read_topology` reads back as an equal topology.
+
+    Parameters
+    ----------
+    topology : Topology
+        What to write.
+    path : str or path
+        A file there before is replaced.
+
+    Raises
+    ------
+    OSError
+        If the folder does not exist or cannot be written; nothing is left behind.
+    """
+    fields = topology_to_json(topology)
+    # One row per line: people compare and edit these files.
+    rows = {
+        key: "[\n    " + ",\n    ".join(json.dumps(row, ensure_ascii=False) for row in value) + "\n  ]"
+        if isinstance(value, list) and value
+        else json.dumps(value, ensure_ascii=False)
+        for key, value in fields.items()
+    }
+    body = ",\n".join(f"  {json.dumps(key)}: {text}" for key, text in rows.items())
+    write_whole(path, f"{{\n{body}\n}}\n")
+
+
+def topology_to_json(topology: Topology) -> dict[str, Any]:
+    """Describe a topology by plain lists, texts and integers, ready for `json.dumps`.
+
+    Parameters
+    ----------
+    topology : Topology
+        Left alone.
+
+    Returns
+    -------
+    dict
+        Numbers that are not whole are exact texts such as ``"65/3"``.
+
+    Examples
+    --------
+    >>> pair = Topology.from_links([("a", "b", "12.5"), ("b", "a", 25)], compute=["a", "b"], name="pair")
+    >>> topology_to_json(pair)["links"]
+    [['a', 'b', '25/2', 0], ['b', 'a', 25, 0]]
+    """
+    return {
+        "format": TOPOLOGY_FORMAT,
+        "version": TOPOLOGY_VERSION,
+        "name": topology.name,
+        "compute": list(topology.compute_nodes),
+        "switches": [
+            {
+                "name": switch,
+                "multicast": switch in topology.multicast,
+                "aggregation": switch in topology.aggregation,
+            }
+            for switch in topology.switch_nodes
+        ],
+        "links": [[link.tail, link.head, _plain(link.bandwidth), _plain(link.latency)] for link in topology.links],
+    }
+
+
+def topology_from_json(data: object, where: str) -> Topology:
+    """Check a decoded JSON document and build the topology that it describes.
+
+    Parameters
+    ----------
+    data : dict
+        As `topology_to_json` makes it or `read_json` reads it.
+    where : str
+        Names the document in error messages, such as the file it came from.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    FileFormatError
+        If a field is missing, unknown or wrong, or the network makes no sense.
+
+    Examples
+    --------
+    >>> pair = Topology.from_links([("a", "b", 25), ("b", "a", 25)], compute=["a", "b"])
+    >>> topology_from_json(topology_to_json(pair), "example") == pair
+    True
+    """
+    from pydantic import ValidationError
+
+    from .schema import TopologyDocument, first_problem
+
+    check_header(data, TOPOLOGY_FORMAT, TOPOLOGY_VERSION, where)
+    try:
+        document = TopologyDocument.model_validate(data)
+        return Topology(
+            tuple(document.compute),
+            tuple(switch.name for switch in document.switches),
+            tuple(document.links),
+            frozenset(switch.name for switch in document.switches if switch.multicast),
+            frozenset(switch.name for switch in document.switches if switch.aggregation),
+            document.name,
+        )
+    except ValidationError as error:
+        raise FileFormatError(f"{where}: {first_problem(error)}") from None
+    except TopologyError as error:
+        raise FileFormatError(f"{where}: {error}") from error
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write `text` to a temporary name beside `path` and rename it, so that no reader ever sees half a file.
+
+    Raises
+    ------
+    OSError
+        If the folder does not exist or cannot be written; nothing is left behind.
+    """
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # mkstemp makes private files; give the usual permissions that open() would have given.
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(temporary).unlink()
+        raise
+
+
+def _plain(number: Fraction) -> int | str:
+    return number.numerator if number.denominator == 1 else str(number)

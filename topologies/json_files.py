@@ -1,0 +1,141 @@
+"""Reading our versioned JSON files from a world where files are cut short, mistyped or something else entirely."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from ..errors import FileFormatError
+from .validation import shown
+
+__all__ = ["check_header", "name_of", "read_json"]
+
+MAX_BYTES = 256 * 2**20
+"""Larger files are refused unread: no network that can be planned needs them."""
+MAX_DIGITS = 100
+"""Digits of a JSON integer; nothing in our formats comes near."""
+
+
+def read_json(path: str | os.PathLike[str], expected_format: str, max_version: int) -> dict[str, Any]:
+    """Read one of our versioned JSON files and check its header.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    expected_format : str
+        What its field ``format`` must say.
+    max_version : int
+        The newest ``version`` that the caller reads; the oldest is 1.
+
+    Returns
+    -------
+    dict
+        Decimal numbers come as `Decimal`, so that no digit is lost.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is missing, unreadable, over 256 MiB, not UTF-8, not JSON, cut short, nested too deeply, has a key
+        twice or a number that is not finite, is of another format, or of a version newer than `max_version`.
+    """
+    where = name_of(path)
+    text = _read_text(path, where)
+    try:
+        data = json.loads(
+            text,
+            parse_float=Decimal,
+            parse_int=_short_integer,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_unique_keys,
+        )
+    except json.JSONDecodeError as error:
+        raise FileFormatError(
+            f"{where} is not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
+            "is it cut short, or another kind of file?"
+        ) from None
+    except RecursionError:
+        raise FileFormatError(f"{where} is nested too deeply; expected the few levels of {expected_format}") from None
+    except ArithmeticError:
+        raise FileFormatError(f"{where} has a number whose exponent is too large; expected ordinary numbers") from None
+    except ValueError as error:
+        raise FileFormatError(f"{where}: {error}") from None
+    check_header(data, expected_format, max_version, where)
+    assert isinstance(data, dict)
+    return data
+
+
+def check_header(data: object, expected_format: str, max_version: int, where: str) -> None:
+    """Refuse a decoded document that is not an object of the expected format and a version from 1 to `max_version`.
+
+    Raises
+    ------
+    FileFormatError
+        Saying which of the three is wrong in the document that `where` names.
+    """
+    if not isinstance(data, Mapping):
+        raise FileFormatError(f"{where} holds {shown(data)}; expected a JSON object of format {expected_format!r}")
+    if "format" not in data:
+        raise FileFormatError(f"{where} has no field 'format'; expected format {expected_format!r}")
+    if data["format"] != expected_format:
+        raise FileFormatError(f"{where} is of format {shown(data['format'])}; expected {expected_format!r}")
+    version = data.get("version")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise FileFormatError(f"field version of {where} is {shown(version)}; expected a whole number from 1")
+    if version > max_version:
+        readable = "version 1" if max_version == 1 else f"versions 1 to {max_version}"
+        raise FileFormatError(f"{where} is version {shown(version)}; this release reads {readable}: upgrade collopt")
+
+
+def _read_text(path: str | os.PathLike[str], where: str) -> str:
+    try:
+        with Path(path).open("rb") as stream:
+            # Reading a bounded amount also bounds pipes and devices, whose size nobody knows.
+            content = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise FileFormatError(f"{where} does not exist; check the path") from None
+    except IsADirectoryError:
+        raise FileFormatError(f"{where} is a folder; expected a file") from None
+    except OSError as error:
+        raise FileFormatError(f"{where} cannot be read: {error.strerror}") from error
+    except ValueError:
+        # A null byte, the one character that no path may hold.
+        raise FileFormatError(f"{where} is not a path; remove the null byte") from None
+    if len(content) > MAX_BYTES:
+        raise FileFormatError(f"{where} is larger than {MAX_BYTES} bytes; expected a smaller file")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{where} is not UTF-8 text (byte {error.start}); expected a JSON file") from None
+    if not text.strip():
+        raise FileFormatError(f"{where} is empty; expected a JSON file")
+    return text
+
+
+def name_of(path: str | os.PathLike[str]) -> str:
+    """Show a path in an error message on one line."""
+    name = os.fspath(path)
+    return name if name.isprintable() else repr(name)
+
+
+def _short_integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"an integer has {len(text)} digits; expected at most {MAX_DIGITS}")
+    return int(text)
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not a JSON number; expected a finite one")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in unique:
+            raise ValueError(f"key {shown(key)} occurs twice in one object; keep one")
+        unique[key] = value
+    return unique

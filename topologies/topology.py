@@ -1,0 +1,379 @@
+"""The one description of a network that everything else in collopt works on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from math import gcd, lcm
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import CapacityOverflowError, TopologyError
+from .validation import Exact, as_bandwidth, as_factor, as_latency, as_name, as_names, shown
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["Link", "LinkArrays", "Topology"]
+
+INT64_MAX = 2**63 - 1
+
+
+class Link(NamedTuple):
+    """A directed link.
+
+    Attributes
+    ----------
+    tail, head : str
+        The nodes that the link leaves and enters.
+    bandwidth : Fraction
+        GB/s (1e9 bytes per second) in this direction.
+    latency : Fraction
+        Microseconds.
+    """
+
+    tail: str
+    head: str
+    bandwidth: Fraction
+    latency: Fraction = Fraction(0)
+
+
+class LinkArrays(NamedTuple):
+    """The links of a topology as arrays, in the order of `Topology.links`.
+
+    Attributes
+    ----------
+    tails, heads : ndarray of int64, shape (links,)
+        Node indices as in `Topology.nodes`: compute nodes first, so a rank is its node's index.
+    capacities : ndarray of int64, shape (links,)
+        Bandwidths in multiples of `unit`; their greatest common divisor is 1.
+    unit : Fraction
+        GB/s per unit of capacity.
+    """
+
+    tails: npt.NDArray[np.int64]
+    heads: npt.NDArray[np.int64]
+    capacities: npt.NDArray[np.int64]
+    unit: Fraction
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A network of compute nodes (ranks) and switches joined by directed links.
+
+    Build one with `Topology.from_links`, `Topology.from_networkx`, `read_topology` or a function of
+    `collopt.topologies`; the constructor checks everything once, so every other part of collopt may rely on it.
+
+    Attributes
+    ----------
+    compute_nodes : tuple of str
+        In rank order: ``compute_nodes[r]`` is rank ``r``.
+    switch_nodes : tuple of str
+        Nodes that forward data but neither produce nor consume it (switches, NICs, fabrics).
+    links : tuple of Link
+        At most one per ordered pair of nodes; parallel links are merged on entry.
+    multicast, aggregation : frozenset of str
+        Switches that can copy, or add up, data on its way (ForestColl section 5.6).
+    name : str
+        For people; two topologies that differ only here are the same network.
+
+    Examples
+    --------
+    >>> ring = Topology.from_links([("a", "b", 25), ("b", "c", 25), ("c", "a", 25)], compute=["a", "b", "c"])
+    >>> ring.link("a", "b").bandwidth
+    Fraction(25, 1)
+    """
+
+    compute_nodes: tuple[str, ...]
+    switch_nodes: tuple[str, ...]
+    links: tuple[Link, ...]
+    multicast: frozenset[str] = frozenset()
+    aggregation: frozenset[str] = frozenset()
+    name: str = field(default="topology", compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the whole description once."""
+        if not isinstance(self.name, str) or not self.name.isprintable():
+            raise TopologyError(f"the topology's name is {shown(self.name)}; expected printable text")
+        compute = as_names(self.compute_nodes, "compute")
+        switches = as_names(self.switch_nodes, "switch")
+        known = {**dict.fromkeys(compute, "compute"), **dict.fromkeys(switches, "switch")}
+        if len(known) < len(compute) + len(switches):
+            twice = sorted(set(compute) & set(switches))[0]
+            raise TopologyError(f"node {twice!r} is listed as compute and as switch; choose one kind")
+        if len(compute) < 2:
+            raise TopologyError(f"the topology has {len(compute)} compute nodes; a collective needs at least 2")
+        object.__setattr__(self, "compute_nodes", compute)
+        object.__setattr__(self, "switch_nodes", switches)
+        object.__setattr__(self, "links", _merged_links(self.links, known))
+        for ability in ("multicast", "aggregation"):
+            able = frozenset(as_name(node) for node in getattr(self, ability))
+            if stranger := sorted(able - set(switches)):
+                raise TopologyError(f"{ability} is claimed for {stranger[0]!r}, which is not a switch of this topology")
+            object.__setattr__(self, ability, able)
+
+    @classmethod
+    def from_links(
+        cls,
+        links: Iterable[Link | tuple[object, object, Exact] | tuple[object, object, Exact, Exact]],
+        *,
+        compute: Iterable[object],
+        switches: Iterable[object] = (),
+        bidirectional: bool = False,
+        multicast: Iterable[str] = (),
+        aggregation: Iterable[str] = (),
+        name: str = "topology",
+    ) -> Topology:
+        """Build a topology from ``(tail, head, bandwidth[, latency])`` tuples.
+
+        Parameters
+        ----------
+        links : iterable of tuple
+            Bandwidth in GB/s, latency in µs (default 0).  Parallel links add their bandwidths and keep the larger
+            latency.
+        compute, switches : iterable of str or int
+            The nodes; the order of `compute` is the rank order.
+        bidirectional : bool
+            Add the opposite of every link, with the same figures.
+        multicast, aggregation : iterable of str
+            Switch abilities.
+        name : str
+            For people.
+
+        Returns
+        -------
+        Topology
+
+        Raises
+        ------
+        TopologyError
+            Unknown or repeated nodes, self-loops, bandwidths that are not positive finite numbers, fewer than two
+            compute nodes.
+        """
+        exact = []
+        for entry in links:
+            if not isinstance(entry, tuple) or len(entry) not in (3, 4):
+                raise TopologyError(f"link {entry!r} is not a tuple (tail, head, bandwidth[, latency])")
+            link = Link(*entry)  # type: ignore[arg-type]
+            exact.append(link)
+            if bidirectional:
+                exact.append(link._replace(tail=link.head, head=link.tail))
+        return cls(
+            tuple(compute),  # type: ignore[arg-type]
+            tuple(switches),  # type: ignore[arg-type]
+            tuple(exact),
+            frozenset(multicast),
+            frozenset(aggregation),
+            name,
+        )
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: nx.Graph,
+        *,
+        bandwidth: str = "bandwidth",
+        latency: str = "latency",
+        kind: str = "kind",
+        name: str | None = None,
+    ) -> Topology:
+        """Read a networkx graph; see `collopt.topologies.graphs.from_networkx`."""
+        from .graphs import from_networkx
+
+        return from_networkx(graph, bandwidth=bandwidth, latency=latency, kind=kind, name=name)
+
+    def to_networkx(self) -> nx.DiGraph:
+        """Return the topology as a `networkx.DiGraph`; see `collopt.topologies.graphs.to_networkx`."""
+        from .graphs import to_networkx
+
+        return to_networkx(self)
+
+    @property
+    def num_ranks(self) -> int:
+        """How many compute nodes there are."""
+        return len(self.compute_nodes)
+
+    @cached_property
+    def nodes(self) -> tuple[str, ...]:
+        """Compute nodes in rank order, then switches."""
+        return self.compute_nodes + self.switch_nodes
+
+    @cached_property
+    def node_index(self) -> Mapping[str, int]:
+        """Position of each node in `nodes`."""
+        return {node: index for index, node in enumerate(self.nodes)}
+
+    @cached_property
+    def _link_index(self) -> Mapping[tuple[str, str], int]:
+        return {(link.tail, link.head): index for index, link in enumerate(self.links)}
+
+    def link(self, tail: str, head: str) -> Link:
+        """Return the link from `tail` to `head`, or raise `TopologyError` if there is none."""
+        try:
+            return self.links[self._link_index[tail, head]]
+        except KeyError:
+            self._check_nodes((tail, head))
+            raise TopologyError(f"there is no link ({tail!r}, {head!r}) in {self!r}") from None
+
+    @cached_property
+    def _out_links(self) -> Mapping[str, tuple[Link, ...]]:
+        return _grouped(self.nodes, ((link.tail, link) for link in self.links))
+
+    @cached_property
+    def _in_links(self) -> Mapping[str, tuple[Link, ...]]:
+        return _grouped(self.nodes, ((link.head, link) for link in self.links))
+
+    def out_links(self, node: str) -> tuple[Link, ...]:
+        """Links that leave `node`."""
+        self._check_nodes((node,))
+        return self._out_links[node]
+
+    def in_links(self, node: str) -> tuple[Link, ...]:
+        """Links that enter `node`."""
+        self._check_nodes((node,))
+        return self._in_links[node]
+
+    def egress(self, node: str) -> Fraction:
+        """Total bandwidth leaving `node`, GB/s: B+(v)."""
+        return sum((link.bandwidth for link in self.out_links(node)), Fraction(0))
+
+    def ingress(self, node: str) -> Fraction:
+        """Total bandwidth entering `node`, GB/s: B-(v)."""
+        return sum((link.bandwidth for link in self.in_links(node)), Fraction(0))
+
+    @cached_property
+    def arrays(self) -> LinkArrays:
+        """The links as int64 arrays with one exact unit.
+
+        Raises
+        ------
+        CapacityOverflowError
+            If no common unit brings every bandwidth, and their sum, into int64.
+        """
+        scale = lcm(*(link.bandwidth.denominator for link in self.links)) if self.links else 1
+        scaled = [int(link.bandwidth * scale) for link in self.links]
+        common = gcd(*scaled) if scaled else 1
+        if sum(scaled) // max(common, 1) > INT64_MAX:
+            raise CapacityOverflowError(
+                "the bandwidths share no unit that fits int64; round them to fewer digits before planning"
+            )
+        index = self.node_index
+        return LinkArrays(
+            np.array([index[link.tail] for link in self.links], dtype=np.int64),
+            np.array([index[link.head] for link in self.links], dtype=np.int64),
+            np.array([value // common for value in scaled], dtype=np.int64),
+            Fraction(common, scale),
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the network itself (not of its name): equal digests mean equal networks."""
+        content = [
+            self.compute_nodes,
+            self.switch_nodes,
+            [(link.tail, link.head, str(link.bandwidth), str(link.latency)) for link in sorted(self.links)],
+            sorted(self.multicast),
+            sorted(self.aggregation),
+        ]
+        return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
+
+    def restrict(self, ranks: Iterable[int | str]) -> Topology:
+        """Keep only the given ranks (indices or names, in the new rank order) and drop the other compute nodes.
+
+        Links of dropped compute nodes disappear, as in the paper's MI250 8+8 setting; switches left without a link
+        disappear too.
+
+        Raises
+        ------
+        TopologyError
+            For an unknown or repeated rank, or if fewer than two remain.
+        """
+        kept = as_names((self._rank_name(rank) for rank in ranks), "compute")
+        alive = {*kept, *self.switch_nodes}
+        links = tuple(link for link in self.links if link.tail in alive and link.head in alive)
+        linked = {node for link in links for node in (link.tail, link.head)}
+        switches = tuple(node for node in self.switch_nodes if node in linked)
+        return replace(
+            self,
+            compute_nodes=kept,
+            switch_nodes=switches,
+            links=links,
+            multicast=self.multicast & set(switches),
+            aggregation=self.aggregation & set(switches),
+            name=f"{self.name} [{len(kept)} of {self.num_ranks} ranks]",
+        )
+
+    def without_link(self, tail: str, head: str, *, bidirectional: bool = True) -> Topology:
+        """Remove the link from `tail` to `head`, and its opposite if `bidirectional` and present."""
+        gone = {self.link(tail, head)[:2]}
+        if bidirectional:
+            gone.add((head, tail))
+        links = tuple(link for link in self.links if link[:2] not in gone)
+        return replace(self, links=links, name=f"{self.name} without {tail}-{head}")
+
+    def derate(self, tail: str, head: str, factor: Exact, *, bidirectional: bool = True) -> Topology:
+        """Multiply the bandwidth of one link (and of its opposite if `bidirectional`) by `factor`."""
+        exact = as_factor(factor, "derating factor")
+        changed = {self.link(tail, head)[:2]}
+        if bidirectional:
+            changed.add((head, tail))
+        links = tuple(
+            link._replace(bandwidth=link.bandwidth * exact) if link[:2] in changed else link for link in self.links
+        )
+        return replace(self, links=links, name=f"{self.name} with {tail}-{head} x {exact}")
+
+    def scaled(self, factor: Exact) -> Topology:
+        """Multiply every bandwidth by `factor`."""
+        exact = as_factor(factor, "scale factor")
+        links = tuple(link._replace(bandwidth=link.bandwidth * exact) for link in self.links)
+        return replace(self, links=links, name=f"{self.name} x {exact}")
+
+    def __repr__(self) -> str:
+        """Name and size; `str` and `repr` are the same on purpose."""
+        switches = f", {len(self.switch_nodes)} switches" if self.switch_nodes else ""
+        return f"<Topology {self.name!r}: {self.num_ranks} ranks{switches}, {len(self.links)} links>"
+
+    def _rank_name(self, rank: int | str) -> str:
+        if isinstance(rank, str) and rank in self.compute_nodes:
+            return rank
+        if isinstance(rank, (int, np.integer)) and not isinstance(rank, bool) and 0 <= rank < self.num_ranks:
+            return self.compute_nodes[rank]
+        raise TopologyError(
+            f"rank {rank!r} is not in {self!r}; expected 0..{self.num_ranks - 1} or a compute node's name"
+        )
+
+    def _check_nodes(self, nodes: Iterable[str]) -> None:
+        for node in nodes:
+            if node not in self.node_index:
+                raise TopologyError(f"node {node!r} is not in {self!r}")
+
+
+def _merged_links(links: Iterable[Link], known: Mapping[str, str]) -> tuple[Link, ...]:
+    merged: dict[tuple[str, str], Link] = {}
+    for entry in links:
+        tail, head = as_name(entry[0]), as_name(entry[1])
+        where = f"link ({tail!r}, {head!r})"
+        for node in (tail, head):
+            if node not in known:
+                raise TopologyError(f"{where} names the unknown node {node!r}; list it under compute or switches")
+        if tail == head:
+            raise TopologyError(f"{where} is a self-loop; remove it, data never travels from a node to itself")
+        link = Link(tail, head, as_bandwidth(entry[2], where), as_latency(entry[3], where))
+        if twin := merged.get((tail, head)):
+            total = as_bandwidth(twin.bandwidth + link.bandwidth, where)
+            link = Link(tail, head, total, max(twin.latency, link.latency))
+        merged[tail, head] = link
+    return tuple(merged.values())
+
+
+def _grouped(nodes: Iterable[str], pairs: Iterable[tuple[str, Link]]) -> Mapping[str, tuple[Link, ...]]:
+    groups: dict[str, list[Link]] = {node: [] for node in nodes}
+    for node, link in pairs:
+        groups[node].append(link)
+    return {node: tuple(links) for node, links in groups.items()}

@@ -1,0 +1,150 @@
+"""Turns what users write into the exact values that a `Topology` holds, or says what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+import re
+import reprlib
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational
+
+from ..errors import TopologyError
+
+__all__ = ["MAX_BANDWIDTH", "Exact", "as_bandwidth", "as_factor", "as_latency", "as_name", "as_names", "shown"]
+
+Exact = int | float | str | Fraction | Decimal
+"""What a number may be written as; floats are read by their shortest decimal form, so ``0.1`` is 1/10."""
+
+MAX_BANDWIDTH = Fraction(10**9)
+"""GB/s; a thousand petabytes per second per link is a typing error, not a network."""
+MAX_LATENCY = Fraction(10**12)
+"""Microseconds."""
+MAX_DENOMINATOR = 10**12
+"""A finer grain than this cannot be scaled to int64 next to ordinary bandwidths."""
+MAX_EXPONENT = 400
+"""Writing out a larger power of ten would take long; floats end at 308."""
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
+_SHORT.maxlevel = 3
+
+
+def as_bandwidth(value: object, where: str) -> Fraction:
+    """Read a bandwidth in GB/s as an exact positive fraction.
+
+    Parameters
+    ----------
+    value : int, float, str, Decimal or Fraction
+        GB/s (1e9 bytes per second), one direction.
+    where : str
+        Names the thing in the error message, such as ``"link ('gpu0', 'sw0')"``.
+
+    Returns
+    -------
+    Fraction
+
+    Raises
+    ------
+    TopologyError
+        If the value is not a number, not finite, not positive, absurdly large, or too fine-grained.
+
+    Examples
+    --------
+    >>> as_bandwidth(0.1, "link ('a', 'b')")
+    Fraction(1, 10)
+    """
+    bandwidth = _as_fraction(value, f"bandwidth of {where}", "a positive number of GB/s")
+    if bandwidth <= 0:
+        raise TopologyError(
+            f"bandwidth of {where} is {shown(value)}; expected a positive number of GB/s (leave out dead links)"
+        )
+    if bandwidth > MAX_BANDWIDTH:
+        raise TopologyError(
+            f"bandwidth of {where} is {shown(value)}; "
+            f"expected at most {float(MAX_BANDWIDTH):g} GB/s (GB/s, not bytes/s)"
+        )
+    return bandwidth
+
+
+def as_latency(value: object, where: str) -> Fraction:
+    """Read a latency in µs as an exact non-negative fraction; errors as in `as_bandwidth`."""
+    latency = _as_fraction(value, f"latency of {where}", "a number of microseconds, zero or more")
+    if latency < 0 or latency > MAX_LATENCY:
+        raise TopologyError(
+            f"latency of {where} is {shown(value)}; "
+            f"expected a number of microseconds between 0 and {float(MAX_LATENCY):g}"
+        )
+    return latency
+
+
+def as_factor(value: object, what: str) -> Fraction:
+    """Read a positive multiplier exactly; errors as in `as_bandwidth`."""
+    factor = _as_fraction(value, what, "a positive number")
+    if factor <= 0:
+        raise TopologyError(f"{what} is {shown(value)}; expected a positive number")
+    return factor
+
+
+def as_name(value: object) -> str:
+    """Read a node name: non-empty text, or an integer, which becomes its decimal digits."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
+        return str(value)
+    if not isinstance(value, str) or not value.strip() or value != value.strip() or not value.isprintable():
+        raise TopologyError(
+            f"node name {shown(value)} is not usable; expected printable text without spaces around it, or an integer"
+        )
+    return value
+
+
+def as_names(values: Iterable[object], kind: str) -> tuple[str, ...]:
+    """Read several node names and refuse one that occurs twice."""
+    if isinstance(values, str):
+        raise TopologyError(f"{kind} nodes are given as the text {shown(values)}; expected a list of names")
+    names = tuple(as_name(value) for value in values)
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise TopologyError(f"{kind} node {name!r} is listed twice; every node needs its own name")
+        seen.add(name)
+    return names
+
+
+def shown(value: object) -> str:
+    """Show `value` in an error message: its repr, cut to a readable length and depth."""
+    try:
+        return _SHORT.repr(value)
+    except ValueError:
+        # Python refuses to print an integer of more than 4300 digits.
+        return "an integer of more than 4300 digits"
+
+
+def _as_fraction(value: object, what: str, expected: str) -> Fraction:
+    refusal = f"{what} is {shown(value)}; expected {expected}"
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal, Rational)):
+        raise TopologyError(refusal)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise TopologyError(refusal)
+    if isinstance(value, str) and len(value) > 64:
+        raise TopologyError(f"{what} has {len(value)} characters; expected {expected}")
+    if _exponent(value) > MAX_EXPONENT:
+        raise TopologyError(refusal)
+    try:
+        # A float's repr is what the user typed: 0.1 means one tenth, not its binary neighbour.
+        number = Fraction(repr(float(value)) if isinstance(value, float) else value)
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        raise TopologyError(refusal) from error
+    if number.denominator > MAX_DENOMINATOR:
+        raise TopologyError(f"{what} is {shown(value)}; expected a number with at most 12 decimal places")
+    # Numpy integers would stay inside the fraction and overflow later.
+    return Fraction(int(number.numerator), int(number.denominator))
+
+
+def _exponent(value: object) -> int:
+    """Size of the power of ten that turning `value` into a fraction writes out."""
+    if isinstance(value, Decimal) and value.is_finite():
+        return abs(int(value.as_tuple().exponent))
+    if isinstance(value, str) and (match := re.search(r"e([+-]?\d[\d_]*)\s*$", value, re.IGNORECASE)):
+        return abs(int(match[1].replace("_", "")))
+    return 0
