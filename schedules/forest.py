@@ -1,0 +1,181 @@
+"""`Forest`: weighted spanning out-trees with their routes through switches, stored as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..topologies import Topology
+
+__all__ = ["Forest", "TreeEdge"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class TreeEdge(NamedTuple):
+    """One hop of a tree: `tail` sends to `head` along `path` (both ends included, switches in between)."""
+
+    tail: int
+    head: int
+    path: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Weighted spanning out-trees, the schedule of ForestColl (section 5).
+
+    Tree ``t`` broadcasts ``weights[t] / trees_per_root`` of the shard of rank ``roots[t]``.  Node numbers are those of
+    `Topology.nodes`: ranks first, then switches.
+
+    Attributes
+    ----------
+    num_ranks : int
+        Compute nodes that every tree spans.
+    trees_per_root : int
+        The paper's k: the weights of the trees of one root add up to it.
+    roots : ndarray of int64, shape (trees,)
+        Root rank of each tree.
+    weights : ndarray of int64, shape (trees,)
+        Multiplicity of each tree.
+    routes : ndarray of int64, shape (trees, num_ranks)
+        ``routes[t, v]`` is the number of the path on which rank ``v`` receives in tree ``t``; -1 at the root.
+    path_starts : ndarray of int64, shape (paths + 1,)
+        Path ``p`` is ``path_nodes[path_starts[p]:path_starts[p + 1]]``.
+    path_nodes : ndarray of int64
+        Node numbers: the sending rank, the switches passed, the receiving rank.
+    """
+
+    num_ranks: int
+    trees_per_root: int
+    roots: IntArray
+    weights: IntArray
+    routes: IntArray
+    path_starts: IntArray
+    path_nodes: IntArray
+
+    @property
+    def num_trees(self) -> int:
+        """Number of distinct trees; a tree of weight w counts once."""
+        return len(self.roots)
+
+    def path(self, route: int) -> tuple[int, ...]:
+        """Node numbers along path number `route`."""
+        return tuple(int(node) for node in self.path_nodes[self.path_starts[route] : self.path_starts[route + 1]])
+
+    @cached_property
+    def parents(self) -> IntArray:
+        """Shape (trees, num_ranks): the rank that each rank receives from; -1 at the root."""
+        senders = np.append(self.path_nodes[self.path_starts[:-1]], -1)
+        return senders[self.routes]
+
+    def edges(self, tree: int) -> Iterator[TreeEdge]:
+        """Yield the hops of one tree, each after the hop that brings data to its sender."""
+        order = np.lexsort((np.arange(self.num_ranks), self.depths[tree]))
+        for head in order[1:]:
+            path = self.path(int(self.routes[tree, head]))
+            yield TreeEdge(path[0], int(head), path)
+
+    @cached_property
+    def depths(self) -> IntArray:
+        """Shape (trees, num_ranks): hops between ranks from the root; a path through switches counts one.
+
+        Ranks that a malformed tree never reaches get ``num_ranks``.
+        """
+        depths = np.full(self.routes.shape, self.num_ranks, dtype=np.int64)
+        tree_numbers = np.arange(self.num_trees)
+        depths[tree_numbers, self.roots] = 0
+        for _ in range(self.num_ranks):
+            # One relaxation per level: a rank is one hop below its parent.
+            below = np.take_along_axis(depths, np.maximum(self.parents, 0), axis=1) + 1
+            below[self.parents < 0] = self.num_ranks
+            updated = np.minimum(depths, below)
+            if np.array_equal(updated, depths):
+                break
+            depths = updated
+        return depths
+
+    @property
+    def heights(self) -> IntArray:
+        """Shape (trees,): the largest depth of each tree."""
+        return self.depths.max(axis=1)
+
+    def link_loads(self, topology: Topology) -> IntArray:
+        """How many tree copies cross each link: ``sum of weights[t]`` over trees ``t`` and their uses of the link.
+
+        Parameters
+        ----------
+        topology : Topology
+            The network that the routes are on.
+
+        Returns
+        -------
+        ndarray of int64, shape (links,)
+            In the order of ``topology.links``.  A tree that crosses a link twice counts twice.
+
+        Raises
+        ------
+        KeyError
+            If a route uses a link that the topology does not have; `collopt.schedules.verify` says which.
+        """
+        users = np.zeros(len(self.path_starts) - 1, dtype=np.int64)
+        hops = self.routes >= 0
+        np.add.at(users, self.routes[hops], np.broadcast_to(self.weights[:, None], self.routes.shape)[hops])
+        index = {(link.tail, link.head): number for number, link in enumerate(topology.links)}
+        nodes = topology.nodes
+        loads = np.zeros(len(topology.links), dtype=np.int64)
+        for route, copies in enumerate(users):
+            if copies:
+                path = self.path(route)
+                for tail, head in zip(path, path[1:], strict=False):
+                    loads[index[nodes[tail], nodes[head]]] += copies
+        return loads
+
+    def congestion(self, topology: Topology) -> Fraction:
+        """Largest ``load / (k * bandwidth)`` over all links, in 1/(GB/s): the schedule's own value of 1/x.
+
+        With shards of m bytes on every rank the bandwidth term of the schedule's time is ``m * congestion`` ns.
+        """
+        loads = self.link_loads(topology)
+        return max(
+            Fraction(int(load), self.trees_per_root) / link.bandwidth
+            for load, link in zip(loads, topology.links, strict=True)
+        )
+
+    @classmethod
+    def from_paths(
+        cls,
+        num_ranks: int,
+        trees_per_root: int,
+        trees: Sequence[tuple[int, int, Sequence[Sequence[int]]]],
+    ) -> Forest:
+        """Build a forest from ``(root, weight, paths)`` triples, one path per rank that is not the root.
+
+        Examples
+        --------
+        >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 2, 1)]), (1, 1, [(1, 2, 0)])])
+        >>> forest.parents.tolist()
+        [[-1, 0], [1, -1]]
+        """
+        numbers: dict[tuple[int, ...], int] = {}
+        routes = np.full((len(trees), num_ranks), -1, dtype=np.int64)
+        for tree, (_, _, paths) in enumerate(trees):
+            for path in paths:
+                route = numbers.setdefault(tuple(int(node) for node in path), len(numbers))
+                routes[tree, path[-1]] = route
+        starts = np.concatenate([[0], np.cumsum([len(path) for path in numbers])]).astype(np.int64)
+        nodes = np.array([node for path in numbers for node in path], dtype=np.int64)
+        return cls(
+            num_ranks,
+            trees_per_root,
+            np.array([root for root, _, _ in trees], dtype=np.int64),
+            np.array([weight for _, weight, _ in trees], dtype=np.int64),
+            routes,
+            starts,
+            nodes,
+        )
