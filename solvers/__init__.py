@@ -1,0 +1,2 @@
+"""The algorithms: exact max flow, bottleneck search, edge splitting, tree packing."""
+
