@@ -1,0 +1,31 @@
+"""How a plan reaches hardware: per-rank programs, their interpreter, exporters and execution."""
+
+from __future__ import annotations
+
+from .checks import check_program
+from .distributed import execute, execute_allgather
+from .interpreter import interpret_file, run_program
+from .launch import RunReport, run_local
+from .lowering import lower_allgather
+from .msccl import read_xml, to_xml_text, write_xml
+from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
+
+__all__ = [
+    "ChunkRange",
+    "Dependency",
+    "Instruction",
+    "Program",
+    "RankProgram",
+    "RunReport",
+    "ThreadBlock",
+    "check_program",
+    "execute",
+    "execute_allgather",
+    "interpret_file",
+    "lower_allgather",
+    "read_xml",
+    "run_local",
+    "run_program",
+    "to_xml_text",
+    "write_xml",
+]

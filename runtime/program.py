@@ -1,0 +1,173 @@
+"""`Program`: what every rank does, thread block by thread block, step by step.
+
+The shape is that of MSCCL's interpreter (Cowan et al., "MSCCLang: Microsoft Collective Communication Language",
+ASPLOS 2023), so a program can be written as MSCCL XML without thinking, but nothing here depends on that format: the
+numpy interpreter and torch.distributed run the same programs.
+
+Time is not part of a program.  Its order is: the steps of one thread block run one after the other; a step starts once
+every step in its `depends` has finished; the k-th receive of a connection takes the data of its k-th send.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+__all__ = ["Buffer", "ChunkRange", "Dependency", "Instruction", "Kind", "Program", "RankProgram", "ThreadBlock"]
+
+Buffer = Literal["input", "output", "scratch"]
+Kind = Literal["send", "recv", "copy"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRange:
+    """Consecutive chunks of one buffer of the rank at hand; how many is said by the instruction.
+
+    Attributes
+    ----------
+    buffer : {"input", "output", "scratch"}
+    start : int
+        First chunk.
+    """
+
+    buffer: Buffer
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A step of another thread block of the same rank that has to finish first."""
+
+    thread_block: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One step of a thread block.
+
+    Attributes
+    ----------
+    kind : {"send", "recv", "copy"}
+        A send reads `source` and hands it to the thread block's send peer, a recv writes what comes from the receive
+        peer to `target`, a copy does both locally.
+    source, target : ChunkRange or None
+        None on the side that the kind does not use.
+    count : int
+        Number of chunks, the same at both ends of a transfer.
+    depends : tuple of Dependency
+    """
+
+    kind: Kind
+    source: ChunkRange | None
+    target: ChunkRange | None
+    count: int
+    depends: tuple[Dependency, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadBlock:
+    """Steps that run in order and share one send peer, one receive peer and one channel.
+
+    Attributes
+    ----------
+    send_peer, recv_peer : int or None
+        Ranks; None means that the block has no step in that direction.
+    channel : int
+        Names the connection: per rank, one block sends to (peer, channel) and one receives from it.
+    instructions : tuple of Instruction
+    """
+
+    send_peer: int | None
+    recv_peer: int | None
+    channel: int
+    instructions: tuple[Instruction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankProgram:
+    """Everything that one rank does.
+
+    Attributes
+    ----------
+    rank : int
+    input_chunks, output_chunks, scratch_chunks : int
+        Sizes of the three buffers in chunks.
+    thread_blocks : tuple of ThreadBlock
+    """
+
+    rank: int
+    input_chunks: int
+    output_chunks: int
+    scratch_chunks: int
+    thread_blocks: tuple[ThreadBlock, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A collective as one list of steps per thread block per rank.
+
+    Attributes
+    ----------
+    name : str
+        For people and for file headers; two programs that differ only here do the same.
+    collective : str
+        Such as ``"allgather"``.
+    num_ranks : int
+    chunks_per_loop : int
+        Chunks that the whole collective is cut into: for allgather, ``num_ranks`` times the chunks of one shard.
+    ranks : tuple of RankProgram
+        In rank order.
+    in_place : bool
+        Whether input and output are the same memory.
+    """
+
+    name: str = field(compare=False)
+    collective: str
+    num_ranks: int
+    chunks_per_loop: int
+    ranks: tuple[RankProgram, ...]
+    in_place: bool = False
+
+    @property
+    def num_instructions(self) -> int:
+        """Steps of all thread blocks of all ranks."""
+        return sum(len(block.instructions) for rank in self.ranks for block in rank.thread_blocks)
+
+    @property
+    def num_channels(self) -> int:
+        """One more than the largest channel in use."""
+        return 1 + max((block.channel for rank in self.ranks for block in rank.thread_blocks), default=0)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything but the name: equal digests mean equal programs."""
+        state = hashlib.sha256()
+        for line in self._lines():
+            state.update(line.encode())
+        return state.hexdigest()
+
+    def __hash__(self) -> int:
+        """Hash the digest, which is worked out once, so that programs can be keys of caches."""
+        return hash(self.digest)
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.collective} {self.num_ranks} {self.chunks_per_loop} {self.in_place}\n"
+        for rank in self.ranks:
+            yield f"rank {rank.rank} {rank.input_chunks} {rank.output_chunks} {rank.scratch_chunks}\n"
+            for block in rank.thread_blocks:
+                yield f"block {block.send_peer} {block.recv_peer} {block.channel}\n"
+                for step in block.instructions:
+                    ends = [f"{end.buffer}{end.start}" if end else "-" for end in (step.source, step.target)]
+                    waits = [f"{wait.thread_block}.{wait.step}" for wait in step.depends]
+                    yield " ".join([step.kind, *ends, str(step.count), *waits, "\n"])
+
+    def __str__(self) -> str:
+        """Name and size."""
+        return (
+            f"{self.name}: {self.collective} on {self.num_ranks} ranks, {self.chunks_per_loop} chunks, "
+            f"{self.num_instructions} steps, {self.num_channels} channels"
+        )

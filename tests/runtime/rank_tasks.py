@@ -1,0 +1,60 @@
+"""What processes do in the tests of starting and stopping them; free of torch, so that they start quickly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from collopt.errors import UnsupportedError
+
+
+def square(rank: int, folder: str) -> int:
+    """Return something that tells the ranks apart."""
+    assert not list(Path(folder).iterdir())
+    return rank * rank
+
+
+def threads(rank: int, folder: str) -> tuple[int, str | None]:
+    """Return how many threads torch may use and whose rank the environment says this is."""
+    import torch
+
+    return torch.get_num_threads(), os.environ.get("RANK")
+
+
+def complain(rank: int, folder: str, error: type[Exception] = UnsupportedError) -> None:
+    """Rank 1 raises, the others never end."""
+    if rank == 1:
+        raise error("this will not do\nand here is more")
+    time.sleep(600)
+
+
+def note(rank: int, notes: str) -> None:
+    """Leave the process number behind, whole or not at all."""
+    Path(notes, f"{rank}.part").write_text(str(os.getpid()))
+    Path(notes, f"{rank}.part").rename(Path(notes, f"{rank}.pid"))
+
+
+def note_and_sleep(rank: int, folder: str, notes: str) -> None:
+    """Leave the process number behind and never end."""
+    note(rank, notes)
+    time.sleep(600)
+
+
+def note_and_kill_supervisor(rank: int, folder: str, notes: str) -> None:
+    """Once all ranks have left their process numbers, kill the process that watches over them."""
+    note(rank, notes)
+    if rank == 0:
+        Path(notes, "supervisor.pid").write_text(str(os.getppid()))
+        while len(list(Path(notes).glob("*.pid"))) < 3:
+            time.sleep(0.05)
+        os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
+
+
+def leave(rank: int, folder: str) -> None:
+    """Rank 2 ends without a word."""
+    if rank == 2:
+        os._exit(7)
+    time.sleep(600)

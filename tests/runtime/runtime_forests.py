@@ -1,0 +1,142 @@
+"""Forests made by hand and at random, and small programs, for the tests of the runtime."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from collopt.runtime import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
+from collopt.schedules import Forest
+
+Tree = tuple[int, int, list[tuple[int, ...]]]
+
+
+def ring_forest(ranks: int, trees_per_root: int = 1) -> Forest:
+    """Each root's data goes once around the ring, all of it on one tree."""
+    return Forest.from_paths(
+        ranks,
+        trees_per_root,
+        [
+            (root, trees_per_root, [((root + hop) % ranks, (root + hop + 1) % ranks) for hop in range(ranks - 1)])
+            for root in range(ranks)
+        ],
+    )
+
+
+def star_forest(ranks: int, weight: int = 1) -> Forest:
+    """Every root sends to every other rank itself, through a switch numbered after the ranks."""
+    return Forest.from_paths(
+        ranks,
+        weight,
+        [(root, weight, [(root, ranks, rank) for rank in range(ranks) if rank != root]) for root in range(ranks)],
+    )
+
+
+def random_forest(ranks: int, trees_per_root: int, seed: int, max_weight: int = 1) -> Forest:
+    """Random spanning trees with random weights of at most `max_weight`."""
+    chance = random.Random(seed)
+    trees: list[Tree] = []
+    for root in range(ranks):
+        left = trees_per_root
+        while left:
+            weight = min(left, chance.randint(1, max_weight))
+            left -= weight
+            trees.append((root, weight, _random_tree(chance, ranks, root)))
+    chance.shuffle(trees)
+    return Forest.from_paths(ranks, trees_per_root, trees)
+
+
+def _random_tree(chance: random.Random, ranks: int, root: int) -> list[tuple[int, ...]]:
+    others = [rank for rank in range(ranks) if rank != root]
+    chance.shuffle(others)
+    reached, paths = [root], []
+    for rank in others:
+        paths.append((chance.choice(reached), rank))
+        reached.append(rank)
+    return paths
+
+
+@st.composite
+def forests(draw: st.DrawFn, max_ranks: int = 6, max_trees: int = 6, max_weight: int = 3) -> Forest:
+    """Random spanning trees on 2 to `max_ranks` ranks, weights up to `max_weight`."""
+    return random_forest(
+        draw(st.integers(2, max_ranks)),
+        draw(st.integers(1, max_trees)),
+        draw(st.integers(0, 2**32)),
+        draw(st.integers(1, max_weight)),
+    )
+
+
+def send(buffer: str, start: int, *depends: tuple[int, int], count: int = 1) -> Instruction:
+    """Send `count` chunks of `buffer` from `start` on."""
+    return Instruction("send", ChunkRange(buffer, start), None, count, _waits(depends))
+
+
+def recv(start: int, *depends: tuple[int, int], count: int = 1, buffer: str = "output") -> Instruction:
+    """Receive `count` chunks into `buffer` from `start` on."""
+    return Instruction("recv", None, ChunkRange(buffer, start), count, _waits(depends))
+
+
+def copy(source: int, target: int, *depends: tuple[int, int], count: int = 1) -> Instruction:
+    """Copy `count` chunks of the input to the output."""
+    return Instruction("copy", ChunkRange("input", source), ChunkRange("output", target), count, _waits(depends))
+
+
+def _waits(depends: tuple[tuple[int, int], ...]) -> tuple[Dependency, ...]:
+    return tuple(Dependency(*wait) for wait in depends)
+
+
+def block(*instructions: Instruction, to: int | None = None, of: int | None = None, channel: int = 0) -> ThreadBlock:
+    """Make a thread block that sends to `to` and receives from `of`."""
+    return ThreadBlock(to, of, channel, instructions)
+
+
+def allgather(shard: int, *ranks: list[ThreadBlock], scratch: int = 0) -> Program:
+    """Make an allgather program of `shard` chunks per rank from each rank's thread blocks."""
+    total = shard * len(ranks)
+    return Program(
+        "by-hand",
+        "allgather",
+        len(ranks),
+        total,
+        tuple(RankProgram(rank, shard, total, scratch, tuple(blocks)) for rank, blocks in enumerate(ranks)),
+    )
+
+
+def exchange() -> Program:
+    """Two ranks with one chunk each: copy the own one, send it, receive the other's."""
+    return allgather(
+        1,
+        [block(recv(1), of=1), block(copy(0, 0)), block(send("input", 0), to=1)],
+        [block(recv(0), of=0), block(copy(0, 1)), block(send("input", 0), to=0)],
+    )
+
+
+def with_block(program: Program, rank: int, number: int, change: Callable[[ThreadBlock], ThreadBlock]) -> Program:
+    """Change one thread block of a program."""
+    blocks = list(program.ranks[rank].thread_blocks)
+    blocks[number] = change(blocks[number])
+    return with_blocks(program, rank, blocks)
+
+
+def with_blocks(program: Program, rank: int, blocks: list[ThreadBlock]) -> Program:
+    """Give one rank of a program other thread blocks."""
+    ranks = list(program.ranks)
+    ranks[rank] = replace(ranks[rank], thread_blocks=tuple(blocks))
+    return replace(program, ranks=tuple(ranks))
+
+
+def with_step(
+    program: Program, rank: int, number: int, step: int, change: Callable[[Instruction], Instruction]
+) -> Program:
+    """Change one step of a program."""
+
+    def changed(old: ThreadBlock) -> ThreadBlock:
+        steps = list(old.instructions)
+        steps[step] = change(steps[step])
+        return replace(old, instructions=tuple(steps))
+
+    return with_block(program, rank, number, changed)

@@ -1,0 +1,203 @@
+"""What the ranks of multi-process tests do; a module of its own because the processes import it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from runtime_forests import random_forest, ring_forest
+
+from collopt.errors import ColloptError
+from collopt.runtime import Program, execute, execute_allgather, lower_allgather, run_local
+
+RANKS = 4
+
+
+def join(rank: int, folder: str) -> None:
+    """Make this process a rank of a Gloo group."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/rendezvous",
+        rank=rank,
+        world_size=RANKS,
+        timeout=timedelta(seconds=60),
+    )
+
+
+def message_of(call: Callable[[], None]) -> str:
+    """Return the class and text of the error of ours that `call` raises, or ``"fine"``."""
+    try:
+        call()
+    except ColloptError as error:
+        return f"{type(error).__name__}: {error}"
+    return "fine"
+
+
+def inputs(elements: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Every rank's input; equal on all ranks."""
+    return [(torch.arange(elements) * 7 + 31 * rank).to(dtype) for rank in range(RANKS)]
+
+
+def gathers(
+    rank: int, elements: int, *, dtype: torch.dtype = torch.int64, run: Callable[[torch.Tensor, torch.Tensor], None]
+) -> bool:
+    """Run one allgather on poisoned memory and compare it with what is known."""
+    everything = inputs(elements, dtype)
+    output = torch.full((RANKS * elements,), 99).to(dtype)
+    mine = everything[rank].clone()
+    run(output, mine)
+    return same(output, torch.cat(everything)) and same(mine, everything[rank])
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have the same bits."""
+    return torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+
+
+def gather_everything(rank: int, folder: str) -> dict[str, bool]:
+    """Gather tensors of all sorts with all sorts of programs."""
+    join(rank, folder)
+    trees = lower_allgather(random_forest(RANKS, 5, seed=3, max_weight=3))
+    ring = lower_allgather(ring_forest(RANKS))
+    sizes = {
+        f"{elements} elements, {slices} slices": gathers(
+            rank, elements, run=partial(execute_allgather, trees, slices=slices)
+        )
+        for elements, slices in ((1, 1), (3, 1), (0, 1), (1000003, 1), (1000003, 5), (3, 7))
+    }
+    types = {
+        str(dtype): gathers(rank, 10, dtype=dtype, run=partial(execute_allgather, ring))
+        for dtype in (torch.uint8, torch.int16, torch.bfloat16, torch.float8_e4m3fn, torch.complex64, torch.bool)
+    }
+    return {
+        **sizes,
+        **types,
+        "timeout": gathers(rank, 9, run=lambda output, mine: execute_allgather(ring, output, mine, timeout=30)),
+        "shapes": gathers(
+            rank, 6, run=lambda output, mine: execute_allgather(ring, output.view(4, 2, 3), mine.view(3, 2))
+        ),
+        "own place": gathers_in_place(rank, ring),
+        "autograd": gathers_with_gradients(rank, ring),
+        "plan": gathers_by_plan(rank),
+        "subgroup": gathers_in_subgroup(rank),
+    }
+
+
+def gathers_in_place(rank: int, program: Program) -> bool:
+    """The input may lie where it has to go."""
+    everything = inputs(5, torch.int32)
+    output = torch.zeros(RANKS * 5, dtype=torch.int32)
+    mine = output[rank * 5 : (rank + 1) * 5]
+    mine.copy_(everything[rank])
+    execute_allgather(program, output, mine)
+    return torch.equal(output, torch.cat(everything))
+
+
+def gathers_with_gradients(rank: int, program: Program) -> bool:
+    """A parameter can be gathered."""
+    mine = torch.full((3,), float(rank), requires_grad=True)
+    output = torch.empty(RANKS * 3)
+    execute_allgather(program, output, mine)
+    return not output.requires_grad and output.tolist() == [float(owner) for owner in range(RANKS) for _ in range(3)]
+
+
+def gathers_by_plan(rank: int) -> bool:
+    """A plan is lowered once and runs twice."""
+    plan = SimpleNamespace(collective="allgather", schedule=random_forest(RANKS, 100, 1, max_weight=90))
+    return all(gathers(rank, 17, run=lambda output, mine: execute(plan, output, mine)) for _ in range(2))
+
+
+def gathers_in_subgroup(rank: int) -> bool:
+    """Ranks 3 and 1, in that order, form a group of two; the others are told that they are no members."""
+    group = dist.new_group([3, 1])
+    program = lower_allgather(ring_forest(2))
+    output, mine = torch.zeros(4, dtype=torch.int64), torch.full((2,), rank)
+    if rank not in (1, 3):
+        return "not a member" in message_of(lambda: execute_allgather(program, output, mine, group=group))
+    execute_allgather(program, output, mine, group=group)
+    first, second = (dist.get_global_rank(group, member) for member in range(2))
+    return output.tolist() == [first, first, second, second]
+
+
+def wrong_calls(rank: int, folder: str) -> dict[str, str]:
+    """Make calls that one rank, or all, get wrong; the group stays usable after each."""
+    join(rank, folder)
+    ring, trees = lower_allgather(ring_forest(RANKS)), lower_allgather(random_forest(RANKS, 2, 0))
+    ten, forty = torch.zeros(10), torch.zeros(40)
+    other = rank == 2
+    calls: dict[str, Callable[[], None]] = {
+        "output size on one rank": lambda: execute_allgather(ring, torch.zeros(39) if other else forty, ten),
+        "input size differs": lambda: execute_allgather(ring, torch.zeros(4 * (10 + other)), torch.zeros(10 + other)),
+        "type differs": lambda: execute_allgather(
+            ring, forty.double() if other else forty, ten.double() if other else ten
+        ),
+        "program differs": lambda: execute_allgather(trees if other else ring, forty, ten),
+        "slices differ": lambda: execute_allgather(ring, forty, ten, slices=1 + other),
+        "types": lambda: execute_allgather(ring, forty.double(), ten),
+        "strided": lambda: execute_allgather(ring, forty, torch.zeros(20)[::2]),
+        "no tensor": lambda: execute_allgather(ring, forty, [0.0] * 10),
+        "conjugate": lambda: execute_allgather(ring, forty.cfloat(), ten.cfloat().conj()),
+        "overlap": lambda: execute_allgather(ring, forty, forty[5:15]),
+        "group size": lambda: execute_allgather(lower_allgather(ring_forest(3)), forty, ten),
+        "slices": lambda: execute_allgather(ring, forty, ten, slices=0),
+        "timeout": lambda: execute_allgather(ring, forty, ten, timeout=0),
+        "plan": lambda: execute(SimpleNamespace(collective="allreduce", schedule=None), forty, ten),
+        "after all that": lambda: execute_allgather(ring, forty, ten),
+        "and then a wrong size": lambda: execute_allgather(ring, torch.zeros(39), ten),
+    }
+    return {name: message_of(call) for name, call in calls.items()}
+
+
+def absent_rank(rank: int, folder: str) -> str:
+    """Rank 3 stays away from the second call."""
+    join(rank, folder)
+    ring = lower_allgather(ring_forest(RANKS))
+    ten, forty = torch.zeros(10), torch.zeros(40)
+    execute_allgather(ring, forty, ten)
+    if rank == 3:
+        time.sleep(4)
+        return "absent"
+    return message_of(lambda: execute_allgather(ring, forty, ten, timeout=1))
+
+
+def dying_rank(rank: int, folder: str) -> None:
+    """Rank 1 is killed between two calls, while the others wait for it."""
+    join(rank, folder)
+    ring = lower_allgather(ring_forest(RANKS))
+    ten, forty = torch.zeros(10), torch.zeros(40)
+    execute_allgather(ring, forty, ten)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    execute_allgather(ring, forty, ten)
+
+
+def as_if_by_torchrun(rank: int, folder: str, port: int, ranks: int) -> Any:
+    """Call `run_local` as a process that torchrun started would."""
+    os.environ |= {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_RANK": str(rank),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    report = run_local(lower_allgather(ring_forest(RANKS)), elements=100, dtype="int16", repeats=1)
+    assert not dist.is_initialized()
+    return report
+
+
+def in_own_group(rank: int, folder: str) -> Any:
+    """Call `run_local` where torch.distributed is already set up; the group stays."""
+    join(rank, folder)
+    report = run_local(lower_allgather(ring_forest(RANKS)), elements=100, dtype="int16", repeats=1)
+    dist.barrier()
+    return report

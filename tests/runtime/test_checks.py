@@ -1,0 +1,264 @@
+"""Programs broken on purpose, each in one way, and the refusal of each."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runtime_forests import (
+    allgather,
+    block,
+    copy,
+    exchange,
+    forests,
+    random_forest,
+    recv,
+    ring_forest,
+    send,
+    with_block,
+    with_blocks,
+    with_step,
+)
+
+from collopt.errors import ProgramError, UnsupportedError
+from collopt.runtime import ChunkRange, Dependency, Instruction, Program, check_program, lower_allgather
+from collopt.runtime.interpreter import run_interleaving
+from collopt.schedules import Forest
+
+
+def test_accepts_a_plain_exchange() -> None:
+    """The program that the others are broken versions of is fine."""
+    check_program(exchange())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda step: replace(step, count=2), "output, which has 2 chunks"),
+        (lambda step: replace(step, target=ChunkRange("output", -1)), "target chunks -1"),
+        (lambda step: replace(step, target=ChunkRange("scratch", 0)), "scratch, which has 0 chunks"),
+        (lambda step: replace(step, target=ChunkRange("heap", 0)), "buffer 'heap'"),
+        (lambda step: replace(step, target=ChunkRange("input", 0)), "writes to the input"),
+        (lambda step: replace(step, target=None), "without a target"),
+        (lambda step: replace(step, source=ChunkRange("input", 0)), "with a source"),
+        (lambda step: replace(step, count=0), "moves 0 chunks"),
+        (lambda step: replace(step, kind="reduce"), "kind 'reduce'"),
+        (lambda step: replace(step, depends=(Dependency(1, 1),)), "thread block 1 step 1 .* does not exist"),
+        (lambda step: replace(step, depends=(Dependency(7, 0),)), "thread block 7 step 0 .* does not exist"),
+        (lambda step: replace(step, depends=(Dependency(0, 0),)), "deadlocks.*step 0.*waits for.*step 0"),
+    ],
+)
+def test_refuses_a_broken_receive(change: object, message: str) -> None:
+    """The message says where and what."""
+    with pytest.raises(ProgramError, match=message):
+        check_program(with_step(exchange(), 0, 0, 0, change))
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "message"),
+    [
+        (2, {"send_peer": None}, "send but its thread block has no send peer"),
+        (0, {"recv_peer": None}, "recv but its thread block has no recv peer"),
+        (2, {"send_peer": 2}, "send peer 2; expected a rank from 0 to 1"),
+        (0, {"recv_peer": -1}, "receive peer -1"),
+        (2, {"send_peer": 0}, "own rank"),
+        (2, {"channel": -1}, "channel -1"),
+        (2, {"channel": 1}, "rank 0 to rank 1 on channel"),
+        (2, {"instructions": ()}, "0 sends but 1 receives"),
+        (0, {"instructions": ()}, "1 sends but 0 receives"),
+    ],
+)
+def test_refuses_a_broken_thread_block(number: int, changes: dict[str, object], message: str) -> None:
+    """Peers, channels and the two ends of connections."""
+    with pytest.raises(ProgramError, match=message):
+        check_program(with_block(exchange(), 0, number, lambda old: replace(old, **changes)))
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_refuses_two_thread_blocks_on_one_end_of_a_connection(number: int) -> None:
+    """They would take each other's data."""
+    blocks = list(exchange().ranks[0].thread_blocks)
+    twin = replace(blocks[number], instructions=())
+    with pytest.raises(ProgramError, match=f"thread blocks {number} and 3 both"):
+        check_program(with_blocks(exchange(), 0, [*blocks, twin]))
+
+
+def test_refuses_ends_that_disagree_about_a_count() -> None:
+    """Two chunks are sent where one is received and then another."""
+    program = allgather(
+        2,
+        [block(recv(2, count=2), of=1), block(copy(0, 0, count=2)), block(send("input", 0, count=2), to=1)],
+        [block(recv(0), recv(1), of=0), block(copy(0, 2, count=2)), block(send("input", 0, count=2), to=0)],
+    )
+    with pytest.raises(ProgramError, match="1 sends but 2 receives"):
+        check_program(program)
+    program = with_block(program, 1, 0, lambda old: replace(old, instructions=old.instructions[:1]))
+    with pytest.raises(ProgramError, match="sends 2 chunks but its receive at rank 1 thread block 0 step 0 takes 1"):
+        check_program(program)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"collective": "alltoall"}, UnsupportedError, "alltoall"),
+        ({"in_place": True}, UnsupportedError, "in-place"),
+        ({"num_ranks": 3}, ProgramError, "steps for 2 ranks; expected 3"),
+        ({"chunks_per_loop": 3}, ProgramError, "multiple"),
+        ({"chunks_per_loop": 4}, ProgramError, "1 input chunks; an allgather needs 2"),
+    ],
+)
+def test_refuses_sizes_that_are_no_allgather(changes: dict[str, object], error: type[Exception], message: str) -> None:
+    """Ranks and chunks have to add up."""
+    with pytest.raises(error, match=message):
+        check_program(replace(exchange(), **changes))
+
+
+def test_refuses_ranks_out_of_order() -> None:
+    """Rank r is entry r."""
+    program = exchange()
+    with pytest.raises(ProgramError, match="list the ranks in order"):
+        check_program(replace(program, ranks=program.ranks[::-1]))
+
+
+def test_refuses_a_negative_scratch() -> None:
+    """And accepts some that nobody uses."""
+    check_program(allgather(1, *[list(rank.thread_blocks) for rank in exchange().ranks], scratch=3))
+    with pytest.raises(ProgramError, match="-1 scratch chunks"):
+        check_program(allgather(1, *[list(rank.thread_blocks) for rank in exchange().ranks], scratch=-1))
+
+
+def test_refuses_a_circle_of_waiting_and_names_it() -> None:
+    """Both ranks receive before they send."""
+    program = allgather(
+        1,
+        [block(recv(1), send("input", 0), to=1, of=1), block(copy(0, 0))],
+        [block(recv(0), send("input", 0), to=0, of=0), block(copy(0, 1))],
+    )
+    with pytest.raises(ProgramError, match=r"rank 0 thread block 0 step 1 .* waits for rank 1 thread block 0 step 1"):
+        check_program(program)
+
+
+def test_refuses_what_only_buffering_saves() -> None:
+    """Both ranks send before they receive in one block: fine in a FIFO, a deadlock without one."""
+    program = allgather(
+        1,
+        [block(send("input", 0), recv(1), to=1, of=1), block(copy(0, 0))],
+        [block(send("input", 0), recv(0), to=0, of=0), block(copy(0, 1))],
+    )
+    run_interleaving(program, seed=0, fifo_depth=1)
+    with pytest.raises(ProgramError, match="deadlocks"):
+        check_program(program)
+
+
+def test_refuses_a_copy_onto_itself() -> None:
+    """What an overlapping copy leaves behind depends on who makes it."""
+    twice = Instruction("copy", ChunkRange("output", 0), ChunkRange("output", 1), 2, (Dependency(1, 0),))
+    program = allgather(
+        2,
+        [block(recv(2, count=2), of=1), block(copy(0, 0, count=2), twice), block(send("input", 0, count=2), to=1)],
+        [block(recv(0, count=2), of=0), block(copy(0, 2, count=2)), block(send("input", 0, count=2), to=0)],
+    )
+    with pytest.raises(ProgramError, match="onto themselves"):
+        check_program(program)
+
+
+@given(forest=forests(max_ranks=5, max_trees=4), seed=st.integers(0, 2**32))
+@settings(max_examples=40)
+def test_refuses_every_lowered_program_that_lost_a_dependency(forest: Forest, seed: int) -> None:
+    """Lowering keeps only dependencies that nothing else implies, so each of them is missed."""
+    program = lower_allgather(forest, max_count=2)
+    waiting = [
+        (rank.rank, number, step)
+        for rank in program.ranks
+        for number, thread_block in enumerate(rank.thread_blocks)
+        for step, instruction in enumerate(thread_block.instructions)
+        if instruction.depends
+    ]
+    if not waiting:
+        return
+    rank, number, step = random.Random(seed).choice(waiting)
+    with pytest.raises(ProgramError, match=f"race: rank {rank} thread block"):
+        check_program(with_step(program, rank, number, step, lambda old: replace(old, depends=())))
+
+
+def _mutated(program: Program, chance: random.Random) -> Program:
+    """Change one random step or swap two neighbours."""
+    rank = chance.randrange(program.num_ranks)
+    number = chance.randrange(len(program.ranks[rank].thread_blocks))
+    steps = list(program.ranks[rank].thread_blocks[number].instructions)
+    step = chance.randrange(len(steps))
+    way = chance.randrange(4)
+    if way == 0 and len(steps) > 1:
+        other = chance.randrange(len(steps))
+        steps[step], steps[other] = steps[other], steps[step]
+    elif way == 1:
+        target = chance.randrange(len(program.ranks[rank].thread_blocks))
+        last = len(program.ranks[rank].thread_blocks[target].instructions)
+        steps[step] = replace(steps[step], depends=(Dependency(target, chance.randrange(last)),))
+    elif way == 2 and steps[step].source:
+        steps[step] = replace(steps[step], source=ChunkRange("output", chance.randrange(program.chunks_per_loop)))
+    elif steps[step].target:
+        steps[step] = replace(steps[step], target=ChunkRange("output", chance.randrange(program.chunks_per_loop)))
+    return with_block(program, rank, number, lambda old: replace(old, instructions=tuple(steps)))
+
+
+def _outcome(program: Program, seed: int, fifo_depth: int) -> str:
+    try:
+        run_interleaving(program, seed=seed, fifo_depth=fifo_depth)
+    except ProgramError as error:
+        return str(error)
+    return "right"
+
+
+@given(seed=st.integers(0, 2**32), mutations=st.integers(1, 3))
+@settings(max_examples=150)
+def test_an_accepted_program_does_the_same_in_every_interleaving(seed: int, mutations: int) -> None:
+    """Soundness: what passes the checks, right or wrong, neither deadlocks nor depends on who is faster."""
+    chance = random.Random(seed)
+    program = lower_allgather(random_forest(chance.randint(2, 4), chance.randint(1, 3), seed))
+    for _ in range(mutations):
+        program = _mutated(program, chance)
+    try:
+        check_program(program)
+    except ProgramError:
+        return
+    outcomes = {_outcome(program, run, fifo_depth=1 + run % 3) for run in range(8)}
+    assert len(outcomes) == 1
+    assert "deadlock" not in outcomes.pop()
+
+
+def test_a_long_circle_is_cut_short_in_the_message() -> None:
+    """Eighteen ranks in a ring, each receiving before it sends: the message stays readable."""
+    ranks = 18
+    program = allgather(
+        1,
+        *(
+            [
+                block(
+                    *(
+                        step
+                        for hop in range(ranks - 1)
+                        for step in (recv((rank - 1 - hop) % ranks), _forward(rank, hop))
+                    ),
+                    to=(rank + 1) % ranks,
+                    of=(rank - 1) % ranks,
+                ),
+                block(copy(0, rank)),
+            ]
+            for rank in range(ranks)
+        ),
+    )
+    with pytest.raises(ProgramError, match=r"\.\.\. \(18 in all\)"):
+        check_program(program)
+
+
+def _forward(rank: int, hop: int) -> Instruction:
+    return send("input", 0) if hop == 0 else send("output", (rank - hop) % 18)
+
+
+def test_checks_a_large_program_quickly_enough_to_be_used_always() -> None:
+    """A ring of 64 ranks: 64 * 63 transfers; nothing is asserted about time, but a quadratic check would not end."""
+    check_program(lower_allgather(ring_forest(64)))

@@ -1,0 +1,106 @@
+"""Execution through torch.distributed, with four Gloo processes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import runtime_tasks
+from runtime_forests import exchange
+
+from collopt.errors import MissingDependencyError, ProgramError, UnsupportedError
+from collopt.runtime import execute_allgather
+from collopt.runtime.local_ranks import run_ranks
+
+PRELOAD = ("torch", "torch.distributed")
+
+
+def test_gathers_tensors_of_all_sizes_types_and_shapes() -> None:
+    """Uneven and empty shards, slices, element types, shapes, subgroups, plans: everything that should work does."""
+    for rank, results in enumerate(
+        run_ranks(runtime_tasks.gather_everything, runtime_tasks.RANKS, timeout_s=120, preload=PRELOAD)
+    ):
+        assert len(results) == 18
+        assert [name for name, right in results.items() if not right] == [], f"rank {rank}"
+
+
+@pytest.fixture(scope="module")
+def refusals() -> list[dict[str, str]]:
+    """What each rank was told about each wrong call."""
+    return run_ranks(runtime_tasks.wrong_calls, runtime_tasks.RANKS, timeout_s=120, preload=PRELOAD)
+
+
+def test_a_wrong_call_on_one_rank_stops_all(refusals: list[dict[str, str]]) -> None:
+    """The rank itself hears what is wrong, the others that another rank is."""
+    messages = [answers["output size on one rank"] for answers in refusals]
+    assert messages.pop(2).startswith("UnsupportedError: output has 39 elements and input has 10; expected 4 times")
+    assert all(message.startswith("ProgramError: another rank refused its arguments") for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("input size differs", "the input's size"),
+        ("type differs", "the element type"),
+        ("program differs", "the program"),
+        ("slices differ", "slices"),
+    ],
+)
+def test_calls_that_differ_stop_all_ranks(refusals: list[dict[str, str]], name: str, what: str) -> None:
+    """Each is right by itself."""
+    assert {answers[name] for answers in refusals} == {
+        f"ProgramError: the ranks disagree about {what}; all have to make the same call"
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("types", "UnsupportedError: output is torch.float64 and input is torch.float32"),
+        ("strided", "UnsupportedError: input has shape (10,) and is not contiguous"),
+        ("no tensor", "UnsupportedError: input is a list; expected a torch.Tensor"),
+        ("conjugate", "UnsupportedError: input is a lazy conjugate or negative; call .resolve_conj().resolve_neg()"),
+        ("overlap", "UnsupportedError: input and output overlap"),
+        ("group size", "UnsupportedError: the group has 4 ranks, the program is for 3"),
+        ("slices", "UnsupportedError: slices is 0"),
+        ("timeout", "UnsupportedError: timeout is 0"),
+        ("plan", "UnsupportedError: the plan is for allreduce and holds a NoneType"),
+        ("after all that", "fine"),
+        ("and then a wrong size", "UnsupportedError: output has 39 elements"),
+    ],
+)
+def test_wrong_calls_are_refused_on_every_rank(refusals: list[dict[str, str]], name: str, message: str) -> None:
+    """With our own errors, and the group stays usable."""
+    assert [answers[name].startswith(message) for answers in refusals] == [True] * 4, refusals[0][name]
+
+
+def test_a_rank_that_stays_away_is_noticed_in_time() -> None:
+    """Its neighbour in the ring gives up after the timeout and says whom it waited for."""
+    answers = run_ranks(runtime_tasks.absent_rank, runtime_tasks.RANKS, timeout_s=120, preload=PRELOAD)
+    assert answers[3] == "absent"
+    assert answers[0].startswith(
+        "ProgramError: rank 0 could not finish round 1 of 3, in which it exchanges data with ranks [1, 3]: "
+    )
+
+
+def test_a_rank_that_dies_is_named() -> None:
+    """Not one of those that lost their connection to it."""
+    with pytest.raises(ProgramError, match=r"^rank 1: the process died of SIGKILL"):
+        run_ranks(runtime_tasks.dying_rank, runtime_tasks.RANKS, timeout_s=120, preload=PRELOAD)
+
+
+def test_asks_for_an_initialised_group() -> None:
+    """And says how to get one."""
+    import torch
+
+    with pytest.raises(UnsupportedError, match="init_process_group"):
+        execute_allgather(exchange(), torch.zeros(2), torch.zeros(1))
+
+
+def test_says_how_to_install_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything else works without it."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    nothing: Any = None
+    with pytest.raises(MissingDependencyError, match=r"pip install 'collopt\[torch\]'"):
+        execute_allgather(exchange(), nothing, nothing)

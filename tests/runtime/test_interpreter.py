@@ -1,0 +1,167 @@
+"""The reference machine: right data passes, wrong data and deadlocks are told in full."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from runtime_forests import (
+    allgather,
+    block,
+    copy,
+    exchange,
+    random_forest,
+    recv,
+    ring_forest,
+    send,
+    star_forest,
+    with_block,
+    with_step,
+)
+
+from collopt.errors import ProgramError, UnsupportedError
+from collopt.runtime import ChunkRange, interpret_file, lower_allgather, run_program, write_xml
+from collopt.runtime.interpreter import run_interleaving
+from collopt.schedules import Forest
+
+
+@pytest.mark.parametrize(
+    "forest",
+    [ring_forest(2), ring_forest(7, 3), star_forest(6), random_forest(8, 5, 0), random_forest(5, 40, 3, max_weight=20)],
+    ids=["pair", "ring", "star", "random", "weights"],
+)
+def test_runs_lowered_forests(forest: Forest) -> None:
+    """And reports how much it did."""
+    program = lower_allgather(forest)
+    report = run_program(program, elements_per_chunk=3)
+    assert report.interleavings == 8
+    assert report.steps == program.num_instructions
+    # Every chunk reaches every rank but its own once.
+    assert report.chunks_sent == program.chunks_per_loop * (forest.num_ranks - 1)
+
+
+def test_refuses_swapped_chunks() -> None:
+    """Statically nothing is wrong with two chunks that change places; the data is."""
+    program = lower_allgather(star_forest(3, weight=1))
+    swapped = with_step(program, 1, 0, 0, lambda step: replace(step, target=ChunkRange("output", 2)))
+    swapped = with_step(swapped, 1, 1, 0, lambda step: replace(step, target=ChunkRange("output", 0)))
+    with pytest.raises(ProgramError, match="rank 1 ends with chunk 0 of rank 2 in output chunk 0; expected chunk 0 of"):
+        run_program(swapped)
+
+
+def test_refuses_swapped_peers() -> None:
+    """Rank 0 takes rank 1's data for rank 2's."""
+    program = lower_allgather(star_forest(3))
+    swapped = with_block(program, 0, 0, lambda old: replace(old, recv_peer=2))
+    swapped = with_block(swapped, 0, 1, lambda old: replace(old, recv_peer=1))
+    with pytest.raises(ProgramError, match="rank 0 ends with chunk 0 of rank 2 in output chunk 1"):
+        run_program(swapped)
+
+
+def test_refuses_a_wrong_source_offset() -> None:
+    """The right number of chunks from the wrong place."""
+    program = lower_allgather(random_forest(3, 2, 0))
+    number = next(n for n, old in enumerate(program.ranks[0].thread_blocks) if old.send_peer is not None)
+    shifted = with_step(
+        program, 0, number, 0, lambda step: replace(step, source=ChunkRange("input", 1 - step.source.start))
+    )
+    with pytest.raises(ProgramError, match="in output chunk"):
+        run_program(shifted)
+
+
+def test_a_deadlock_is_told_as_who_waits_for_whom() -> None:
+    """Both ranks receive before they send; the checks are not asked here."""
+    program = allgather(
+        1,
+        [block(recv(1), send("input", 0), to=1, of=1), block(copy(0, 0))],
+        [block(recv(0), send("input", 0), to=0, of=0), block(copy(0, 1))],
+    )
+    expected = (
+        r"rank 0 thread block 0 step 0 \(recv from rank 1\) waits for rank 1 thread block 0 step 0 "
+        r"\(recv from rank 0\) waits for rank 0 thread block 0 step 0"
+    )
+    with pytest.raises(ProgramError, match=expected):
+        run_interleaving(program, seed=0)
+
+
+def test_a_full_connection_blocks_its_sender() -> None:
+    """Two sends each before the receives: a FIFO of two is enough, one of one is not."""
+    steps = [send("input", 0), send("input", 1)]
+    program = allgather(
+        2,
+        [block(*steps, recv(2), recv(3), to=1, of=1), block(copy(0, 0, count=2))],
+        [block(*steps, recv(0), recv(1), to=0, of=0), block(copy(0, 2, count=2))],
+    )
+    run_interleaving(program, seed=0, fifo_depth=2)
+    with pytest.raises(ProgramError, match=r"step 1 \(send to rank 1\) waits for rank 1"):
+        run_interleaving(program, seed=0, fifo_depth=1)
+
+
+@pytest.mark.parametrize(
+    ("rank", "number", "message"),
+    [(1, 2, "waits for something that never happens"), (1, 0, "never received")],
+    ids=["no send", "no receive"],
+)
+def test_unpaired_transfers_are_found_at_the_latest_when_run(rank: int, number: int, message: str) -> None:
+    """A receive without a send hangs, a send without a receive is left over."""
+    program = with_block(exchange(), rank, number, lambda old: replace(old, instructions=()))
+    with pytest.raises(ProgramError, match=message):
+        run_interleaving(program, seed=0)
+
+
+def test_counts_that_disagree_are_found_at_the_latest_when_run() -> None:
+    """Two chunks sent, one received."""
+    program = allgather(
+        2,
+        [block(recv(2), of=1), block(copy(0, 0, count=2)), block(send("input", 0, count=2), to=1)],
+        [block(recv(0, count=2), of=0), block(copy(0, 2, count=2)), block(send("input", 0, count=2), to=0)],
+    )
+    with pytest.raises(ProgramError, match="receives 1 chunks but 2 were sent"):
+        run_interleaving(program, seed=0)
+
+
+def test_checks_come_before_the_run() -> None:
+    """A program with a race is refused even if the runs would be lucky."""
+    program = lower_allgather(ring_forest(3))
+    broken = with_step(program, 0, 2, 1, lambda step: replace(step, depends=()))
+    with pytest.raises(ProgramError, match=r"race"):
+        run_program(broken, interleavings=1)
+
+
+def test_unwritten_output_is_told() -> None:
+    """Poison shows where nothing was written."""
+    program = with_block(exchange(), 0, 1, lambda old: replace(old, instructions=()))
+    with pytest.raises(ProgramError, match="rank 0 ends with nothing in output chunk 0"):
+        run_interleaving(program, seed=0)
+
+
+@pytest.mark.parametrize("option", ["interleavings", "fifo_depth", "elements_per_chunk"])
+def test_refuses_senseless_options(option: str) -> None:
+    """Options are positive."""
+    with pytest.raises(UnsupportedError, match=option):
+        run_program(exchange(), **{option: 0})
+
+
+def test_interprets_files(tmp_path: Path) -> None:
+    """What was written to a file runs as it did before."""
+    path = tmp_path / "ag.xml"
+    program = lower_allgather(random_forest(4, 3, 0))
+    write_xml(program, path)
+    assert interpret_file(path) == run_program(program)
+
+
+def test_interprets_files_that_are_wrong(tmp_path: Path) -> None:
+    """An offset that is off by one in the file is found."""
+    path = tmp_path / "ag.xml"
+    write_xml(lower_allgather(ring_forest(2, 1)), path)
+    text = path.read_text()
+    assert 'type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="1"' in text
+    path.write_text(
+        text.replace(
+            'type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="1"',
+            'type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0"',
+        )
+    )
+    with pytest.raises(ProgramError, match=r"race|never writes"):
+        interpret_file(path)

@@ -1,0 +1,106 @@
+"""Processes for ranks: results in order, failures told, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+import rank_tasks
+
+from collopt.errors import ProgramError, UnsupportedError
+from collopt.runtime.local_ranks import run_ranks
+
+
+def running(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return "State:\tZ" not in status
+
+
+def assert_all_gone(notes: Path, number: int) -> None:
+    """The processes that left their numbers have ended, or do so in a moment."""
+    pids = [int(path.read_text()) for path in notes.glob("*.pid")]
+    assert len(pids) == number
+    deadline = time.monotonic() + 5
+    while any(running(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in pids if running(pid)]
+
+
+def test_results_come_back_in_rank_order() -> None:
+    """One per rank."""
+    assert run_ranks(rank_tasks.square, 5, timeout_s=60) == [0, 1, 4, 9, 16]
+
+
+def test_ranks_have_one_thread_each_and_no_launcher_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen ranks on a small machine must not start sixteen times as many threads, nor take the caller's rank."""
+    monkeypatch.setenv("RANK", "7")
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert run_ranks(rank_tasks.threads, 2, timeout_s=60) == [(1, None), (1, None)]
+
+
+def test_an_error_of_ours_keeps_its_class_and_names_the_rank() -> None:
+    """The other ranks, which would never end, are stopped."""
+    with pytest.raises(UnsupportedError, match=r"^rank 1: this will not do"):
+        run_ranks(rank_tasks.complain, 3, timeout_s=60)
+
+
+def test_any_other_error_becomes_one_of_ours() -> None:
+    """With its class and the first line of its message."""
+    with pytest.raises(ProgramError, match=r"^rank 1: KeyError: .*this will not do"):
+        run_ranks(partial(rank_tasks.complain, error=KeyError), 3, timeout_s=60)
+
+
+def test_a_rank_that_ends_early_is_told() -> None:
+    """Even if it says nothing."""
+    with pytest.raises(ProgramError, match=r"^rank 2: the process ended with exit status 7"):
+        run_ranks(rank_tasks.leave, 3, timeout_s=60)
+
+
+def test_ranks_that_take_too_long_are_stopped(tmp_path: Path) -> None:
+    """The message names those that are not done."""
+    with pytest.raises(ProgramError, match=r"ranks \[0, 1\] were not done within 6 s"):
+        run_ranks(partial(rank_tasks.note_and_sleep, notes=str(tmp_path)), 2, timeout_s=6)
+    assert_all_gone(tmp_path, 2)
+
+
+def test_nothing_survives_the_death_of_the_supervisor(tmp_path: Path) -> None:
+    """The caller stops the ranks itself."""
+    with pytest.raises(ProgramError, match="gave no answer"):
+        run_ranks(partial(rank_tasks.note_and_kill_supervisor, notes=str(tmp_path)), 2, timeout_s=60)
+    assert_all_gone(tmp_path, 3)
+
+
+def test_nothing_survives_the_death_of_the_caller(tmp_path: Path) -> None:
+    """The supervisor sees that nobody listens any more, and cleans up in its place."""
+    notes, scratch = tmp_path / "notes", tmp_path / "scratch"
+    notes.mkdir()
+    scratch.mkdir()
+    program = (
+        "from functools import partial; import rank_tasks; from collopt.runtime.local_ranks import run_ranks; "
+        f"run_ranks(partial(rank_tasks.note_and_sleep, notes={str(notes)!r}), 2, timeout_s=60)"
+    )
+    environment = {
+        **os.environ,
+        "TMPDIR": str(scratch),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    caller = subprocess.Popen([sys.executable, "-P", "-c", program], env=environment)
+    deadline = time.monotonic() + 60
+    while len(list(notes.glob("*.pid"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    caller.kill()
+    caller.wait()
+    assert_all_gone(notes, 2)
+    deadline = time.monotonic() + 10
+    while list(scratch.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not list(scratch.iterdir())

@@ -1,0 +1,240 @@
+"""Reading MSCCL XML: each way in which a file can be wrong, and what the message says."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runtime_forests import exchange, random_forest, ring_forest
+
+from collopt.errors import ColloptError, FileFormatError, ProgramError, UnsupportedError
+from collopt.runtime import interpret_file, lower_allgather, read_xml, to_xml_text
+
+TEXT = to_xml_text(lower_allgather(ring_forest(3)))
+WAITING = '<step s="1" type="s" srcbuf="o" srcoff="2" dstbuf="o" dstoff="2" cnt="1" depid="0" deps="0" hasdep="0" />'
+
+
+def refused(tmp_path: Path, text: str | bytes, error: type[Exception] = FileFormatError) -> str:
+    """Write `text`, read it, and return the message of the refusal without the path."""
+    path = tmp_path / "ag.xml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(error) as caught:
+        read_xml(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    return message.removeprefix(f"{path}: ")
+
+
+@pytest.mark.parametrize("line", ["<algo", "<gpu", "<tb", '<step s="1"'])
+def test_refuses_a_missing_attribute(tmp_path: Path, line: str) -> None:
+    """Every required attribute of every element is missed, and named."""
+    optional = {"name", "outofplace", "minBytes", "maxBytes"}
+    start = TEXT.index(line)
+    end = TEXT.index(">", start)
+    names = re.findall(r' ([A-Za-z_]+)="', TEXT[start:end])
+    assert len(names) >= 4
+    for name in set(names) - optional:
+        element = re.sub(rf' {name}="[^"]*"', "", TEXT[start:end], count=1)
+        assert f"has no attribute {name}" in refused(tmp_path, TEXT[:start] + element + TEXT[end:])
+
+
+@pytest.mark.parametrize("name", ["name", "outofplace", "minBytes", "maxBytes"])
+def test_does_without_what_only_some_runtimes_want(tmp_path: Path, name: str) -> None:
+    """microsoft/msccl's own tools leave these out."""
+    path = tmp_path / "ag.xml"
+    path.write_text(re.sub(rf' {name}="[^"]*"', "", TEXT, count=1))
+    assert read_xml(path) == lower_allgather(ring_forest(3))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            'coll="allgather" inplace="0" outofplace="1"',
+            'coll="allgather" inplace="0" outofplace="0"',
+            "no call selects",
+        ),
+        ('proto="Simple"', 'proto="simple"', "proto 'simple'"),
+        ('nchannels="1"', 'nchannels="0"', "nchannels '0'"),
+        ('nchannels="1"', 'nchannels="0x1"', "nchannels '0x1'"),
+        ('nchannels="1"', 'nchannels=" 1"', "nchannels ' 1'"),
+        ('nchannels="1"', 'nchannels="²"', "nchannels"),
+        ('nchunksperloop="3"', 'nchunksperloop="99999999999999999999999"', "nchunksperloop '999"),
+        ('ngpus="3"', 'ngpus="4"', "no gpu element with id 3"),
+        ('<gpu id="0"', '<gpu id="3"', "a gpu has id '3'; expected a whole number from 0 to 2"),
+        ('<gpu id="1"', '<gpu id="0"', "two gpu elements with id 0"),
+        ('minBytes="0" maxBytes="1099511627776"', 'minBytes="9" maxBytes="8"', "minBytes 9 above maxBytes 8"),
+        ('<tb id="2"', '<tb id="3"', "none with id 2"),
+        ('<tb id="2"', '<tb id="1"', "two tb elements with id 1"),
+        ('send="-1" recv="2"', 'send="-2" recv="2"', "send '-2'"),
+        ('send="-1" recv="2"', 'send="-1" recv="3"', "recv '3'"),
+        ('chan="0"', 'chan="1"', "chan '1'; expected a whole number from 0 to 0"),
+        ('step s="1"', 'step s="2"', "has s 2"),
+        ('type="cpy"', 'type="copy"', "type 'copy'"),
+        ('srcbuf="i"', 'srcbuf="input"', "srcbuf 'input'"),
+        ('srcoff="0"', 'srcoff="-2"', "srcoff '-2'"),
+        ('cnt="1"', 'cnt="72"', "cnt '72'; expected a whole number from 1 to 71"),
+        ('cnt="1"', 'cnt="0"', "cnt '0'"),
+        ('depid="0" deps="0" hasdep="0"', 'depid="0" deps="-1" hasdep="0"', "depid 0 but deps -1"),
+        ('depid="0" deps="0" hasdep="0"', 'depid="3" deps="0" hasdep="0"', "tb 3 step 0, which does not exist"),
+        ('depid="0" deps="0" hasdep="0"', 'depid="0" deps="2" hasdep="0"', "tb 0 step 2, which does not exist"),
+        ('depid="0" deps="0" hasdep="0"', 'depid="0" deps="1" hasdep="0"', "step 1, which has no hasdep"),
+        ('hasdep="1"', 'hasdep="0"', 'has no hasdep="1"'),
+        ('hasdep="1"', 'hasdep="2"', "hasdep '2'"),
+        ("algo", "algorithm", "starts with <algorithm>"),
+        ("</algo>", "", "not well-formed"),
+        ("</algo>", "</algo><algo></algo>", "not well-formed"),
+    ],
+)
+def test_refuses_a_wrong_value(tmp_path: Path, old: str, new: str, message: str) -> None:
+    """One thing is changed, and the message names it."""
+    assert old in TEXT
+    changed = TEXT.replace(old, new) if old == "algo" else TEXT.replace(old, new, 1)
+    assert message in refused(tmp_path, changed)
+
+
+@pytest.mark.parametrize("kind", ["rcs", "rrc", "rrs", "rrcs", "re"])
+def test_says_which_step_types_it_does_not_run(tmp_path: Path, kind: str) -> None:
+    """They are right in the format, so the error is another."""
+    message = refused(tmp_path, TEXT.replace('type="cpy"', f'type="{kind}"', 1), UnsupportedError)
+    assert f"has type {kind}" in message
+
+
+@pytest.mark.parametrize(
+    ("nops", "message"),
+    [
+        ([(-1, -1)], "waits for nothing"),
+        ([(0, 0), (0, 1)], "which does not exist|no hasdep"),
+    ],
+)
+def test_refuses_nops_that_shift_the_numbering(tmp_path: Path, nops: list[tuple[int, int]], message: str) -> None:
+    """A nop has to carry a dependency that exists."""
+    changed = TEXT.replace(
+        WAITING, "".join(_nop(1 + n, *wait) for n, wait in enumerate(nops)) + _moved(1 + len(nops)), 1
+    )
+    assert changed != TEXT
+    assert re.search(message, refused(tmp_path, changed))
+
+
+def test_refuses_a_dependency_behind_a_nop_chain_without_one(tmp_path: Path) -> None:
+    """The parsers reject a chain of nops that ends in a step without a dependency."""
+    changed = TEXT.replace(WAITING, _nop(1, 0, 0) + _moved(2).replace('depid="0" deps="0"', 'depid="-1" deps="-1"'), 1)
+    assert "waits for nothing" in refused(tmp_path, changed)
+
+
+def test_refuses_a_nop_at_the_end(tmp_path: Path) -> None:
+    """It would hold nothing back."""
+    assert "ends with a nop" in refused(tmp_path, TEXT.replace(WAITING, WAITING + _nop(2, 0, 0), 1))
+
+
+def test_refuses_waiting_for_a_nop(tmp_path: Path) -> None:
+    """A nop never tells that it is done."""
+    changed = TEXT.replace(WAITING, _nop(1, 0, 0) + _moved(2), 1)
+    copy = 'cnt="1" depid="-1" deps="-1" hasdep="0" />'
+    at = changed.index('type="cpy"')
+    changed = changed[:at] + changed[at:].replace(copy, 'cnt="1" depid="2" deps="1" hasdep="0" />', 1)
+    assert "waits for tb 2 step 1, a nop" in refused(tmp_path, changed)
+
+
+def test_a_dependency_that_is_off_by_one_is_found_by_the_checks(tmp_path: Path) -> None:
+    """The file is in order, the program is not."""
+    path = tmp_path / "ag.xml"
+    text = to_xml_text(lower_allgather(ring_forest(4)))
+    changed = text.replace('depid="0" deps="1" hasdep="0"', 'depid="0" deps="0" hasdep="0"', 1)
+    assert changed != text
+    path.write_text(changed)
+    with pytest.raises(ProgramError, match="race"):
+        interpret_file(path)
+
+
+def test_a_dropped_receive_is_found_by_the_checks(tmp_path: Path) -> None:
+    """The connection's ends no longer agree."""
+    path = tmp_path / "ag.xml"
+    text = to_xml_text(exchange())
+    changed = re.sub(r' *<step s="0" type="r".*\n', "", text, count=1)
+    assert changed != text
+    path.write_text(changed)
+    with pytest.raises(ProgramError, match="1 sends but 0 receives"):
+        interpret_file(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('<?xml version="1.0"?>\n' + TEXT, "prolog"),
+        (TEXT.replace("  <gpu", "\t<gpu", 1), "a tab"),
+        (TEXT.replace('proto="Simple"', "proto='Simple'"), "single quotes"),
+        ('<!DOCTYPE algo [<!ENTITY a "b">]>' + TEXT, "not well-formed"),
+        (TEXT[: len(TEXT) // 2], "not well-formed"),
+        ("", "not well-formed"),
+        ("hello", "not well-formed"),
+        (TEXT.encode().replace(b"allgather", b"\xff\xfe", 1), "not UTF-8"),
+    ],
+    ids=["prolog", "tab", "quotes", "entities", "cut short", "empty", "text", "bytes"],
+)
+def test_refuses_what_the_parsers_reject(tmp_path: Path, text: str | bytes, message: str) -> None:
+    """NCCL's parser takes less than XML, and no parser takes half a file."""
+    assert message in refused(tmp_path, text)
+
+
+def test_an_absent_file_is_an_os_error(tmp_path: Path) -> None:
+    """As for any file."""
+    with pytest.raises(FileNotFoundError):
+        read_xml(tmp_path / "absent.xml")
+
+
+def test_reads_in_place_and_other_collectives_but_does_not_run_them(tmp_path: Path) -> None:
+    """They are right in the format; the interpreter says what it lacks."""
+    path = tmp_path / "ag.xml"
+    path.write_text(TEXT.replace('inplace="0" outofplace="1"', 'inplace="1" outofplace="0"'))
+    assert read_xml(path).in_place
+    with pytest.raises(UnsupportedError, match="in-place"):
+        interpret_file(path)
+    path.write_text(TEXT.replace('coll="allgather"', 'coll="reducescatter"'))
+    assert read_xml(path).collective == "reduce_scatter"
+    with pytest.raises(UnsupportedError, match="reduce_scatter"):
+        interpret_file(path)
+
+
+def test_gpus_and_thread_blocks_may_stand_in_any_order(tmp_path: Path) -> None:
+    """The runtimes go by id."""
+    path = tmp_path / "ag.xml"
+    gpus = re.findall(r"  <gpu.*?</gpu>\n", TEXT, flags=re.DOTALL)
+    path.write_text(TEXT.replace("".join(gpus), "".join(gpus[::-1])))
+    assert read_xml(path) == lower_allgather(ring_forest(3))
+    blocks = re.findall(r"    <tb.*?</tb>\n", TEXT, flags=re.DOTALL)[:3]
+    path.write_text(TEXT.replace("".join(blocks), "".join(blocks[::-1]), 1))
+    assert read_xml(path) == lower_allgather(ring_forest(3))
+
+
+LARGER = to_xml_text(lower_allgather(random_forest(3, 2, 5)))
+
+
+@given(data=st.data())
+@settings(max_examples=150)
+def test_garbled_files_never_escape_our_errors(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Whatever a few changed characters make of a file, the outcome is a program that runs or one of our errors."""
+    text = list(LARGER)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(text) - 1))
+        text[place] = data.draw(st.sampled_from('0123456789-<>"/ =siorcpyn'))
+    path = tmp_path_factory.getbasetemp() / "garbled.xml"
+    path.write_text("".join(text))
+    with contextlib.suppress(ColloptError):
+        interpret_file(path, interleavings=2)
+
+
+def _nop(number: int, block: int, step: int) -> str:
+    return (
+        f'<step s="{number}" type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0" depid="{block}" '
+        f'deps="{step}" hasdep="0" />'
+    )
+
+
+def _moved(number: int) -> str:
+    return WAITING.replace('s="1"', f's="{number}"')
