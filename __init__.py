@@ -1,3 +1,74 @@
-"""Plans collective communication as explicit optimization models, proves each plan, and runs it."""
+"""Plan collective communication for GPU clusters as explicit optimization models, and prove each plan.
+
+The names below are the stable ones.  Each is looked up on first use, so ``import collopt`` costs next to nothing.
+
+Examples
+--------
+>>> import collopt
+>>> topology = collopt.topologies.dgx_a100(boxes=2)
+>>> plan = collopt.plan(topology, "allgather")
+>>> plan.verify()
+>>> float(plan.algbw).__round__(2), plan.gap
+(346.67, Fraction(0, 1))
+"""
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import errors, planners, runtime, schedules, solvers, topologies
+    from .planners import Plan, bound, load_plan, plan
+    from .schedules import Bound, Forest
+    from .topologies import Topology, read_topology, write_topology
+
+__all__ = [
+    "Bound",
+    "Forest",
+    "Plan",
+    "Topology",
+    "__version__",
+    "bound",
+    "errors",
+    "load_plan",
+    "plan",
+    "planners",
+    "read_topology",
+    "runtime",
+    "schedules",
+    "solvers",
+    "topologies",
+    "write_topology",
+]
+
+_ROOMS = ("errors", "planners", "runtime", "schedules", "solvers", "topologies")
+_NAMES = {
+    "Bound": "schedules",
+    "Forest": "schedules",
+    "Plan": "planners",
+    "Topology": "topologies",
+    "bound": "planners",
+    "load_plan": "planners",
+    "plan": "planners",
+    "read_topology": "topologies",
+    "write_topology": "topologies",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the room that a public name lives in."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("collopt")
+    if name in _ROOMS:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _NAMES:
+        return getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

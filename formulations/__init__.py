@@ -1,2 +1,1 @@
 """Explicit mathematical models, one per module; none exists yet."""
-

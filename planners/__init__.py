@@ -1,2 +1,9 @@
-"""Who turns a topology and a collective into a certified plan."""
+"""From a topology and a collective to a proved plan."""
 
+from __future__ import annotations
+
+from .plan import Plan
+from .plan_files import load_plan
+from .registry import PLANNERS, Planner, bound, plan
+
+__all__ = ["PLANNERS", "Plan", "Planner", "bound", "load_plan", "plan"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -103,7 +104,8 @@ class Forest:
     @property
     def heights(self) -> IntArray:
         """Shape (trees,): the largest depth of each tree."""
-        return self.depths.max(axis=1)
+        heights: IntArray = self.depths.max(axis=1)
+        return heights
 
     def link_loads(self, topology: Topology) -> IntArray:
         """How many tree copies cross each link: ``sum of weights[t]`` over trees ``t`` and their uses of the link.
@@ -132,7 +134,7 @@ class Forest:
         for route, copies in enumerate(users):
             if copies:
                 path = self.path(route)
-                for tail, head in zip(path, path[1:], strict=False):
+                for tail, head in pairwise(path):
                     loads[index[nodes[tail], nodes[head]]] += copies
         return loads
 

@@ -1,2 +1,1 @@
 """The algorithms: exact max flow, bottleneck search, edge splitting, tree packing."""
-

@@ -3,13 +3,14 @@
 ForestColl section 4 and Theorem 1.  The paper brackets the optimum by binary search and rounds; here Newton's method
 on cut ratios reaches it exactly with one sweep over the sinks:
 
-    keep ``p / q``, the ratio of some real cut; for each sink ``v`` in turn, compute the maximum flow into ``v`` when every
-    link of capacity ``c`` carries ``c p`` and every rank ``u`` injects ``w_u q``; while it falls short, replace ``p / q`` by the
-    ratio of its minimum cut, which is larger; then go to the next sink.
+    keep ``p / q``, the ratio of some real cut; for each sink ``v`` in turn, compute the maximum flow into ``v`` when
+    every link of capacity ``c`` carries ``c p`` and every rank ``u`` injects ``w_u q``; while it falls short, replace
+    ``p / q`` by the ratio of its minimum cut, which is larger; then go to the next sink.
 
 A flow that falls short has, by Theorem 1, a minimum cut of ratio above ``p / q``, so the value only grows and always
-belongs to a real cut.  "Sink ``v`` is satisfied" says that every cut without ``v`` has ratio at most ``p / q``, which stays true
-as the value grows, so no sink is visited twice.  The number of flows is the number of sinks plus the number of updates.
+belongs to a real cut.  "Sink ``v`` is satisfied" says that every cut without ``v`` has ratio at most ``p / q``, which
+stays true as the value grows, so no sink is visited twice.  The number of flows is the number of sinks plus the
+number of updates.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SolverError
-from .max_flow import CAPACITY_LIMIT, FlowNetwork, augment, check_capacities, flow_network, paired_network
+from .max_flow import FlowNetwork, augment, check_capacities, flow_network, paired_network
 
 __all__ = ["Bottleneck", "bottleneck_cut", "fixed_count_scale", "supplied_network", "violated_sink"]
 
@@ -53,8 +54,8 @@ class Bottleneck(NamedTuple):
 def supplied_network(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray) -> FlowNetwork:
     """Add a source, node number `num_nodes`, to a network with an arc to every node in order of its number.
 
-    The arcs of the source come last: the arc to node ``v`` is number ``arcs - 2 (num_nodes - v)``; all carry nothing yet.
-    Links must not be parallel.
+    The arcs of the source come last: the arc to node ``v`` is number ``arcs - 2 (num_nodes - v)``; all carry nothing
+    yet.  Links must not be parallel.
     """
     network = paired_network(num_nodes, tails, heads, capacities)
     links = slice(0, len(network.heads), 2)
@@ -103,7 +104,9 @@ def bottleneck_cut(
     # Every ratio met has a numerator below total_weight and a denominator of at most total_capacity.
     check_capacities((total_capacity + 1) * total_weight)
     network = supplied_network(num_nodes, tails, heads, capacities)
-    supply, capacity, source_side = _newton_sweep(*network, weights, *_first_ratio(num_nodes, heads, capacities, weights))
+    supply, capacity, source_side = _newton_sweep(
+        *network, weights, *_first_ratio(num_nodes, heads, capacities, weights)
+    )
     if capacity == 0:
         raise SolverError("a rank cannot be reached from another one; the bottleneck ratio is infinite")
     return Bottleneck(int(supply), int(capacity), source_side[:num_nodes])
@@ -146,13 +149,18 @@ def fixed_count_scale(
 ) -> Fraction:
     """Smallest U such that links of capacity ``floor(U c)`` carry `count` trees per unit of weight (Algorithm 5).
 
-    The paper bisects floats; here every step is a fraction.  U is feasible from ``k / x*`` plus ``1 / min c`` on (Theorem
-    13) and infeasible below ``k / x*``; between them the answer is ``j / c`` for an integer j and some capacity c (Appendix
-    E.4), so the interval is halved until few candidates are left, and these are searched one by one.
+    The paper bisects floats; here every step is a fraction.  U is feasible from ``k / x*`` plus ``1 / min c`` on
+    (Theorem 13) and infeasible below ``k / x*``; between them the answer is ``j / c`` for an integer j and some
+    capacity c (Appendix E.4), so the interval is halved until few candidates are left, and these are searched one by
+    one.
 
     Parameters
     ----------
-    num_nodes, tails, heads, capacities, weights
+    num_nodes : int
+        As in `bottleneck_cut`.
+    tails, heads, capacities : ndarray of int64, shape (links,)
+        As in `bottleneck_cut`.
+    weights : ndarray of int64, shape (ranks,)
         As in `bottleneck_cut`.
     count : int
         Trees per root and unit of weight, the paper's k.
@@ -233,10 +241,7 @@ def _newton_sweep(
             for rank in range(len(weights)):
                 residual[source_arcs + 2 * rank] = weights[rank] * capacity
             needed = total * capacity
-            if (
-                augment(first, following, heads, residual, source, sink, needed, levels, cursor, queue, path)
-                == needed
-            ):
+            if augment(first, following, heads, residual, source, sink, needed, levels, cursor, queue, path) == needed:
                 break
             inside, leaving = 0, 0
             for rank in range(len(weights)):

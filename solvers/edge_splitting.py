@@ -1,18 +1,20 @@
 """Switch removal by edge splitting: a network among ranks only, with the route behind every logical link.
 
-ForestColl section 5.3, Appendix E.2 (Algorithm 3, Theorem 6).  A switch ``w`` is removed by replacing units of ``(u, w)`` and
-``(w, t)`` with units of ``(u, t)``, as many at a time as keep every rank able to receive all supplies.
+ForestColl section 5.3, Appendix E.2 (Algorithm 3, Theorem 6).  A switch ``w`` is removed by replacing units of ``(u,
+w)`` and ``(w, t)`` with units of ``(u, t)``, as many at a time as keep every rank able to receive all supplies.
 
 The largest amount for one pair is found by one sweep over the sinks instead of the 2 N flows of equation (1): split
-``M = min(c(u, w), c(w, t))`` units, and for each sink compute the maximum flow; a deficiency of ``d`` lowers M by ``d``.
+``M = min(c(u, w), c(w, t))`` units, and for each sink compute the maximum flow; a deficiency of ``d`` lowers M by
+``d``.
 
-*Proof.*  A cut either does not see the split or loses exactly M.  If the flow falls short by ``d`` then the smallest of the
-cuts that do see it holds ``d`` too little, and ``M - d`` is the most that this sink allows.  Feasibility is monotone in M, so
-sinks passed before stay satisfied.
+*Proof.*  A cut either does not see the split or loses exactly M.  If the flow falls short by ``d`` then the smallest
+of the cuts that do see it holds ``d`` too little, and ``M - d`` is the most that this sink allows.  Feasibility is
+monotone in M, so sinks passed before stay satisfied.
 
-A cut that stopped a pair is tight from then on: splitting never enlarges a cut, and the tests never let one fall below
-its demand.  Tight cuts are pooled, and a later pair that a pooled cut forbids is refused without a flow.  Theorem 5 says
-that going once through all pairs isolates the switch; it asks for a switch with equal ingress and egress.
+A cut that stopped a pair is tight from then on: splitting never enlarges a cut, and the tests never let one fall
+below its demand.  Tight cuts are pooled, and a later pair that a pooled cut forbids is refused without a flow.
+Theorem 5 says that going once through all pairs isolates the switch; it asks for a switch with equal ingress and
+egress.
 """
 
 from __future__ import annotations
@@ -168,13 +170,16 @@ def _split_one(
     """Isolate one switch; return the network with its logical links and the enlarged pool of tight cuts."""
     network = _with_pair_arcs(network, switch)
     capacities = network.capacities.copy()
-    splits, found = _isolate(*network[:3], capacities, switch, len(supplies), int(supplies.sum()), tight)
+    network = network._replace(capacities=capacities)
+    splits, found = _isolate(network, switch, len(supplies), int(supplies.sum()), tight)
     for into, out, units in splits.tolist():
         ledger.join(into, switch, out, units)
     arcs = np.flatnonzero(network.heads == switch)
     if capacities[arcs].any() or capacities[arcs ^ 1].any():
-        raise SolverError(f"edge splitting could not isolate switch number {switch}: is its ingress equal to its egress?")
-    return network._replace(capacities=capacities), np.concatenate([tight, found])
+        raise SolverError(
+            f"edge splitting could not isolate switch number {switch}: is its ingress equal to its egress?"
+        )
+    return network, np.concatenate([tight, found])
 
 
 def _with_pair_arcs(network: FlowNetwork, switch: int) -> FlowNetwork:
@@ -226,101 +231,127 @@ def _tight_cuts(
 
 @numba.njit(cache=True, nogil=True)
 def _isolate(
-    first: IntArray,
-    following: IntArray,
-    heads: IntArray,
-    capacities: IntArray,
-    switch: int,
-    num_ranks: int,
-    needed: int,
-    tight: BoolArray,
+    network: FlowNetwork, switch: int, num_ranks: int, needed: int, tight: BoolArray
 ) -> tuple[IntArray, BoolArray]:
-    """Split off all pairs of links at `switch`, changing `capacities`; return (into, out, units) rows and new tight cuts.
+    """Split off all pairs of links at `switch`, changing the capacities.
 
-    Pairs of different neighbours come first: pairing a neighbour with itself only throws capacity away, which the
-    theorem needs when one neighbour holds more than half of the switch.
+    Returns (into, out, units) rows and the tight cuts that stopped a pair.
     """
-    nodes = len(first)
-    source = nodes - 1
-    scratch = np.empty((4, nodes), dtype=np.int64)
-    residual = np.empty_like(capacities)
+    arcs = _arcs_from(network, switch)
+    pairs = _pairs(len(arcs))
     order = np.arange(num_ranks)
+    splits = np.empty((len(pairs), 3), dtype=np.int64)
+    pool = np.zeros((num_ranks, len(network.first)), dtype=np.bool_)
+    done, found = 0, 0
+    for pair in range(len(pairs)):
+        from_arc, to_arc = arcs[pairs[pair, 0]], arcs[pairs[pair, 1]]
+        into, out = network.heads[from_arc], network.heads[to_arc]
+        if (
+            min(network.capacities[from_arc ^ 1], network.capacities[to_arc]) == 0
+            or _forbidden(tight, len(tight), into, switch, out)
+            or _forbidden(pool, found, into, switch, out)
+        ):
+            continue
+        if found + num_ranks > len(pool):
+            pool = np.concatenate((pool, np.zeros_like(pool)))
+        units, fresh = _split_pair(network, from_arc, to_arc, needed, order, pool[found:])
+        found += fresh
+        if units > 0:
+            splits[done, 0], splits[done, 1], splits[done, 2] = into, out, units
+            done += 1
+    return splits[:done].copy(), pool[:found].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def _arcs_from(network: FlowNetwork, node: int) -> IntArray:
     degree = 0
-    arc = first[switch]
+    arc = network.first[node]
     while arc >= 0:
         degree += 1
-        arc = following[arc]
+        arc = network.following[arc]
     arcs = np.empty(degree, dtype=np.int64)
-    arc = first[switch]
+    arc = network.first[node]
     for place in range(degree):
         arcs[place] = arc
-        arc = following[arc]
-    splits = np.empty((degree * degree, 3), dtype=np.int64)
-    pool = np.zeros((16, nodes), dtype=np.bool_)
-    done, found = 0, 0
-    for same in range(2):
-        for shift in range(1 - same, degree if same == 0 else 1):
-            for place in range(degree):
-                # Rotations visit every ordered pair once and spread each neighbour's links over many others.
-                from_arc, to_arc = arcs[place], arcs[(place + shift) % degree]
-                into, out = heads[from_arc], heads[to_arc]
-                units = min(capacities[from_arc ^ 1], capacities[to_arc])
-                if units == 0 or _forbidden(tight, len(tight), into, switch, out):
-                    continue
-                if _forbidden(pool, found, into, switch, out):
-                    continue
-                direct = _arc_between(first, following, heads, into, out) if into != out else -1
-                _move(capacities, from_arc, to_arc, direct, units)
-                for position in range(num_ranks):
-                    sink = order[position]
-                    residual[:] = capacities
-                    flow = augment(
-                        first,
-                        following,
-                        heads,
-                        residual,
-                        source,
-                        sink,
-                        needed,
-                        scratch[0],
-                        scratch[1],
-                        scratch[2],
-                        scratch[3],
-                    )
-                    if flow == needed:
-                        continue
-                    _move(capacities, from_arc, to_arc, direct, flow - needed)
-                    units -= needed - flow
-                    if found == len(pool):
-                        pool = np.concatenate((pool, np.zeros_like(pool)))
-                    for node in range(nodes - 1):
-                        pool[found, node] = scratch[0, node] >= 0
-                    found += 1
-                    # The sink that objected is the likeliest to object to the next pair.
-                    order[1 : position + 1] = order[:position].copy()
-                    order[0] = sink
-                    if units == 0:
-                        break
-                if units > 0:
-                    splits[done, 0], splits[done, 1], splits[done, 2] = into, out, units
-                    done += 1
-    return splits[:done].copy(), pool[:found].copy()
+        arc = network.following[arc]
+    return arcs
+
+
+@numba.njit(cache=True, nogil=True)
+def _pairs(degree: int) -> IntArray:
+    """All ordered pairs of places, shape (degree^2, 2).
+
+    Rotations spread each neighbour's links over many others.  A neighbour is paired with itself last: that only throws
+    capacity away, which the theorem needs when one neighbour holds more than half of the switch.
+    """
+    pairs = np.empty((degree * degree, 2), dtype=np.int64)
+    for shift in range(1, degree + 1):
+        for place in range(degree):
+            row = (shift - 1) * degree + place
+            pairs[row, 0], pairs[row, 1] = place, (place + shift) % degree
+    return pairs
+
+
+@numba.njit(cache=True, nogil=True)
+def _split_pair(
+    network: FlowNetwork, from_arc: int, to_arc: int, needed: int, order: IntArray, cuts: BoolArray
+) -> tuple[int, int]:
+    """Split as many units of one pair as every sink allows; return them and how many `cuts` were written.
+
+    The sink that objects is moved to the front of `order`: it is the likeliest to object to the next pair.
+    """
+    nodes = len(network.first)
+    scratch = np.empty((4, nodes), dtype=np.int64)
+    residual = np.empty_like(network.capacities)
+    into, out = network.heads[from_arc], network.heads[to_arc]
+    direct = _arc_between(network, into, out) if into != out else -1
+    units = min(network.capacities[from_arc ^ 1], network.capacities[to_arc])
+    _move(network.capacities, from_arc, to_arc, direct, units)
+    written = 0
+    for position in range(len(order)):
+        sink = order[position]
+        residual[:] = network.capacities
+        lacking = needed - augment(
+            network.first,
+            network.following,
+            network.heads,
+            residual,
+            nodes - 1,
+            sink,
+            needed,
+            scratch[0],
+            scratch[1],
+            scratch[2],
+            scratch[3],
+        )
+        if lacking == 0:
+            continue
+        _move(network.capacities, from_arc, to_arc, direct, -lacking)
+        units -= lacking
+        for node in range(nodes - 1):
+            cuts[written, node] = scratch[0, node] >= 0
+        written += 1
+        order[1 : position + 1] = order[:position].copy()
+        order[0] = sink
+        if units == 0:
+            break
+    return units, written
 
 
 @numba.njit(cache=True, nogil=True)
 def _forbidden(cuts: BoolArray, count: int, into: int, switch: int, out: int) -> bool:
     """Whether some tight cut has the switch on one side and both neighbours on the other."""
-    for cut in range(count):
+    for cut in range(count):  # noqa: SIM110 - numba compiles no generator
         if cuts[cut, into] == cuts[cut, out] and cuts[cut, into] != cuts[cut, switch]:
             return True
     return False
 
 
 @numba.njit(cache=True, nogil=True)
-def _arc_between(first: IntArray, following: IntArray, heads: IntArray, tail: int, head: int) -> int:
-    arc = first[tail]
-    while heads[arc] != head:
-        arc = following[arc]
+def _arc_between(network: FlowNetwork, tail: int, head: int) -> int:
+    arc: int = network.first[tail]
+    while network.heads[arc] != head:
+        arc = network.following[arc]
     return arc
 
 

@@ -1,16 +1,17 @@
 """Packing of spanning out-trees: every root gets its number of trees, no link more trees than its capacity.
 
-ForestColl section 5.4, Appendix E.3 (Algorithm 4, Theorem 10).  Trees grow in batches of m equal copies from one root.
-Where the paper computes a maximum flow in an auxiliary network for every candidate link, here one flow per rank is kept and
-repaired, which gives the same answers:
+ForestColl section 5.4, Appendix E.3 (Algorithm 4, Theorem 10).  Trees grow in batches of m equal copies from one
+root.  Where the paper computes a maximum flow in an auxiliary network for every candidate link, here one flow per
+rank is kept and repaired, which gives the same answers:
 
-*State.*  ``g`` is the capacity left, ``r_i`` the trees that root i still wants (those of the batch included).  The flow
-kept for rank y ships ``r_i`` from every other rank i into y within g, except that the root of the batch ships ``r - m``.
+*State.*  ``g`` is the capacity left, ``r_i`` the trees that root i still wants (those of the batch included).  The
+flow kept for rank y ships ``r_i`` from every other rank i into y within g, except that the root of the batch ships
+``r - m``.
 
-*Test.*  Link (x, y), from a rank of the tree to one outside, may join mu of the m copies exactly if such a flow into y
-still exists when ``g(x, y)`` is lowered by mu: cuts without y or with x inside are untouched; a cut whose sink side holds
-y but neither x nor a rank of the tree loses mu of demand and of capacity alike; all other cuts are the condition of
-this flow.  What cannot be rerouted after lowering by m is ``m - mu``, the quantity of equation (4).
+*Test.*  Link (x, y), from a rank of the tree to one outside, may join mu of the m copies exactly if such a flow into
+y still exists when ``g(x, y)`` is lowered by mu: cuts without y or with x inside are untouched; a cut whose sink side
+holds y but neither x nor a rank of the tree loses mu of demand and of capacity alike; all other cuts are the
+condition of this flow.  What cannot be rerouted after lowering by m is ``m - mu``, the quantity of equation (4).
 
 *Refusals.*  The nodes that the failed rerouting reached form a cut with only mu to spare.  The same cut limits every
 link that leaves it, so all of these are refused at once.  Within a batch trees only grow and g only shrinks, so a
@@ -158,9 +159,7 @@ def _initial_state(
 
 
 @numba.njit(cache=True, nogil=True)
-def _first_flows(
-    first: IntArray, following: IntArray, heads: IntArray, capacities: IntArray, flows: IntArray
-) -> int:
+def _first_flows(first: IntArray, following: IntArray, heads: IntArray, capacities: IntArray, flows: IntArray) -> int:
     """Fill `flows` with one flow per rank; return a rank that cannot receive everything, or -1."""
     ranks, links = flows.shape
     scratch = np.empty((4, ranks + 1), dtype=np.int64)
@@ -188,7 +187,7 @@ def _grow_batch(state: _State, root: int, tree: IntArray) -> int:
     depths[root] = 0
     # Per link: -1 until refused, then for how many copies it might still do.
     spare = np.full(len(state.left), -1, dtype=np.int64)
-    copies = state.wanted[root]
+    copies: int = state.wanted[root]
     state.shipped[:] = copies
     grown, level = 1, 0
     while grown < ranks:
@@ -236,7 +235,7 @@ def _candidates(state: _State, depths: IntArray, level: int, spare: IntArray) ->
 @numba.njit(cache=True, nogil=True)
 def _most_spare(state: _State, depths: IntArray, spare: IntArray) -> int:
     """Largest number of copies that a refused link out of the tree might still do for."""
-    best = 0
+    best: int = 0
     for link in range(len(spare)):
         if depths[state.tails[link]] >= 0 and depths[state.heads[link]] < 0:
             best = max(best, min(spare[link], state.left[link]))
@@ -257,14 +256,14 @@ def _test(state: _State, root: int, link: int, copies: int, spare: IntArray) -> 
     if sink != root:
         excess[root] += state.wanted[root] - copies - state.shipped[sink]
         state.shipped[sink] = state.wanted[root] - copies
-    taken = min(copies, state.left[link])
+    taken: int = min(copies, state.left[link])
     state.left[link] -= taken
     if flow[link] > state.left[link]:
         excess[state.tails[link]] += flow[link] - state.left[link]
         flow[link] = state.left[link]
     excess[sink] = -CAPACITY_LIMIT
     _reroute(state, flow, excess, marks)
-    lacking = _stranded(excess)
+    lacking: int = _stranded(excess)
     if lacking > 0:
         for other in range(len(spare)):
             if marks[state.tails[other]] != UNREACHED and marks[state.heads[other]] == UNREACHED:
@@ -312,7 +311,7 @@ def _take_note(state: _State, sink: int, excess: IntArray) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _reroute(state: _State, flow: IntArray, excess: IntArray, marks: IntArray) -> None:
-    """Move excess to deficits along shortest residual paths until none of either is left or none can reach the other."""
+    """Move excess to deficits along shortest residual paths while there are such paths."""
     queue = np.empty(len(excess), dtype=np.int64)
     while True:
         target = _search(state, flow, excess, marks, queue)
@@ -355,7 +354,7 @@ def _search(state: _State, flow: IntArray, excess: IntArray, marks: IntArray, qu
         for place in range(state.arc_starts[node], state.arc_starts[node + 1]):
             arc = state.arcs[place]
             link = arc >> 1
-            other = state.tails[link] if arc & 1 else state.heads[link]
+            other: int = state.tails[link] if arc & 1 else state.heads[link]
             room = flow[link] if arc & 1 else state.left[link] - flow[link]
             if room > 0 and marks[other] == UNREACHED:
                 marks[other] = arc

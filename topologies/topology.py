@@ -105,7 +105,7 @@ class Topology:
         switches = as_names(self.switch_nodes, "switch")
         known = {**dict.fromkeys(compute, "compute"), **dict.fromkeys(switches, "switch")}
         if len(known) < len(compute) + len(switches):
-            twice = sorted(set(compute) & set(switches))[0]
+            twice = min(set(compute) & set(switches))
             raise TopologyError(f"node {twice!r} is listed as compute and as switch; choose one kind")
         if len(compute) < 2:
             raise TopologyError(f"the topology has {len(compute)} compute nodes; a collective needs at least 2")
@@ -160,7 +160,7 @@ class Topology:
         for entry in links:
             if not isinstance(entry, tuple) or len(entry) not in (3, 4):
                 raise TopologyError(f"link {entry!r} is not a tuple (tail, head, bandwidth[, latency])")
-            link = Link(*entry)  # type: ignore[arg-type]
+            link = Link(*entry)
             exact.append(link)
             if bidirectional:
                 exact.append(link._replace(tail=link.head, head=link.tail))

@@ -12,8 +12,6 @@ from runtime_forests import random_forest
 from collopt.errors import UnsupportedError
 from collopt.runtime import interpret_file, read_xml
 
-pytest.importorskip("collopt.planners.plan", reason="plans are not there yet")
-
 
 def plan(**changes: Any) -> SimpleNamespace:
     """What the exporter looks at."""

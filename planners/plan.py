@@ -1,0 +1,194 @@
+"""`Plan`: a schedule with the certificate that says how good it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import CertificateError, TopologyError, UnsupportedError
+from ..schedules import Bound, Forest, as_bytes, forest_time, verified_link_loads
+from ..topologies import Topology
+
+__all__ = ["EXPORTERS", "Plan"]
+
+EXPORTERS = "collopt.exporters"
+"""Group of entry points that `Plan.export` looks in; other packages can add formats there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A schedule for one collective on one topology, what it achieves and what can be achieved at all.
+
+    The certificate consists of `bound`, `inverse_rate` and `link_loads`; `verify` checks all of it against the
+    topology.
+
+    Attributes
+    ----------
+    topology : Topology
+    collective : str
+        Such as ``"allgather"``.
+    schedule : Forest
+    bound : Bound
+        What no schedule can beat.
+    inverse_rate : Fraction
+        What this one achieves, as in `Bound`: ns per byte of shard, ``1 / x``.
+    link_loads : ndarray of int64, shape (links,)
+        Tree copies that each link of the topology carries.
+    planner : str
+        Name of the planner in the registry.
+    options : mapping
+        What the planner was asked, beyond topology and collective.
+    """
+
+    topology: Topology
+    collective: str
+    schedule: Forest
+    bound: Bound
+    inverse_rate: Fraction
+    link_loads: npt.NDArray[np.int64]
+    planner: str
+    options: Mapping[str, int | str] = field(default_factory=dict)
+
+    @property
+    def algbw(self) -> Fraction:
+        """Algorithm bandwidth in GB/s as in nccl-tests: gathered bytes over time, latency left out."""
+        return self.topology.num_ranks / self.inverse_rate
+
+    @property
+    def busbw(self) -> Fraction:
+        """Bus bandwidth in GB/s as in nccl-tests: ``algbw (N - 1) / N``."""
+        return (self.topology.num_ranks - 1) / self.inverse_rate
+
+    @property
+    def gap(self) -> Fraction:
+        """Exact share of the bound that is missed, ``1 - algbw / bound.algbw``; 0 means optimal."""
+        return 1 - self.bound.inverse_rate / self.inverse_rate
+
+    def verify(self, topology: Topology | None = None) -> None:
+        """Check the bound, the schedule and what the plan says of both, without the code that made them.
+
+        Parameters
+        ----------
+        topology : Topology, optional
+            The network that the plan is to be used on; it must be the one that the plan was made for.
+
+        Raises
+        ------
+        TopologyError
+            If the plan is for another network.
+        CertificateError
+            If anything else is not as claimed.
+        """
+        if topology is not None:
+            self._check_network(topology)
+        if self.bound.collective != self.collective or self.bound.topology.digest != self.topology.digest:
+            raise CertificateError(f"the plan's bound is about {self.bound.collective} on {self.bound.topology!r}")
+        self.bound.verify()
+        loads = verified_link_loads(self.schedule, self.topology)
+        if not np.array_equal(loads, self.link_loads):
+            self._refuse_loads(loads)
+        busiest = max(
+            Fraction(load, self.schedule.trees_per_root) / link.bandwidth
+            for load, link in zip(loads.tolist(), self.topology.links, strict=True)
+        )
+        if busiest != self.inverse_rate:
+            raise CertificateError(f"the plan claims 1/x = {self.inverse_rate}; its busiest link makes it {busiest}")
+        if self.inverse_rate < self.bound.inverse_rate:
+            raise CertificateError(f"the plan claims 1/x = {self.inverse_rate}, which beats its bound: {self.bound}")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan as JSON; `load_plan` reads it back.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written; nothing is left behind.
+        """
+        from .plan_files import save_plan
+
+        save_plan(self, path)
+
+    def estimate(self, size: int | str) -> float:
+        """Predicted time in µs, by the alpha-beta model with fine pipelining; see `forest_time`.
+
+        Parameters
+        ----------
+        size : int or str
+            Bytes gathered in all, such as ``2**30`` or ``"1G"``.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        UnsupportedError
+            If the size is not understood.
+        """
+        return float(forest_time(self.schedule, self.topology, as_bytes(size)))
+
+    def export(self, format: str, path: str | os.PathLike[str], **options: Any) -> None:  # noqa: A002
+        """Write the plan in a runtime's format.
+
+        Parameters
+        ----------
+        format : str
+            ``"msccl-xml"``, or what another package registered in the entry point group `EXPORTERS`.
+        path : path
+            File to write.
+        **options : object
+            As the format's exporter takes them.
+
+        Raises
+        ------
+        UnsupportedError
+            For an unknown format, or a plan that the format cannot hold.
+        """
+        known = entry_points(group=EXPORTERS)
+        if format not in known.names:
+            raise UnsupportedError(
+                f"there is no export format {format!r}; expected one of {', '.join(sorted(known.names))}"
+            )
+        known[format].load()(self, path, **options)
+
+    def to_msccl_xml(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the plan as MSCCL XML; options as for `collopt.runtime.exporters.export_msccl_xml`."""
+        self.export("msccl-xml", path, **options)
+
+    def __str__(self) -> str:
+        """One line."""
+        verdict = "optimal" if self.gap == 0 else f"{float(100 * self.gap):.2f} % below the bound"
+        return (
+            f"{self.collective} on {self.topology.name} by {self.planner}: {float(self.algbw):.2f} GB/s, {verdict}; "
+            f"{self.schedule.num_trees} trees, {self.schedule.trees_per_root} per root by weight"
+        )
+
+    def __repr__(self) -> str:
+        """One line in angle brackets."""
+        return f"<Plan {self}>"
+
+    def _check_network(self, topology: Topology) -> None:
+        if topology.digest != self.topology.digest:
+            raise TopologyError(
+                f"the plan was made for {self.topology!r} (digest {self.topology.digest[:12]}), not for {topology!r} "
+                f"(digest {topology.digest[:12]}); plan again for this topology"
+            )
+
+    def _refuse_loads(self, loads: npt.NDArray[np.int64]) -> None:
+        if self.link_loads.shape != loads.shape:
+            raise CertificateError(
+                f"the plan states {len(self.link_loads)} link loads; its topology has {len(loads)} links"
+            )
+        number = int(np.flatnonzero(loads != self.link_loads)[0])
+        link = self.topology.links[number]
+        raise CertificateError(
+            f"the trees put {loads[number]} copies on the link from {link.tail!r} to {link.head!r}; "
+            f"the plan states {self.link_loads[number]}"
+        )

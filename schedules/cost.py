@@ -1,0 +1,83 @@
+"""Predicted run time of a schedule, and the sizes that people write."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+
+from ..errors import UnsupportedError
+from ..topologies import Topology
+from .forest import Forest
+
+__all__ = ["as_bytes", "forest_latency", "forest_time"]
+
+SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+NS_PER_US = 1000
+INT64_LIMIT = 2**63
+
+
+def as_bytes(size: int | str) -> int:
+    """Read a size as nccl-tests does: ``"1G"`` is 2^30 bytes.
+
+    Parameters
+    ----------
+    size : int or str
+        Bytes, or a number with one of the suffixes K, M, G, T (powers of 1024; ``"64KB"`` and ``"64KiB"`` mean the
+        same).
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    UnsupportedError
+        If it is not a whole, positive number of bytes.
+
+    Examples
+    --------
+    >>> as_bytes("1G"), as_bytes("0.5M"), as_bytes(4096)
+    (1073741824, 524288, 4096)
+    """
+    refusal = UnsupportedError(f"size {size!r} is not understood; expected bytes such as 4096, '64K', '1M' or '2.5G'")
+    if isinstance(size, bool) or not isinstance(size, (int, str, np.integer)):
+        raise refusal
+    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([KMGT]?)(?:I?B)?\s*", str(size), re.IGNORECASE | re.ASCII)
+    if not match:
+        raise refusal
+    exact = Fraction(match[1]) * 2 ** SUFFIXES[match[2].upper()]
+    if exact.denominator != 1 or exact < 1:
+        raise refusal
+    return int(exact)
+
+
+def forest_latency(forest: Forest, topology: Topology) -> Fraction:
+    """Largest sum of link latencies from a root to a rank along a tree, in µs: when first bytes are everywhere."""
+    latency = {(link.tail, link.head): link.latency for link in topology.links}
+    names = topology.nodes
+    scale = math.lcm(*(link.latency.denominator for link in topology.links))
+    exact = [
+        sum(int(latency[names[tail], names[head]] * scale) for tail, head in pairwise(path))
+        for path in map(forest.path, range(len(forest.path_starts) - 1))
+    ]
+    # Python's integers where the common denominator of all latencies leaves no room in int64.
+    delays = np.array(exact, dtype=np.int64 if max(exact) * forest.num_ranks < INT64_LIMIT else object)
+    senders, used = np.maximum(forest.parents, 0), forest.routes >= 0
+    arrival = np.zeros(forest.routes.shape, dtype=delays.dtype)
+    for _ in range(int(forest.heights.max())):
+        arrival = np.where(used, np.take_along_axis(arrival, senders, axis=1) + delays[forest.routes], 0)
+    return Fraction(int(arrival.max()), scale)
+
+
+def forest_time(forest: Forest, topology: Topology, num_bytes: int) -> Fraction:
+    """Time of a pipelined allgather of `num_bytes` in all, in µs: latency of the deepest path plus bytes over algbw.
+
+    The alpha-beta model with infinitely small pipeline chunks, so it is reached from below as sizes grow and is
+    optimistic for small ones.
+    """
+    shard = Fraction(num_bytes, forest.num_ranks)
+    return forest_latency(forest, topology) + shard * forest.congestion(topology) / NS_PER_US

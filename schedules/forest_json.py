@@ -1,0 +1,99 @@
+"""Forests as plain JSON values; ``docs/reference/plan-json.md`` describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FileFormatError
+from .forest import Forest
+
+__all__ = ["forest_from_json", "forest_to_json"]
+
+FIELDS = ("kind", "num_ranks", "trees_per_root", "paths", "trees")
+
+
+def forest_to_json(forest: Forest) -> dict[str, Any]:
+    """Describe a forest by lists and integers, ready for `json.dumps`.
+
+    Parameters
+    ----------
+    forest : Forest
+        Left alone.
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 2, 1)]), (1, 1, [(1, 2, 0)])])
+    >>> forest_to_json(forest)["trees"]
+    [[0, 1, [-1, 0]], [1, 1, [1, -1]]]
+    """
+    trees = zip(forest.roots.tolist(), forest.weights.tolist(), forest.routes.tolist(), strict=True)
+    return {
+        "kind": "forest",
+        "num_ranks": forest.num_ranks,
+        "trees_per_root": forest.trees_per_root,
+        "paths": [list(forest.path(route)) for route in range(len(forest.path_starts) - 1)],
+        "trees": [[root, weight, routes] for root, weight, routes in trees],
+    }
+
+
+def forest_from_json(data: object, where: str) -> Forest:
+    """Build the forest that a decoded JSON value describes.
+
+    Only the form is checked here; whether it is a schedule for some topology is for `verified_link_loads` to say.
+
+    Parameters
+    ----------
+    data : dict
+        As `forest_to_json` makes it.
+    where : str
+        Names the document in error messages.
+
+    Returns
+    -------
+    Forest
+
+    Raises
+    ------
+    FileFormatError
+        If a field is missing, unknown or not of its form.
+    """
+    if not isinstance(data, Mapping) or set(data) != set(FIELDS) or data["kind"] != "forest":
+        raise FileFormatError(f"{where}: field schedule is not a forest; expected the fields {', '.join(FIELDS)}")
+    sizes = {name: data[name] for name in ("num_ranks", "trees_per_root")}
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size < 2**63:
+            raise FileFormatError(f"{where}: field schedule.{name} is not a whole number from 1")
+    paths = data["paths"]
+    if not isinstance(paths, list) or not all(isinstance(path, list) for path in paths):
+        raise FileFormatError(f"{where}: field schedule.paths is not a list of lists of node numbers")
+    trees = data["trees"]
+    if not isinstance(trees, list) or not all(isinstance(tree, list) and len(tree) == 3 for tree in trees):
+        raise FileFormatError(f"{where}: field schedule.trees is not a list of [root, weight, routes]")
+    starts = np.concatenate([[0], np.cumsum([len(path) for path in paths])]).astype(np.int64)
+    routes = _integers([tree[2] for tree in trees], 2, f"{where}: the routes of schedule.trees")
+    return Forest(
+        **sizes,
+        roots=_integers([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
+        weights=_integers([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
+        routes=routes,
+        path_starts=starts,
+        path_nodes=_integers([node for path in paths for node in path], 1, f"{where}: field schedule.paths"),
+    )
+
+
+def _integers(values: list[Any], dimensions: int, what: str) -> npt.NDArray[np.int64]:
+    try:
+        array = np.array(values)
+    except ValueError:  # rows of unequal length
+        array = np.array([])
+    if array.dtype != np.int64 or array.ndim != dimensions:
+        raise FileFormatError(f"{what} are not whole numbers in rows of equal length")
+    return array
