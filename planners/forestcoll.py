@@ -1,15 +1,13 @@
 """ForestColl: throughput-optimal spanning trees on any topology with switches.
 
-Four steps (ForestColl section 5): the bottleneck cut gives the optimal rate ``x*`` and with it integer link
+The steps of ForestColl section 5: the bottleneck cut gives the optimal rate ``x*`` and with it integer link
 capacities and k trees per root; edge splitting removes the switches; tree packing fills the capacities; every tree
 edge is mapped back to its route through the switches.  What comes out is verified before anyone sees it.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,26 +15,23 @@ import numpy.typing as npt
 from ..errors import BoundError, SolverError, UnsupportedError
 from ..schedules import Bound, Cut, Forest
 from ..solvers.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale
-from ..solvers.edge_splitting import LogicalNetwork, split_switches
+from ..solvers.forest_packing import pack_forest
 from ..solvers.max_flow import check_capacities
-from ..solvers.tree_packing import Packing, pack_trees
+from ..solvers.routed_graph import RoutedGraph
+from ..solvers.switch_guess import split_all_switches
+from ..solvers.switch_removal import join_pass_through, remove_switches
+from ..solvers.tight_sets import Family, tight_family
+from ..solvers.tree_lowering import lower_trees
+from ..solvers.trimming import trim_to_tight_sets
 from ..topologies import Topology
 from .plan import Plan
+from .trace import Trace
 
 __all__ = ["bound_allgather", "plan_allgather"]
 
 IntArray = npt.NDArray[np.int64]
 
 MAX_TREES_PER_ROOT = 2**20
-
-
-class _Pieces(NamedTuple):
-    """Logical links between the same two ranks as one link, with the paths that its capacity consists of."""
-
-    tails: IntArray
-    heads: IntArray
-    capacities: IntArray
-    paths: list[deque[tuple[int, tuple[int, ...]]]]
 
 
 def bound_allgather(topology: Topology) -> Bound:
@@ -105,24 +100,30 @@ def plan_allgather(topology: Topology, *, trees_per_root: int | None = None) -> 
     """
     _check_reachable(topology)
     _check_balanced(topology)
-    best = _bottleneck(topology)
-    if trees_per_root is None:
-        capacities, count = _optimal_capacities(topology, best), best.capacity
-    else:
-        count = _checked_count(trees_per_root)
-        capacities = _fixed_count_capacities(topology, count)
-    forest = _forest(topology, capacities, count)
-    plan = Plan(
-        topology,
-        "allgather",
-        forest,
-        _bound(topology, best),
-        forest.congestion(topology),
-        forest.link_loads(topology),
-        "forestcoll",
-        {} if trees_per_root is None else {"trees_per_root": count},
-    )
-    plan.verify()
+    trace = Trace()
+    with trace.stage("bottleneck"):
+        best = _bottleneck(topology)
+        if trees_per_root is None:
+            capacities, count = _optimal_capacities(topology, best), best.capacity
+        else:
+            count = _checked_count(trees_per_root)
+            capacities = _fixed_count_capacities(topology, count)
+    supplies = np.full(topology.num_ranks, count, dtype=np.int64)
+    forest = _forest(topology, capacities, supplies, trace)
+    with trace.stage("verification"):
+        loads = forest.link_loads(topology)
+        plan = Plan(
+            topology,
+            "allgather",
+            forest,
+            _bound(topology, best),
+            forest.congestion(topology),
+            loads,
+            "forestcoll",
+            {} if trees_per_root is None else {"trees_per_root": count},
+            trace.provenance,
+        )
+        plan.verify()
     if trees_per_root is None and plan.gap != 0:
         raise SolverError(f"the plan misses its bound by {plan.gap}, which Theorems 6 and 10 rule out")
     return plan
@@ -203,38 +204,52 @@ def _fixed_count_capacities(topology: Topology, count: int) -> IntArray:
     return floored
 
 
-def _forest(topology: Topology, capacities: IntArray, count: int) -> Forest:
-    tails, heads = topology.arrays.tails, topology.arrays.heads
-    supplies = np.full(topology.num_ranks, count, dtype=np.int64)
-    pieces = _merged(split_switches(len(topology.nodes), tails, heads, capacities, supplies), topology.num_ranks)
-    packing = pack_trees(topology.num_ranks, pieces.tails, pieces.heads, pieces.capacities, supplies)
-    return _mapped_back(packing, pieces, count)
+def _forest(topology: Topology, capacities: IntArray, supplies: IntArray, trace: Trace) -> Forest:
+    """Turn capacities into trees: along tight sets with guessed switch plans, or exactly and slowly if that fails."""
+    try:
+        return _structured_forest(topology, capacities, supplies, trace)
+    except SolverError as error:
+        trace.note("refused", str(error))
+        return _general_forest(topology, capacities, supplies, trace)
 
 
-def _merged(logical: LogicalNetwork, num_ranks: int) -> _Pieces:
-    keys, link_of = np.unique(logical.tails * num_ranks + logical.heads, return_inverse=True)
-    capacities = np.zeros(len(keys), dtype=np.int64)
-    np.add.at(capacities, link_of, logical.capacities)
-    paths: list[deque[tuple[int, tuple[int, ...]]]] = [deque() for _ in keys]
-    # Short routes first: the first trees of a packing are its lowest.
-    for piece in np.argsort(np.diff(logical.path_starts), kind="stable").tolist():
-        path = tuple(logical.path_nodes[logical.path_starts[piece] : logical.path_starts[piece + 1]].tolist())
-        paths[link_of[piece]].append((int(logical.capacities[piece]), path))
-    return _Pieces(keys // num_ranks, keys % num_ranks, capacities, paths)
+def _structured_forest(topology: Topology, capacities: IntArray, supplies: IntArray, trace: Trace) -> Forest:
+    graph = _graph(topology, capacities)
+    with trace.stage("tight sets"):
+        join_pass_through(graph, topology.num_ranks)
+        trace.note("trimmed_sets", trim_to_tight_sets(graph, supplies))
+        alive = graph.alive()
+        family = tight_family(graph.num_nodes, graph.tails[alive], graph.heads[alive], graph.units[alive], supplies)
+        trace.note("tight_sets", len(family.parents) - 1)
+    with trace.stage("switch removal"):
+        remove_switches(graph, supplies, family)
+    return _packed(graph, supplies, family, trace)
 
 
-def _mapped_back(packing: Packing, pieces: _Pieces, count: int) -> Forest:
-    """Give every tree edge a route, cutting a tree's copies into groups that take the same routes everywhere."""
-    trees: list[tuple[int, int, list[tuple[int, ...]]]] = []
-    for root, weight, links in zip(packing.roots.tolist(), packing.weights.tolist(), packing.links, strict=True):
-        sources = [pieces.paths[link] for link in links[links >= 0]]
-        missing = weight
-        while missing:
-            copies = min(missing, *(source[0][0] for source in sources))
-            trees.append((root, copies, [source[0][1] for source in sources]))
-            for source in sources:
-                units, path = source.popleft()
-                if units > copies:
-                    source.appendleft((units - copies, path))
-            missing -= copies
-    return Forest.from_paths(len(packing.links[0]), count, trees)
+def _general_forest(topology: Topology, capacities: IntArray, supplies: IntArray, trace: Trace) -> Forest:
+    graph = _graph(topology, capacities)
+    whole = Family(np.array([-1]), np.zeros(graph.num_nodes, dtype=np.int64))
+    with trace.stage("exact edge splitting"):
+        remove_switches(graph, supplies, whole, split_all_switches)
+    return _packed(graph, supplies, whole, trace)
+
+
+def _graph(topology: Topology, capacities: IntArray) -> RoutedGraph:
+    return RoutedGraph(len(topology.nodes), topology.arrays.tails, topology.arrays.heads, capacities)
+
+
+def _packed(graph: RoutedGraph, supplies: IntArray, family: Family, trace: Trace) -> Forest:
+    with trace.stage("tree packing"):
+        packing, links = pack_forest(graph, supplies, family)
+    with trace.stage("tree lowering"):
+        packing = lower_trees(packing, graph.tails[links])
+    routes = graph.routes(links)
+    return Forest(
+        len(supplies),
+        int(supplies.max()),
+        packing.roots,
+        packing.weights,
+        packing.links.astype(np.int32),
+        routes.starts,
+        routes.nodes,
+    )

@@ -45,6 +45,8 @@ class Plan:
         Name of the planner in the registry.
     options : mapping
         What the planner was asked, beyond topology and collective.
+    provenance : mapping
+        How the plan came about: seconds per stage, and which way was taken; proves nothing.
     """
 
     topology: Topology
@@ -55,6 +57,7 @@ class Plan:
     link_loads: npt.NDArray[np.int64]
     planner: str
     options: Mapping[str, int | str] = field(default_factory=dict)
+    provenance: Mapping[str, float | str] = field(default_factory=dict)
 
     @property
     def algbw(self) -> Fraction:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from ..topologies import Topology
 __all__ = ["Forest", "TreeEdge"]
 
 IntArray = npt.NDArray[np.int64]
+SmallArray = npt.NDArray[np.int32]
 
 
 class TreeEdge(NamedTuple):
@@ -44,7 +44,7 @@ class Forest:
         Root rank of each tree.
     weights : ndarray of int64, shape (trees,)
         Multiplicity of each tree.
-    routes : ndarray of int64, shape (trees, num_ranks)
+    routes : ndarray of int32, shape (trees, num_ranks)
         ``routes[t, v]`` is the number of the path on which rank ``v`` receives in tree ``t``; -1 at the root.
     path_starts : ndarray of int64, shape (paths + 1,)
         Path ``p`` is ``path_nodes[path_starts[p]:path_starts[p + 1]]``.
@@ -56,7 +56,7 @@ class Forest:
     trees_per_root: int
     roots: IntArray
     weights: IntArray
-    routes: IntArray
+    routes: SmallArray
     path_starts: IntArray
     path_nodes: IntArray
 
@@ -126,16 +126,20 @@ class Forest:
             If a route uses a link that the topology does not have; `collopt.schedules.verify` says which.
         """
         users = np.zeros(len(self.path_starts) - 1, dtype=np.int64)
-        hops = self.routes >= 0
-        np.add.at(users, self.routes[hops], np.broadcast_to(self.weights[:, None], self.routes.shape)[hops])
-        index = {(link.tail, link.head): number for number, link in enumerate(topology.links)}
-        nodes = topology.nodes
+        for routes, weight in zip(self.routes, self.weights, strict=True):
+            users[routes[routes >= 0]] += weight
+        inner = np.ones(len(self.path_nodes), dtype=np.bool_)
+        inner[self.path_starts[1:] - 1] = False
+        hops = np.flatnonzero(inner)
+        size = len(topology.nodes)
+        known = topology.arrays.tails * size + topology.arrays.heads
+        order = np.argsort(known)
+        wanted = self.path_nodes[hops] * size + self.path_nodes[hops + 1]
+        place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+        if (known[order][place] != wanted).any():
+            raise KeyError("a route uses a link that the topology does not have")
         loads = np.zeros(len(topology.links), dtype=np.int64)
-        for route, copies in enumerate(users):
-            if copies:
-                path = self.path(route)
-                for tail, head in pairwise(path):
-                    loads[index[nodes[tail], nodes[head]]] += copies
+        np.add.at(loads, order[place], np.repeat(users, np.diff(self.path_starts) - 1))
         return loads
 
     def congestion(self, topology: Topology) -> Fraction:
@@ -165,7 +169,7 @@ class Forest:
         [[-1, 0], [1, -1]]
         """
         numbers: dict[tuple[int, ...], int] = {}
-        routes = np.full((len(trees), num_ranks), -1, dtype=np.int64)
+        routes = np.full((len(trees), num_ranks), -1, dtype=np.int32)
         for tree, (_, _, paths) in enumerate(trees):
             for path in paths:
                 route = numbers.setdefault(tuple(int(node) for node in path), len(numbers))

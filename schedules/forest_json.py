@@ -79,11 +79,13 @@ def forest_from_json(data: object, where: str) -> Forest:
         raise FileFormatError(f"{where}: field schedule.trees is not a list of [root, weight, routes]")
     starts = np.concatenate([[0], np.cumsum([len(path) for path in paths])]).astype(np.int64)
     routes = _integers([tree[2] for tree in trees], 2, f"{where}: the routes of schedule.trees")
+    if (routes != routes.astype(np.int32)).any():
+        raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
     return Forest(
         **sizes,
         roots=_integers([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
         weights=_integers([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
-        routes=routes,
+        routes=routes.astype(np.int32),
         path_starts=starts,
         path_nodes=_integers([node for path in paths for node in path], 1, f"{where}: field schedule.paths"),
     )

@@ -6,7 +6,7 @@ links and nothing else.  Every step is linear in the size of the forest but one,
 
 from __future__ import annotations
 
-from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ __all__ = ["verified_link_loads"]
 IntArray = npt.NDArray[np.int64]
 
 LOAD_LIMIT = 2**62
+BLOCK_ENTRIES = 2**19
+"""Tree entries that are checked at a time: what fits the processor's cache."""
 
 
 def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
@@ -46,23 +48,41 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
         Naming the first thing that is wrong.
     """
     _check_shapes(forest, topology)
-    hops = _checked_paths(forest, topology)
-    parents = _checked_parents(forest)
-    _check_spanning(forest, parents)
     _check_weights(forest)
-    return _added_loads(forest, hops, len(topology.links))
+    hops = _checked_paths(forest, topology)
+    _check_size(forest)
+    copies = np.zeros(len(forest.path_starts) - 1, dtype=np.int64)
+    block = max(1, BLOCK_ENTRIES // forest.num_ranks)
+    for start in range(0, len(forest.roots), block):
+        trees = slice(start, start + block)
+        parents = _checked_parents(forest, trees)
+        _check_spanning(forest, trees, parents)
+        used = forest.routes[trees] >= 0
+        weights = np.broadcast_to(forest.weights[trees, None], used.shape)
+        np.add.at(copies, forest.routes[trees][used], weights[used])
+    loads = np.zeros(len(topology.links), dtype=np.int64)
+    np.add.at(loads, hops.links, copies[hops.paths])
+    return loads
 
 
-def _refuse_if(wrong: npt.NDArray[np.bool_], message: str) -> None:
-    """Raise with `message`, whose ``{}`` is filled with the index of the first wrong entry."""
+class _Hops(NamedTuple):
+    """All hops of all paths: which path each belongs to, and which link of the topology it is."""
+
+    paths: IntArray
+    links: IntArray
+
+
+def _refuse_if(wrong: npt.NDArray[np.bool_], message: str, offset: int = 0) -> None:
+    """Raise with `message`, its ``{}`` filled with the index of the first wrong entry, counted from `offset`."""
     if wrong.any():
-        where = tuple(int(place) for place in np.argwhere(wrong)[0])
+        where = [int(place) for place in np.argwhere(wrong)[0]]
+        where[0] += offset
         raise CertificateError(message.format(*where))
 
 
 def _check_shapes(forest: Forest, topology: Topology) -> None:
     ranks, trees = topology.num_ranks, len(forest.roots)
-    arrays = {
+    arrays: dict[str, tuple[npt.NDArray[np.integer], tuple[int, ...]]] = {
         "roots": (forest.roots, (trees,)),
         "weights": (forest.weights, (trees,)),
         "routes": (forest.routes, (trees, ranks)),
@@ -76,59 +96,76 @@ def _check_shapes(forest: Forest, topology: Topology) -> None:
             f"the forest has {trees} trees and {forest.trees_per_root} per root; expected at least 1"
         )
     for name, (array, shape) in arrays.items():
-        if array.dtype != np.int64 or array.shape != shape:
+        dtype = np.int32 if name == "routes" else np.int64
+        if array.dtype != dtype or array.shape != shape:
             raise CertificateError(
-                f"the forest's {name} are {array.dtype} of shape {array.shape}; expected int64, {shape}"
+                f"the forest's {name} are {array.dtype} of shape {array.shape}; expected {np.dtype(dtype)}, {shape}"
             )
     _refuse_if((forest.roots < 0) | (forest.roots >= ranks), "tree {} has a root that is not a rank")
     _refuse_if(forest.weights < 1, "tree {} has a weight below 1")
 
 
-def _checked_paths(forest: Forest, topology: Topology) -> list[IntArray]:
-    """Check every path and return, per path, the numbers of its links."""
-    starts, nodes = forest.path_starts, forest.path_nodes
+def _checked_paths(forest: Forest, topology: Topology) -> _Hops:
+    """Check every path and return all hops, path by path."""
+    starts, nodes, ranks = forest.path_starts, forest.path_nodes, topology.num_ranks
     if len(starts) < 2 or starts[0] != 0 or starts[-1] != len(nodes) or (np.diff(starts) < 2).any():
         raise CertificateError("the forest's path_starts do not cut its path_nodes into paths of two or more nodes")
     _refuse_if((nodes < 0) | (nodes >= len(topology.nodes)), "path node {} is not a node of the topology")
-    index = {
-        (topology.node_index[link.tail], topology.node_index[link.head]): i for i, link in enumerate(topology.links)
-    }
-    names, ranks = topology.nodes, topology.num_ranks
-    hops = []
-    for path, (start, stop) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
-        stations = nodes[start:stop].tolist()
-        if stations[0] >= ranks or stations[-1] >= ranks or min(stations[1:-1], default=ranks) < ranks:
-            raise CertificateError(f"path {path} does not run from a rank to a rank through switches only")
-        if len(set(stations)) < len(stations):
-            raise CertificateError(f"path {path} passes a node twice")
-        links = [index.get(hop, -1) for hop in pairwise(stations)]
-        if -1 in links:
-            tail, head = (names[node] for node in stations[links.index(-1) :][:2])
-            raise CertificateError(f"path {path} uses a link from {tail!r} to {head!r}, which is not there")
-        hops.append(np.array(links, dtype=np.int64))
-    return hops
+    path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    at_end = np.zeros(len(nodes), dtype=np.bool_)
+    at_end[starts[:-1]] = at_end[starts[1:] - 1] = True
+    misplaced = np.zeros(len(starts) - 1, dtype=np.bool_)
+    misplaced[path[at_end != (nodes < ranks)]] = True
+    _refuse_if(misplaced, "path {} does not run from a rank to a rank through switches only")
+    order = np.lexsort((nodes, path))
+    again = (np.diff(path[order]) == 0) & (np.diff(nodes[order]) == 0)
+    repeated = np.zeros(len(starts) - 1, dtype=np.bool_)
+    repeated[path[order[1:][again]]] = True
+    _refuse_if(repeated, "path {} passes a node twice")
+    goes_on = np.ones(len(nodes), dtype=np.bool_)
+    goes_on[starts[1:] - 1] = False
+    tails = np.flatnonzero(goes_on)
+    return _Hops(path[tails], _links_between(nodes[tails], nodes[tails + 1], path[tails], topology))
 
 
-def _checked_parents(forest: Forest) -> IntArray:
+def _links_between(tails: IntArray, heads: IntArray, paths: IntArray, topology: Topology) -> IntArray:
+    size = len(topology.nodes)
+    known = topology.arrays.tails * size + topology.arrays.heads
+    order = np.argsort(known)
+    wanted = tails * size + heads
+    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    missing = known[order][place] != wanted
+    if missing.any():
+        hop = int(np.flatnonzero(missing)[0])
+        tail, head = topology.nodes[tails[hop]], topology.nodes[heads[hop]]
+        raise CertificateError(f"path {paths[hop]} uses a link from {tail!r} to {head!r}, which is not there")
+    return order[place]
+
+
+def _checked_parents(forest: Forest, trees: slice) -> IntArray:
     """Check that every rank but the root receives on a path that ends there; return the senders, the root its own."""
-    trees, ranks = forest.routes.shape
-    at_root = np.zeros((trees, ranks), dtype=np.bool_)
-    at_root[np.arange(trees), forest.roots] = True
-    _refuse_if(at_root & (forest.routes != -1), "the root of tree {} receives: rank {}")
-    unrouted = (forest.routes < 0) | (forest.routes >= len(forest.path_starts) - 1)
-    _refuse_if(~at_root & unrouted, "tree {} brings nothing to rank {}")
-    routes = np.where(at_root, 0, forest.routes)
-    receivers = forest.path_nodes[forest.path_starts[1:] - 1][routes]
-    _refuse_if(~at_root & (receivers != np.arange(ranks)), "in tree {} the path to rank {} ends elsewhere")
-    return np.where(at_root, np.arange(ranks), forest.path_nodes[forest.path_starts[:-1]][routes])
+    routes, roots = forest.routes[trees], forest.roots[trees]
+    count, ranks = routes.shape
+    at_root = np.zeros((count, ranks), dtype=np.bool_)
+    at_root[np.arange(count), roots] = True
+    first = trees.start
+    _refuse_if(at_root & (routes != -1), "the root of tree {} receives: rank {}", first)
+    unrouted = (routes < 0) | (routes >= len(forest.path_starts) - 1)
+    _refuse_if(~at_root & unrouted, "tree {} brings nothing to rank {}", first)
+    known = np.where(at_root, 0, routes)
+    receivers = forest.path_nodes[forest.path_starts[1:] - 1][known]
+    _refuse_if(~at_root & (receivers != np.arange(ranks)), "in tree {} the path to rank {} ends elsewhere", first)
+    return np.where(at_root, np.arange(ranks), forest.path_nodes[forest.path_starts[:-1]][known])
 
 
-def _check_spanning(forest: Forest, parents: IntArray) -> None:
+def _check_spanning(forest: Forest, trees: slice, parents: IntArray) -> None:
     """Follow the senders by doubling: after ``ceil(log2 N)`` rounds everyone has arrived at the root, or never will."""
-    ancestors = parents
+    ancestors, roots = parents, forest.roots[trees, None]
     for _ in range(int(forest.num_ranks).bit_length()):
+        if (ancestors == roots).all():
+            return
         ancestors = np.take_along_axis(ancestors, ancestors, axis=1)
-    _refuse_if(ancestors != forest.roots[:, None], "tree {} does not reach rank {} from its root")
+    _refuse_if(ancestors != roots, "tree {} does not reach rank {} from its root", trees.start)
 
 
 def _check_weights(forest: Forest) -> None:
@@ -140,13 +177,8 @@ def _check_weights(forest: Forest) -> None:
             raise CertificateError(f"the trees of root {root} weigh {total} together; expected {forest.trees_per_root}")
 
 
-def _added_loads(forest: Forest, hops: list[IntArray], num_links: int) -> IntArray:
-    total = forest.trees_per_root * forest.num_ranks * forest.num_ranks
-    if total * max(map(len, hops)) >= LOAD_LIMIT:
+def _check_size(forest: Forest) -> None:
+    """Refuse numbers of trees whose loads could overflow."""
+    longest = int(np.diff(forest.path_starts).max())
+    if forest.trees_per_root * forest.num_ranks * forest.num_ranks * longest >= LOAD_LIMIT:
         raise CertificateError(f"{forest.trees_per_root} trees per root could overflow the 64-bit sums of this check")
-    used = forest.routes >= 0
-    copies = np.zeros(len(hops), dtype=np.int64)
-    np.add.at(copies, forest.routes[used], np.broadcast_to(forest.weights[:, None], used.shape)[used])
-    loads = np.zeros(num_links, dtype=np.int64)
-    np.add.at(loads, np.concatenate(hops), np.repeat(copies, [len(links) for links in hops]))
-    return loads

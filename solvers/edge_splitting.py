@@ -30,7 +30,7 @@ from ..errors import SolverError
 from .bottleneck import supplied_network
 from .max_flow import FlowNetwork, augment, flow_network, mark_reaching
 
-__all__ = ["LogicalNetwork", "split_switches"]
+__all__ = ["LogicalNetwork", "split_pairs", "split_switches"]
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
@@ -204,6 +204,47 @@ def _with_pair_arcs(network: FlowNetwork, switch: int) -> FlowNetwork:
     )
 
 
+def split_pairs(
+    num_nodes: int,
+    tails: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    supplies: IntArray,
+    *,
+    num_sinks: int,
+    switch: int,
+) -> tuple[IntArray, int]:
+    """Isolate one switch exactly and say which units go where.
+
+    Parameters
+    ----------
+    num_nodes : int
+        Sinks come first, then nodes that only supply, then switches.
+    tails, heads, capacities : ndarray of int64, shape (links,)
+        Links, not parallel.
+    supplies : ndarray of int64, shape (sources,)
+        What the first nodes send to every sink.
+    num_sinks : int
+        At most the number of sources.
+    switch : int
+        The node to isolate.
+
+    Returns
+    -------
+    pairs : ndarray of int64, shape (pairs, 3)
+        Rows (into, out, units).
+    left : int
+        Units that could not be split off; 0 unless the switch is unbalanced or the supplies did not fit.
+    """
+    network = _with_supplies(supplied_network(num_nodes, tails, heads, capacities), supplies)
+    network = _with_pair_arcs(network, switch)
+    network = network._replace(capacities=network.capacities.copy())
+    none = np.zeros((0, num_nodes + 1), dtype=np.bool_)
+    pairs, _ = _isolate(network, switch, num_sinks, int(supplies.sum()), none)
+    arcs = np.flatnonzero(network.heads == switch)
+    return pairs, int(network.capacities[arcs].sum() + network.capacities[arcs ^ 1].sum())
+
+
 @numba.njit(cache=True, nogil=True)
 def _tight_cuts(
     first: IntArray, following: IntArray, heads: IntArray, capacities: IntArray, num_ranks: int, needed: int
@@ -252,10 +293,10 @@ def _isolate(
             or _forbidden(pool, found, into, switch, out)
         ):
             continue
-        if found + num_ranks > len(pool):
+        if found == len(pool):
             pool = np.concatenate((pool, np.zeros_like(pool)))
-        units, fresh = _split_pair(network, from_arc, to_arc, needed, order, pool[found:])
-        found += fresh
+        units, stopped = _split_pair(network, from_arc, to_arc, needed, order, pool[found])
+        found += stopped
         if units > 0:
             splits[done, 0], splits[done, 1], splits[done, 2] = into, out, units
             done += 1
@@ -294,10 +335,12 @@ def _pairs(degree: int) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _split_pair(
-    network: FlowNetwork, from_arc: int, to_arc: int, needed: int, order: IntArray, cuts: BoolArray
-) -> tuple[int, int]:
-    """Split as many units of one pair as every sink allows; return them and how many `cuts` were written.
+    network: FlowNetwork, from_arc: int, to_arc: int, needed: int, order: IntArray, cut: BoolArray
+) -> tuple[int, bool]:
+    """Split as many units of one pair as every sink allows; return them and whether some sink objected.
 
+    The cut of the last sink to object is written into `cut`: it is tight now.  Those of earlier ones are not, for they
+    got back more than they asked for.
     The sink that objects is moved to the front of `order`: it is the likeliest to object to the next pair.
     """
     nodes = len(network.first)
@@ -307,7 +350,7 @@ def _split_pair(
     direct = _arc_between(network, into, out) if into != out else -1
     units = min(network.capacities[from_arc ^ 1], network.capacities[to_arc])
     _move(network.capacities, from_arc, to_arc, direct, units)
-    written = 0
+    stopped = False
     for position in range(len(order)):
         sink = order[position]
         residual[:] = network.capacities
@@ -329,13 +372,13 @@ def _split_pair(
         _move(network.capacities, from_arc, to_arc, direct, -lacking)
         units -= lacking
         for node in range(nodes - 1):
-            cuts[written, node] = scratch[0, node] >= 0
-        written += 1
+            cut[node] = scratch[0, node] >= 0
+        stopped = True
         order[1 : position + 1] = order[:position].copy()
         order[0] = sink
         if units == 0:
             break
-    return units, written
+    return units, stopped
 
 
 @numba.njit(cache=True, nogil=True)

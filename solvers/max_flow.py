@@ -124,13 +124,11 @@ def paired_network(num_nodes: int, tails: IntArray, heads: IntArray, capacities:
 
     Parameters, errors and result are those of `flow_network`, without the correspondence of edges to arcs.
     """
-    pairs: dict[tuple[int, int], list[int]] = {}
-    for tail, head, capacity in zip(tails.tolist(), heads.tolist(), capacities.tolist(), strict=True):
-        low, high = min(tail, head), max(tail, head)
-        pairs.setdefault((low, high), [0, 0])[tail != low] += capacity
-    ends = np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
-    both = np.array(list(pairs.values()), dtype=np.int64).reshape(-1, 2)
-    return flow_network(num_nodes, ends[:, 0], ends[:, 1], both[:, 0], both[:, 1])
+    low, high = np.minimum(tails, heads), np.maximum(tails, heads)
+    keys, pair = np.unique(low * num_nodes + high, return_inverse=True)
+    both = np.zeros((len(keys), 2), dtype=np.int64)
+    np.add.at(both, (pair, (tails != low).astype(np.int64)), capacities)
+    return flow_network(num_nodes, keys // num_nodes, keys % num_nodes, both[:, 0].copy(), both[:, 1].copy())
 
 
 def max_flow(

@@ -1,0 +1,375 @@
+"""Tree packing along tight sets: pack every level by itself, then compose the packings into trees of the whole network.
+
+Each tree enters a tight set exactly once (`collopt.solvers.tight_sets`), so at every level of the family the children
+of a set are packed as if they were single ranks, where child c is the root of as many trees as start in it or enter
+it from outside the set.  A tree of the whole network is then put together from the top: where a level's tree leads
+from child A to child B, some link between them that has units left is taken, from the rank of A that has the data
+first; inside B the tree continues as one of the trees rooted where that link arrives.  Units are counted down, and a
+tree gets as many copies as all its parts have left.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SolverError
+from .routed_graph import RoutedGraph
+from .tight_sets import Family
+from .tree_packing import Packing, pack_trees
+
+__all__ = ["pack_forest"]
+
+IntArray = npt.NDArray[np.int64]
+SmallArray = npt.NDArray[np.int32]
+
+ROWS_AT_ONCE = 2**22
+"""Entries of a block of trees; blocks keep the memory for an unknown number of trees linear in the result."""
+
+
+class _Levels(NamedTuple):
+    """All levels in flat arrays.  A child is named by its key: a rank by its number, set x by ``num_ranks + x``."""
+
+    num_ranks: int
+    parents: IntArray  # (keys,): the set that each child is in
+    first_tree: IntArray  # (keys,): where the trees rooted at this child start
+    last_tree: IntArray  # (keys,): one past their end
+    tree_left: IntArray  # (trees,): copies left
+    tree_steps: IntArray  # (trees,): where the steps of each tree start in `steps`
+    steps: IntArray  # connection numbers within the level, each after the one that reaches its tail
+    num_steps: IntArray  # (sets,): how many steps a tree of this set has
+    first_connection: IntArray  # (sets,)
+    heads: IntArray  # (connections,): key of the child that each leads to
+    ports: IntArray  # links of the graph, grouped by connection
+    first_port: IntArray  # (connections + 1,)
+    port_tails: IntArray
+    port_heads: IntArray
+    port_left: IntArray  # units left
+
+
+def pack_forest(graph: RoutedGraph, supplies: IntArray, family: Family, *, seed: int = 0) -> tuple[Packing, IntArray]:
+    """Pack ``supplies[i]`` spanning out-trees from each rank i into a network without switches.
+
+    Parameters
+    ----------
+    graph : RoutedGraph
+        Its links with units lead between ranks.
+    supplies : ndarray of int64, shape (ranks,)
+        Trees wanted per root.
+    family : Family
+        Tight sets of the graph.
+    seed : int
+        As for `pack_trees`.
+
+    Returns
+    -------
+    packing : Packing
+        ``links[t, v]`` counts in `links`, -1 at the root; int32 to save memory.
+    links : ndarray of int64
+        Numbers of the graph's links that are used.
+
+    Raises
+    ------
+    SolverError
+        If the network cannot carry the supplies, or a set of the family is not tight.
+    """
+    alive = graph.alive()
+    levels = _packed_levels(graph, alive, supplies, family, seed)
+    roots, weights, blocks = [], [], []
+    left = supplies.copy()
+    rows = max(1, ROWS_AT_ONCE // len(supplies))
+    while left.any():
+        block = np.full((rows, len(supplies)), -1, dtype=np.int32)
+        root, weight = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
+        count = _compose(levels, left, root, weight, block)
+        if count < 0:
+            raise SolverError("the packings of two levels do not fit together: a set of the family is not tight")
+        roots.append(root[:count])
+        weights.append(weight[:count])
+        blocks.append(block[:count].copy() if count < rows else block)
+    used = np.zeros(len(alive) + 1, dtype=np.bool_)
+    for block in blocks:
+        used[block] = True
+    used[-1] = False
+    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    number[-1] = -1
+    links = np.concatenate([number[block] for block in blocks])
+    return Packing(np.concatenate(roots), np.concatenate(weights), links), alive[used[:-1]]
+
+
+class _Connections(NamedTuple):
+    """Links between the same two children of a set, sorted by set, tail and head."""
+
+    levels: IntArray
+    tails: IntArray  # keys
+    heads: IntArray  # keys
+    capacities: IntArray
+    ports: IntArray  # link numbers, grouped by connection
+    first_port: IntArray  # (connections + 1,)
+
+
+class _LevelTrees:
+    """The trees of all levels so far; equal problems (the boxes of a cluster) are packed once."""
+
+    def __init__(self, num_keys: int, num_sets: int, seed: int) -> None:
+        self.seed = seed
+        self.first_tree, self.last_tree = np.zeros((2, num_keys), dtype=np.int64)
+        self.num_steps = np.zeros(num_sets, dtype=np.int64)
+        self.tree_left: list[IntArray] = []
+        self.tree_steps: list[IntArray] = []
+        self.steps: list[IntArray] = []
+        self.num_trees = self.next_step = 0
+        self._solved: dict[bytes, tuple[Packing, int]] = {}
+
+    def add(self, level: int, keys: IntArray, problem: tuple[IntArray, IntArray, IntArray, IntArray]) -> None:
+        """Pack the children `keys` of a set; `problem` is tails, heads, capacities between them, and trees wanted."""
+        name = b"|".join(array.tobytes() for array in problem)
+        if name not in self._solved:
+            packing = _packed(len(keys), *problem, self.seed)
+            self._solved[name] = (packing, self.next_step)
+            self.steps.append(_in_order(packing.roots, packing.links, problem[0]).ravel())
+            self.next_step += len(self.steps[-1])
+        packing, first_step = self._solved[name]
+        self.num_steps[level] = len(keys) - 1
+        self.tree_left.append(packing.weights)
+        self.tree_steps.append(first_step + self.num_steps[level] * np.arange(len(packing.roots)))
+        bounds = self.num_trees + np.searchsorted(packing.roots, np.arange(len(keys) + 1))
+        self.first_tree[keys], self.last_tree[keys] = bounds[:-1], bounds[1:]
+        self.num_trees += len(packing.roots)
+
+
+def _packed_levels(graph: RoutedGraph, alive: IntArray, supplies: IntArray, family: Family, seed: int) -> _Levels:
+    num_ranks, num_sets = len(supplies), len(family.parents)
+    tails, heads, units = graph.tails[alive], graph.heads[alive], graph.units[alive]
+    parents = np.concatenate([family.innermost[:num_ranks], family.parents])
+    connections = _connections(tails, heads, units, num_ranks, parents)
+    wanted = _wanted(heads, units, supplies, parents, connections)
+    first_connection = np.searchsorted(connections.levels, np.arange(num_sets + 1))
+    trees, local = _LevelTrees(len(parents), num_sets, seed), np.empty(len(parents), dtype=np.int64)
+    for level, keys in enumerate(_children_in_order(parents, num_ranks)):
+        local[keys] = np.arange(len(keys))
+        part = slice(first_connection[level], first_connection[level + 1])
+        between = (local[connections.tails[part]], local[connections.heads[part]], connections.capacities[part])
+        trees.add(level, keys, (*between, wanted[keys]))
+    return _Levels(
+        num_ranks,
+        parents,
+        trees.first_tree,
+        trees.last_tree,
+        np.concatenate(trees.tree_left),
+        np.concatenate(trees.tree_steps),
+        np.concatenate(trees.steps),
+        trees.num_steps,
+        first_connection,
+        connections.heads,
+        connections.ports,
+        connections.first_port,
+        tails,
+        heads,
+        units.copy(),
+    )
+
+
+def _connections(tails: IntArray, heads: IntArray, units: IntArray, num_ranks: int, parents: IntArray) -> _Connections:
+    levels, tail_keys, head_keys = _separated(tails, heads, num_ranks, parents)
+    order = np.lexsort((head_keys, tail_keys, levels))
+    ends = np.stack([levels, tail_keys, head_keys])[:, order]
+    starts = np.flatnonzero(np.append(True, (np.diff(ends) != 0).any(axis=0)))
+    levels, tail_keys, head_keys = ends[:, starts].copy()
+    return _Connections(
+        levels, tail_keys, head_keys, np.add.reduceat(units[order], starts), order, np.append(starts, len(order))
+    )
+
+
+def _separated(
+    tails: IntArray, heads: IntArray, num_ranks: int, parents: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Per link: the smallest set around both ends, and the children of it that hold the tail and the head."""
+    depth = np.zeros(len(parents), dtype=np.int64)
+    for key in range(num_ranks + 1, len(parents)):
+        depth[key] = depth[num_ranks + parents[key]] + 1
+    depth[:num_ranks] = depth[num_ranks + parents[:num_ranks]] + 1
+    above = np.where(parents >= 0, num_ranks + parents, -1)
+    tail, head = tails.copy(), heads.copy()
+    for _ in range(int(depth.max())):
+        tail = np.where(depth[tail] > depth[head], above[tail], tail)
+        head = np.where(depth[head] > depth[tail], above[head], head)
+    for _ in range(int(depth.max())):
+        apart = above[tail] != above[head]
+        tail, head = np.where(apart, above[tail], tail), np.where(apart, above[head], head)
+    return parents[tail], tail, head
+
+
+def _wanted(
+    heads: IntArray, units: IntArray, supplies: IntArray, parents: IntArray, connections: _Connections
+) -> IntArray:
+    """Trees rooted at each child in its level: its own supplies, and what enters it from outside the level."""
+    num_ranks = len(supplies)
+    wanted = np.zeros(len(parents), dtype=np.int64)
+    wanted[:num_ranks] = supplies
+    np.add.at(wanted, heads, units)
+    between = np.zeros(len(parents) - num_ranks, dtype=np.int64)
+    np.add.at(between, connections.levels, connections.capacities)
+    # What enters a set is what enters its children, less what they send each other; ranks first, then sets inside out.
+    np.add.at(wanted, num_ranks + parents[:num_ranks], wanted[:num_ranks])
+    for key in range(len(parents) - 1, num_ranks, -1):
+        wanted[key] -= between[key - num_ranks]
+        wanted[num_ranks + parents[key]] += wanted[key]
+    np.subtract.at(wanted, connections.heads, connections.capacities)
+    return wanted
+
+
+def _children_in_order(parents: IntArray, num_ranks: int) -> list[IntArray]:
+    """Keys of the children of each set, by their first rank, so that equal boxes look equal."""
+    first_rank = np.full(len(parents), num_ranks, dtype=np.int64)
+    first_rank[:num_ranks] = np.arange(num_ranks)
+    for key in list(range(num_ranks)) + list(range(len(parents) - 1, num_ranks, -1)):
+        above = num_ranks + parents[key]
+        first_rank[above] = min(first_rank[above], first_rank[key])
+    order = np.lexsort((first_rank, parents))
+    order = order[parents[order] >= 0]
+    bounds = np.searchsorted(parents[order], np.arange(len(parents) - num_ranks + 1))
+    return [order[start:stop] for start, stop in pairwise(bounds)]
+
+
+def _packed(
+    num_children: int, tails: IntArray, heads: IntArray, capacities: IntArray, wanted: IntArray, seed: int
+) -> Packing:
+    """Pack one level, trees sorted by root: stars where every child can reach every other at once."""
+    if len(tails) == num_children * (num_children - 1) and (capacities >= wanted[tails]).all():
+        links = np.full((num_children, num_children), -1, dtype=np.int64)
+        links[tails, heads] = np.arange(len(tails))
+        roots = np.flatnonzero(wanted > 0)
+        return Packing(roots, wanted[roots], links[roots])
+    packing = pack_trees(num_children, tails, heads, capacities, wanted, seed=seed)
+    order = np.argsort(packing.roots, kind="stable")
+    return Packing(packing.roots[order], packing.weights[order], packing.links[order])
+
+
+@numba.njit(cache=True, nogil=True)
+def _in_order(roots: IntArray, links: IntArray, tails: IntArray) -> IntArray:
+    """List the links of each tree level by level."""
+    trees, nodes = links.shape
+    ordered = np.empty((trees, nodes - 1), dtype=np.int64)
+    depth = np.empty(nodes, dtype=np.int64)
+    for tree in range(trees):
+        depth[:] = -1
+        depth[roots[tree]] = 0
+        done, level = 0, 0
+        while done < nodes - 1:
+            for node in range(nodes):
+                if depth[node] < 0 and depth[tails[links[tree, node]]] == level:
+                    depth[node] = level + 1
+                    ordered[tree, done] = links[tree, node]
+                    done += 1
+            level += 1
+    return ordered
+
+
+@numba.njit(cache=True, nogil=True)
+def _compose(levels: _Levels, left: IntArray, roots: IntArray, weights: IntArray, block: SmallArray) -> int:
+    """Fill the rows of `block` with trees while roots have trees left; return how many, -1 if a part is missing."""
+    ranks, sets = levels.num_ranks, len(levels.num_steps)
+    depth = np.empty(ranks, dtype=np.int64)
+    frames = np.empty((sets + 1, 3), dtype=np.int64)  # set, tree, next step
+    trees = np.empty(sets, dtype=np.int64)
+    row = 0
+    for root in range(ranks):
+        while left[root] > 0 and row < len(block):
+            num_trees = _put_together(levels, root, block[row], depth, frames, trees)
+            if num_trees < 0:
+                return -1
+            copies = left[root]
+            for tree in trees[:num_trees]:
+                copies = min(copies, levels.tree_left[tree])
+            for port in block[row]:
+                if port >= 0:
+                    copies = min(copies, levels.port_left[port])
+            for tree in trees[:num_trees]:
+                levels.tree_left[tree] -= copies
+            for port in block[row]:
+                if port >= 0:
+                    levels.port_left[port] -= copies
+            left[root] -= copies
+            roots[row], weights[row] = root, copies
+            row += 1
+    return row
+
+
+@numba.njit(cache=True, nogil=True)
+def _put_together(
+    levels: _Levels, root: int, row: SmallArray, depth: IntArray, frames: IntArray, trees: IntArray
+) -> int:
+    """Write one tree into `row` and the level trees that it uses into `trees`; return their number, or -1."""
+    depth[root] = 0
+    height = _enter(levels, 0, root, frames, 0, trees, 0)
+    num_trees = height
+    while height > 0:
+        frame = frames[height - 1]
+        if frame[2] == levels.num_steps[frame[0]]:
+            height -= 1
+            continue
+        step = levels.steps[levels.tree_steps[frame[1]] + frame[2]]
+        connection = levels.first_connection[frame[0]] + step
+        frame[2] += 1
+        port = _best_port(levels, connection, depth)
+        if port < 0:
+            return -1
+        head = levels.port_heads[port]
+        depth[head] = depth[levels.port_tails[port]] + 1
+        row[head] = port
+        key = levels.heads[connection]
+        if key >= levels.num_ranks:
+            deeper = _enter(levels, key - levels.num_ranks, head, frames, height, trees, num_trees)
+            if deeper < 0:
+                return -1
+            num_trees += deeper - height
+            height = deeper
+    return num_trees
+
+
+@numba.njit(cache=True, nogil=True)
+def _enter(levels: _Levels, number: int, rank: int, frames: IntArray, height: int, trees: IntArray, used: int) -> int:
+    """Choose a tree in set `number` and in each smaller one around `rank`; return the new height of `frames`, or -1."""
+    first = height
+    key = rank
+    while True:
+        around = levels.parents[key]
+        while levels.first_tree[key] < levels.last_tree[key] and levels.tree_left[levels.first_tree[key]] == 0:
+            levels.first_tree[key] += 1
+        if levels.first_tree[key] == levels.last_tree[key]:
+            return -1
+        frames[height, 0], frames[height, 1], frames[height, 2] = around, levels.first_tree[key], 0
+        trees[used + height - first] = levels.first_tree[key]
+        height += 1
+        if around == number:
+            break
+        key = levels.num_ranks + around
+    # The smallest set comes on top: its ranks have the data first.
+    for place in range((height - first) // 2):
+        for column in range(3):
+            other = height - 1 - place
+            swapped = frames[first + place, column]
+            frames[first + place, column] = frames[other, column]
+            frames[other, column] = swapped
+    return height
+
+
+@numba.njit(cache=True, nogil=True)
+def _best_port(levels: _Levels, connection: int, depth: IntArray) -> int:
+    """Of a connection's links with units left: one whose tail has the data first, then one with most units."""
+    best = -1
+    for place in range(levels.first_port[connection], levels.first_port[connection + 1]):
+        port = levels.ports[place]
+        if levels.port_left[port] == 0:
+            continue
+        if best >= 0:
+            mine, its = depth[levels.port_tails[port]], depth[levels.port_tails[best]]
+            if mine > its or (mine == its and levels.port_left[port] <= levels.port_left[best]):
+                continue
+        best = port
+    return best

@@ -1,0 +1,130 @@
+"""A network under edge splitting: links that remember which two links they were joined from.
+
+The history is a table of two columns instead of Algorithm 3's nested `routing`: joining is an append, and the route
+behind a link is read off once, at the end, for the links that trees really use (ForestColl Appendix E.2).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["RoutedGraph", "Routes"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Routes(NamedTuple):
+    """Paths in one array: path ``p`` is ``nodes[starts[p]:starts[p + 1]]``."""
+
+    starts: IntArray
+    nodes: IntArray
+
+
+class RoutedGraph:
+    """Links with the units that they still have and the pair of links that each was joined from.
+
+    Parameters
+    ----------
+    num_nodes : int
+        Nodes are numbered from 0.
+    tails, heads, units : ndarray of int64, shape (links,)
+        The links of the original network and their capacities; copied.
+
+    Attributes
+    ----------
+    tails, heads, units : ndarray of int64, shape (links,)
+        Links without units stay in the table, since others may have been joined from them.
+    before, after : ndarray of int64, shape (links,)
+        Numbers of the two links that a link follows, -1 for links of the original network.
+    """
+
+    def __init__(self, num_nodes: int, tails: IntArray, heads: IntArray, units: IntArray) -> None:
+        self.num_nodes = num_nodes
+        self.tails, self.heads, self.units = tails.copy(), heads.copy(), units.copy()
+        self.before = np.full(len(tails), -1, dtype=np.int64)
+        self.after = np.full(len(tails), -1, dtype=np.int64)
+
+    def alive(self) -> IntArray:
+        """Numbers of the links that have units."""
+        return np.flatnonzero(self.units > 0)
+
+    def join(self, into: IntArray, out: IntArray, units: IntArray) -> None:
+        """Replace units of links into a node, and as many of links out of it, by links that pass it.
+
+        What would lead from a node to itself is dropped.
+
+        Parameters
+        ----------
+        into, out : ndarray of int64, shape (pairs,)
+            Numbers of links; ``out[i]`` starts where ``into[i]`` ends.
+        units : ndarray of int64, shape (pairs,)
+            How many units of each pair; together no more than the links have.
+        """
+        np.subtract.at(self.units, into, units)
+        np.subtract.at(self.units, out, units)
+        kept = (self.tails[into] != self.heads[out]) & (units > 0)
+        into, out, units = into[kept], out[kept], units[kept]
+        self.tails = np.concatenate([self.tails, self.tails[into]])
+        self.heads = np.concatenate([self.heads, self.heads[out]])
+        self.units = np.concatenate([self.units, units])
+        self.before = np.concatenate([self.before, into])
+        self.after = np.concatenate([self.after, out])
+
+    def routes(self, links: IntArray) -> Routes:
+        """Write out the nodes that the given links pass, both ends included and without loops.
+
+        Parameters
+        ----------
+        links : ndarray of int64, shape (paths,)
+            Numbers of links.
+
+        Returns
+        -------
+        Routes
+        """
+        return Routes(*_written_out(links, self.tails, self.heads, self.before, self.after, self.num_nodes))
+
+
+@numba.njit(cache=True, nogil=True)
+def _written_out(
+    links: IntArray, tails: IntArray, heads: IntArray, before: IntArray, after: IntArray, num_nodes: int
+) -> tuple[IntArray, IntArray]:
+    starts = np.zeros(len(links) + 1, dtype=np.int64)
+    nodes = np.empty(4 * len(links) + 16, dtype=np.int64)
+    place = np.full(num_nodes, -1, dtype=np.int64)  # of a node on the path being written
+    pending = np.empty(len(tails) + 1, dtype=np.int64)
+    end = 0
+    for number in range(len(links)):
+        if len(nodes) < end + num_nodes + 1:
+            nodes = np.concatenate((nodes, np.empty(len(nodes) + num_nodes + 1, dtype=np.int64)))
+        start = end
+        nodes[end] = tails[links[number]]
+        place[nodes[end]] = end
+        end += 1
+        pending[0] = links[number]
+        waiting = 1
+        while waiting > 0:
+            waiting -= 1
+            link = pending[waiting]
+            if before[link] >= 0:
+                pending[waiting], pending[waiting + 1] = after[link], before[link]
+                waiting += 2
+                continue
+            node = heads[link]
+            if place[node] >= 0:
+                # A path that comes back to a switch need not have left it.
+                while end > place[node] + 1:
+                    end -= 1
+                    place[nodes[end]] = -1
+            else:
+                nodes[end] = node
+                place[node] = end
+                end += 1
+        for position in range(start, end):
+            place[nodes[position]] = -1
+        starts[number + 1] = end
+    return starts, nodes[:end].copy()

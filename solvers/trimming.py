@@ -1,0 +1,211 @@
+"""Making near-tight sets tight, by giving up capacity that no tree needs.
+
+Boxes of real clusters differ a little, and then only the poorest one is tight.  Here every box is made tight: of the
+capacity that crosses its boundary, what exceeds the supplies outside is removed, from opposite links alike, so that
+switches stay balanced.  One sweep over the sinks then certifies all boxes together; a forest under smaller capacities
+is a forest.  Boxes that a violated cut divides are given their capacity back.
+
+Which sets: around every rank the *local bottleneck*, the set T with the largest ratio of supplies outside T to the
+capacity that enters T; and where there is none, the ranks that hang on one switch only.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from .bottleneck import supplied_network
+from .max_flow import FlowNetwork, augment, check_capacities
+from .routed_graph import RoutedGraph
+from .sink_sweep import SinkSweep, sweep_sinks
+
+__all__ = ["trim_to_tight_sets"]
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+ROUNDS = 4
+LEAF_GROUPS_FROM = 256
+"""Leaf groups save time on large networks; on smaller ones trees are lower without them."""
+
+
+def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> int:
+    """Lower capacities until as many boxes as possible are tight, keeping room for every supply.
+
+    Parameters
+    ----------
+    graph : RoutedGraph
+        Changed; nothing but units is.
+    supplies : ndarray of int64, shape (ranks,)
+        Units that each rank sends to every other; the graph can carry them.
+
+    Returns
+    -------
+    int
+        Number of sets made tight.
+    """
+    sets = _local_bottlenecks(graph, supplies)
+    if not sets and len(supplies) > LEAF_GROUPS_FROM:
+        sets = _leaf_groups(graph, len(supplies))
+    original = graph.units.copy()
+    for _ in range(ROUNDS):
+        trimmed = [members for members in sets if _trim(graph, members, supplies)]
+        if not trimmed:
+            break
+        sweep = _sweep(graph, supplies)
+        if not sweep.lacking.any():
+            return len(trimmed)
+        graph.units[:] = original
+        violated = sweep.reaching[sweep.lacking > 0]
+        sets = [members for members in sets if not _divided(members, violated)]
+    graph.units[:] = original
+    return 0
+
+
+def _sweep(graph: RoutedGraph, supplies: IntArray) -> SinkSweep:
+    alive = graph.alive()
+    return sweep_sinks(
+        graph.num_nodes, graph.tails[alive], graph.heads[alive], graph.units[alive], supplies, len(supplies)
+    )
+
+
+def _divided(members: BoolArray, violated: BoolArray) -> bool:
+    """Whether the boundary of a set lies across some violated cut's."""
+    inside = violated[:, members]
+    return bool((inside.any(axis=1) & ~violated[:, ~members].all(axis=1)).any())
+
+
+def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray]:
+    alive = graph.alive()
+    units = graph.units[alive]
+    check_capacities((sum(map(int, units)) + 1) * int(supplies.sum()))
+    network = supplied_network(graph.num_nodes, graph.tails[alive], graph.heads[alive], units)
+    cuts = _local_cuts(network, supplies)
+    sizes = cuts[:, : len(supplies)].sum(axis=1)
+    taken = np.zeros(graph.num_nodes, dtype=np.bool_)
+    chosen = []
+    for cut in cuts[np.argsort(-sizes, kind="stable")]:
+        if 1 < cut[: len(supplies)].sum() < len(supplies) and not (cut & taken)[: len(supplies)].any():
+            chosen.append(cut & ~taken)
+            taken |= cut
+    return chosen
+
+
+def _leaf_groups(graph: RoutedGraph, num_ranks: int) -> list[BoolArray]:
+    """Ranks whose links all go to one switch, with that switch."""
+    alive = graph.alive()
+    tails, heads = graph.tails[alive], graph.heads[alive]
+    lowest = np.full(graph.num_nodes, graph.num_nodes)
+    highest = np.full(graph.num_nodes, -1)
+    for ends, others in ((tails, heads), (heads, tails)):
+        np.minimum.at(lowest, ends, others)
+        np.maximum.at(highest, ends, others)
+    groups = []
+    for switch in range(num_ranks, graph.num_nodes):
+        members = (lowest == switch) & (highest == switch)
+        members[num_ranks:] = False
+        if 1 < members.sum() < num_ranks:
+            members[switch] = True
+            groups.append(members)
+    return groups
+
+
+def _trim(graph: RoutedGraph, members: BoolArray, supplies: IntArray) -> bool:
+    """Remove what enters a set beyond the supplies outside, and as much of what leaves it; say if that was possible."""
+    alive = graph.alive()
+    tails, heads = graph.tails[alive], graph.heads[alive]
+    entering, leaving = alive[~members[tails] & members[heads]], alive[members[tails] & ~members[heads]]
+    needed = int(supplies[~members[: len(supplies)]].sum())
+    excess = int(graph.units[entering].sum()) - needed
+    if excess <= 0:
+        return excess == 0
+    opposite = {(int(graph.heads[link]), int(graph.tails[link])): int(link) for link in leaving}
+    pairs = [
+        (int(link), opposite[ends])
+        for link in entering
+        if (ends := (int(graph.tails[link]), int(graph.heads[link]))) in opposite
+    ]
+    if not pairs:
+        return False
+    there, back = np.array(pairs, dtype=np.int64).T
+    room = np.minimum(graph.units[there], graph.units[back])
+    if room.sum() < excess:
+        return False
+    share = _apportioned(excess, room)
+    graph.units[there] -= share
+    graph.units[back] -= share
+    return True
+
+
+def _apportioned(total: int, room: IntArray) -> IntArray:
+    """Whole shares of `total` in proportion to `room` and never more than it, by largest remainders."""
+    whole = int(room.sum())
+    exact = [total * int(units) for units in room]
+    shares = np.array([part // whole for part in exact], dtype=np.int64)
+    remainders = np.array([part % whole for part in exact], dtype=np.float64)
+    shares[np.argsort(-remainders, kind="stable")[: total - int(shares.sum())]] += 1
+    return shares
+
+
+@numba.njit(cache=True, nogil=True)
+def _ratio(network: FlowNetwork, supplies: IntArray, cut: BoolArray) -> tuple[int, int]:
+    """Supplies outside a set and the capacity that enters it."""
+    outside, entering = 0, 0
+    for rank in range(len(supplies)):
+        if not cut[rank]:
+            outside += supplies[rank]
+    for arc in range(len(network.heads) - 2 * (len(network.first) - 1)):
+        if not cut[network.heads[arc ^ 1]] and cut[network.heads[arc]]:
+            entering += network.capacities[arc]
+    return outside, entering
+
+
+@numba.njit(cache=True, nogil=True)
+def _local_cuts(network: FlowNetwork, supplies: IntArray) -> BoolArray:
+    """Per rank that no set found before holds: the set around it with the largest outside-to-entering ratio.
+
+    Newton's method as in `collopt.solvers.bottleneck`, started anew for every sink.
+    """
+    nodes = len(network.first)
+    source_arcs = len(network.heads) - 2 * (nodes - 1)
+    scratch = np.empty((4, nodes), dtype=np.int64)
+    residual = np.empty_like(network.capacities)
+    found = np.zeros((len(supplies), nodes - 1), dtype=np.bool_)
+    covered = np.zeros(len(supplies), dtype=np.bool_)
+    total, count = supplies.sum(), 0
+    for sink in range(len(supplies)):
+        if covered[sink]:
+            continue
+        cut = np.zeros(nodes - 1, dtype=np.bool_)
+        cut[sink] = True
+        while True:
+            outside, entering = _ratio(network, supplies, cut)
+            if entering == 0:
+                break
+            residual[:source_arcs] = network.capacities[:source_arcs] * outside
+            residual[source_arcs:] = 0
+            for rank in range(len(supplies)):
+                residual[source_arcs + 2 * rank] = supplies[rank] * entering
+            pushed = augment(
+                network.first,
+                network.following,
+                network.heads,
+                residual,
+                nodes - 1,
+                sink,
+                total * entering,
+                scratch[0],
+                scratch[1],
+                scratch[2],
+                scratch[3],
+            )
+            if pushed == total * entering:
+                break
+            for node in range(nodes - 1):
+                cut[node] = scratch[0, node] >= 0
+        for rank in range(len(supplies)):
+            covered[rank] = covered[rank] or cut[rank]
+        found[count] = cut
+        count += 1
+    return found[:count].copy()
