@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import socket
 import statistics
@@ -160,7 +161,7 @@ def run_local(
     for name, value in (("elements", elements), ("repeats", repeats), ("slices", slices)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UnsupportedError(f"{name} is {value!r}; expected a whole number of at least 1")
-    if not timeout_s > 0:
+    if not 0 < timeout_s < math.inf:
         raise UnsupportedError(f"timeout_s is {timeout_s!r}; expected a positive number of seconds")
     check_program(program)
     if importlib.util.find_spec("torch") is None:

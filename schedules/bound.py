@@ -56,8 +56,8 @@ class Bound:
     >>> from collopt.topologies import ring
     >>> bound = Bound(ring(4, bandwidth=25), "allgather", Fraction(3, 50), Cut(frozenset({"gpu0", "gpu1", "gpu2"})))
     >>> bound.verify()
-    >>> bound.algbw
-    Fraction(200, 3)
+    >>> bound.algbw, bound.trees_per_root
+    (Fraction(200, 3), 2)
     """
 
     topology: Topology
@@ -74,6 +74,15 @@ class Bound:
     def busbw(self) -> Fraction:
         """Largest bus bandwidth, GB/s as in nccl-tests: ``algbw (N - 1) / N``."""
         return (self.topology.num_ranks - 1) / self.inverse_rate
+
+    @property
+    def trees_per_root(self) -> int:
+        """Fewest trees per root with which every link carries a whole number of them at the bound.
+
+        The k of ForestColl section 5.2: the denominator of ``1 / x*`` in lowest terms once bandwidths are counted in
+        multiples of `LinkArrays.unit`.  A plan with fewer trees can still meet the bound if no rounding hurts its cut.
+        """
+        return (self.inverse_rate * self.topology.arrays.unit).denominator
 
     def verify(self) -> None:
         """Add up the witness; no solver and no flow is involved.

@@ -6,6 +6,7 @@ Topology files are JSON; ``docs/reference/topology-json.md`` describes them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import tempfile
@@ -169,6 +170,17 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
         If the folder does not exist or cannot be written; nothing is left behind.
     """
     target = Path(path)
+    if target.exists() and not target.is_file():
+        # Renaming would put a file in the place of a device or a pipe.
+        raise OSError(errno.EINVAL, "not a regular file", str(target))
+    try:
+        _write_and_rename(target, text)
+    except OSError as error:
+        # The user knows nothing of a temporary file.
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(target)) from error
+
+
+def _write_and_rename(target: Path, text: str) -> None:
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:

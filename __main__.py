@@ -1,0 +1,10 @@
+"""Lets ``python -m collopt`` do what ``collopt`` does."""
+
+from __future__ import annotations
+
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

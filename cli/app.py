@@ -1,0 +1,93 @@
+"""The program: its commands, its exit status, and one line for whatever goes wrong.
+
+Exit status 0 means fine, 1 that a check failed, 2 that the request or the input cannot be used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from ..errors import CertificateError, ColloptError, ProgramError
+from .bound import bound
+from .output import emit, give_up_output, note
+from .plan import plan
+from .run import run
+from .topologies import topologies
+from .verify import verify
+
+__all__ = ["app", "main"]
+
+CHECK_FAILED, UNUSABLE, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+for command in (bound, plan, verify, run, topologies):
+    app.command()(command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        emit(f"collopt {version('collopt')}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+]
+
+
+@app.callback()
+def _program(asked_version: VersionOption = False) -> None:
+    """Plan collective communication for GPU clusters, and prove each plan."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        What follows the program's name; those of this process by default.
+
+    Returns
+    -------
+    int
+        The exit status.  Errors that collopt raises on purpose, and those of the file system, end in one line on
+        standard error.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = app(words or ["--help"], prog_name="collopt", standalone_mode=False)
+    except (CertificateError, ProgramError) as error:
+        return _failed(CHECK_FAILED, str(error))
+    except ColloptError as error:
+        return _failed(UNUSABLE, str(error))
+    except OSError as error:
+        if error.filename is None:
+            # Help that typer could not print.
+            give_up_output()
+        return _failed(UNUSABLE, " ".join(filter(None, [error.filename, error.strerror or str(error)])))
+    except typer.TyperException as error:
+        return _failed(UNUSABLE, _usage(error))
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    return status if isinstance(status, int) else 0
+
+
+def _failed(status: int, message: str) -> int:
+    note(f"collopt: error: {message}")
+    return status
+
+
+def _usage(error: typer.TyperException) -> str:
+    message = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    return f"{message}; see {context.command_path} --help" if context else message

@@ -1,0 +1,61 @@
+"""What is checked before a file is written, and what is said when writing fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from .parameters import UsageError
+
+__all__ = ["check_targets", "writing"]
+
+
+def check_targets(targets: Mapping[str, Path | None], source: Path | None = None) -> None:
+    """Refuse files that could not be written, or must not be, before hours of work go into what they would hold.
+
+    Parameters
+    ----------
+    targets : mapping of str to path or None
+        By the option that names the file.
+    source : path, optional
+        A file that is read, and so not to be overwritten.
+
+    Raises
+    ------
+    UsageError
+        Naming the option, the file, and what is wrong with it.
+    """
+    taken = [] if source is None else [source]
+    for option, path in targets.items():
+        if path is None:
+            continue
+        if problem := _problem(path, taken):
+            raise UsageError(f"{option} {path} {problem}")
+        taken.append(path)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Let what goes wrong name `path`, not the temporary file beside it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be written: {error.strerror}", os.fspath(path)) from error
+
+
+def _problem(path: Path, taken: list[Path]) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"cannot be written: there is no folder {folder}; make it first"
+    if path.is_dir():
+        return "is a folder; expected the name of a file"
+    if path.exists() and not path.is_file():
+        # Files are replaced, and a device or pipe must not be.
+        return "is not a regular file; expected one, or a name that is free"
+    if any(path.resolve() == other.resolve() for other in taken):
+        return "is also read or written by this command; expected another file"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return f"cannot be written: the folder {folder} is read-only for you"
+    return ""

@@ -1,0 +1,126 @@
+"""From what a person types about a network to a `Topology`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+from ..errors import TopologyError
+from ..topologies import CatalogueEntry, Topology, build, catalogue, read_topology
+from ..topologies.validation import shown
+from .output import note
+from .parameters import NetworkOptions, UsageError
+
+__all__ = ["entry_called", "find_network", "flag_of", "network_file"]
+
+FLAGS = {"boxes": "--boxes", "n": "--nodes", "shape": "--shape"}
+"""Builders' options that have an option of their own here."""
+
+
+def find_network(name: str, options: NetworkOptions) -> Topology:
+    """Build or read the topology that a command is about.
+
+    Parameters
+    ----------
+    name : str
+        A catalogue name, which comes first, or the path of a file.
+    options : NetworkOptions
+        Only `ranks` goes with a file.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    UsageError
+        If the options are not understood, or do not go with the topology.
+    TopologyError, FileFormatError
+        If there is no such topology, or it makes no sense.
+    """
+    file = network_file(name)
+    topology = _built(name, options) if file is None else _read(file, options)
+    return topology if options.ranks is None else topology.restrict(_ranks(options.ranks))
+
+
+def network_file(name: str) -> Path | None:
+    """Return the path that `name` is, or None if it has to be a catalogue name."""
+    path = Path(name)
+    if _entry(name):
+        return None
+    is_path = name.endswith(".json") or any(mark in name for mark in (os.sep, os.altsep) if mark)
+    return path if is_path or path.exists() else None
+
+
+def flag_of(option: str) -> str:
+    """Say how a builder's option is typed."""
+    return FLAGS.get(option, f"--set {option}=...")
+
+
+def entry_called(name: str, alternative: str = "") -> CatalogueEntry:
+    """Look up a catalogue entry, or raise `TopologyError` with the names that are near and those that there are."""
+    if entry := _entry(name):
+        return entry
+    names = [entry.name for entry in catalogue()]
+    close = get_close_matches(name.lower()[:50], names, n=2)
+    hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+    raise TopologyError(
+        f"there is no topology called {shown(name)}{hint}; expected one of {', '.join(names)}{alternative}"
+    )
+
+
+def _entry(name: str) -> CatalogueEntry | None:
+    return next((entry for entry in catalogue() if entry.name == name.replace("_", "-")), None)
+
+
+def _read(file: Path, options: NetworkOptions) -> Topology:
+    if stray := [flag for flag in options.given() if flag != "--ranks"]:
+        raise UsageError(f"{stray[0]} does not go with {file}, which says everything about its network; leave it out")
+    return read_topology(file)
+
+
+def _built(name: str, options: NetworkOptions) -> Topology:
+    entry = entry_called(name, ", or the path of a file")
+    if Path(name).is_file():
+        note(f"collopt: note: {name} is taken from the catalogue; write .{os.sep}{name} for the file of that name")
+    values = _values(entry, options)
+    for parameter in entry.parameters:
+        if parameter.required and parameter.name not in values:
+            raise TopologyError(f"{entry.name} needs {flag_of(parameter.name)}: {parameter.expected}")
+    return build(entry.name, **values)
+
+
+def _values(entry: CatalogueEntry, options: NetworkOptions) -> dict[str, object]:
+    """Gather the builder's options from wherever they were typed."""
+    typed = {"boxes": options.boxes, "n": options.nodes, "shape": options.shape}
+    values: dict[str, object] = {option: value for option, value in typed.items() if value is not None}
+    known = [parameter.name for parameter in entry.parameters]
+    for option in values:
+        if option not in known:
+            raise UsageError(f"{entry.name} has no option {FLAGS[option]}; expected {', '.join(map(flag_of, known))}")
+    for setting in options.settings or []:
+        option, equals, value = setting.partition("=")
+        option = option.strip().replace("-", "_")
+        if not option or not equals:
+            raise UsageError(f"--set {shown(setting)} is not of the form NAME=VALUE, such as bandwidth=25")
+        if option in values:
+            raise UsageError(f"option {option!r} of {entry.name} is given twice; keep one")
+        values[option] = value
+    return values
+
+
+def _ranks(text: str) -> Iterator[int | str]:
+    """Read rank numbers, ranges of them and node names; one at a time, so that a vast range ends at its first error."""
+    for part in text.split(","):
+        word = part.strip()
+        bounds = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", word)
+        if not bounds:
+            yield word
+            continue
+        first, last = int(bounds[1]), int(bounds[2] or bounds[1])
+        if last < first:
+            raise UsageError(f"the range {word} of --ranks runs backwards; expected {last}-{first}")
+        yield from range(first, last + 1)

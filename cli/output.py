@@ -1,0 +1,100 @@
+"""Where the words of the command line go: data to standard output, messages to standard error."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["BROKEN_PIPE", "emit", "emit_json", "emit_rows", "give_up_output", "note"]
+
+BROKEN_PIPE = 141
+"""What a shell reports for a program that SIGPIPE ended: whoever read the output has gone, which is no error."""
+
+WIDE = 10**4
+"""Columns of what is not a terminal: programs that read a table want each entry on one line."""
+
+
+def emit(renderable: RenderableType) -> None:
+    """Print text or a table of rich, coloured only on a terminal; text is never wrapped."""
+    from rich.console import Console
+    from rich.text import Text
+
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    # Rich writes to a text and not to standard output, whose errors are for `_write` alone to handle.
+    text = io.StringIO()
+    console = Console(
+        file=text,
+        force_terminal=on_terminal,
+        width=None if on_terminal else WIDE,
+        highlight=False,
+        markup=False,  # a name may hold square brackets
+        emoji=False,  # or colons
+    )
+    console.print(renderable, soft_wrap=isinstance(renderable, (str, Text)))
+    _write("".join(line.rstrip() + "\n" for line in text.getvalue().splitlines()))
+
+
+def emit_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Print `data` as JSON, each of its entries on one line."""
+    if isinstance(data, Mapping):
+        entries = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in data.items()]
+        _write("{\n" + ",\n".join(entries) + "\n}\n")
+    else:
+        _write("[\n" + ",\n".join(f"  {json.dumps(entry)}" for entry in data) + "\n]\n")
+
+
+def emit_rows(title: str, rows: Mapping[str, str]) -> None:
+    """Print a title and, below it, named values in two columns."""
+    from rich.text import Text
+
+    width = max(map(len, rows))
+    text = Text(title, style="bold")
+    for name, value in rows.items():
+        text.append(f"\n  {name:<{width}}  ", style="not bold cyan").append(value, style="not bold")
+    emit(text)
+
+
+def note(message: str) -> None:
+    """Say something in one line on standard error; what cannot be printed comes escaped."""
+    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(message.split()))
+    # Nothing is lost where standard error is closed: nobody listens.
+    if sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+
+
+def _write(text: str) -> None:
+    """Write to standard output and make sure that it has arrived."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "is closed", "standard output")
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        # The µ of a terminal that knows only ASCII must not end in a stack trace.
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        give_up_output()
+        if isinstance(error, BrokenPipeError):
+            # As an exit and not an error: typer would make it status 1, which says that a check failed.
+            raise typer.Exit(BROKEN_PIPE) from None
+        raise OSError(error.errno, f"cannot be written: {error.strerror}", "standard output") from error
+
+
+def give_up_output() -> None:
+    """Let what is still buffered for standard output go nowhere, or Python would complain about it when it ends."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -1,0 +1,72 @@
+"""What several commands take: a network, and where the answer goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+__all__ = [
+    "BoxesOption",
+    "CollectiveArgument",
+    "JsonOption",
+    "NetworkOptions",
+    "NodesOption",
+    "PlanArgument",
+    "RanksOption",
+    "SetOption",
+    "ShapeOption",
+    "TopologyArgument",
+    "UsageError",
+]
+
+CollectiveArgument = Annotated[str, typer.Argument(metavar="COLLECTIVE", help="What to do: allgather.")]
+PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A file that `collopt plan -o` wrote.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
+TopologyArgument = Annotated[
+    str,
+    typer.Argument(metavar="TOPOLOGY", help="A name from `collopt topologies`, or the path of a topology file."),
+]
+
+PANEL = "Network"
+BoxesOption = Annotated[str | None, typer.Option("--boxes", metavar="N", help="How many boxes.", rich_help_panel=PANEL)]
+NodesOption = Annotated[
+    str | None,
+    typer.Option("--nodes", metavar="N", help="How many nodes a ring or complete graph has.", rich_help_panel=PANEL),
+]
+ShapeOption = Annotated[
+    str | None, typer.Option("--shape", help="Sizes of a torus, such as 4x4.", rich_help_panel=PANEL)
+]
+RanksOption = Annotated[
+    str | None,
+    typer.Option("--ranks", help="Keep only these ranks: numbers, ranges, names; 0-7,16-23.", rich_help_panel=PANEL),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other option of the topology; `collopt topologies NAME` lists them. Repeatable.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+class UsageError(typer.TyperException):
+    """Options that do not go together or are not understood; the message says which and how to mend it."""
+
+
+class NetworkOptions(NamedTuple):
+    """What was typed besides the name; the builder reads the texts."""
+
+    boxes: str | None = None
+    nodes: str | None = None
+    shape: str | None = None
+    ranks: str | None = None
+    settings: list[str] | None = None
+
+    def given(self) -> list[str]:
+        """Options that were typed, as they were."""
+        flags = ("--boxes", "--nodes", "--shape", "--ranks", "--set")
+        return [flag for flag, value in zip(flags, self, strict=True) if value not in (None, [])]

@@ -1,0 +1,94 @@
+"""``collopt run``: execute a plan file on this machine and compare the data with torch's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import ProgramError
+from .output import emit, emit_json
+from .parameters import JsonOption, PlanArgument
+from .progress import working
+
+if TYPE_CHECKING:
+    from ..runtime import RunReport
+
+__all__ = ["run"]
+
+NO_LIMIT = 2**31 - 1
+"""Steps of a thread block and chunks of a step are limits of MSCCL, which takes no part in this."""
+LONGEST_S = 10**6
+
+BackendOption = Annotated[str, typer.Option("--backend", help="Transport: gloo, or nccl (NCCL and RCCL).")]
+ElementsOption = Annotated[int, typer.Option("--elements", help="Elements that each rank contributes.")]
+DtypeOption = Annotated[str, typer.Option("--dtype", help="Their torch type, such as float32, bfloat16 or int8.")]
+RepeatsOption = Annotated[int, typer.Option("--repeats", help="Timed runs, after one that is not.")]
+SlicesOption = Annotated[int, typer.Option("--slices", help="Pieces of the data that follow each other.")]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", max=LONGEST_S, help="Seconds for everything, starting up included.")
+]
+
+
+def run(
+    plan: PlanArgument,
+    backend: BackendOption = "gloo",
+    elements: ElementsOption = 65536,
+    dtype: DtypeOption = "float32",
+    repeats: RepeatsOption = 3,
+    slices: SlicesOption = 1,
+    timeout: TimeoutOption = 120.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a plan on real tensors, one process per rank, and compare the data with torch's own all_gather.
+
+    Under torchrun every process is one of the ranks, and the first one prints.
+    """
+    from ..planners import load_plan
+    from ..runtime import lower_allgather, run_local
+
+    loaded = load_plan(plan)
+    program = lower_allgather(loaded.schedule, max_steps=NO_LIMIT, max_count=NO_LIMIT)
+    with working(f"running {plan} on {program.num_ranks} ranks"):
+        report = run_local(
+            program,
+            backend=backend,
+            elements=elements,
+            dtype=dtype,
+            timeout_s=timeout,
+            repeats=repeats,
+            slices=slices,
+        )
+    if _speaks():
+        if as_json:
+            emit_json(_as_json(plan, report))
+        else:
+            emit(str(report))
+    if not report.all_correct:
+        wrong = [rank for rank, correct in enumerate(report.correct) if not correct]
+        raise ProgramError(f"{plan} left wrong data on ranks {wrong}; report this, and rule out faulty hardware")
+
+
+def _speaks() -> bool:
+    """Whether this process prints: under torchrun all ranks have the whole report, and one of them is enough."""
+    launched = "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ
+    return not launched or os.environ.get("RANK", "0") == "0"
+
+
+def _as_json(plan: Path, report: RunReport) -> dict[str, Any]:
+    return {
+        "plan": str(plan),
+        "backend": report.backend,
+        "num_ranks": report.num_ranks,
+        "elements": report.elements,
+        "dtype": report.dtype,
+        "repeats": report.repeats,
+        "total_bytes": report.total_bytes,
+        "correct": report.all_correct,
+        "wrong_ranks": [rank for rank, correct in enumerate(report.correct) if not correct],
+        "microseconds": report.seconds * 1e6,
+        "algbw": report.algbw,
+        "busbw": report.busbw,
+    }

@@ -1,0 +1,87 @@
+"""``collopt verify``: check a plan file and say what was checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import CertificateError
+from .figures import plan_figures
+from .output import emit_json, emit_rows
+from .parameters import (
+    BoxesOption,
+    JsonOption,
+    NetworkOptions,
+    NodesOption,
+    PlanArgument,
+    RanksOption,
+    SetOption,
+    ShapeOption,
+    UsageError,
+)
+from .progress import working
+from .wording import gap, rate
+
+if TYPE_CHECKING:
+    from ..planners import Plan
+
+__all__ = ["verify"]
+
+TopologyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        metavar="TOPOLOGY",
+        help="The network that the plan is to be used on: a name from `collopt topologies`, or the path of a file.",
+        rich_help_panel="Network",
+    ),
+]
+
+
+def verify(
+    plan: PlanArgument,
+    topology: TopologyOption = None,
+    boxes: BoxesOption = None,
+    nodes: NodesOption = None,
+    shape: ShapeOption = None,
+    ranks: RanksOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check everything that a plan file claims, trusting nothing in it."""
+    from ..planners import load_plan
+    from .networks import find_network
+
+    options = NetworkOptions(boxes, nodes, shape, ranks, settings)
+    if topology is None and options.given():
+        raise UsageError(f"{options.given()[0]} describes a network; give --topology too, or leave it out")
+    network = None if topology is None else find_network(topology, options)
+    try:
+        with working(f"verifying {plan}"):
+            checked = load_plan(plan, network)
+    except CertificateError as error:
+        if as_json:
+            emit_json({"plan": str(plan), "verified": False, "reason": str(error)})
+        raise
+    if as_json:
+        emit_json({"plan": str(plan), "verified": True, "compared": network is not None} | plan_figures(checked))
+    else:
+        title = f"{plan}: {checked.collective} on {checked.topology.name} by {checked.planner}, verified"
+        emit_rows(title, _checks(checked, network is not None))
+
+
+def _checks(checked: Plan, given: bool) -> dict[str, str]:
+    """Say what has been checked, one line each."""
+    bound, forest, network = checked.bound, checked.schedule, checked.topology
+    origin = "is the one given" if given else "comes from the file; --topology compares it with yours"
+    return {
+        "bound": f"{bound.witness.supply(network)} of {network.num_ranks} shards leave its cut over "
+        f"{bound.witness.bandwidth(network)} GB/s, so {rate(bound.algbw)} at most",
+        "routes": f"{len(forest.path_starts) - 1} paths follow links and pass only switches",
+        "trees": f"{forest.num_trees} trees reach all {network.num_ranks} ranks; "
+        f"those of each root weigh {forest.trees_per_root} together",
+        "links": f"{len(network.links)} loads are as stated, which makes {rate(checked.algbw)}",
+        "gap": gap(checked.gap),
+        "network": f"{network.name}, digest {network.digest[:12]}, {origin}",
+    }

@@ -1,0 +1,73 @@
+"""Calls the command line, in this process or in one of its own, and says what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from collopt.cli import main
+from collopt.topologies import Topology, ring, write_topology
+
+if TYPE_CHECKING:
+    import pytest
+
+__all__ = ["Answer", "call", "netfile", "process", "refusal"]
+
+# Else typer takes the logs of CI services for terminals and colours its help there.
+os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a call ended with and printed."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        """Standard output, which has to be JSON and nothing else."""
+        return json.loads(self.out)
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: object) -> Answer:
+    """Call the program in this process."""
+    capsys.readouterr()
+    status = main([str(word) for word in words])
+    printed = capsys.readouterr()
+    return Answer(status, printed.out, printed.err)
+
+
+def process(*words: object, **environment: str) -> Answer:
+    """Call the program as `python -m collopt` in a process of its own."""
+    result = subprocess.run(
+        [sys.executable, "-m", "collopt", *map(str, words)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    return Answer(result.returncode, result.stdout, result.stderr)
+
+
+def refusal(answer: Answer, status: int = 2) -> str:
+    """The message of a call that must have failed: with this status, one line, and no data."""
+    assert (answer.status, answer.out) == (status, "")
+    assert answer.err.startswith("collopt: error: ")
+    assert answer.err.count("\n") == 1
+    assert answer.err.endswith("\n")
+    return answer.err.removeprefix("collopt: error: ").rstrip("\n")
+
+
+def netfile(folder: Path, topology: Topology | None = None) -> Path:
+    """Write a topology file: a ring of four, unless told otherwise."""
+    path = folder / "net.json"
+    write_topology(ring(4, bandwidth=25) if topology is None else topology, path)
+    return path

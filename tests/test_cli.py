@@ -1,0 +1,302 @@
+"""The program as a whole: help, version, streams, exit status, and what surrounds the commands."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import typer
+
+import collopt
+from cli_calls import call, netfile, process, refusal
+from collopt.cli import main
+from collopt.cli.app import app
+from collopt.cli.output import emit, note
+from collopt.cli.progress import computing
+from collopt.cli.wording import gap, rate, shortened
+from collopt.errors import SolverError
+from collopt.planners import PLANNERS
+from collopt.runtime.msccl_limits import RUNTIMES
+
+COMMANDS = ["bound", "plan", "verify", "run", "topologies"]
+ESCAPE = "\x1b["
+
+
+def test_alone_it_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """As with `--help` and `-h`."""
+    answer = call(capsys)
+    assert (answer.status, answer.err) == (0, "")
+    for command in COMMANDS:
+        assert command in answer.out
+    assert call(capsys, "--help") == call(capsys, "-h") == answer
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_and_json(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    """Status 0, on standard output."""
+    answer = call(capsys, command, "-h")
+    assert (answer.status, answer.err) == (0, "")
+    assert "--json" in answer.out
+
+
+def test_help_names_what_there_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planners and runtimes are spelled out in the help, which must not import them."""
+    monkeypatch.setenv("COLUMNS", "400")
+    text = call(capsys, "plan", "--help").out
+    for name in (*PLANNERS, *RUNTIMES):
+        assert name in text
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line."""
+    answer = call(capsys, "--version")
+    assert (answer.status, answer.out, answer.err) == (0, f"collopt {collopt.__version__}\n", "")
+
+
+def test_the_page_of_the_documentation_has_every_command_and_option() -> None:
+    """So that a new option does not go without."""
+    page = (Path(__file__).parents[1] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert list(commands) == COMMANDS
+    for name, command in commands.items():
+        assert f"`collopt {name}" in page
+        for parameter in command.params:
+            for flag in parameter.opts:
+                assert not flag.startswith("-") or flag in page, f"{name} {flag}"
+
+
+def test_installed_script_and_module_are_the_same_program() -> None:
+    """`collopt` is `collopt.cli:main`; `python -m collopt` works without the script."""
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="collopt")
+    assert script.load() is main
+    answer = process("bound", "ring", "--nodes", 3, "allgather", "--json")
+    assert (answer.status, answer.data["inverse_rate"], answer.err) == (0, "1", "")
+
+
+def test_status_and_streams_of_the_process() -> None:
+    """An error leaves standard output empty and ends in status 2."""
+    assert "did you mean ring?" in refusal(process("bound", "rung", "allgather"))
+
+
+def test_long_messages_stay_on_one_line() -> None:
+    """Also where the terminal is narrow."""
+    refusal(process("bound", "rung", "allgather", COLUMNS="20", FORCE_COLOR="1", TERMINAL_WIDTH="20"))
+
+
+@pytest.mark.parametrize("words", [["topologies"], ["topologies", "--json"], ["--help"], ["--version"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_whoever_stops_reading_causes_no_stack_trace(words: list[str], unbuffered: str) -> None:
+    """A pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run(
+        [sys.executable, "-m", "collopt", *words],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=100,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    os.close(writer)
+    assert result.stderr == ""
+    # typer prints the help, and has a status of its own for this.
+    assert result.returncode == (1 if words == ["--help"] else 141)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("words", [["topologies"], ["topologies", "--json"], ["--help"], ["--version"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_does_not_fit_is_an_error(words: list[str], unbuffered: str) -> None:
+    """The disk is full: status 2, one line."""
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "collopt", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=100,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert result.returncode == 2
+    assert re.fullmatch(r"collopt: error: .*No space left on device\n", result.stderr)
+
+
+def test_closed_standard_output_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python has no `sys.stdout` then."""
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["topologies"]) == 2
+    assert capsys.readouterr().err == "collopt: error: standard output is closed\n"
+
+
+def test_closed_standard_error_is_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The status says enough."""
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["topologies", "rung"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_output_in_ascii_is_possible(tmp_path: Path) -> None:
+    """Names of nodes come escaped where the terminal cannot show them."""
+    pair = collopt.Topology.from_links([("α", "β", 1), ("β", "α", 1)], compute=["α", "β"], name="π")
+    answer = process("bound", netfile(tmp_path, pair), "allgather", PYTHONIOENCODING="ascii")
+    assert answer.status == 0
+    assert answer.out.startswith("allgather on \\u03c0, 2 ranks\n")
+
+
+def on_terminal(*words: str, **environment: str) -> str:
+    """What a terminal gets to see of a call."""
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "collopt", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**{name: value for name, value in os.environ.items() if name != "NO_COLOR"}, **environment},
+    ) as child:
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                part = os.read(ours, 4096)
+            except OSError:  # Linux says so when the other side has closed.
+                part = b""
+            if not part:
+                break
+            seen += part
+    os.close(ours)
+    assert child.returncode == 0
+    return seen.decode()
+
+
+def test_colour_and_progress_are_for_terminals() -> None:
+    """And only for those; the cursor stays visible, since Ctrl-C ends a computation without cleaning up."""
+    words = ("bound", "ring", "--nodes", "3", "allgather")
+    seen = on_terminal(*words, TERM="xterm-256color")
+    assert ESCAPE in seen
+    assert "bounding allgather on ring-3" in seen
+    assert seen.index(f"{ESCAPE}?25h") < seen.index("bounding allgather")
+    answer = process(*words)
+    assert (ESCAPE in answer.out, answer.err) == (False, "")
+
+
+def test_interrupts_end_in_their_own_status(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """130, as shells have it, without a stack trace."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("collopt.planners.load_plan", interrupted)
+    answer = call(capsys, "verify", "plan.json")
+    assert (answer.status, answer.out, answer.err) == (130, "", "")
+
+
+def test_a_defect_of_our_own_is_told_in_one_line_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every error that collopt raises on purpose."""
+
+    def broken(*_: object) -> None:
+        raise SolverError("a theorem\n  failed")
+
+    monkeypatch.setattr("collopt.planners.bound", broken)
+    assert refusal(call(capsys, "bound", "mi250", "allgather")) == "a theorem failed"
+
+
+def test_other_defects_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own report of them is what we need to mend them."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("collopt.planners.bound", broken)
+    with pytest.raises(ZeroDivisionError):
+        main(["bound", "mi250", "allgather"])
+
+
+def test_ctrl_c_ends_a_computation_at_once() -> None:
+    """Kernels do not look for it, so the system's own action is set, and Python's afterwards."""
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with computing("something"):
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(ZeroDivisionError), computing("something"):
+        raise ZeroDivisionError
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_stays_ignored_where_it_was() -> None:
+    """Shells start programs in the background that way."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with computing("something"):
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_computation_may_run_in_another_thread() -> None:
+    """Only the main thread may set what a signal does."""
+    seen = []
+
+    def compute() -> None:
+        with computing("something"):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler]
+
+
+def test_text_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """Square brackets and colons are printed as they are."""
+    emit("[red]WRONG[/] on ranks [2] :smile:")
+    assert capsys.readouterr().out == "[red]WRONG[/] on ranks [2] :smile:\n"
+
+
+def test_messages_are_one_line_of_printable_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever they quote."""
+    note("two\nlines,  a \x1b[31mcolour and a \udcff")
+    assert capsys.readouterr().err == "two lines, a \\x1b[31mcolour and a \\udcff\n"
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["gpu0", "gpu1", "gpu3", "gpu2"], "gpu0..1, gpu3, gpu2"),
+        (["n08", "n09", "n10"], "n08..10"),
+        (["ib", "ib0", "ib1"], "ib, ib0..1"),
+        (["0", "1", "2"], "0..2"),
+        ([f"gpu{number}" for number in range(0, 30, 2)],
+         "gpu0, gpu2, gpu4, gpu6, gpu8, gpu10, gpu12, gpu14, gpu16, gpu18, gpu20, gpu22, and 3 more"),
+        (["gpu1" + "0" * 30, "gpu1" + "0" * 29 + "1"], f"gpu1{'0' * 30}..{'0' * 17}1"),
+    ],
+)  # fmt: skip
+def test_names_in_short(names: list[str], text: str) -> None:
+    """Runs of numbers, gaps, leading zeros, names without a number, too many, and too long ones."""
+    assert shortened(names) == text
+
+
+def test_figures_in_words() -> None:
+    """Exact where two decimals are not, and never called optimal short of the bound."""
+    assert rate(Fraction(2600, 3)) == "866.67 GB/s (exactly 2600/3)"
+    assert rate(Fraction(1, 4)) == "0.25 GB/s"
+    assert gap(Fraction(1, 10**9)) == "0.00 % (exactly 1/1000000000)"
+    assert gap(Fraction(0)) == "0, optimal"

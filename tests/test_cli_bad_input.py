@@ -1,0 +1,138 @@
+"""Topology files and collectives that make no sense: one line, status 2, no data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli_calls import call, netfile, refusal
+from collopt.topologies import Topology
+
+
+def document(**fields: Any) -> str:
+    """A topology file of two nodes with some fields changed."""
+    pair = {
+        "format": "collopt-topology",
+        "version": 1,
+        "name": "pair",
+        "compute": ["a", "b"],
+        "switches": [],
+        "links": [["a", "b", 25, 0], ["b", "a", 25, 0]],
+    }
+    return json.dumps(pair | fields)
+
+
+def with_bandwidth(text: str) -> str:
+    """The same file with a bandwidth as it would be typed."""
+    return document().replace("25", text, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "does not exist; check the path"),
+        ("", "is empty; expected a JSON file"),
+        (document()[:-9], "is not valid JSON at line 1"),
+        ("<system/>", "is not valid JSON at line 1"),
+        ("\0\udcff", "is not UTF-8 text"),
+        (document(version=2), "is version 2; this release reads version 1: upgrade collopt"),
+        (document(format="collopt-plan"), "is of format 'collopt-plan'; expected 'collopt-topology'"),
+        (document(format="nccl"), "is of format 'nccl'"),
+        (document(kind="mesh"), "field kind is not part of this format; remove it"),
+        (with_bandwidth("NaN"), "NaN is not a JSON number; expected a finite one"),
+        (with_bandwidth('"nan"'), "bandwidth of link ('a', 'b') is 'nan'; expected a positive number of GB/s"),
+        (with_bandwidth("0"), "bandwidth of link ('a', 'b') is 0; expected a positive number of GB/s"),
+        (with_bandwidth("-25"), "bandwidth of link ('a', 'b') is -25; expected a positive number of GB/s"),
+        (with_bandwidth("1e30"), "expected at most 1e+09 GB/s (GB/s, not bytes/s)"),
+        (with_bandwidth("1e999999"), "bandwidth of link ('a', 'b') is"),
+        (document(links=[["a", "a", 25, 0]]), "link ('a', 'a') is a self-loop; remove it"),
+        (document(links=[["a", "c", 25, 0]]), "link ('a', 'c') names the unknown node 'c'"),
+        (document(compute=["a"], switches=[{"name": "b"}]), "has 1 compute nodes; a collective needs at least 2"),
+        (document(compute=["a", "a"]), "compute node 'a' is listed twice"),
+        (document(compute="ab"), "field compute"),
+    ],
+)
+def test_a_file_that_is_not_what_it_claims(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str | None, message: str
+) -> None:
+    """Bound and plan say the same, and name the file."""
+    path = tmp_path / "net.json"
+    if content is not None:
+        path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    refused = refusal(call(capsys, "bound", path, "allgather", "--json"))
+    assert str(path) in refused
+    assert message in refused
+    assert refusal(call(capsys, "plan", path, "allgather", "-o", tmp_path / "plan.json")) == refused
+    assert not (tmp_path / "plan.json").exists()
+
+
+def test_a_folder_is_no_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Said so, and not as a missing permission."""
+    assert refusal(call(capsys, "bound", tmp_path, "allgather")) == f"{tmp_path} is a folder; expected a file"
+
+
+@pytest.mark.parametrize(
+    ("links", "switches", "message"),
+    [
+        ([("a", "b", 1)], [], "there is no path from rank 'b' to rank 'a'"),
+        ([("a", "b", 1), ("b", "a", 1), ("a", "s", 1), ("s", "c", 1)], ["s"], "there is no path from rank 'c'"),
+        (
+            [("a", "s", 2), ("b", "s", 2), ("c", "s", 2), ("s", "a", 1), ("s", "b", 1), ("s", "c", 1)],
+            ["s"],
+            "switch 's' takes in 6 GB/s and gives out 3 GB/s; expected the same",
+        ),
+    ],
+)
+def test_a_network_that_cannot_be_planned_on(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    links: list[tuple[str, str, int]],
+    switches: list[str],
+    message: str,
+) -> None:
+    """Disconnected, or with a switch whose ingress and egress differ."""
+    compute = sorted({node for link in links for node in link[:2]} - set(switches))
+    path = netfile(tmp_path, Topology.from_links(links, compute=compute, switches=switches))
+    for command in ("bound", "plan"):
+        assert message in refusal(call(capsys, command, path, "allgather"))
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("bound", "the bound does not cover the collective 'allgater'; expected one of allgather"),
+        ("plan", "the planner 'forestcoll' does not cover the collective 'allgater'; expected one of allgather"),
+    ],
+)
+def test_an_unknown_collective(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
+    """With those there are."""
+    assert refusal(call(capsys, command, "mi250", "allgater")) == message
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["bound"], "Missing argument 'TOPOLOGY'; see collopt bound --help"),
+        (["bound", "mi250"], "Missing argument 'COLLECTIVE'; see collopt bound --help"),
+        (["bound", "mi250", "allgather", "again"], "again"),
+        (["bound", "mi250", "allgather", "--boxs", "2"], "--boxs"),
+        (["bond"], "No such command 'bond'"),
+        (["--colour"], "No such option: --colour"),
+        (["run", "plan.json", "--timeout", "1e9"], "--timeout"),
+        (["run", "plan.json", "--repeats", "many"], "--repeats"),
+    ],
+)
+def test_words_that_are_not_understood(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    """In one line too, that leads to the help."""
+    refused = refusal(call(capsys, *words))
+    assert message in refused
+    assert "; see collopt" in refused
+    assert refused.endswith("--help")
+
+
+def test_an_option_without_its_value(capsys: pytest.CaptureFixture[str]) -> None:
+    """The message says all there is to say."""
+    assert "--boxes" in refusal(call(capsys, "bound", "mi250", "allgather", "--boxes"))

@@ -1,0 +1,172 @@
+"""`collopt plan`."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+import collopt
+from cli_calls import call, netfile, refusal
+from collopt.runtime import interpret_file, read_xml
+
+RING = ("ring", "--nodes", 4, "--set", "bandwidth=25", "allgather")
+
+
+def left_in(folder: Path) -> list[str]:
+    """Names of what is there."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("trees", "algbw"), [(1, "320.00"), (2, "341.33"), (3, "342.86"), (4, "341.33"), (5, "347.83")]
+)
+def test_few_trees_per_root_as_in_the_paper(capsys: pytest.CaptureFixture[str], trees: int, algbw: str) -> None:
+    """ForestColl, Table 1: two boxes of MI250."""
+    answer = call(capsys, "plan", "mi250", "--boxes", 2, "allgather", "--trees-per-root", trees, "--json")
+    assert (answer.status, answer.err) == (0, "")
+    assert f"{answer.data['algbw']:.2f}" == algbw
+    assert answer.data["trees_per_root"] == trees
+    assert answer.data["options"] == {"trees_per_root": trees}
+    assert answer.data["optimal"] is False
+    assert answer.data["bound"]["inverse_rate"] == "15/166"
+
+
+def test_without_a_number_of_trees_the_plan_meets_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    """354.13 GB/s with 83 trees per root."""
+    data = call(capsys, "plan", "mi250", "--boxes", 2, "allgather", "--json").data
+    assert (data["inverse_rate"], data["gap"], data["optimal"], data["trees_per_root"]) == ("15/166", "0", True, 83)
+
+
+def test_people_read_the_same_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the gap in per cent and exactly."""
+    answer = call(capsys, "plan", "mi250", "--boxes", 2, "allgather", "--trees-per-root", 3)
+    first, *rows = answer.out.splitlines()
+    assert first == "allgather on mi250-2boxes, 32 ranks, by forestcoll, verified"
+    assert rows[:5] == [
+        "  algbw           342.86 GB/s (exactly 2400/7)",
+        "  busbw           332.14 GB/s (exactly 2325/7)",
+        "  bound           354.13 GB/s (exactly 5312/15) algbw",
+        "  gap             3.18 % (exactly 37/1162)",
+        "  trees per root  3",
+    ]
+    assert "gap             0, optimal" in call(capsys, "plan", *RING).out
+
+
+def test_figures_are_those_of_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Counts and heights, taken from the file that the same call wrote."""
+    data = call(capsys, "plan", "mi250", "--boxes", 2, "allgather", "-o", tmp_path / "plan.json", "--json").data
+    plan = collopt.load_plan(tmp_path / "plan.json")
+    heights = plan.schedule.heights
+    assert (data["min_height"], data["max_height"]) == (heights.min(), heights.max())
+    assert (data["num_trees"], data["num_links"]) == (plan.schedule.num_trees, 208)
+    ratios = [load / link.bandwidth for load, link in zip(plan.link_loads.tolist(), plan.topology.links, strict=True)]
+    assert data["busiest_links"] == ratios.count(max(ratios))
+    assert data["busiest_links"] < data["num_links"]
+
+
+def test_writes_a_plan_and_says_so_on_standard_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Data and messages do not mix."""
+    path = tmp_path / "plan.json"
+    answer = call(capsys, "plan", *RING, "--output", path, "--json")
+    assert answer.err == f"wrote {path}\n"
+    assert answer.data["algbw_exact"] == "200/3"
+    assert collopt.load_plan(path).gap == 0
+
+
+def test_writes_msccl_xml_as_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Every option reaches the exporter."""
+    path = tmp_path / "ring.xml"
+    answer = call(
+        capsys, "plan", *RING, "--xml", path, "--runtime", "rccl", "--channels", 2, "--protocol", "LL128",
+        "--min-bytes", 4096, "--max-bytes", 8192, "--max-thread-blocks", 32,
+    )  # fmt: skip
+    assert (answer.status, answer.err) == (0, f"wrote {path}\n")
+    interpret_file(path)
+    assert read_xml(path).num_channels == 2
+    header = path.read_text(encoding="utf-8").splitlines()[0]
+    assert 'proto="LL128"' in header
+    assert '"4096"' in header
+    assert '"8192"' in header
+
+
+def test_limits_of_a_runtime_leave_the_plan_and_no_xml(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The plan was written before the XML was refused, and the messages say both."""
+    plan, xml = tmp_path / "plan.json", tmp_path / "ring.xml"
+    answer = call(capsys, "plan", *RING, "-o", plan, "--xml", xml, "--max-thread-blocks", 1)
+    assert (answer.status, answer.out) == (2, "")
+    wrote, error = answer.err.splitlines()
+    assert wrote == f"wrote {plan}"
+    assert "thread blocks" in error
+    assert left_in(tmp_path) == ["plan.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-o", "missing/plan.json"], "--output missing/plan.json cannot be written: there is no folder missing"),
+        (["--xml", "missing/plan.xml"], "--xml missing/plan.xml cannot be written: there is no folder missing"),
+        (["-o", "folder"], "--output folder is a folder; expected the name of a file"),
+        (["-o", "net.json"], "--output net.json is also read or written by this command"),
+        (["-o", "same", "--xml", "./folder/../same"], "--xml folder/../same is also read or written by this command"),
+        (["-o", "/dev/null"], "--output /dev/null is not a regular file"),
+        (["--runtime", "rccl"], "--runtime is about MSCCL XML; give --xml FILE too"),
+        (["--max-thread-blocks", "3"], "--max-thread-blocks is about MSCCL XML"),
+        (["--xml", "a.xml", "--runtime", "nccl"], "runtime is 'nccl'; expected one of msccl"),
+    ],
+)
+def test_refuses_before_planning(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    message: str,
+) -> None:
+    """What will fail does so at once, and nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("collopt.planners.plan", lambda *_, **__: pytest.fail("it planned"))
+    (tmp_path / "folder").mkdir()
+    netfile(tmp_path)
+    assert message in refusal(call(capsys, "plan", "net.json", "allgather", *words))
+    assert left_in(tmp_path) == ["folder", "net.json"]
+
+
+def test_refuses_a_folder_that_it_may_not_write_to(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever runs the tests may write everywhere, so the answer of the system is made up."""
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    message = refusal(call(capsys, "plan", *RING, "-o", tmp_path / "plan.json"))
+    assert message.endswith(f"cannot be written: the folder {tmp_path} is read-only for you")
+
+
+def test_a_disk_that_fills_up_leaves_nothing_behind(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the file that was asked for and not the temporary one, and a file from before survives."""
+    path = tmp_path / "plan.json"
+    path.write_text("from before", encoding="utf-8")
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    message = refusal(call(capsys, "plan", *RING, "-o", path))
+    assert message == f"{path} cannot be written: {os.strerror(errno.ENOSPC)}"
+    assert left_in(tmp_path) == ["plan.json"]
+    assert path.read_text(encoding="utf-8") == "from before"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--trees-per-root", "0"], "trees_per_root is 0; expected 1 to"),
+        (["--planner", "oracle"], "there is no planner 'oracle'; expected one of forestcoll"),
+        (["--trees-per-root", "three"], "--trees-per-root"),
+    ],
+)
+def test_refuses_what_the_planner_cannot_do(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    """One line that says what is expected."""
+    assert message in refusal(call(capsys, "plan", *RING, *words))

@@ -1,0 +1,133 @@
+"""`collopt run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import collopt
+from cli_calls import Answer, call, refusal
+from collopt.errors import MissingDependencyError
+from collopt.runtime import RunReport
+from collopt.topologies import ring
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan for a ring of four."""
+    path = tmp_path_factory.mktemp("plans") / "ring.json"
+    collopt.plan(ring(4, bandwidth=25), "allgather").save(path)
+    return path
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Stands in for execution: what it was asked, while rank 2 gets wrong data."""
+    asked: list[dict[str, Any]] = []
+
+    def run_local(program: Any, **options: Any) -> RunReport:
+        asked.append(options)
+        correct = (True, True, False, True)
+        return RunReport(options["backend"], 4, options["elements"], options["dtype"], options["repeats"], correct, 0.5)
+
+    monkeypatch.setattr("collopt.runtime.run_local", run_local)
+    return asked
+
+
+def test_runs_on_four_processes(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """Real tensors over gloo, compared with torch's own all_gather."""
+    answer = call(capsys, "run", plan_file, "--backend", "gloo", "--elements", 1001, "--dtype", "int32", "--json")
+    assert (answer.status, answer.err) == (0, "")
+    data = answer.data
+    assert (data["correct"], data["wrong_ranks"]) == (True, [])
+    assert (data["backend"], data["num_ranks"], data["elements"], data["dtype"]) == ("gloo", 4, 1001, "int32")
+    assert data["total_bytes"] == 4 * 1001 * 4
+    assert data["busbw"] == pytest.approx(data["algbw"] * 3 / 4)
+
+
+def test_wrong_data_fail_the_check(
+    capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]]
+) -> None:
+    """The report is still printed; status 1 and a line on standard error."""
+    answer = call(capsys, "run", plan_file)
+    assert answer.status == 1
+    assert answer.out.startswith("gloo, 4 ranks, 65536 float32 each: WRONG on ranks [2], ")
+    assert answer.out.count("\n") == 1
+    assert answer.err.startswith(f"collopt: error: {plan_file} left wrong data on ranks [2]")
+    answer = call(capsys, "run", plan_file, "--json")
+    assert answer.status == 1
+    assert (answer.data["correct"], answer.data["wrong_ranks"]) == (False, [2])
+
+
+def test_every_option_reaches_the_run(
+    capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]]
+) -> None:
+    """Under the names that the library has for them."""
+    call(
+        capsys, "run", plan_file, "--backend", "nccl", "--elements", 5, "--dtype", "int8", "--repeats", 7,
+        "--slices", 2, "--timeout", 9.5,
+    )  # fmt: skip
+    assert calls == [{"backend": "nccl", "elements": 5, "dtype": "int8", "repeats": 7, "slices": 2, "timeout_s": 9.5}]
+
+
+@pytest.mark.parametrize(("rank", "printed"), [("0", True), ("3", False)])
+def test_only_the_first_rank_prints_under_torchrun(
+    capsys: pytest.CaptureFixture[str],
+    plan_file: Path,
+    calls: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    rank: str,
+    printed: bool,
+) -> None:
+    """All ranks end with the same status."""
+    for name, value in {"RANK": rank, "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    answer = call(capsys, "run", plan_file)
+    assert (answer.status, bool(answer.out)) == (1, printed)
+
+
+def test_a_rank_number_without_torchrun_silences_nobody(
+    capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch systems set such variables too."""
+    monkeypatch.setenv("RANK", "3")
+    assert call(capsys, "run", plan_file).out != ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--backend", "mpi"], "backend is 'mpi'; expected one of gloo, nccl"),
+        (["--elements", "0"], "elements is 0; expected a whole number of at least 1"),
+        (["--repeats", "-1"], "repeats is -1"),
+        (["--dtype", "float31"], "dtype is 'float31'; expected one of"),
+        (["--timeout", "0"], "timeout_s is 0.0; expected a positive number of seconds"),
+        (["--timeout", "nan"], "timeout"),
+        (["--timeout", "inf"], "timeout"),
+    ],
+)
+def test_refuses_senseless_options(
+    capsys: pytest.CaptureFixture[str], plan_file: Path, words: list[str], message: str
+) -> None:
+    """Before any process is started."""
+    assert message in refusal(call(capsys, "run", plan_file, *words))
+
+
+def test_without_torch_it_says_how_to_get_it(
+    capsys: pytest.CaptureFixture[str], plan_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 2: nothing was checked."""
+
+    def run_local(*_: Any, **__: Any) -> RunReport:
+        raise MissingDependencyError("running a program needs torch; install it with: pip install 'collopt[torch]'")
+
+    monkeypatch.setattr("collopt.runtime.run_local", run_local)
+    answer: Answer = call(capsys, "run", plan_file)
+    assert refusal(answer).endswith("pip install 'collopt[torch]'")
+
+
+def test_a_run_that_does_not_finish_fails_the_check(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """A tenth of a second is not enough to start."""
+    assert "0.1 s" in refusal(call(capsys, "run", plan_file, "--timeout", 0.1), status=1)

@@ -1,0 +1,147 @@
+"""`collopt verify`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import collopt
+from cli_calls import call, netfile, refusal
+from collopt.topologies import dgx_a100, ring
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path) -> Path:
+    """A plan for two boxes of DGX A100."""
+    path = tmp_path / "plan.json"
+    collopt.plan(dgx_a100(boxes=2), "allgather").save(path)
+    return path
+
+
+def changed(path: Path, **fields: Any) -> Path:
+    """The plan file with some fields of its top level changed."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(content | fields), encoding="utf-8")
+    return path
+
+
+def test_says_what_was_checked(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """Bound, routes, trees, links, gap and network."""
+    answer = call(capsys, "verify", plan_file)
+    assert (answer.status, answer.err) == (0, "")
+    first, *rows = answer.out.splitlines()
+    assert first == f"{plan_file}: allgather on dgx-a100-2boxes by forestcoll, verified"
+    assert [row.split()[0] for row in rows] == ["bound", "routes", "trees", "links", "gap", "network"]
+    assert "16 ranks; those of each root weigh 13 together" in answer.out
+    assert "which makes 346.67 GB/s (exactly 1040/3)" in answer.out
+    assert "comes from the file" in answer.out
+
+
+def test_json_has_the_verdict_and_the_figures(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """And nothing else is on standard output."""
+    data = call(capsys, "verify", plan_file, "--json").data
+    assert (data["verified"], data["compared"], data["plan"]) == (True, False, str(plan_file))
+    assert (data["inverse_rate"], data["gap"], data["trees_per_root"]) == ("3/65", "0", 13)
+
+
+def test_compares_with_a_network_from_the_catalogue(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """Equal links mean the same network."""
+    answer = call(capsys, "verify", plan_file, "--topology", "dgx-a100", "--boxes", 2)
+    assert answer.status == 0
+    assert answer.out.splitlines()[-1].endswith("is the one given")
+
+
+def test_compares_with_a_network_from_a_file(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """Whose name does not matter."""
+    answer = call(capsys, "verify", plan_file, "--topology", netfile(plan_file.parent, dgx_a100(boxes=2)), "--json")
+    assert answer.data["compared"] is True
+
+
+def test_a_plan_for_another_network_is_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """With status 2: nothing is wrong with the plan."""
+    message = refusal(call(capsys, "verify", plan_file, "--topology", "dgx-a100", "--boxes", 3))
+    assert message.startswith("the plan was made for <Topology 'dgx-a100-2boxes'")
+    assert message.endswith("plan again for this topology")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"inverse_rate": "1/65"}, "the plan claims 1/x = 1/65; its busiest link makes it 3/65"),
+        ({"bound": {"inverse_rate": "2/65", "cut": ["box0/gpu0"]}}, "the bound claims 1/x* = 2/65"),
+        ({"link_loads": [1, 2, 3]}, "the plan states 3 link loads"),
+    ],
+)
+def test_a_plan_that_was_tampered_with_fails_the_check(
+    capsys: pytest.CaptureFixture[str], plan_file: Path, fields: dict[str, Any], message: str
+) -> None:
+    """Status 1, one line that says what does not hold."""
+    assert message in refusal(call(capsys, "verify", changed(plan_file, **fields)), status=1)
+
+
+def test_a_changed_tree_fails_the_check(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """One more copy of the first tree, and every other claim as it was."""
+    content = json.loads(plan_file.read_text(encoding="utf-8"))
+    content["schedule"]["trees"][0][1] += 1  # root, weight, routes
+    plan_file.write_text(json.dumps(content), encoding="utf-8")
+    assert "weigh 14 together; expected 13" in refusal(call(capsys, "verify", plan_file), status=1)
+
+
+def test_json_has_the_reason_why_a_check_failed(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """On standard output, beside the line on standard error."""
+    answer = call(capsys, "verify", changed(plan_file, inverse_rate="1/65"), "--json")
+    assert answer.status == 1
+    assert answer.data == {
+        "plan": str(plan_file),
+        "verified": False,
+        "reason": "the plan claims 1/x = 1/65; its busiest link makes it 3/65",
+    }
+    assert answer.err == f"collopt: error: {answer.data['reason']}\n"
+
+
+def test_a_changed_network_in_the_file_is_no_plan_at_all(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """Its digest tells."""
+    other = json.loads(netfile(plan_file.parent, ring(16)).read_text(encoding="utf-8"))
+    assert "field topology has digest" in refusal(call(capsys, "verify", changed(plan_file, topology=other)))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "does not exist; check the path"),
+        ("", "is empty; expected a JSON file"),
+        ('{"format": "collopt-pl', "is not valid JSON at line 1"),
+        ("<algo/>", "is not valid JSON at line 1"),
+        ('{"format": "collopt-topology", "version": 1}', "is of format 'collopt-topology'; expected 'collopt-plan'"),
+        ('{"format": "collopt-plan", "version": 2}', "is version 2; this release reads version 1: upgrade collopt"),
+        ('{"format": "collopt-plan", "version": 1}', "field made_by"),
+    ],
+)
+def test_what_is_no_plan_file_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str | None, message: str
+) -> None:
+    """Missing, empty, cut short, something else, newer, or without its fields; `run` says the same."""
+    path = tmp_path / "plan.json"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    refused = refusal(call(capsys, "verify", path))
+    assert str(path) in refused
+    assert message in refused
+    assert refusal(call(capsys, "run", path)) == refused
+
+
+def test_a_plan_file_that_was_cut_short_is_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """Wherever the cut is."""
+    content = plan_file.read_bytes()
+    for share in (0.1, 0.5, 0.9, 0.999):
+        plan_file.write_bytes(content[: int(len(content) * share)])
+        assert "is it cut short" in refusal(call(capsys, "verify", plan_file))
+
+
+def test_options_of_a_network_need_the_network(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """`--boxes` without `--topology` would be ignored."""
+    message = refusal(call(capsys, "verify", plan_file, "--boxes", 2))
+    assert message == "--boxes describes a network; give --topology too, or leave it out"
