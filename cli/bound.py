@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..schedules.bound import Cut, RankCuts
+from .figures import crossed_bandwidth, witness_text
 from .output import emit_json, emit_rows
 from .parameters import (
     BoxesOption,
@@ -12,9 +14,12 @@ from .parameters import (
     NetworkOptions,
     NodesOption,
     RanksOption,
+    RootOption,
     SetOption,
     ShapeOption,
     TopologyArgument,
+    WeightsOption,
+    shard_options,
 )
 from .progress import computing
 from .wording import rate, shortened
@@ -33,6 +38,8 @@ def bound(
     shape: ShapeOption = None,
     ranks: RanksOption = None,
     settings: SetOption = None,
+    root: RootOption = None,
+    weights: WeightsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find the exact bound on the speed of a collective, and the bottleneck cut that proves it."""
@@ -41,7 +48,7 @@ def bound(
 
     network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings))
     with computing(f"bounding {collective} on {network.name}"):
-        found = find_bound(network, collective)
+        found = find_bound(network, collective, **shard_options(root, weights))
         found.verify()
     if as_json:
         emit_json(_as_json(found))
@@ -50,7 +57,6 @@ def bound(
 
 
 def _as_json(found: Bound) -> dict[str, Any]:
-    cut = found.witness
     return {
         "topology": found.topology.name,
         "digest": found.topology.digest,
@@ -61,9 +67,20 @@ def _as_json(found: Bound) -> dict[str, Any]:
         "algbw_exact": str(found.algbw),
         "busbw": float(found.busbw),
         "trees_per_root": found.trees_per_root,
-        "cut_ranks": cut.supply(found.topology),
-        "cut_bandwidth": str(cut.bandwidth(found.topology)),
-        "cut": [node for node in found.topology.nodes if node in cut.nodes],
+        "weights": list(found.weights),
+        **_witness_figures(found),
+    }
+
+
+def _witness_figures(found: Bound) -> dict[str, Any]:
+    network, witness = found.topology, found.witness
+    if isinstance(witness, RankCuts):
+        cuts = [[node for node in network.nodes if node in cut.nodes] for cut in witness.cuts]
+        return {"cut_bandwidth": str(witness.bandwidth(network)), "rank_cuts": cuts}
+    return {
+        "cut_ranks": witness.supply(network),
+        "cut_bandwidth": str(crossed_bandwidth(found)),
+        "cut": [node for node in network.nodes if node in witness.nodes],
     }
 
 
@@ -74,10 +91,10 @@ def _print(found: Bound) -> None:
         "busbw": f"at most {rate(found.busbw)}",
         "1/x*": f"{found.inverse_rate} ns per byte of a shard",
         "trees per root": f"{found.trees_per_root} reach it exactly",
-        "bottleneck cut": f"{cut.supply(network)} of {network.num_ranks} ranks, "
-        f"whose shards leave over {cut.bandwidth(network)} GB/s",
-        "ranks inside": shortened(node for node in network.compute_nodes if node in cut.nodes),
+        "bottleneck cut": witness_text(found),
     }
-    if switches := [node for node in network.switch_nodes if node in cut.nodes]:
-        rows["switches inside"] = shortened(switches)
+    if isinstance(cut, Cut):
+        rows["ranks inside"] = shortened(node for node in network.compute_nodes if node in cut.nodes)
+        if switches := [node for node in network.switch_nodes if node in cut.nodes]:
+            rows["switches inside"] = shortened(switches)
     emit_rows(f"{found.collective} on {network.name}, {network.num_ranks} ranks", rows)

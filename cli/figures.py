@@ -5,10 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from ..schedules.bound import ENTERING, Cut, RankCuts
+
 if TYPE_CHECKING:
     from ..planners import Plan
+    from ..schedules import Bound
 
-__all__ = ["busiest_links", "plan_figures"]
+__all__ = ["busiest_links", "crossed_bandwidth", "mean_height", "plan_figures", "witness_text"]
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
@@ -32,13 +35,38 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         },
         "gap": str(plan.gap),
         "optimal": plan.gap == 0,
-        "trees_per_root": forest.trees_per_root,
+        "trees_per_root": forest.forests[-1].trees_per_root,
+        "root_weights": forest.root_weights.tolist(),
         "num_trees": forest.num_trees,
         "min_height": int(forest.heights.min()),
         "max_height": int(forest.heights.max()),
+        "mean_height": mean_height(plan),
         "num_links": len(plan.topology.links),
         "busiest_links": busiest_links(plan),
     }
+
+
+def crossed_bandwidth(bound: Bound) -> Fraction:
+    """Bandwidth of the links that data must take across the bound's cut, or around a single rank."""
+    if isinstance(bound.witness, Cut) and bound.collective in ENTERING:
+        return bound.witness.entering_bandwidth(bound.topology)
+    return bound.witness.bandwidth(bound.topology)
+
+
+def witness_text(bound: Bound) -> str:
+    """Say in one line what the bound follows from."""
+    network, bandwidth = bound.topology, crossed_bandwidth(bound)
+    if isinstance(bound.witness, RankCuts):
+        return f"some rank sends 2 (N - 1) / N of all data, and none has more than {bandwidth} GB/s"
+    inside, way = bound.witness.supply(network), "enter" if bound.collective in ENTERING else "leave"
+    what = "which all data must leave" if bound.collective == "allreduce" else f"whose shards {way}"
+    return f"{inside} of {network.num_ranks} ranks, {what} over {bandwidth} GB/s"
+
+
+def mean_height(plan: Plan) -> float:
+    """Height of the trees on average over the data that they carry."""
+    heights = sum(int((forest.heights * forest.weights).sum()) for forest in plan.schedule.forests)
+    return heights / sum(int(forest.weights.sum()) for forest in plan.schedule.forests)
 
 
 def busiest_links(plan: Plan) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,13 +15,18 @@ __all__ = [
     "NodesOption",
     "PlanArgument",
     "RanksOption",
+    "RootOption",
     "SetOption",
     "ShapeOption",
     "TopologyArgument",
     "UsageError",
+    "WeightsOption",
+    "shard_options",
 ]
 
-CollectiveArgument = Annotated[str, typer.Argument(metavar="COLLECTIVE", help="What to do: allgather.")]
+CollectiveArgument = Annotated[
+    str, typer.Argument(metavar="COLLECTIVE", help="allgather, reduce_scatter, allreduce, broadcast or reduce.")
+]
 PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A file that `collopt plan -o` wrote.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 TopologyArgument = Annotated[
@@ -53,8 +58,35 @@ SetOption = Annotated[
 ]
 
 
+PANEL_SHARDS = "Shards"
+RootOption = Annotated[
+    str | None,
+    typer.Option(
+        "--root", metavar="RANK", help="Root of a broadcast or reduce: number or name.", rich_help_panel=PANEL_SHARDS
+    ),
+]
+WeightsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        help="Relative sizes of the shards of an allgather or reduce_scatter, one per rank: 1,1,2,0.5.",
+        rich_help_panel=PANEL_SHARDS,
+    ),
+]
+
+
 class UsageError(typer.TyperException):
     """Options that do not go together or are not understood; the message says which and how to mend it."""
+
+
+def shard_options(root: str | None, weights: str | None) -> dict[str, Any]:
+    """Turn the texts into what planners take; they check the values."""
+    options: dict[str, Any] = {}
+    if root is not None:
+        options["root"] = int(root) if root.isascii() and root.isdigit() and len(root) < 10 else root
+    if weights is not None:
+        options["weights"] = [weight.strip() for weight in weights.split(",")]
+    return options
 
 
 class NetworkOptions(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .figures import busiest_links, plan_figures
+from .figures import busiest_links, mean_height, plan_figures
 from .files import check_targets, writing
 from .output import emit_json, emit_rows, note
 from .parameters import (
@@ -18,10 +18,13 @@ from .parameters import (
     NetworkOptions,
     NodesOption,
     RanksOption,
+    RootOption,
     SetOption,
     ShapeOption,
     TopologyArgument,
     UsageError,
+    WeightsOption,
+    shard_options,
 )
 from .progress import computing
 from .wording import gap, rate
@@ -83,6 +86,8 @@ def plan(
     shape: ShapeOption = None,
     ranks: RanksOption = None,
     settings: SetOption = None,
+    root: RootOption = None,
+    weights: WeightsOption = None,
     trees_per_root: TreesOption = None,
     planner: PlannerOption = "forestcoll",
     output: OutputOption = None,
@@ -117,7 +122,13 @@ def plan(
     check_targets({"--output": output, "--xml": xml}, source=network_file(topology))
     network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings))
     with computing(f"planning {collective} on {network.name}"):
-        made = make_plan(network, collective, planner=planner, **_given(trees_per_root=trees_per_root))
+        made = make_plan(
+            network,
+            collective,
+            planner=planner,
+            **_given(trees_per_root=trees_per_root),
+            **shard_options(root, weights),
+        )
     written: list[Path] = []
     try:
         _write(output, made.save, written)
@@ -151,8 +162,9 @@ def _print(made: Plan) -> None:
             "busbw": rate(made.busbw),
             "bound": f"{rate(made.bound.algbw)} algbw",
             "gap": gap(made.gap),
-            "trees per root": str(forest.trees_per_root),
-            "trees": f"{forest.num_trees} different ones, {forest.heights.min()} to {forest.heights.max()} hops high",
+            "trees per root": str(forest.forests[-1].trees_per_root),
+            "trees": f"{forest.num_trees} different ones, {forest.heights.min()} to {forest.heights.max()} hops high, "
+            f"{mean_height(made):.1f} on average",
             "busiest links": f"{busiest_links(made)} of {len(network.links)}",
         },
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import CertificateError
-from .figures import plan_figures
+from .figures import plan_figures, witness_text
 from .output import emit_json, emit_rows
 from .parameters import (
     BoxesOption,
@@ -74,13 +74,13 @@ def verify(
 def _checks(checked: Plan, given: bool) -> dict[str, str]:
     """Say what has been checked, one line each."""
     bound, forest, network = checked.bound, checked.schedule, checked.topology
+    paths = sum(len(part.path_starts) - 1 for part in forest.forests)
     origin = "is the one given" if given else "comes from the file; --topology compares it with yours"
     return {
-        "bound": f"{bound.witness.supply(network)} of {network.num_ranks} shards leave its cut over "
-        f"{bound.witness.bandwidth(network)} GB/s, so {rate(bound.algbw)} at most",
-        "routes": f"{len(forest.path_starts) - 1} paths follow links and pass only switches",
+        "bound": f"{witness_text(bound)}, so {rate(bound.algbw)} at most",
+        "routes": f"{paths} paths follow links and pass only switches",
         "trees": f"{forest.num_trees} trees reach all {network.num_ranks} ranks; "
-        f"those of each root weigh {forest.trees_per_root} together",
+        f"those of each root weigh {forest.forests[-1].trees_per_root} per unit of its shard",
         "links": f"{len(network.links)} loads are as stated, which makes {rate(checked.algbw)}",
         "gap": gap(checked.gap),
         "network": f"{network.name}, digest {network.digest[:12]}, {origin}",

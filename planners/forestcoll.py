@@ -1,48 +1,58 @@
-"""ForestColl: throughput-optimal spanning trees on any topology with switches.
+"""ForestColl: throughput-optimal spanning trees for every collective, on any topology with switches.
 
-The steps of ForestColl section 5: the bottleneck cut gives the optimal rate ``x*`` and with it integer link
-capacities and k trees per root; edge splitting removes the switches; tree packing fills the capacities; every tree
-edge is mapped back to its route through the switches.  What comes out is verified before anyone sees it.
+Allgather and broadcast are forests of out-trees, from every rank or from one; reduce-scatter and reduce are the same on
+the transposed network with all communication reversed; allreduce is a reduce-scatter whose sums an allgather spreads
+(ForestColl section 5.7; pipeline paper, appendices A and B).  What comes out is verified before anyone sees it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-from ..errors import BoundError, SolverError, UnsupportedError
-from ..schedules import Bound, Cut, Forest
-from ..solvers.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale
-from ..solvers.forest_packing import pack_forest
-from ..solvers.max_flow import check_capacities
-from ..solvers.routed_graph import RoutedGraph
-from ..solvers.switch_guess import split_all_switches
-from ..solvers.switch_removal import join_pass_through, remove_switches
-from ..solvers.tight_sets import Family, tight_family
-from ..solvers.tree_lowering import lower_trees
-from ..solvers.trimming import trim_to_tight_sets
+from ..errors import SolverError
+from ..schedules import Allreduce, Bound, Cut, Forest, RankCuts, TreeSchedule
+from ..schedules.forest import Direction
+from ..solvers.bottleneck import Bottleneck
+from ..solvers.max_flow import flow_network, solve_network
 from ..topologies import Topology
 from .plan import Plan
+from .requests import Network, checked_count, network, shard_weights
 from .trace import Trace
+from .tree_engine import best_forest, bottleneck
 
-__all__ = ["bound_allgather", "plan_allgather"]
+__all__ = ["bound_trees", "plan_trees"]
 
-IntArray = npt.NDArray[np.int64]
+DIRECTIONS: dict[str, Direction] = {
+    "allgather": "broadcast",
+    "broadcast": "broadcast",
+    "reduce_scatter": "reduce",
+    "reduce": "reduce",
+}
 
-MAX_TREES_PER_ROOT = 2**20
 
-
-def bound_allgather(topology: Topology) -> Bound:
-    """Find the throughput bound of allgather with one shard of equal size per rank, and a bottleneck cut.
-
-    ForestColl section 4, inequality (*), by Newton's method; see `collopt.solvers.bottleneck`.
+def bound_trees(
+    topology: Topology,
+    collective: str,
+    *,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+) -> Bound:
+    """Find what no schedule of a collective can beat, and a cut that proves it.
 
     Parameters
     ----------
     topology : Topology
         Every switch must take in as much bandwidth as it gives out.
+    collective : str
+        One of `collopt.schedules.COLLECTIVES`.
+    root : int or str, optional
+        Of broadcast and reduce.
+    weights : sequence of number, optional
+        Relative sizes of the shards in rank order, for allgather and reduce_scatter.
 
     Returns
     -------
@@ -51,205 +61,152 @@ def bound_allgather(topology: Topology) -> Bound:
     Raises
     ------
     BoundError
-        If some rank cannot reach another, so that no allgather exists.
+        If some rank cannot reach another that needs its data.
     UnsupportedError
-        If a switch's ingress and egress differ.
+        If a switch's ingress and egress differ, or `root` or `weights` do not fit the collective.
     CapacityOverflowError
         If exact arithmetic would leave int64.
 
     Examples
     --------
     >>> from collopt.topologies import dgx_a100
-    >>> bound = bound_allgather(dgx_a100(boxes=2))
-    >>> bound.inverse_rate
+    >>> bound_trees(dgx_a100(boxes=2), "allgather").inverse_rate
     Fraction(3, 65)
     """
-    _check_reachable(topology)
-    _check_balanced(topology)
-    return _bound(topology, _bottleneck(topology))
+    shards = shard_weights(topology, collective, root, weights)
+    if collective == "allreduce":
+        return _allreduce_bound(topology)
+    asked = network(topology, DIRECTIONS[collective], shards)
+    return _tree_bound(asked, collective, shards, bottleneck(asked))
 
 
-def plan_allgather(topology: Topology, *, trees_per_root: int | None = None) -> Plan:
-    """Plan an allgather whose trees together reach the throughput bound.
+def plan_trees(
+    topology: Topology,
+    collective: str,
+    *,
+    trees_per_root: int | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+) -> Plan:
+    """Plan a collective with trees that together reach the throughput bound.
 
     Parameters
     ----------
     topology : Topology
-        As for `bound_allgather`.
+        As for `bound_trees`.
+    collective : str
+        As for `bound_trees`.
     trees_per_root : int, optional
-        Number of trees per root, the paper's k; the smallest that reaches the bound by default.  With a given number
-        the plan is the best for that number (Algorithm 5), which can be below the bound.
+        Number of trees per root (and unit of weight), the paper's k; the smallest that reaches the bound by default.
+        With a given number the plan is the best for that number (Algorithm 5), which can be below the bound.
+    root : int or str, optional
+        As for `bound_trees`.
+    weights : sequence of number, optional
+        As for `bound_trees`.
 
     Returns
     -------
     Plan
-        Already verified.
+        Already verified.  An allreduce can miss its bound: see `Plan.gap`.
 
     Raises
     ------
     BoundError, UnsupportedError, CapacityOverflowError
-        As for `bound_allgather`; the second also if rounding capacities for `trees_per_root` leaves a switch
-        unbalanced.
+        As for `bound_trees`; the second also if rounding capacities for `trees_per_root` leaves a switch unbalanced.
 
     Examples
     --------
     >>> from collopt.topologies import dgx_a100
-    >>> plan = plan_allgather(dgx_a100(boxes=2))
-    >>> plan.gap, plan.schedule.trees_per_root
-    (Fraction(0, 1), 13)
+    >>> plan = plan_trees(dgx_a100(boxes=2), "broadcast", root=3)
+    >>> plan.gap, plan.algbw
+    (Fraction(0, 1), Fraction(200, 1))
     """
-    _check_reachable(topology)
-    _check_balanced(topology)
+    shards = shard_weights(topology, collective, root, weights)
+    count = None if trees_per_root is None else checked_count(trees_per_root)
     trace = Trace()
-    with trace.stage("bottleneck"):
-        best = _bottleneck(topology)
-        if trees_per_root is None:
-            capacities, count = _optimal_capacities(topology, best), best.capacity
-        else:
-            count = _checked_count(trees_per_root)
-            capacities = _fixed_count_capacities(topology, count)
-    supplies = np.full(topology.num_ranks, count, dtype=np.int64)
-    forest = _forest(topology, capacities, supplies, trace)
+    schedule: TreeSchedule
+    if collective == "allreduce":
+        schedule, bound = _allreduce(topology, count, trace)
+    else:
+        schedule, bound = _one_way(topology, collective, shards, count, trace)
+    options: dict[str, int | str] = {} if count is None else {"trees_per_root": count}
     with trace.stage("verification"):
-        loads = forest.link_loads(topology)
-        plan = Plan(
-            topology,
-            "allgather",
-            forest,
-            _bound(topology, best),
-            forest.congestion(topology),
-            loads,
-            "forestcoll",
-            {} if trees_per_root is None else {"trees_per_root": count},
-            trace.provenance,
-        )
+        loads = schedule.link_loads(topology)
+        rate = schedule.congestion(topology)
+        plan = Plan(topology, collective, schedule, bound, rate, loads, "forestcoll", options, trace.provenance)
         plan.verify()
-    if trees_per_root is None and plan.gap != 0:
+    if count is None and collective != "allreduce" and plan.gap != 0:
         raise SolverError(f"the plan misses its bound by {plan.gap}, which Theorems 6 and 10 rule out")
     return plan
 
 
-def _check_reachable(topology: Topology) -> None:
-    first = topology.compute_nodes[0]
-    for towards in (False, True):
-        reached, stack = {first}, [first]
-        while stack:
-            node = stack.pop()
-            links = topology.in_links(node) if towards else topology.out_links(node)
-            for link in links:
-                other = link.tail if towards else link.head
-                if other not in reached:
-                    reached.add(other)
-                    stack.append(other)
-        for rank in topology.compute_nodes:
-            if rank not in reached:
-                source, target = (rank, first) if towards else (first, rank)
-                raise BoundError(
-                    f"there is no path from rank {source!r} to rank {target!r} in {topology!r}; "
-                    "add links or leave ranks out"
-                )
+def _one_way(
+    topology: Topology, collective: str, shards: tuple[int, ...], count: int | None, trace: Trace
+) -> tuple[Forest, Bound]:
+    with trace.stage("bottleneck"):
+        asked = network(topology, DIRECTIONS[collective], shards)
+        best = bottleneck(asked)
+    return best_forest(asked, best, count, trace), _tree_bound(asked, collective, shards, best)
 
 
-def _check_balanced(topology: Topology) -> None:
-    for switch in topology.switch_nodes:
-        ingress, egress = topology.ingress(switch), topology.egress(switch)
-        if ingress != egress:
-            raise UnsupportedError(
-                f"switch {switch!r} takes in {float(ingress):g} GB/s and gives out {float(egress):g} GB/s; "
-                "expected the same, since edge splitting pairs them: add the missing direction or lower the larger one"
-            )
+def _tree_bound(asked: Network, collective: str, shards: tuple[int, ...], best: Bottleneck) -> Bound:
+    rate = Fraction(best.supply, best.capacity) / asked.topology.arrays.unit
+    return Bound(asked.topology, collective, rate, Cut(_names(asked.topology, best.source_side)), shards)
 
 
-def _bottleneck(topology: Topology) -> Bottleneck:
+def _names(topology: Topology, inside: Sequence[bool] | np.ndarray[tuple[int], np.dtype[np.bool_]]) -> frozenset[str]:
+    return frozenset(node for node, member in zip(topology.nodes, inside, strict=True) if member)
+
+
+def _allreduce(topology: Topology, count: int | None, trace: Trace) -> tuple[Allreduce, Bound]:
+    """Reduce-scatter and allgather at the same time; on a symmetric network, along the same trees."""
+    with trace.stage("bottleneck"):
+        bound = _allreduce_bound(topology)
+    spread, _ = _one_way(topology, "allgather", (), count, trace)
+    if _is_symmetric(topology):
+        return Allreduce(replace(spread, direction="reduce"), spread), bound
+    added, _ = _one_way(topology, "reduce_scatter", (), count, trace)
+    return Allreduce(added, spread), bound
+
+
+def _is_symmetric(topology: Topology) -> bool:
+    bandwidths = {(link.tail, link.head): link.bandwidth for link in topology.links}
+    return all(bandwidths.get((head, tail)) == bandwidth for (tail, head), bandwidth in bandwidths.items())
+
+
+def _allreduce_bound(topology: Topology) -> Bound:
+    """The larger of Theorem 16 (any cut) and Corollary 18 (cuts around single ranks) of the pipeline paper."""
+    cuts = []
+    for direction in ("broadcast", "reduce"):
+        one = (1, *(0 for _ in topology.compute_nodes[1:]))
+        side = _names(topology, bottleneck(network(topology, direction, one)).source_side)
+        # Seen against the links' direction, what is outside the cut has to leave.
+        cuts.append(Cut(side if direction == "broadcast" else frozenset(topology.nodes) - side))
+    narrowest = min(cuts, key=lambda cut: cut.bandwidth(topology))
+    alone = RankCuts(tuple(_cut_around(topology)))
+    ranks = topology.num_ranks
+    bounds = [
+        Bound(topology, "allreduce", ranks / narrowest.bandwidth(topology), narrowest),
+        Bound(topology, "allreduce", Fraction(2 * (ranks - 1)) / alone.bandwidth(topology), alone),
+    ]
+    return max(bounds, key=lambda bound: bound.inverse_rate)
+
+
+def _cut_around(topology: Topology) -> list[Cut]:
+    """Per rank the narrowest cut that holds it alone: a minimum cut towards all other ranks."""
     tails, heads, capacities, _ = topology.arrays
-    ones = np.ones(topology.num_ranks, dtype=np.int64)
-    return bottleneck_cut(len(topology.nodes), tails, heads, capacities, ones)
-
-
-def _bound(topology: Topology, best: Bottleneck) -> Bound:
-    inside = frozenset(node for node, inside in zip(topology.nodes, best.source_side, strict=True) if inside)
-    return Bound(topology, "allgather", Fraction(best.supply, best.capacity) / topology.arrays.unit, Cut(inside))
-
-
-def _optimal_capacities(topology: Topology, best: Bottleneck) -> IntArray:
-    """Trees per link when every root has ``best.capacity``: ``U b_e`` of section 5.2 with the smallest integral U."""
-    check_capacities(sum(map(int, topology.arrays.capacities)) * best.supply)
-    return topology.arrays.capacities * best.supply
-
-
-def _checked_count(trees_per_root: int) -> int:
-    if isinstance(trees_per_root, bool) or not isinstance(trees_per_root, (int, np.integer)):
-        raise UnsupportedError(f"trees_per_root is {trees_per_root!r}; expected a whole number")
-    if not 1 <= trees_per_root <= MAX_TREES_PER_ROOT:
-        raise UnsupportedError(f"trees_per_root is {trees_per_root}; expected 1 to {MAX_TREES_PER_ROOT}")
-    return int(trees_per_root)
-
-
-def _fixed_count_capacities(topology: Topology, count: int) -> IntArray:
-    """``floor(U b_e)`` for the smallest U that leaves room for `count` trees per root (Algorithm 5)."""
-    tails, heads, capacities, _ = topology.arrays
-    ones = np.ones(topology.num_ranks, dtype=np.int64)
-    scale = fixed_count_scale(len(topology.nodes), tails, heads, capacities, ones, count)
-    check_capacities(sum(map(int, capacities)) * scale.numerator)
-    floored = capacities * scale.numerator // scale.denominator
-    surplus = np.zeros(len(topology.nodes), dtype=np.int64)
-    np.add.at(surplus, heads, floored)
-    np.subtract.at(surplus, tails, floored)
-    for number in range(topology.num_ranks, len(topology.nodes)):
-        if surplus[number]:
-            raise UnsupportedError(
-                f"{count} trees per root leave switch {topology.nodes[number]!r} with different capacities in and out "
-                "once they are rounded; leave trees_per_root out, or make every link bidirectional"
-            )
-    return floored
-
-
-def _forest(topology: Topology, capacities: IntArray, supplies: IntArray, trace: Trace) -> Forest:
-    """Turn capacities into trees: along tight sets with guessed switch plans, or exactly and slowly if that fails."""
-    try:
-        return _structured_forest(topology, capacities, supplies, trace)
-    except SolverError as error:
-        trace.note("refused", str(error))
-        return _general_forest(topology, capacities, supplies, trace)
-
-
-def _structured_forest(topology: Topology, capacities: IntArray, supplies: IntArray, trace: Trace) -> Forest:
-    graph = _graph(topology, capacities)
-    with trace.stage("tight sets"):
-        join_pass_through(graph, topology.num_ranks)
-        trace.note("trimmed_sets", trim_to_tight_sets(graph, supplies))
-        alive = graph.alive()
-        family = tight_family(graph.num_nodes, graph.tails[alive], graph.heads[alive], graph.units[alive], supplies)
-        trace.note("tight_sets", len(family.parents) - 1)
-    with trace.stage("switch removal"):
-        remove_switches(graph, supplies, family)
-    return _packed(graph, supplies, family, trace)
-
-
-def _general_forest(topology: Topology, capacities: IntArray, supplies: IntArray, trace: Trace) -> Forest:
-    graph = _graph(topology, capacities)
-    whole = Family(np.array([-1]), np.zeros(graph.num_nodes, dtype=np.int64))
-    with trace.stage("exact edge splitting"):
-        remove_switches(graph, supplies, whole, split_all_switches)
-    return _packed(graph, supplies, whole, trace)
-
-
-def _graph(topology: Topology, capacities: IntArray) -> RoutedGraph:
-    return RoutedGraph(len(topology.nodes), topology.arrays.tails, topology.arrays.heads, capacities)
-
-
-def _packed(graph: RoutedGraph, supplies: IntArray, family: Family, trace: Trace) -> Forest:
-    with trace.stage("tree packing"):
-        packing, links = pack_forest(graph, supplies, family)
-    with trace.stage("tree lowering"):
-        packing = lower_trees(packing, graph.tails[links])
-    routes = graph.routes(links)
-    return Forest(
-        len(supplies),
-        int(supplies.max()),
-        packing.roots,
-        packing.weights,
-        packing.links.astype(np.int32),
-        routes.starts,
-        routes.nodes,
+    ranks, sink = topology.num_ranks, len(topology.nodes)
+    plenty = int(capacities.sum())
+    graph = flow_network(
+        sink + 1,
+        np.concatenate([tails, np.arange(ranks)]),
+        np.concatenate([heads, np.full(ranks, sink)]),
+        np.concatenate([capacities, np.full(ranks, plenty)]),
     )
+    cuts = []
+    for rank in range(ranks):
+        offers = graph.capacities.copy()
+        offers[2 * (len(tails) + rank)] = 0
+        side = solve_network(graph, rank, sink, residual=offers).source_side
+        cuts.append(Cut(_names(topology, side[:sink])))
+    return cuts

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CertificateError, TopologyError, UnsupportedError
-from ..schedules import Bound, Forest, as_bytes, forest_time, verified_link_loads
+from ..schedules import Allreduce, Bound, TreeSchedule, as_bytes, bus_factor, schedule_time, verified_schedule_loads
 from ..topologies import Topology
 
 __all__ = ["EXPORTERS", "Plan"]
@@ -34,7 +34,7 @@ class Plan:
     topology : Topology
     collective : str
         Such as ``"allgather"``.
-    schedule : Forest
+    schedule : Forest or Allreduce
     bound : Bound
         What no schedule can beat.
     inverse_rate : Fraction
@@ -51,7 +51,7 @@ class Plan:
 
     topology: Topology
     collective: str
-    schedule: Forest
+    schedule: TreeSchedule
     bound: Bound
     inverse_rate: Fraction
     link_loads: npt.NDArray[np.int64]
@@ -61,13 +61,13 @@ class Plan:
 
     @property
     def algbw(self) -> Fraction:
-        """Algorithm bandwidth in GB/s as in nccl-tests: gathered bytes over time, latency left out."""
-        return self.topology.num_ranks / self.inverse_rate
+        """Algorithm bandwidth in GB/s as in nccl-tests: bytes in all over time, latency left out."""
+        return self.schedule.total_weight / self.inverse_rate
 
     @property
     def busbw(self) -> Fraction:
-        """Bus bandwidth in GB/s as in nccl-tests: ``algbw (N - 1) / N``."""
-        return (self.topology.num_ranks - 1) / self.inverse_rate
+        """Bus bandwidth in GB/s as in nccl-tests; see `bus_factor`."""
+        return self.algbw * bus_factor(self.collective, self.topology.num_ranks)
 
     @property
     def gap(self) -> Fraction:
@@ -94,7 +94,8 @@ class Plan:
         if self.bound.collective != self.collective or self.bound.topology.digest != self.topology.digest:
             raise CertificateError(f"the plan's bound is about {self.bound.collective} on {self.bound.topology!r}")
         self.bound.verify()
-        loads = verified_link_loads(self.schedule, self.topology)
+        self._check_purpose()
+        loads = verified_schedule_loads(self.schedule, self.topology)
         if not np.array_equal(loads, self.link_loads):
             self._refuse_loads(loads)
         busiest = max(
@@ -119,12 +120,12 @@ class Plan:
         save_plan(self, path)
 
     def estimate(self, size: int | str) -> float:
-        """Predicted time in µs, by the alpha-beta model with fine pipelining; see `forest_time`.
+        """Predicted time in µs, by the alpha-beta model with fine pipelining; see `schedule_time`.
 
         Parameters
         ----------
         size : int or str
-            Bytes gathered in all, such as ``2**30`` or ``"1G"``.
+            Bytes in all, as nccl-tests counts them, such as ``2**30`` or ``"1G"``.
 
         Returns
         -------
@@ -135,7 +136,7 @@ class Plan:
         UnsupportedError
             If the size is not understood.
         """
-        return float(forest_time(self.schedule, self.topology, as_bytes(size)))
+        return float(schedule_time(self.schedule, self.topology, as_bytes(size)))
 
     def export(self, format: str, path: str | os.PathLike[str], **options: Any) -> None:  # noqa: A002
         """Write the plan in a runtime's format.
@@ -170,7 +171,7 @@ class Plan:
         verdict = "optimal" if self.gap == 0 else f"{float(100 * self.gap):.2f} % below the bound"
         return (
             f"{self.collective} on {self.topology.name} by {self.planner}: {float(self.algbw):.2f} GB/s, {verdict}; "
-            f"{self.schedule.num_trees} trees, {self.schedule.trees_per_root} per root by weight"
+            f"{self.schedule.num_trees} trees, {self.schedule.forests[-1].trees_per_root} per root by weight"
         )
 
     def __repr__(self) -> str:
@@ -183,6 +184,17 @@ class Plan:
                 f"the plan was made for {self.topology!r} (digest {self.topology.digest[:12]}), not for {topology!r} "
                 f"(digest {topology.digest[:12]}); plan again for this topology"
             )
+
+    def _check_purpose(self) -> None:
+        """Check that the schedule is of the kind that the collective needs, for the shards that the bound is about."""
+        kinds = {"allgather": "broadcast", "broadcast": "broadcast", "reduce_scatter": "reduce", "reduce": "reduce"}
+        if isinstance(self.schedule, Allreduce) != (self.collective == "allreduce") or (
+            not isinstance(self.schedule, Allreduce) and self.schedule.direction != kinds.get(self.collective)
+        ):
+            raise CertificateError(f"the plan's trees are not of the kind that {self.collective!r} needs")
+        weights = np.array(self.bound.weights or np.ones(self.topology.num_ranks))
+        if not np.array_equal(self.schedule.root_weights, weights):
+            raise CertificateError("the plan's shards are not those that its bound is about")
 
     def _refuse_loads(self, loads: npt.NDArray[np.int64]) -> None:
         if self.link_loads.shape != loads.shape:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FileFormatError
-from ..schedules import Bound, Cut, forest_from_json, forest_to_json
+from ..schedules import Bound, Cut, RankCuts, schedule_from_json, schedule_to_json
 from ..topologies import Topology
 from ..topologies.files import read_json, topology_from_json, topology_to_json, write_whole
 from .plan import Plan
@@ -90,11 +90,15 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "planner": plan.planner,
         "options": dict(plan.options),
         "inverse_rate": str(plan.inverse_rate),
-        "bound": {"inverse_rate": str(plan.bound.inverse_rate), "cut": sorted(plan.bound.witness.nodes)},
+        "bound": {
+            "inverse_rate": str(plan.bound.inverse_rate),
+            "weights": list(plan.bound.weights),
+            **_witness_to_json(plan.bound.witness),
+        },
         "topology_digest": plan.topology.digest,
         "topology": topology_to_json(plan.topology),
         "link_loads": plan.link_loads.tolist(),
-        "schedule": forest_to_json(plan.schedule),
+        "schedule": schedule_to_json(plan.schedule),
     }
 
 
@@ -134,17 +138,28 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
         )
     if any(abs(load) > INT64_MAX for load in document.link_loads):
         raise FileFormatError(f"{where}: field link_loads has a number beyond 64 bits")
-    bound = Bound(topology, document.collective, document.bound.inverse_rate, Cut(frozenset(document.bound.cut)))
+    entry = document.bound
+    if (entry.cut is None) == (entry.rank_cuts is None):
+        raise FileFormatError(f"{where}: field bound has neither or both of cut and rank_cuts; expected one")
+    cuts = [Cut(frozenset(nodes)) for nodes in ([entry.cut] if entry.cut is not None else entry.rank_cuts or [])]
+    witness = cuts[0] if entry.cut is not None else RankCuts(tuple(cuts))
+    bound = Bound(topology, document.collective, entry.inverse_rate, witness, tuple(entry.weights))
     return Plan(
         topology,
         document.collective,
-        forest_from_json(document.schedule, where),
+        schedule_from_json(document.schedule, where),
         bound,
         document.inverse_rate,
         np.array(document.link_loads, dtype=np.int64),
         document.planner,
         document.options,
     )
+
+
+def _witness_to_json(witness: Cut | RankCuts) -> dict[str, Any]:
+    if isinstance(witness, Cut):
+        return {"cut": sorted(witness.nodes)}
+    return {"rank_cuts": [sorted(cut.nodes) for cut in witness.cuts]}
 
 
 def _laid_out(value: object) -> str:

@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, PlainValidator, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints
 
 __all__ = ["BoundEntry", "PlanDocument"]
 
@@ -22,12 +22,14 @@ Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
 
 
 class BoundEntry(BaseModel):
-    """The bound and the nodes of its cut."""
+    """The bound and the nodes of its cut, or of one cut around each rank."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     inverse_rate: ExactText
-    cut: list[str]
+    weights: list[int] = Field(default_factory=list)
+    cut: list[str] | None = None
+    rank_cuts: list[list[str]] | None = None
 
 
 class PlanDocument(BaseModel):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UnsupportedError
-from ..schedules import Bound
+from ..schedules import COLLECTIVES, Bound
 from ..topologies import Topology
 from .plan import Plan
 
@@ -34,23 +34,38 @@ class Planner:
     functions: dict[str, Callable[..., Plan]]
 
 
-def _forestcoll_allgather(topology: Topology, *, trees_per_root: int | None = None) -> Plan:
-    # Imported on first use, like every module with kernels: see docs/explanation/architecture.md.
-    from .forestcoll import plan_allgather
+def _forestcoll(collective: str) -> Callable[..., Plan]:
+    def make(
+        topology: Topology,
+        *,
+        trees_per_root: int | None = None,
+        root: int | str | None = None,
+        weights: Sequence[object] | None = None,
+    ) -> Plan:
+        # Imported on first use, like every module with kernels: see docs/explanation/architecture.md.
+        from .forestcoll import plan_trees
 
-    return plan_allgather(topology, trees_per_root=trees_per_root)
+        return plan_trees(topology, collective, trees_per_root=trees_per_root, root=root, weights=weights)
+
+    return make
 
 
 PLANNERS = {
     "forestcoll": Planner(
         "forestcoll",
         "throughput-optimal spanning trees on any topology with switches (ForestColl)",
-        {"allgather": _forestcoll_allgather},
+        {collective: _forestcoll(collective) for collective in COLLECTIVES},
     )
 }
 
 
-def bound(topology: Topology, collective: str) -> Bound:
+def bound(
+    topology: Topology,
+    collective: str,
+    *,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+) -> Bound:
     """Find what no schedule of a collective can beat on a topology.
 
     Parameters
@@ -58,7 +73,11 @@ def bound(topology: Topology, collective: str) -> Bound:
     topology : Topology
         Every rank must reach every other; every switch must take in as much bandwidth as it gives out.
     collective : str
-        ``"allgather"``.
+        ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"`` or ``"reduce"``.
+    root : int or str, optional
+        Rank that broadcast starts from and reduce ends at, by number or name.
+    weights : sequence of number, optional
+        Relative sizes of the shards in rank order, for allgather and reduce_scatter.
 
     Returns
     -------
@@ -67,7 +86,7 @@ def bound(topology: Topology, collective: str) -> Bound:
     Raises
     ------
     UnsupportedError
-        For a collective without a bound here, or an unbalanced switch.
+        For a collective without a bound here, an unbalanced switch, or a root or weights that do not fit.
     BoundError
         If some rank cannot reach another.
 
@@ -77,10 +96,10 @@ def bound(topology: Topology, collective: str) -> Bound:
     >>> bound(mi250(boxes=2), "allgather").inverse_rate
     Fraction(15, 166)
     """
-    from .forestcoll import bound_allgather
+    from .forestcoll import bound_trees
 
-    _check_collective(collective, ["allgather"], "bound")
-    return bound_allgather(topology)
+    _check_collective(collective, COLLECTIVES, "bound")
+    return bound_trees(topology, collective, root=root, weights=weights)
 
 
 def plan(topology: Topology, collective: str, *, planner: str = "forestcoll", **options: Any) -> Plan:
@@ -91,11 +110,11 @@ def plan(topology: Topology, collective: str, *, planner: str = "forestcoll", **
     topology : Topology
         As for `bound`.
     collective : str
-        ``"allgather"``.
+        As for `bound`.
     planner : str
         A key of `PLANNERS`.
     **options : object
-        What the planner takes: ``trees_per_root`` for ``"forestcoll"``.
+        What the planner takes: for ``"forestcoll"``, ``trees_per_root``, and ``root`` and ``weights`` as for `bound`.
 
     Returns
     -------
@@ -118,12 +137,12 @@ def plan(topology: Topology, collective: str, *, planner: str = "forestcoll", **
     if planner not in PLANNERS:
         raise UnsupportedError(f"there is no planner {planner!r}; expected one of {', '.join(PLANNERS)}")
     functions = PLANNERS[planner].functions
-    _check_collective(collective, list(functions), f"planner {planner!r}")
+    _check_collective(collective, tuple(functions), f"planner {planner!r}")
     _check_options(functions[collective], options, planner)
     return functions[collective](topology, **options)
 
 
-def _check_collective(collective: str, known: list[str], what: str) -> None:
+def _check_collective(collective: str, known: tuple[str, ...], what: str) -> None:
     if collective not in known:
         raise UnsupportedError(
             f"the {what} does not cover the collective {collective!r}; expected one of {', '.join(known)}"

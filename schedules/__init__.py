@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from .bound import Bound, Cut
-from .cost import as_bytes, forest_latency, forest_time
+from .allreduce import Allreduce, TreeSchedule
+from .bound import COLLECTIVES, Bound, Cut, RankCuts, bus_factor
+from .cost import as_bytes, forest_latency, schedule_time
 from .forest import Forest, TreeEdge
-from .forest_json import forest_from_json, forest_to_json
-from .verify import verified_link_loads
+from .forest_json import forest_from_json, forest_to_json, schedule_from_json, schedule_to_json
+from .verify import verified_link_loads, verified_schedule_loads
 
 __all__ = [
+    "COLLECTIVES",
+    "Allreduce",
     "Bound",
     "Cut",
     "Forest",
+    "RankCuts",
     "TreeEdge",
+    "TreeSchedule",
     "as_bytes",
+    "bus_factor",
     "forest_from_json",
     "forest_latency",
-    "forest_time",
     "forest_to_json",
+    "schedule_from_json",
+    "schedule_time",
+    "schedule_to_json",
     "verified_link_loads",
+    "verified_schedule_loads",
 ]

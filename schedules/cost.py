@@ -11,9 +11,10 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..topologies import Topology
+from .allreduce import TreeSchedule
 from .forest import Forest
 
-__all__ = ["as_bytes", "forest_latency", "forest_time"]
+__all__ = ["as_bytes", "forest_latency", "schedule_time"]
 
 SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 NS_PER_US = 1000
@@ -56,8 +57,9 @@ def as_bytes(size: int | str) -> int:
 
 
 def forest_latency(forest: Forest, topology: Topology) -> Fraction:
-    """Largest sum of link latencies from a root to a rank along a tree, in µs: when first bytes are everywhere."""
-    latency = {(link.tail, link.head): link.latency for link in topology.links}
+    """Largest sum of link latencies between a root and a rank along a tree, in µs: when first bytes are everywhere."""
+    ends = (0, 1) if forest.direction == "broadcast" else (1, 0)
+    latency = {(link[ends[0]], link[ends[1]]): link.latency for link in topology.links}
     names = topology.nodes
     scale = math.lcm(*(link.latency.denominator for link in topology.links))
     exact = [
@@ -73,11 +75,12 @@ def forest_latency(forest: Forest, topology: Topology) -> Fraction:
     return Fraction(int(arrival.max()), scale)
 
 
-def forest_time(forest: Forest, topology: Topology, num_bytes: int) -> Fraction:
-    """Time of a pipelined allgather of `num_bytes` in all, in µs: latency of the deepest path plus bytes over algbw.
+def schedule_time(schedule: TreeSchedule, topology: Topology, num_bytes: int) -> Fraction:
+    """Time of a pipelined collective of `num_bytes` in all, in µs: latency of the deepest path plus bytes over algbw.
 
     The alpha-beta model with infinitely small pipeline chunks, so it is reached from below as sizes grow and is
     optimistic for small ones.
     """
-    shard = Fraction(num_bytes, forest.num_ranks)
-    return forest_latency(forest, topology) + shard * forest.congestion(topology) / NS_PER_US
+    latency = sum((forest_latency(forest, topology) for forest in schedule.forests), Fraction(0))
+    unit = Fraction(num_bytes, schedule.total_weight)
+    return latency + unit * schedule.congestion(topology) / NS_PER_US

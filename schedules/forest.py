@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..topologies import Topology
 
-__all__ = ["Forest", "TreeEdge"]
+__all__ = ["Direction", "Forest", "TreeEdge"]
 
 IntArray = npt.NDArray[np.int64]
 SmallArray = npt.NDArray[np.int32]
+Direction = Literal["broadcast", "reduce"]
 
 
 class TreeEdge(NamedTuple):
@@ -29,17 +30,20 @@ class TreeEdge(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Weighted spanning out-trees, the schedule of ForestColl (section 5).
+    """Weighted spanning trees, the schedule of ForestColl (section 5).
 
-    Tree ``t`` broadcasts ``weights[t] / trees_per_root`` of the shard of rank ``roots[t]``.  Node numbers are those of
-    `Topology.nodes`: ranks first, then switches.
+    Rank v has a shard of ``root_weights[v]`` units; tree ``t`` carries ``weights[t] / trees_per_root`` units of the
+    shard of its root.  Node numbers are those of `Topology.nodes`: ranks first, then switches.
+
+    Trees are described from the root outwards.  With `direction` "reduce" data runs the other way: a path is passed
+    from its end to its start, and the root adds up what all ranks have for its shard.
 
     Attributes
     ----------
     num_ranks : int
         Compute nodes that every tree spans.
     trees_per_root : int
-        The paper's k: the weights of the trees of one root add up to it.
+        The paper's k: the weights of the trees of root v add up to ``k * root_weights[v]``.
     roots : ndarray of int64, shape (trees,)
         Root rank of each tree.
     weights : ndarray of int64, shape (trees,)
@@ -50,6 +54,10 @@ class Forest:
         Path ``p`` is ``path_nodes[path_starts[p]:path_starts[p + 1]]``.
     path_nodes : ndarray of int64
         Node numbers: the sending rank, the switches passed, the receiving rank.
+    root_weights : ndarray of int64, shape (num_ranks,)
+        Relative sizes of the shards; all 1 by default, 0 for ranks without one.
+    direction : {"broadcast", "reduce"}
+        Whether data runs away from the roots or towards them.
     """
 
     num_ranks: int
@@ -59,6 +67,23 @@ class Forest:
     routes: SmallArray
     path_starts: IntArray
     path_nodes: IntArray
+    root_weights: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    direction: Direction = "broadcast"
+
+    def __post_init__(self) -> None:
+        """Fill in equal shards where no weights are given."""
+        if not len(self.root_weights):
+            object.__setattr__(self, "root_weights", np.ones(self.num_ranks, dtype=np.int64))
+
+    @property
+    def forests(self) -> tuple[Forest, ...]:
+        """The forest itself: what all schedules made of trees can be asked for."""
+        return (self,)
+
+    @property
+    def total_weight(self) -> int:
+        """Sum of the weights of all shards."""
+        return int(self.root_weights.sum())
 
     @property
     def num_trees(self) -> int:
@@ -134,7 +159,8 @@ class Forest:
         size = len(topology.nodes)
         known = topology.arrays.tails * size + topology.arrays.heads
         order = np.argsort(known)
-        wanted = self.path_nodes[hops] * size + self.path_nodes[hops + 1]
+        step = 1 if self.direction == "broadcast" else 0
+        wanted = self.path_nodes[hops + 1 - step] * size + self.path_nodes[hops + step]
         place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
         if (known[order][place] != wanted).any():
             raise KeyError("a route uses a link that the topology does not have")
@@ -145,7 +171,7 @@ class Forest:
     def congestion(self, topology: Topology) -> Fraction:
         """Largest ``load / (k * bandwidth)`` over all links, in 1/(GB/s): the schedule's own value of 1/x.
 
-        With shards of m bytes on every rank the bandwidth term of the schedule's time is ``m * congestion`` ns.
+        With shards of m bytes per unit of weight the bandwidth term of the schedule's time is ``m * congestion`` ns.
         """
         loads = self.link_loads(topology)
         return max(

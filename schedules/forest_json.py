@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FileFormatError
+from .allreduce import Allreduce, TreeSchedule
 from .forest import Forest
 
-__all__ = ["forest_from_json", "forest_to_json"]
+__all__ = ["forest_from_json", "forest_to_json", "schedule_from_json", "schedule_to_json"]
 
-FIELDS = ("kind", "num_ranks", "trees_per_root", "paths", "trees")
+FIELDS = ("kind", "direction", "trees_per_root", "root_weights", "paths", "trees")
 
 
 def forest_to_json(forest: Forest) -> dict[str, Any]:
@@ -37,11 +38,32 @@ def forest_to_json(forest: Forest) -> dict[str, Any]:
     trees = zip(forest.roots.tolist(), forest.weights.tolist(), forest.routes.tolist(), strict=True)
     return {
         "kind": "forest",
-        "num_ranks": forest.num_ranks,
+        "direction": forest.direction,
         "trees_per_root": forest.trees_per_root,
+        "root_weights": forest.root_weights.tolist(),
         "paths": [list(forest.path(route)) for route in range(len(forest.path_starts) - 1)],
         "trees": [[root, weight, routes] for root, weight, routes in trees],
     }
+
+
+def schedule_to_json(schedule: TreeSchedule) -> dict[str, Any]:
+    """Describe a forest, or the two of an allreduce, by lists and integers, ready for `json.dumps`."""
+    if isinstance(schedule, Forest):
+        return forest_to_json(schedule)
+    return {
+        "kind": "allreduce",
+        "reduce": forest_to_json(schedule.reduce),
+        "broadcast": forest_to_json(schedule.broadcast),
+    }
+
+
+def schedule_from_json(data: object, where: str) -> TreeSchedule:
+    """Build the schedule that a decoded JSON value describes; errors as for `forest_from_json`."""
+    if isinstance(data, Mapping) and data.get("kind") == "allreduce":
+        if set(data) != {"kind", "reduce", "broadcast"}:
+            raise FileFormatError(f"{where}: field schedule is not an allreduce; expected reduce and broadcast")
+        return Allreduce(forest_from_json(data["reduce"], where), forest_from_json(data["broadcast"], where))
+    return forest_from_json(data, where)
 
 
 def forest_from_json(data: object, where: str) -> Forest:
@@ -67,10 +89,12 @@ def forest_from_json(data: object, where: str) -> Forest:
     """
     if not isinstance(data, Mapping) or set(data) != set(FIELDS) or data["kind"] != "forest":
         raise FileFormatError(f"{where}: field schedule is not a forest; expected the fields {', '.join(FIELDS)}")
-    sizes = {name: data[name] for name in ("num_ranks", "trees_per_root")}
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size < 2**63:
-            raise FileFormatError(f"{where}: field schedule.{name} is not a whole number from 1")
+    count = data["trees_per_root"]
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < 2**63:
+        raise FileFormatError(f"{where}: field schedule.trees_per_root is not a whole number from 1")
+    if not isinstance(data["root_weights"], list):
+        raise FileFormatError(f"{where}: field schedule.root_weights is not a list")
+    root_weights = _integers(data["root_weights"], 1, f"{where}: the entries of schedule.root_weights")
     paths = data["paths"]
     if not isinstance(paths, list) or not all(isinstance(path, list) for path in paths):
         raise FileFormatError(f"{where}: field schedule.paths is not a list of lists of node numbers")
@@ -82,7 +106,10 @@ def forest_from_json(data: object, where: str) -> Forest:
     if (routes != routes.astype(np.int32)).any():
         raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
     return Forest(
-        **sizes,
+        num_ranks=len(root_weights),
+        trees_per_root=count,
+        root_weights=root_weights,
+        direction=data["direction"],
         roots=_integers([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
         weights=_integers([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
         routes=routes.astype(np.int32),

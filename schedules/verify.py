@@ -6,6 +6,7 @@ links and nothing else.  Every step is linear in the size of the forest but one,
 
 from __future__ import annotations
 
+from math import lcm
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +14,10 @@ import numpy.typing as npt
 
 from ..errors import CertificateError
 from ..topologies import Topology
+from .allreduce import TreeSchedule
 from .forest import Forest
 
-__all__ = ["verified_link_loads"]
+__all__ = ["verified_link_loads", "verified_schedule_loads"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -72,6 +74,40 @@ class _Hops(NamedTuple):
     links: IntArray
 
 
+def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntArray:
+    """Check every forest of a schedule, and that they belong together; add up what they put on every link.
+
+    Parameters
+    ----------
+    schedule : Forest or Allreduce
+        Trusted in nothing.
+    topology : Topology
+        Trusted: it was checked when it was made.
+
+    Returns
+    -------
+    ndarray of int64, shape (links,)
+        In multiples of ``1 / schedule.trees_per_root`` units of data.
+
+    Raises
+    ------
+    CertificateError
+        Naming the first thing that is wrong.
+    """
+    if isinstance(schedule, Forest):
+        return verified_link_loads(schedule, topology)
+    added, spread = schedule.reduce, schedule.broadcast
+    if (added.direction, spread.direction) != ("reduce", "broadcast"):
+        raise CertificateError("the allreduce does not consist of a forest that reduces and one that broadcasts")
+    if not np.array_equal(added.root_weights, spread.root_weights):
+        raise CertificateError("the allreduce spreads other shards than it adds up")
+    loads = [verified_link_loads(forest, topology) for forest in (added, spread)]
+    common = lcm(added.trees_per_root, spread.trees_per_root)
+    if common * max(int(load.max()) for load in loads) >= LOAD_LIMIT:
+        raise CertificateError(f"loads in units of 1/{common} could overflow the 64-bit sums of this check")
+    return loads[0] * (common // added.trees_per_root) + loads[1] * (common // spread.trees_per_root)
+
+
 def _refuse_if(wrong: npt.NDArray[np.bool_], message: str, offset: int = 0) -> None:
     """Raise with `message`, its ``{}`` filled with the index of the first wrong entry, counted from `offset`."""
     if wrong.any():
@@ -88,6 +124,7 @@ def _check_shapes(forest: Forest, topology: Topology) -> None:
         "routes": (forest.routes, (trees, ranks)),
         "path_starts": (forest.path_starts, (len(forest.path_starts),)),
         "path_nodes": (forest.path_nodes, (len(forest.path_nodes),)),
+        "root_weights": (forest.root_weights, (ranks,)),
     }
     if forest.num_ranks != ranks:
         raise CertificateError(f"the forest is for {forest.num_ranks} ranks; the topology has {ranks}")
@@ -103,6 +140,9 @@ def _check_shapes(forest: Forest, topology: Topology) -> None:
             )
     _refuse_if((forest.roots < 0) | (forest.roots >= ranks), "tree {} has a root that is not a rank")
     _refuse_if(forest.weights < 1, "tree {} has a weight below 1")
+    _refuse_if(forest.root_weights < 0, "the shard of rank {} has a weight below 0")
+    if forest.direction not in ("broadcast", "reduce"):
+        raise CertificateError(f"the forest's direction is {forest.direction!r}; expected 'broadcast' or 'reduce'")
 
 
 def _checked_paths(forest: Forest, topology: Topology) -> _Hops:
@@ -125,7 +165,10 @@ def _checked_paths(forest: Forest, topology: Topology) -> _Hops:
     goes_on = np.ones(len(nodes), dtype=np.bool_)
     goes_on[starts[1:] - 1] = False
     tails = np.flatnonzero(goes_on)
-    return _Hops(path[tails], _links_between(nodes[tails], nodes[tails + 1], path[tails], topology))
+    ends = (nodes[tails], nodes[tails + 1])
+    if forest.direction == "reduce":
+        ends = ends[::-1]
+    return _Hops(path[tails], _links_between(*ends, path[tails], topology))
 
 
 def _links_between(tails: IntArray, heads: IntArray, paths: IntArray, topology: Topology) -> IntArray:
@@ -172,13 +215,15 @@ def _check_weights(forest: Forest) -> None:
     totals = [0] * forest.num_ranks
     for root, weight in zip(forest.roots.tolist(), forest.weights.tolist(), strict=True):
         totals[root] += weight
-    for root, total in enumerate(totals):
-        if total != forest.trees_per_root:
-            raise CertificateError(f"the trees of root {root} weigh {total} together; expected {forest.trees_per_root}")
+    for root, (total, shard) in enumerate(zip(totals, forest.root_weights.tolist(), strict=True)):
+        if total != forest.trees_per_root * shard:
+            raise CertificateError(
+                f"the trees of root {root} weigh {total} together; expected {forest.trees_per_root * shard}"
+            )
 
 
 def _check_size(forest: Forest) -> None:
     """Refuse numbers of trees whose loads could overflow."""
     longest = int(np.diff(forest.path_starts).max())
-    if forest.trees_per_root * forest.num_ranks * forest.num_ranks * longest >= LOAD_LIMIT:
+    if sum(forest.weights.tolist()) * forest.num_ranks * longest >= LOAD_LIMIT:
         raise CertificateError(f"{forest.trees_per_root} trees per root could overflow the 64-bit sums of this check")

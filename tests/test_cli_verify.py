@@ -35,7 +35,7 @@ def test_says_what_was_checked(capsys: pytest.CaptureFixture[str], plan_file: Pa
     first, *rows = answer.out.splitlines()
     assert first == f"{plan_file}: allgather on dgx-a100-2boxes by forestcoll, verified"
     assert [row.split()[0] for row in rows] == ["bound", "routes", "trees", "links", "gap", "network"]
-    assert "16 ranks; those of each root weigh 13 together" in answer.out
+    assert "16 ranks; those of each root weigh 13 per unit" in answer.out
     assert "which makes 346.67 GB/s (exactly 1040/3)" in answer.out
     assert "comes from the file" in answer.out
 

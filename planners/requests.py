@@ -1,0 +1,219 @@
+"""What is asked of a planner of trees, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from math import gcd, lcm
+from numbers import Rational
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import BoundError, UnsupportedError
+from ..schedules.forest import Direction
+from ..topologies import Topology
+
+__all__ = ["Network", "checked_count", "network", "shard_weights"]
+
+IntArray = npt.NDArray[np.int64]
+
+MAX_TREES_PER_ROOT = 2**20
+MAX_WEIGHT = 10**12
+
+
+class Network(NamedTuple):
+    """A topology as trees see it: links in the direction from roots to leaves.
+
+    Attributes
+    ----------
+    topology : Topology
+    direction : {"broadcast", "reduce"}
+        With "reduce", links are turned around.
+    tails, heads, capacities : ndarray of int64, shape (links,)
+        As in `Topology.arrays`.
+    root_weights : ndarray of int64, shape (ranks,)
+        Sizes of the shards, without a common divisor.
+    """
+
+    topology: Topology
+    direction: Direction
+    tails: IntArray
+    heads: IntArray
+    capacities: IntArray
+    root_weights: IntArray
+
+    @property
+    def num_nodes(self) -> int:
+        """Ranks and switches."""
+        return len(self.topology.nodes)
+
+
+def network(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> Network:
+    """Check that trees for these shards exist, and arrange the links for planning them.
+
+    Parameters
+    ----------
+    topology : Topology
+        Where the trees are to grow.
+    direction : {"broadcast", "reduce"}
+        Which way data runs.
+    weights : tuple of int
+        From `shard_weights`; empty for equal shards.
+
+    Returns
+    -------
+    Network
+
+    Raises
+    ------
+    BoundError
+        If some rank cannot be reached.
+    UnsupportedError
+        If a switch's ingress and egress differ.
+    """
+    arrays = topology.arrays
+    tails, heads = (arrays.tails, arrays.heads) if direction == "broadcast" else (arrays.heads, arrays.tails)
+    shards = np.array(weights or [1] * topology.num_ranks, dtype=np.int64)
+    asked = Network(topology, direction, tails, heads, arrays.capacities, shards)
+    _check_reachable(asked)
+    _check_balanced(topology)
+    return asked
+
+
+def shard_weights(
+    topology: Topology, collective: str, root: int | str | None, weights: Sequence[object] | None
+) -> tuple[int, ...]:
+    """Turn `root` or `weights` into whole relative sizes of the shards; empty for equal ones.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose ranks the shards belong to.
+    collective : str
+        Broadcast and reduce need a root, no other collective takes one; allgather and reduce_scatter take weights.
+    root : int or str, optional
+        Rank, by number or name.
+    weights : sequence of number, optional
+        One per rank, not negative, not all zero: integers, fractions, decimals, or text such as ``"0.25"``.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    UnsupportedError
+        If something is missing, superfluous or not of its form.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> shard_weights(ring(3), "allgather", None, ["0.5", 1, 0])
+    (1, 2, 0)
+    """
+    if collective in ("broadcast", "reduce"):
+        if root is None:
+            raise UnsupportedError(f"{collective} needs a root; name one of the ranks 0..{topology.num_ranks - 1}")
+        if weights is not None:
+            raise UnsupportedError(f"{collective} has one shard, that of its root; leave weights out")
+        number = _rank(topology, root)
+        return tuple(int(rank == number) for rank in range(topology.num_ranks))
+    if root is not None:
+        raise UnsupportedError(f"{collective} has no root; leave root={root!r} out")
+    if weights is None:
+        return ()
+    if collective not in ("allgather", "reduce_scatter"):
+        raise UnsupportedError(f"{collective} takes no weights; only allgather and reduce_scatter do")
+    return _whole(weights, topology.num_ranks)
+
+
+def checked_count(trees_per_root: int) -> int:
+    """Read a number of trees per root, or raise `UnsupportedError`."""
+    if isinstance(trees_per_root, bool) or not isinstance(trees_per_root, (int, np.integer)):
+        raise UnsupportedError(f"trees_per_root is {trees_per_root!r}; expected a whole number")
+    if not 1 <= trees_per_root <= MAX_TREES_PER_ROOT:
+        raise UnsupportedError(f"trees_per_root is {trees_per_root}; expected 1 to {MAX_TREES_PER_ROOT}")
+    return int(trees_per_root)
+
+
+def _rank(topology: Topology, root: int | str) -> int:
+    if isinstance(root, str) and root in topology.compute_nodes:
+        return topology.node_index[root]
+    if isinstance(root, (int, np.integer)) and not isinstance(root, bool) and 0 <= root < topology.num_ranks:
+        return int(root)
+    raise UnsupportedError(
+        f"root {root!r} is not a rank; expected 0..{topology.num_ranks - 1} or a compute node's name"
+    )
+
+
+def _whole(weights: Sequence[object], num_ranks: int) -> tuple[int, ...]:
+    values = [_weight(rank, value) for rank, value in enumerate(weights)]
+    if len(values) != num_ranks:
+        raise UnsupportedError(f"weights has {len(values)} entries; expected one per rank, {num_ranks}")
+    if not any(values):
+        raise UnsupportedError("all weights are 0; expected some rank to have data")
+    scale = lcm(*(value.denominator for value in values))
+    scaled = [int(value * scale) for value in values]
+    common = gcd(*scaled)
+    whole = tuple(value // common for value in scaled)
+    if sum(whole) > MAX_WEIGHT:
+        raise UnsupportedError(f"the weights need {sum(whole)} equal parts; round them so that {MAX_WEIGHT} are enough")
+    return () if set(whole) == {1} else whole
+
+
+def _weight(rank: int, value: object) -> Fraction:
+    refusal = UnsupportedError(f"weight {value!r} of rank {rank} is not usable; expected a number of at least 0")
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal, Rational)):
+        raise refusal
+    try:
+        # A float means what it is written as.
+        exact = Fraction(repr(value) if isinstance(value, float) else value)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        raise refusal from None
+    if exact < 0:
+        raise refusal
+    return Fraction(int(exact.numerator), int(exact.denominator))
+
+
+def _check_reachable(asked: Network) -> None:
+    """Every root must reach every rank: the first root all ranks, and all roots the first one."""
+    roots = np.flatnonzero(asked.root_weights)
+    first = int(roots[0])
+    ahead = _reached(asked.tails, asked.heads, first, asked.num_nodes)
+    back = _reached(asked.heads, asked.tails, first, asked.num_nodes)
+    missing = [(first, rank) for rank in range(asked.topology.num_ranks) if not ahead[rank]]
+    missing += [(int(root), first) for root in roots if not back[root]]
+    if missing:
+        pair = missing[0] if asked.direction == "broadcast" else missing[0][::-1]
+        source, target = (asked.topology.nodes[node] for node in pair)
+        raise BoundError(
+            f"there is no path from rank {source!r} to rank {target!r} in {asked.topology!r}; "
+            "add links or leave ranks out"
+        )
+
+
+def _reached(tails: IntArray, heads: IntArray, start: int, num_nodes: int) -> npt.NDArray[np.bool_]:
+    reached = np.zeros(num_nodes, dtype=np.bool_)
+    reached[start] = True
+    while True:
+        fresh = heads[reached[tails] & ~reached[heads]]
+        if not len(fresh):
+            return reached
+        reached[fresh] = True
+
+
+def _check_balanced(topology: Topology) -> None:
+    tails, heads, capacities, unit = topology.arrays
+    ingress, egress = np.zeros((2, len(topology.nodes)), dtype=np.int64)
+    np.add.at(ingress, heads, capacities)
+    np.add.at(egress, tails, capacities)
+    for number in np.flatnonzero(ingress != egress):
+        if number >= topology.num_ranks:
+            raise UnsupportedError(
+                f"switch {topology.nodes[number]!r} takes in {float(ingress[number] * unit):g} GB/s and gives out "
+                f"{float(egress[number] * unit):g} GB/s; expected the same, since edge splitting pairs them: add the "
+                "missing direction or lower the larger one"
+            )

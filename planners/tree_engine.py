@@ -1,0 +1,134 @@
+"""From a network and shards to a throughput-optimal forest.
+
+The steps of ForestColl section 5: the bottleneck cut gives the optimal rate ``x*`` and with it integer link capacities
+and k trees per root; edge splitting removes the switches; tree packing fills the capacities; every tree edge is mapped
+back to its route through the switches.  Tight sets, guessed switch plans and trimmed capacities make this fast, and a
+general way without them takes over where they fail.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SolverError, UnsupportedError
+from ..schedules import Forest
+from ..solvers.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale
+from ..solvers.forest_packing import pack_forest
+from ..solvers.max_flow import check_capacities
+from ..solvers.routed_graph import RoutedGraph
+from ..solvers.switch_guess import split_all_switches
+from ..solvers.switch_removal import join_pass_through, remove_switches
+from ..solvers.tight_sets import Family, tight_family
+from ..solvers.tree_lowering import lower_trees
+from ..solvers.trimming import trim_to_tight_sets
+from .requests import Network
+from .trace import Trace
+
+__all__ = ["best_forest", "bottleneck"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def bottleneck(asked: Network) -> Bottleneck:
+    """Find the bottleneck cut for the shards asked for (ForestColl section 4, inequality (*))."""
+    return bottleneck_cut(asked.num_nodes, asked.tails, asked.heads, asked.capacities, asked.root_weights)
+
+
+def best_forest(asked: Network, best: Bottleneck, count: int | None, trace: Trace) -> Forest:
+    """Build a forest at the optimal rate, or at the best rate for a given number of trees.
+
+    Parameters
+    ----------
+    asked : Network
+        Links and shards.
+    best : Bottleneck
+        Of `asked`.
+    count : int or None
+        Trees per root and unit of weight; None for as many as the optimal rate takes.
+    trace : Trace
+        Told what happens.
+
+    Returns
+    -------
+    Forest
+
+    Raises
+    ------
+    UnsupportedError
+        If rounding capacities for `count` leaves a switch unbalanced.
+    CapacityOverflowError
+        If exact arithmetic would leave int64.
+    """
+    if count is None:
+        # `U b_e` of section 5.2 with the smallest integral U.
+        count = best.capacity
+        check_capacities(sum(map(int, asked.capacities)) * best.supply, int(asked.root_weights.sum()) * count)
+        capacities = asked.capacities * best.supply
+    else:
+        with trace.stage("fixed count"):
+            capacities = _floored_capacities(asked, count)
+    supplies = asked.root_weights * count
+    try:
+        return _structured_forest(asked, capacities, supplies, count, trace)
+    except SolverError as error:
+        trace.note("refused", str(error))
+        return _general_forest(asked, capacities, supplies, count, trace)
+
+
+def _floored_capacities(asked: Network, count: int) -> IntArray:
+    """``floor(U b_e)`` for the smallest U that leaves room for `count` trees per root (Algorithm 5)."""
+    capacities = asked.capacities
+    scale = fixed_count_scale(asked.num_nodes, asked.tails, asked.heads, capacities, asked.root_weights, count)
+    check_capacities(sum(map(int, capacities)) * scale.numerator)
+    floored = capacities * scale.numerator // scale.denominator
+    surplus = np.zeros(asked.num_nodes, dtype=np.int64)
+    np.add.at(surplus, asked.heads, floored)
+    np.subtract.at(surplus, asked.tails, floored)
+    for number in range(asked.topology.num_ranks, asked.num_nodes):
+        if surplus[number]:
+            raise UnsupportedError(
+                f"{count} trees per root leave switch {asked.topology.nodes[number]!r} with different capacities in "
+                "and out once they are rounded; leave trees_per_root out, or make every link bidirectional"
+            )
+    return floored
+
+
+def _structured_forest(asked: Network, capacities: IntArray, supplies: IntArray, count: int, trace: Trace) -> Forest:
+    graph = RoutedGraph(asked.num_nodes, asked.tails, asked.heads, capacities)
+    with trace.stage("tight sets"):
+        join_pass_through(graph, len(supplies))
+        trace.note("trimmed_sets", trim_to_tight_sets(graph, supplies))
+        alive = graph.alive()
+        family = tight_family(graph.num_nodes, graph.tails[alive], graph.heads[alive], graph.units[alive], supplies)
+        trace.note("tight_sets", len(family.parents) - 1)
+    with trace.stage("switch removal"):
+        remove_switches(graph, supplies, family)
+    return _packed(asked, graph, supplies, family, count, trace)
+
+
+def _general_forest(asked: Network, capacities: IntArray, supplies: IntArray, count: int, trace: Trace) -> Forest:
+    graph = RoutedGraph(asked.num_nodes, asked.tails, asked.heads, capacities)
+    whole = Family(np.array([-1]), np.zeros(graph.num_nodes, dtype=np.int64))
+    with trace.stage("exact edge splitting"):
+        remove_switches(graph, supplies, whole, split_all_switches)
+    return _packed(asked, graph, supplies, whole, count, trace)
+
+
+def _packed(asked: Network, graph: RoutedGraph, supplies: IntArray, family: Family, count: int, trace: Trace) -> Forest:
+    with trace.stage("tree packing"):
+        packing, links = pack_forest(graph, supplies, family)
+    with trace.stage("tree lowering"):
+        packing = lower_trees(packing, graph.tails[links])
+    routes = graph.routes(links)
+    return Forest(
+        len(supplies),
+        count,
+        packing.roots,
+        packing.weights,
+        packing.links.astype(np.int32),
+        routes.starts,
+        routes.nodes,
+        asked.root_weights,
+        asked.direction,
+    )
