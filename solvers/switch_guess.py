@@ -143,7 +143,8 @@ def _guess(
     allowed = ~forbidden[np.ix_(around, around)]
     # A neighbour with more than half of the switch has to be paired with itself: capacity given up.
     np.fill_diagonal(allowed, into + out > into.sum())
-    share = np.outer(into, out) / max(int(into.sum()), 1)
+    # In floats, since the products may not fit int64.
+    share = np.outer(into.astype(np.float64), out) / max(int(into.sum()), 1)
     offered = np.where(around < len(supplies), np.append(supplies, 0)[np.minimum(around, len(supplies))], 0)
     star = np.maximum(offered[:, None] - current[np.ix_(around, around)], 0)
     star[:, around >= num_sinks] = 0

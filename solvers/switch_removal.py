@@ -171,6 +171,8 @@ def _deal_out(graph: RoutedGraph, place: IntArray, switch: int, plan: SwitchPlan
     """Join the links at a switch as the plan says, spreading each terminal's share over its ports."""
     alive = graph.alive()
     arriving, leaving = alive[graph.heads[alive] == switch], alive[graph.tails[alive] == switch]
+    if not len(arriving):
+        return  # other switches gave up all that it was linked to
     sent, origin, target = _sent(graph, place, arriving, plan)
     pairs = [np.empty((0, 3), dtype=np.int64)]
     for terminal in np.unique(target):
@@ -196,7 +198,7 @@ def _sent(
         share = wanted[None, :]
         if len(ports) > 1:
             everything = np.ones((len(ports), len(targets)), dtype=np.bool_)
-            dealt = integral_transport(held, wanted, np.outer(held, wanted), everything)
+            dealt = integral_transport(held, wanted, np.outer(held.astype(np.float64), wanted), everything)
             assert dealt is not None, "ports and plan hold the same units"
             share = dealt
         row, column = np.nonzero(share)

@@ -340,14 +340,22 @@ def _reroute(state: _State, flow: IntArray, excess: IntArray, marks: IntArray) -
 
 @numba.njit(cache=True, nogil=True)
 def _search(state: _State, flow: IntArray, excess: IntArray, marks: IntArray, queue: IntArray) -> int:
-    """Breadth-first search from all excess to the nearest deficit; return its node or -1, with `marks` set."""
-    marks[:] = UNREACHED
-    done, found = 0, 0
+    """Breadth-first search from all excess to the nearest deficit; return its node or -1.
+
+    Where there are both and none leads to the other, `marks` tells what the search reached.
+    """
+    done, found, short = 0, 0, False
     for node in range(len(excess)):
         if excess[node] > 0:
-            marks[node] = START
             queue[found] = node
             found += 1
+        elif excess[node] < 0:
+            short = True
+    if found == 0 or not short:
+        return -1
+    marks[:] = UNREACHED
+    for place in range(found):
+        marks[queue[place]] = START
     while done < found:
         node = queue[done]
         done += 1

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .bottleneck import supplied_network
-from .max_flow import FlowNetwork, augment, check_capacities
+from .max_flow import CAPACITY_LIMIT, FlowNetwork, augment
 from .routed_graph import RoutedGraph
 from .sink_sweep import SinkSweep, sweep_sinks
 
@@ -79,9 +79,11 @@ def _divided(members: BoolArray, violated: BoolArray) -> bool:
 def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray]:
     alive = graph.alive()
     units = graph.units[alive]
-    check_capacities((sum(map(int, units)) + 1) * int(supplies.sum()))
+    weights = supplies // np.gcd.reduce(supplies)  # which sets are found depends on the proportions only
+    if (sum(map(int, units)) + 1) * int(weights.sum()) >= CAPACITY_LIMIT:
+        return []
     network = supplied_network(graph.num_nodes, graph.tails[alive], graph.heads[alive], units)
-    cuts = _local_cuts(network, supplies)
+    cuts = _local_cuts(network, weights)
     sizes = cuts[:, : len(supplies)].sum(axis=1)
     taken = np.zeros(graph.num_nodes, dtype=np.bool_)
     chosen = []
