@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors, planners, runtime, schedules, solvers, topologies
-    from .planners import Plan, bound, load_plan, plan
+    from .planners import Plan, bound, load_plan, plan, scan_trees_per_root
     from .schedules import Bound, Forest
     from .topologies import Topology, read_topology, write_topology
 
@@ -36,6 +36,7 @@ __all__ = [
     "planners",
     "read_topology",
     "runtime",
+    "scan_trees_per_root",
     "schedules",
     "solvers",
     "topologies",
@@ -51,6 +52,7 @@ _NAMES = {
     "bound": "planners",
     "load_plan": "planners",
     "plan": "planners",
+    "scan_trees_per_root": "planners",
     "read_topology": "topologies",
     "write_topology": "topologies",
 }

@@ -19,6 +19,7 @@ from .parameters import (
     ShapeOption,
     TopologyArgument,
     WeightsOption,
+    WithoutOption,
     shard_options,
 )
 from .progress import computing
@@ -38,6 +39,7 @@ def bound(
     shape: ShapeOption = None,
     ranks: RanksOption = None,
     settings: SetOption = None,
+    without: WithoutOption = None,
     root: RootOption = None,
     weights: WeightsOption = None,
     as_json: JsonOption = False,
@@ -46,7 +48,7 @@ def bound(
     from ..planners import bound as find_bound
     from .networks import find_network
 
-    network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings))
+    network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings, without))
     with computing(f"bounding {collective} on {network.name}"):
         found = find_bound(network, collective, **shard_options(root, weights))
         found.verify()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..planners import Plan
     from ..schedules import Bound
 
-__all__ = ["busiest_links", "crossed_bandwidth", "mean_height", "plan_figures", "witness_text"]
+__all__ = ["busiest_links", "crossed_bandwidth", "plan_figures", "witness_text"]
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
@@ -38,9 +38,9 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         "trees_per_root": forest.forests[-1].trees_per_root,
         "root_weights": forest.root_weights.tolist(),
         "num_trees": forest.num_trees,
-        "min_height": int(forest.heights.min()),
-        "max_height": int(forest.heights.max()),
-        "mean_height": mean_height(plan),
+        "min_height": plan.heights.lowest,
+        "mean_height": plan.heights.mean,
+        "max_height": plan.heights.highest,
         "num_links": len(plan.topology.links),
         "busiest_links": busiest_links(plan),
     }
@@ -61,12 +61,6 @@ def witness_text(bound: Bound) -> str:
     inside, way = bound.witness.supply(network), "enter" if bound.collective in ENTERING else "leave"
     what = "which all data must leave" if bound.collective == "allreduce" else f"whose shards {way}"
     return f"{inside} of {network.num_ranks} ranks, {what} over {bandwidth} GB/s"
-
-
-def mean_height(plan: Plan) -> float:
-    """Height of the trees on average over the data that they carry."""
-    heights = sum(int((forest.heights * forest.weights).sum()) for forest in plan.schedule.forests)
-    return heights / sum(int(forest.weights.sum()) for forest in plan.schedule.forests)
 
 
 def busiest_links(plan: Plan) -> int:

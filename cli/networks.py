@@ -28,7 +28,7 @@ def find_network(name: str, options: NetworkOptions) -> Topology:
     name : str
         A catalogue name, which comes first, or the path of a file.
     options : NetworkOptions
-        Only `ranks` goes with a file.
+        Only `ranks` and `without` go with a file.
 
     Returns
     -------
@@ -43,7 +43,11 @@ def find_network(name: str, options: NetworkOptions) -> Topology:
     """
     file = network_file(name)
     topology = _built(name, options) if file is None else _read(file, options)
-    return topology if options.ranks is None else topology.restrict(_ranks(options.ranks))
+    if options.ranks is not None:
+        topology = topology.restrict(_ranks(options.ranks))
+    for failed in options.without or []:
+        topology = _without(topology, failed)
+    return topology
 
 
 def network_file(name: str) -> Path | None:
@@ -77,7 +81,7 @@ def _entry(name: str) -> CatalogueEntry | None:
 
 
 def _read(file: Path, options: NetworkOptions) -> Topology:
-    if stray := [flag for flag in options.given() if flag != "--ranks"]:
+    if stray := [flag for flag in options.given() if flag not in ("--ranks", "--without")]:
         raise UsageError(f"{stray[0]} does not go with {file}, which says everything about its network; leave it out")
     return read_topology(file)
 
@@ -110,6 +114,27 @@ def _values(entry: CatalogueEntry, options: NetworkOptions) -> dict[str, object]
             raise UsageError(f"option {option!r} of {entry.name} is given twice; keep one")
         values[option] = value
     return values
+
+
+def _without(topology: Topology, failed: str) -> Topology:
+    """Remove a node, or with ``A--B`` the links between two nodes."""
+    tail, dashes, head = failed.partition("--")
+    if not dashes:
+        return topology.without_node(_node(topology, failed))
+    tail, head = _node(topology, tail), _node(topology, head)
+    between = {(link.tail, link.head) for link in topology.links}
+    return topology.without_link(*((tail, head) if (tail, head) in between else (head, tail)))
+
+
+def _node(topology: Topology, text: str) -> str:
+    """Find a node by its name, or by the end of it where that is enough."""
+    matches = [node for node in topology.nodes if node == text] or [
+        node for node in topology.nodes if node.endswith(f"/{text}")
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    names = f"could be {', '.join(matches[:4])}" if matches else "is not a node of this network"
+    raise UsageError(f"--without {shown(text)} {names}; write the name of one node, such as {topology.nodes[0]}")
 
 
 def _ranks(text: str) -> Iterator[int | str]:

@@ -21,6 +21,7 @@ __all__ = [
     "TopologyArgument",
     "UsageError",
     "WeightsOption",
+    "WithoutOption",
     "shard_options",
 ]
 
@@ -57,6 +58,16 @@ SetOption = Annotated[
     ),
 ]
 
+
+WithoutOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="NODE|NODE--NODE",
+        help="A failed GPU, NIC or switch, or a failed link between two of them. Repeatable.",
+        rich_help_panel=PANEL,
+    ),
+]
 
 PANEL_SHARDS = "Shards"
 RootOption = Annotated[
@@ -97,8 +108,9 @@ class NetworkOptions(NamedTuple):
     shape: str | None = None
     ranks: str | None = None
     settings: list[str] | None = None
+    without: list[str] | None = None
 
     def given(self) -> list[str]:
         """Options that were typed, as they were."""
-        flags = ("--boxes", "--nodes", "--shape", "--ranks", "--set")
+        flags = ("--boxes", "--nodes", "--shape", "--ranks", "--set", "--without")
         return [flag for flag, value in zip(flags, self, strict=True) if value not in (None, [])]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .figures import busiest_links, mean_height, plan_figures
+from .figures import busiest_links, plan_figures
 from .files import check_targets, writing
 from .output import emit_json, emit_rows, note
 from .parameters import (
@@ -24,6 +24,7 @@ from .parameters import (
     TopologyArgument,
     UsageError,
     WeightsOption,
+    WithoutOption,
     shard_options,
 )
 from .progress import computing
@@ -31,6 +32,7 @@ from .wording import gap, rate
 
 if TYPE_CHECKING:
     from ..planners import Plan
+    from ..schedules import Bound
 
 __all__ = ["plan"]
 
@@ -41,6 +43,9 @@ PlannerOption = Annotated[str, typer.Option("--planner", help="Who plans: forest
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan to this file.")
 ]
+
+LARGE = 2**18
+"""Tree entries beyond which what switches could save is not worked out for the summary."""
 
 PANEL = "MSCCL XML"
 XmlOption = Annotated[
@@ -86,6 +91,7 @@ def plan(
     shape: ShapeOption = None,
     ranks: RanksOption = None,
     settings: SetOption = None,
+    without: WithoutOption = None,
     root: RootOption = None,
     weights: WeightsOption = None,
     trees_per_root: TreesOption = None,
@@ -101,6 +107,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Plan a collective, prove the plan, and write it as a plan file, as MSCCL XML, or both."""
+    from ..planners import bound as find_bound
     from ..planners import plan as make_plan
     from ..runtime.msccl_limits import runtime_limits
     from .networks import find_network, network_file
@@ -120,23 +127,21 @@ def plan(
     if runtime is not None:
         runtime_limits(runtime)
     check_targets({"--output": output, "--xml": xml}, source=network_file(topology))
-    network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings))
+    asked = NetworkOptions(boxes, nodes, shape, ranks, settings, without)
+    network, shards = find_network(topology, asked), shard_options(root, weights)
     with computing(f"planning {collective} on {network.name}"):
-        made = make_plan(
-            network,
-            collective,
-            planner=planner,
-            **_given(trees_per_root=trees_per_root),
-            **shard_options(root, weights),
-        )
+        made = make_plan(network, collective, planner=planner, **_given(trees_per_root=trees_per_root), **shards)
+        # Weights are for the ranks that are left, so they say nothing of the whole network.
+        whole = find_network(topology, asked._replace(without=None)) if without and weights is None else None
+        intact = find_bound(whole, collective, **shards) if whole else None
     written: list[Path] = []
     try:
         _write(output, made.save, written)
         _write(xml, lambda path: made.to_msccl_xml(path, **xml_options), written)
         if as_json:
-            emit_json(plan_figures(made))
+            emit_json(plan_figures(made) | _loss(made, intact))
         else:
-            _print(made)
+            _print(made, intact)
     finally:
         for path in written:
             note(f"wrote {path}")
@@ -153,8 +158,8 @@ def _write(path: Path | None, write: Callable[[Path], None], written: list[Path]
         written.append(path)
 
 
-def _print(made: Plan) -> None:
-    forest, network = made.schedule, made.topology
+def _print(made: Plan, intact: Bound | None) -> None:
+    forest, network, heights = made.schedule, made.topology, made.heights
     emit_rows(
         f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified",
         {
@@ -163,8 +168,32 @@ def _print(made: Plan) -> None:
             "bound": f"{rate(made.bound.algbw)} algbw",
             "gap": gap(made.gap),
             "trees per root": str(forest.forests[-1].trees_per_root),
-            "trees": f"{forest.num_trees} different ones, {forest.heights.min()} to {forest.heights.max()} hops high, "
-            f"{mean_height(made):.1f} on average",
+            "trees": f"{forest.num_trees} different ones, {heights.lowest} to {heights.highest} hops high, "
+            f"{heights.mean:.1f} on average",
             "busiest links": f"{busiest_links(made)} of {len(network.links)}",
-        },
+        }
+        | _savings(made)
+        | (
+            {}
+            if intact is None
+            else {"loss": f"{_lost(made, intact)} of the {rate(intact.algbw)} of the whole network"}
+        ),
     )
+
+
+def _lost(made: Plan, intact: Bound) -> str:
+    return f"{float(100 * (1 - made.algbw / intact.algbw)):.2f} %"
+
+
+def _loss(made: Plan, intact: Bound | None) -> dict[str, Any]:
+    """What failures cost, for JSON."""
+    return {} if intact is None else {"intact_algbw": float(intact.algbw), "loss": float(1 - made.algbw / intact.algbw)}
+
+
+def _savings(made: Plan) -> dict[str, str]:
+    """What switches that copy or add up would save, where there are such switches."""
+    small = made.schedule.num_trees * made.topology.num_ranks <= LARGE
+    if not small or not (made.topology.multicast or made.topology.aggregation):
+        return {}
+    saved = [float(100 * pruned.saving) for pruned in made.in_network()]
+    return {"in-network": f"multicast and aggregation in switches can save {max(saved):.1f} % of the traffic"}

@@ -7,19 +7,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import CertificateError, TopologyError, UnsupportedError
-from ..schedules import Allreduce, Bound, TreeSchedule, as_bytes, bus_factor, schedule_time, verified_schedule_loads
+from ..schedules import (
+    Allreduce,
+    Bound,
+    InNetwork,
+    TreeSchedule,
+    as_bytes,
+    bus_factor,
+    in_network,
+    schedule_time,
+    verified_schedule_loads,
+)
 from ..topologies import Topology
 
-__all__ = ["EXPORTERS", "Plan"]
+__all__ = ["EXPORTERS", "Heights", "Plan"]
 
 EXPORTERS = "collopt.exporters"
 """Group of entry points that `Plan.export` looks in; other packages can add formats there."""
+
+
+class Heights(NamedTuple):
+    """Lowest, mean and highest height of a plan's trees."""
+
+    lowest: int
+    mean: float
+    highest: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +155,24 @@ class Plan:
             If the size is not understood.
         """
         return float(schedule_time(self.schedule, self.topology, as_bytes(size)))
+
+    @property
+    def heights(self) -> Heights:
+        """Lowest, mean and highest height of the trees, in hops between ranks; the mean is over the data."""
+        forests = self.schedule.forests
+        total = sum(int((forest.heights * forest.weights).sum()) for forest in forests)
+        copies = sum(int(forest.weights.sum()) for forest in forests)
+        return Heights(int(self.schedule.heights.min()), total / copies, int(self.schedule.heights.max()))
+
+    def in_network(self) -> tuple[InNetwork, ...]:
+        """Leave out the traffic that switches with multicast or aggregation make redundant, forest by forest.
+
+        Returns
+        -------
+        tuple of InNetwork
+            One for each of ``schedule.forests``; see `InNetwork.saving`.
+        """
+        return tuple(in_network(forest, self.topology) for forest in self.schedule.forests)
 
     def export(self, format: str, path: str | os.PathLike[str], **options: Any) -> None:  # noqa: A002
         """Write the plan in a runtime's format.

@@ -13,6 +13,7 @@ from ..errors import FileFormatError
 from ..schedules import Bound, Cut, RankCuts, schedule_from_json, schedule_to_json
 from ..topologies import Topology
 from ..topologies.files import read_json, topology_from_json, topology_to_json, write_whole
+from ..topologies.json_files import name_of
 from .plan import Plan
 
 __all__ = ["load_plan", "plan_from_json", "plan_to_json", "save_plan"]
@@ -65,7 +66,7 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
     CertificateError
         If the plan does not prove what it claims.
     """
-    plan = plan_from_json(read_json(path, PLAN_FORMAT, PLAN_VERSION), os.fspath(path))
+    plan = plan_from_json(read_json(path, PLAN_FORMAT, PLAN_VERSION), name_of(path))
     plan.verify(topology)
     return plan
 

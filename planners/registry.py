@@ -134,7 +134,7 @@ def plan(topology: Topology, collective: str, *, planner: str = "forestcoll", **
     >>> plan(ring(4, bandwidth=25), "allgather").algbw
     Fraction(200, 3)
     """
-    if planner not in PLANNERS:
+    if not isinstance(planner, str) or planner not in PLANNERS:
         raise UnsupportedError(f"there is no planner {planner!r}; expected one of {', '.join(PLANNERS)}")
     functions = PLANNERS[planner].functions
     _check_collective(collective, tuple(functions), f"planner {planner!r}")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ..errors import BoundError, UnsupportedError
 from ..schedules.forest import Direction
 from ..topologies import Topology
+from ..topologies.validation import shown
 
 __all__ = ["Network", "checked_count", "network", "shard_weights"]
 
@@ -122,7 +123,7 @@ def shard_weights(
         number = _rank(topology, root)
         return tuple(int(rank == number) for rank in range(topology.num_ranks))
     if root is not None:
-        raise UnsupportedError(f"{collective} has no root; leave root={root!r} out")
+        raise UnsupportedError(f"{collective} has no root; leave root={shown(root)} out")
     if weights is None:
         return ()
     if collective not in ("allgather", "reduce_scatter"):
@@ -133,9 +134,9 @@ def shard_weights(
 def checked_count(trees_per_root: int) -> int:
     """Read a number of trees per root, or raise `UnsupportedError`."""
     if isinstance(trees_per_root, bool) or not isinstance(trees_per_root, (int, np.integer)):
-        raise UnsupportedError(f"trees_per_root is {trees_per_root!r}; expected a whole number")
+        raise UnsupportedError(f"trees_per_root is {shown(trees_per_root)}; expected a whole number")
     if not 1 <= trees_per_root <= MAX_TREES_PER_ROOT:
-        raise UnsupportedError(f"trees_per_root is {trees_per_root}; expected 1 to {MAX_TREES_PER_ROOT}")
+        raise UnsupportedError(f"trees_per_root is {shown(trees_per_root)}; expected 1 to {MAX_TREES_PER_ROOT}")
     return int(trees_per_root)
 
 
@@ -145,7 +146,7 @@ def _rank(topology: Topology, root: int | str) -> int:
     if isinstance(root, (int, np.integer)) and not isinstance(root, bool) and 0 <= root < topology.num_ranks:
         return int(root)
     raise UnsupportedError(
-        f"root {root!r} is not a rank; expected 0..{topology.num_ranks - 1} or a compute node's name"
+        f"root {shown(root)} is not a rank; expected 0..{topology.num_ranks - 1} or a compute node's name"
     )
 
 
@@ -165,7 +166,7 @@ def _whole(weights: Sequence[object], num_ranks: int) -> tuple[int, ...]:
 
 
 def _weight(rank: int, value: object) -> Fraction:
-    refusal = UnsupportedError(f"weight {value!r} of rank {rank} is not usable; expected a number of at least 0")
+    refusal = UnsupportedError(f"weight {shown(value)} of rank {rank} is not usable; expected a number of at least 0")
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal, Rational)):
         raise refusal
     try:

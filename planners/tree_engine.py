@@ -8,15 +8,18 @@ general way without them takes over where they fail.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SolverError, UnsupportedError
+from ..errors import CapacityOverflowError, SolverError, UnsupportedError
 from ..schedules import Forest
 from ..solvers.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale
 from ..solvers.forest_packing import pack_forest
 from ..solvers.max_flow import check_capacities
 from ..solvers.routed_graph import RoutedGraph
+from ..solvers.sink_sweep import sweep_sinks
 from ..solvers.switch_guess import split_all_switches
 from ..solvers.switch_removal import join_pass_through, remove_switches
 from ..solvers.tight_sets import Family, tight_family
@@ -28,6 +31,8 @@ from .trace import Trace
 __all__ = ["best_forest", "bottleneck"]
 
 IntArray = npt.NDArray[np.int64]
+
+SCALES_TRIED = 64
 
 
 def bottleneck(asked: Network) -> Bottleneck:
@@ -71,27 +76,56 @@ def best_forest(asked: Network, best: Bottleneck, count: int | None, trace: Trac
     supplies = asked.root_weights * count
     try:
         return _structured_forest(asked, capacities, supplies, count, trace)
-    except SolverError as error:
+    except (CapacityOverflowError, SolverError) as error:
         trace.note("refused", str(error))
         return _general_forest(asked, capacities, supplies, count, trace)
 
 
 def _floored_capacities(asked: Network, count: int) -> IntArray:
-    """``floor(U b_e)`` for the smallest U that leaves room for `count` trees per root (Algorithm 5)."""
+    """``floor(U b_e)`` for the smallest U that leaves room for `count` trees per root (Algorithm 5).
+
+    On links that are not bidirectional, rounding can leave a switch unbalanced, and then no theorem says that its links
+    can be split.  What it has too much is given up, and if the trees no longer fit, the next larger U is tried.
+    """
     capacities = asked.capacities
     scale = fixed_count_scale(asked.num_nodes, asked.tails, asked.heads, capacities, asked.root_weights, count)
-    check_capacities(sum(map(int, capacities)) * scale.numerator)
-    floored = capacities * scale.numerator // scale.denominator
-    surplus = np.zeros(asked.num_nodes, dtype=np.int64)
-    np.add.at(surplus, asked.heads, floored)
-    np.subtract.at(surplus, asked.tails, floored)
-    for number in range(asked.topology.num_ranks, asked.num_nodes):
-        if surplus[number]:
-            raise UnsupportedError(
-                f"{count} trees per root leave switch {asked.topology.nodes[number]!r} with different capacities in "
-                "and out once they are rounded; leave trees_per_root out, or make every link bidirectional"
-            )
-    return floored
+    supplies = asked.root_weights * count
+    for _ in range(SCALES_TRIED):
+        check_capacities(sum(map(int, capacities)) * scale.numerator)
+        floored = capacities * scale.numerator // scale.denominator
+        balanced = _balanced(asked, floored)
+        if np.array_equal(balanced, floored) or _fits(asked, balanced, supplies):
+            return balanced
+        scale = min(Fraction(int(units) + 1, int(size)) for units, size in zip(floored, capacities, strict=True))
+    raise UnsupportedError(
+        f"{count} trees per root leave switches with different capacities in and out once they are rounded, and no "
+        "nearby rate avoids that; leave trees_per_root out, or make every link bidirectional"
+    )
+
+
+def _balanced(asked: Network, capacities: IntArray) -> IntArray:
+    """Lower capacities until every switch takes in what it gives out; only links at ranks may end up uneven."""
+    capacities = capacities.copy()
+    waiting = list(range(asked.topology.num_ranks, asked.num_nodes))
+    while waiting:
+        switch = waiting.pop()
+        into, out = np.flatnonzero(asked.heads == switch), np.flatnonzero(asked.tails == switch)
+        excess = int(capacities[into].sum() - capacities[out].sum())
+        links, ends = (into, asked.tails) if excess > 0 else (out, asked.heads)
+        excess = abs(excess)
+        for link in links[np.argsort(-capacities[links], kind="stable")]:
+            taken = min(excess, int(capacities[link]))
+            capacities[link] -= taken
+            excess -= taken
+            if taken and ends[link] >= asked.topology.num_ranks:
+                waiting.append(int(ends[link]))
+    return capacities
+
+
+def _fits(asked: Network, capacities: IntArray, supplies: IntArray) -> bool:
+    ranks = asked.topology.num_ranks
+    sweep = sweep_sinks(asked.num_nodes, asked.tails, asked.heads, capacities, supplies, ranks)
+    return not sweep.lacking.any()
 
 
 def _structured_forest(asked: Network, capacities: IntArray, supplies: IntArray, count: int, trace: Trace) -> Forest:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..topologies import Topology
+from ..topologies.validation import shown
 from .allreduce import TreeSchedule
 from .forest import Forest
 
@@ -44,8 +45,12 @@ def as_bytes(size: int | str) -> int:
     >>> as_bytes("1G"), as_bytes("0.5M"), as_bytes(4096)
     (1073741824, 524288, 4096)
     """
-    refusal = UnsupportedError(f"size {size!r} is not understood; expected bytes such as 4096, '64K', '1M' or '2.5G'")
+    refusal = UnsupportedError(
+        f"size {shown(size)} is not understood; expected bytes such as 4096, '64K', '1M' or '2.5G'"
+    )
     if isinstance(size, bool) or not isinstance(size, (int, str, np.integer)):
+        raise refusal
+    if not isinstance(size, str) and not 1 <= size < 10**18:
         raise refusal
     match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([KMGT]?)(?:I?B)?\s*", str(size), re.IGNORECASE | re.ASCII)
     if not match:

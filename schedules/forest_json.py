@@ -123,6 +123,7 @@ def _integers(values: list[Any], dimensions: int, what: str) -> npt.NDArray[np.i
         array = np.array(values)
     except ValueError:  # rows of unequal length
         array = np.array([])
-    if array.dtype != np.int64 or array.ndim != dimensions:
+    # Numpy takes true and false among integers for 1 and 0.
+    if array.dtype != np.int64 or array.ndim != dimensions or bool in map(type, np.ravel(np.array(values, object))):
         raise FileFormatError(f"{what} are not whole numbers in rows of equal length")
     return array

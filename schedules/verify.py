@@ -223,7 +223,6 @@ def _check_weights(forest: Forest) -> None:
 
 
 def _check_size(forest: Forest) -> None:
-    """Refuse numbers of trees whose loads could overflow."""
-    longest = int(np.diff(forest.path_starts).max())
-    if sum(forest.weights.tolist()) * forest.num_ranks * longest >= LOAD_LIMIT:
+    """Refuse numbers of trees whose loads could overflow: a path takes a link once, so no copy counts twice."""
+    if sum(forest.weights.tolist()) * forest.num_ranks >= LOAD_LIMIT:
         raise CertificateError(f"{forest.trees_per_root} trees per root could overflow the 64-bit sums of this check")

@@ -317,6 +317,31 @@ class Topology:
         links = tuple(link for link in self.links if link[:2] not in gone)
         return replace(self, links=links, name=f"{self.name} without {tail}-{head}")
 
+    def without_node(self, node: str) -> Topology:
+        """Remove a failed GPU, NIC or switch with all its links.
+
+        Ranks after a removed one move up; switches left without a link disappear too.
+
+        Raises
+        ------
+        TopologyError
+            For an unknown node, or if fewer than two ranks remain.
+        """
+        self._check_nodes((node,))
+        kept = tuple(rank for rank in self.compute_nodes if rank != node)
+        links = tuple(link for link in self.links if node not in link[:2])
+        linked = {end for link in links for end in link[:2]}
+        switches = tuple(switch for switch in self.switch_nodes if switch in linked)
+        return replace(
+            self,
+            compute_nodes=kept,
+            switch_nodes=switches,
+            links=links,
+            multicast=self.multicast & set(switches),
+            aggregation=self.aggregation & set(switches),
+            name=f"{self.name} without {node}",
+        )
+
     def derate(self, tail: str, head: str, factor: Exact, *, bidirectional: bool = True) -> Topology:
         """Multiply the bandwidth of one link (and of its opposite if `bidirectional`) by `factor`."""
         exact = as_factor(factor, "derating factor")

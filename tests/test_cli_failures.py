@@ -1,0 +1,45 @@
+"""`--without`: what is left of a network after a failure, and what that costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli_calls import call, refusal
+
+
+def test_a_failed_nic_is_planned_around_and_the_loss_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exact figures of the smaller network, and the share of the whole one's bound that is lost."""
+    answer = call(capsys, "plan", "dgx-a100", "--boxes", "2", "allgather", "--without", "box1/nic3", "--json")
+    assert answer.status == 0
+    assert answer.data["optimal"]
+    assert answer.data["num_ranks"] == 16
+    assert answer.data["intact_algbw"] == pytest.approx(346.67, abs=0.01)
+    assert answer.data["loss"] == pytest.approx(1 - answer.data["algbw"] / answer.data["intact_algbw"])
+    assert answer.data["loss"] > 0
+
+
+def test_a_failed_gpu_leaves_one_rank_less(capsys: pytest.CaptureFixture[str]) -> None:
+    """The end of a name is enough where it is clear."""
+    answer = call(capsys, "bound", "dgx1-v100", "allgather", "--without", "gpu3", "--json")
+    assert answer.data["num_ranks"] == 7
+    assert not any(node.endswith("gpu3") for node in answer.data["cut"])
+
+
+@pytest.mark.parametrize("link", ["gpu0--gpu1", "gpu1--gpu0"])
+def test_a_failed_link_is_gone_in_both_directions(capsys: pytest.CaptureFixture[str], link: str) -> None:
+    """A ring without a link is a chain, whose ends have half the bandwidth."""
+    answer = call(capsys, "bound", "ring", "--nodes", "4", "allgather", "--without", link, "--json")
+    assert answer.data["inverse_rate"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("failed", "message"),
+    [
+        ("nic3", "could be box0/nic3, box1/nic3"),
+        ("gpu99", "is not a node of this network"),
+        ("box0/gpu0--box1/gpu0", "there is no link"),
+    ],
+)
+def test_unclear_failures_are_refused(capsys: pytest.CaptureFixture[str], failed: str, message: str) -> None:
+    """With what it could mean."""
+    assert message in refusal(call(capsys, "bound", "dgx-a100", "--boxes", "2", "allgather", "--without", failed))
