@@ -13,11 +13,30 @@ from pathlib import Path
 
 import optimality_test
 import planning_cpu
+import scaling
 from rich.console import Console
 from rich.table import Table
 
-BENCHMARKS = {"planning": planning_cpu.measure, "optimality-test": optimality_test.measure}
+BENCHMARKS = {"planning": planning_cpu.measure, "optimality-test": optimality_test.measure, "scaling": scaling.measure}
+COLUMNS = {
+    "benchmark": "benchmark",
+    "case": "case",
+    "engine": "engine",
+    "cpu_s": "CPU s",
+    "ratio": "ratio",
+    "bound_cpu_s": "bound alone, CPU s",
+    "peak_mib": "peak MiB",
+    "trees_per_root": "k",
+    "trees": "trees",
+    "mean_height": "mean height",
+    "max_height": "max height",
+    "exponent": "exponent",
+}
 PACKAGES = ("collopt", "numba", "numpy", "networkx", "ortools")
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def main() -> None:
@@ -29,10 +48,9 @@ def main() -> None:
     if unknown := set(arguments.names) - set(BENCHMARKS):
         parser.error(f"there is no benchmark {min(unknown)!r}")
     rows = [row for name in arguments.names or BENCHMARKS for row in BENCHMARKS[name]()]
-    table = Table("benchmark", "case", "engine", "CPU s", "ratio")
+    table = Table(*COLUMNS.values())
     for row in rows:
-        ratio = f"{row['ratio']:.1f}" if "ratio" in row else ""
-        table.add_row(str(row["benchmark"]), str(row["case"]), str(row["engine"]), f"{row['cpu_s']:.4f}", ratio)
+        table.add_row(*(_cell(row.get(column)) for column in COLUMNS))
     Console().print(table)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     machine = {"machine": platform.platform(), "python": platform.python_version()}

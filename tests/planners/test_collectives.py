@@ -1,0 +1,228 @@
+"""Every collective that trees carry out: bounds against all cuts, plans that meet them, requests that make no sense."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import collopt
+from collopt.errors import BoundError, CertificateError, UnsupportedError
+from collopt.planners import Plan
+from collopt.schedules import COLLECTIVES, Allreduce, Bound, Cut, Forest, RankCuts
+from collopt.topologies import Topology, dgx_a100, dgx_h100, mi250, ring, torus
+from oracles.brute_force_cuts import largest_ratio
+from strategies import eulerian_topologies, switch_free_topologies
+
+ONE_WAY = ("allgather", "reduce_scatter", "broadcast", "reduce")
+
+
+def brute_force_rate(topology: Topology, collective: str, weights: list[int]) -> Fraction:
+    """The largest ratio over all cuts, on the transposed network where data is added up."""
+    tails, heads, capacities, unit = topology.arrays
+    if collective in ("reduce_scatter", "reduce"):
+        tails, heads = heads, tails
+    return largest_ratio(len(topology.nodes), tails, heads, capacities, np.array(weights)) / unit
+
+
+def shards(draw: st.DrawFn, topology: Topology, collective: str) -> tuple[dict[str, object], list[int]]:
+    """Options for a collective and the shards that they mean."""
+    ranks = topology.num_ranks
+    if collective in ("broadcast", "reduce"):
+        root = draw(st.integers(0, ranks - 1))
+        return {"root": root}, [int(rank == root) for rank in range(ranks)]
+    weights = draw(st.lists(st.integers(0, 4), min_size=ranks, max_size=ranks).filter(any))
+    return {"weights": weights}, weights
+
+
+@settings(max_examples=60)
+@given(st.data(), eulerian_topologies(max_ranks=6, max_switches=3), st.sampled_from(ONE_WAY))
+def test_plans_meet_the_bound_of_all_cuts(data: st.DataObject, topology: Topology, collective: str) -> None:
+    """For any shards and any root."""
+    options, weights = data.draw(st.composite(lambda draw: shards(draw, topology, collective))())
+    plan = collopt.plan(topology, collective, **options)
+    plan.verify()
+    # Rates count units of the weights in lowest terms.
+    common = int(np.gcd.reduce(weights))
+    assert plan.inverse_rate * common == brute_force_rate(topology, collective, weights)
+    assert plan.gap == 0
+    assert plan.schedule.root_weights.tolist() == [weight // common for weight in weights]
+
+
+@settings(max_examples=40)
+@given(switch_free_topologies(max_ranks=6), st.sampled_from(["reduce_scatter", "allreduce"]))
+def test_one_way_networks_reduce_along_their_links(topology: Topology, collective: str) -> None:
+    """Where links have no opposite, trees towards the roots are trees of the transposed network."""
+    plan = collopt.plan(topology, collective)
+    plan.verify()
+    if collective == "reduce_scatter":
+        assert plan.gap == 0
+    assert plan.gap >= 0
+
+
+@settings(max_examples=40)
+@given(eulerian_topologies(max_ranks=6, max_switches=3))
+def test_allreduce_bounds_hold_and_are_the_better_of_two_theorems(topology: Topology) -> None:
+    """Theorem 16 by all cuts; Corollary 18 by all cuts around one rank."""
+    bound = collopt.bound(topology, "allreduce")
+    bound.verify()
+    ranks, nodes = topology.num_ranks, topology.nodes
+    narrow, alone = [], [[] for _ in range(ranks)]
+    for mask in range(2 ** len(nodes)):
+        cut = Cut(frozenset(node for number, node in enumerate(nodes) if mask >> number & 1))
+        inside = [rank for rank in range(ranks) if mask >> rank & 1]
+        if 0 < len(inside) < ranks:
+            narrow.append(cut.bandwidth(topology))
+        if len(inside) == 1:
+            alone[inside[0]].append(cut.bandwidth(topology))
+    widest = max(min(bandwidths) for bandwidths in alone)
+    assert bound.inverse_rate == max(ranks / min(narrow), Fraction(2 * (ranks - 1)) / widest)
+
+
+@pytest.mark.parametrize(
+    ("topology", "collective", "options", "algbw"),
+    [
+        (dgx_a100(boxes=2), "reduce_scatter", {}, Fraction(1040, 3)),
+        (dgx_a100(boxes=2), "allreduce", {}, Fraction(520, 3)),
+        (dgx_a100(boxes=2), "broadcast", {"root": 5}, Fraction(200)),
+        (dgx_a100(boxes=2), "reduce", {"root": "box1/gpu0"}, Fraction(200)),
+        (dgx_h100(boxes=2), "allreduce", {}, Fraction(800, 3)),
+        (mi250(boxes=2), "reduce_scatter", {}, Fraction(5312, 15)),
+        (mi250(boxes=2), "broadcast", {"root": 0}, Fraction(256)),
+        (ring(5, bidirectional=False), "allreduce", {}, Fraction(5, 8)),
+        (torus(4, 4), "allreduce", {}, Fraction(32, 15)),
+    ],
+    ids=str,
+)
+def test_known_figures(topology: Topology, collective: str, options: dict[str, object], algbw: Fraction) -> None:
+    """Counted by hand: the narrowest cut for one root, ingress for all, twice that for allreduce."""
+    plan = collopt.plan(topology, collective, **options)
+    assert plan.algbw == algbw
+    assert plan.gap == 0
+
+
+def test_allreduce_reuses_its_trees_on_a_symmetric_network() -> None:
+    """Reduction and broadcast of a shard run along the same trees, in opposite directions."""
+    schedule = collopt.plan(dgx_a100(boxes=2), "allreduce").schedule
+    assert isinstance(schedule, Allreduce)
+    assert schedule.reduce.routes is schedule.broadcast.routes
+
+
+def test_an_allreduce_that_misses_its_bound_says_so() -> None:
+    """Neither condition of Theorem 19 holds for MI250."""
+    plan = collopt.plan(mi250(boxes=2), "allreduce")
+    assert 0 < plan.gap < Fraction(1, 10)
+    assert "below the bound" in str(plan)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_plan_files_keep_every_collective(collective: str, tmp_path: object) -> None:
+    """Loading verifies; every figure is what it was."""
+    options = {"root": 2} if collective in ("broadcast", "reduce") else {}
+    plan = collopt.plan(mi250(boxes=1), collective, **options)
+    path = f"{tmp_path}/plan.json"
+    plan.save(path)
+    again = collopt.load_plan(path, plan.topology)
+    assert (again.algbw, again.gap, again.collective) == (plan.algbw, plan.gap, collective)
+    assert again.estimate("1M") == plan.estimate("1M")
+    assert again.bound == plan.bound
+
+
+@pytest.mark.parametrize(
+    ("collective", "options", "message"),
+    [
+        ("broadcast", {}, "broadcast needs a root"),
+        ("reduce", {"root": 9}, "root 9 is not a rank; expected 0..3"),
+        ("reduce", {"root": True}, "root True is not a rank"),
+        ("reduce", {"root": "gpu9"}, "root 'gpu9' is not a rank"),
+        ("allgather", {"root": 1}, "allgather has no root"),
+        ("broadcast", {"root": 1, "weights": [1, 1, 1, 1]}, "broadcast has one shard"),
+        ("allreduce", {"weights": [1, 1, 1, 1]}, "allreduce takes no weights"),
+        ("allgather", {"weights": [1, 1, 1]}, "weights has 3 entries; expected one per rank, 4"),
+        ("allgather", {"weights": [0, 0, 0, 0]}, "all weights are 0"),
+        ("allgather", {"weights": [1, -1, 1, 1]}, "weight -1 of rank 1 is not usable"),
+        ("allgather", {"weights": [1, float("nan"), 1, 1]}, "weight nan of rank 1"),
+        ("allgather", {"weights": [1, "x", 1, 1]}, "weight 'x' of rank 1"),
+        ("allgather", {"weights": [1, True, 1, 1]}, "weight True of rank 1"),
+        ("allgather", {"weights": [1, "1e-12", 1, "1e12"]}, "equal parts"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(collective: str, options: dict[str, object], message: str) -> None:
+    """In one sentence, before any work."""
+    with pytest.raises(UnsupportedError, match=message):
+        collopt.plan(ring(4), collective, **options)
+
+
+def test_equal_weights_are_no_weights() -> None:
+    """Seven each is one each."""
+    assert collopt.bound(ring(4), "allgather", weights=[7, 7, 7, 7]) == collopt.bound(ring(4), "allgather")
+
+
+def test_only_roots_need_to_reach_everyone() -> None:
+    """A rank that only receives is fine in a broadcast, and an error in an allgather."""
+    topology = Topology.from_links([("a", "b", 1), ("b", "a", 1), ("b", "c", 1)], compute="abc")
+    assert collopt.plan(topology, "broadcast", root="a").gap == 0
+    with pytest.raises(BoundError, match="no path from rank 'c' to rank 'a'"):
+        collopt.plan(topology, "broadcast", root="c")
+    with pytest.raises(BoundError, match="no path from rank 'c' to rank 'a'"):
+        collopt.plan(topology, "reduce", root="a")
+    assert collopt.plan(topology, "reduce", root="c").gap == 0
+
+
+def changed(plan: Plan, **fields: object) -> Plan:
+    """The plan with other claims."""
+    return replace(plan, **fields)
+
+
+def test_a_plan_for_another_collective_is_refused() -> None:
+    """Trees that spread do not add up, whatever the plan says."""
+    plan = collopt.plan(ring(4), "allgather")
+    bound = replace(plan.bound, collective="reduce_scatter")
+    with pytest.raises(CertificateError, match="not of the kind that 'reduce_scatter' needs"):
+        changed(plan, collective="reduce_scatter", bound=bound).verify()
+
+
+def test_a_plan_for_other_shards_than_its_bound_is_refused() -> None:
+    """A slower bound would make any plan look optimal."""
+    plan = collopt.plan(ring(4), "allgather")
+    other = collopt.bound(ring(4), "allgather", weights=[2, 1, 1, 1])
+    with pytest.raises(CertificateError, match="shards are not those"):
+        changed(plan, bound=other).verify()
+
+
+def test_an_allreduce_whose_halves_do_not_match_is_refused() -> None:
+    """Two forests that spread, or different shards."""
+    plan = collopt.plan(ring(4), "allreduce")
+    schedule = plan.schedule
+    assert isinstance(schedule, Allreduce)
+    with pytest.raises(CertificateError, match="one that broadcasts"):
+        changed(plan, schedule=Allreduce(schedule.broadcast, schedule.broadcast)).verify()
+    weighted = collopt.plan(ring(4), "reduce_scatter", weights=[2, 1, 1, 1]).schedule
+    assert isinstance(weighted, Forest)
+    with pytest.raises(CertificateError, match="other shards"):
+        changed(plan, schedule=Allreduce(weighted, schedule.broadcast)).verify()
+
+
+def test_cuts_around_ranks_prove_only_what_they_say() -> None:
+    """One per rank, each holding that rank alone, for allreduce only."""
+    bound = collopt.bound(ring(4), "allreduce")
+    assert isinstance(bound.witness, RankCuts)
+    with pytest.raises(CertificateError, match="one per rank, 4"):
+        replace(bound, witness=RankCuts(bound.witness.cuts[:3])).verify()
+    swapped = RankCuts((*bound.witness.cuts[1::-1], *bound.witness.cuts[2:]))
+    with pytest.raises(CertificateError, match="does not hold this rank alone"):
+        replace(bound, witness=swapped).verify()
+    with pytest.raises(CertificateError, match="say nothing about 'allgather'"):
+        Bound(bound.topology, "allgather", bound.inverse_rate, bound.witness).verify()
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
+def test_fixed_numbers_of_trees_work_for_every_collective(collective: str) -> None:
+    """One tree per root is slower than the bound, and the plan says by how much."""
+    plan = collopt.plan(mi250(boxes=2), collective, trees_per_root=1)
+    assert plan.schedule.forests[0].trees_per_root == 1
+    assert plan.gap > 0

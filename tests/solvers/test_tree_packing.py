@@ -1,0 +1,191 @@
+"""Packed trees must span, be as many as asked for, and fit the links."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import CapacityOverflowError, SolverError
+from collopt.solvers.bottleneck import bottleneck_cut
+from collopt.solvers.tree_packing import Packing, pack_trees
+from collopt.topologies import Topology, complete, hypercube, mi250, ring, torus
+from oracles.brute_force_cuts import supplies_fit
+from strategies import switch_free_topologies
+
+Integers = npt.NDArray[np.int64]
+
+
+class Problem(NamedTuple):
+    """Arguments of `pack_trees`."""
+
+    num_ranks: int
+    tails: Integers
+    heads: Integers
+    capacities: Integers
+    supplies: Integers
+
+
+def critical(topology: Topology, weights: list[int]) -> Problem:
+    """Scale the links of a topology until the weights just fit."""
+    tails, heads, capacities, _ = topology.arrays
+    best = bottleneck_cut(topology.num_ranks, tails, heads, capacities, np.array(weights, dtype=np.int64))
+    supplies = np.array(weights, dtype=np.int64) * best.capacity
+    return Problem(topology.num_ranks, tails, heads, capacities * best.supply, supplies)
+
+
+@st.composite
+def critical_problems(draw: st.DrawFn) -> Problem:
+    """Draw networks, balanced or not, whose bottleneck is full, with unequal supplies."""
+    topology = draw(switch_free_topologies(max_ranks=8))
+    return critical(
+        topology, draw(st.lists(st.integers(1, 4), min_size=topology.num_ranks, max_size=topology.num_ranks))
+    )
+
+
+@st.composite
+def unions_of_trees(draw: st.DrawFn) -> Problem:
+    """Draw trees at random and add up their links: all capacity is needed, and some ranks supply nothing."""
+    num_ranks = draw(st.integers(2, 7))
+    links: Counter[tuple[int, int]] = Counter()
+    supplies = np.zeros(num_ranks, dtype=np.int64)
+    for _ in range(draw(st.integers(1, 8))):
+        order, copies = draw(st.permutations(range(num_ranks))), draw(st.integers(1, 5))
+        supplies[order[0]] += copies
+        for place, rank in enumerate(order[1:], start=1):
+            links[order[draw(st.integers(0, place - 1))], rank] += copies
+    tails, heads = np.array(list(links)).T.copy()
+    return Problem(num_ranks, tails, heads, np.array(list(links.values())), supplies)
+
+
+@st.composite
+def any_problems(draw: st.DrawFn) -> Problem:
+    """Draw links and supplies at random, which may fit or not."""
+    num_ranks = draw(st.integers(2, 5))
+    pairs = [(tail, head) for tail in range(num_ranks) for head in range(num_ranks) if tail != head]
+    capacities = draw(st.lists(st.integers(0, 6), min_size=len(pairs), max_size=len(pairs)))
+    supplies = draw(st.lists(st.integers(0, 3), min_size=num_ranks, max_size=num_ranks))
+    tails, heads = np.array(pairs).T.copy()
+    return Problem(num_ranks, tails, heads, np.array(capacities), np.array(supplies))
+
+
+def check(packing: Packing, problem: Problem) -> None:
+    """All that `pack_trees` promises."""
+    num_ranks, tails, heads, capacities, supplies = problem
+    assert packing.links.shape == (len(packing.roots), num_ranks)
+    rooted, used = np.zeros_like(supplies), np.zeros_like(capacities)
+    for root, weight, links in zip(packing.roots.tolist(), packing.weights.tolist(), packing.links, strict=True):
+        assert weight >= 1
+        assert links[root] == -1
+        taken = np.delete(links, root)
+        assert np.array_equal(heads[taken], np.delete(np.arange(num_ranks), root))
+        tree = nx.DiGraph(zip(tails[taken].tolist(), heads[taken].tolist(), strict=True))
+        assert nx.is_arborescence(tree)
+        assert len(tree) == num_ranks
+        rooted[root] += weight
+        used[taken] += weight
+    assert np.array_equal(rooted, supplies)
+    assert (used <= capacities).all()
+
+
+@given(critical_problems())
+def test_trees_span_and_fit_where_the_bottleneck_is_full(problem: Problem) -> None:
+    """Without a condition on balance, and with unequal supplies (Theorem 10 of ForestColl)."""
+    check(pack_trees(*problem), problem)
+
+
+@given(unions_of_trees())
+def test_trees_are_found_where_no_capacity_is_left_over(problem: Problem) -> None:
+    """Every link is needed up to its last unit; ranks without supplies root no tree."""
+    packing = pack_trees(*problem)
+    check(packing, problem)
+    assert set(packing.roots.tolist()) == set(np.flatnonzero(problem.supplies).tolist())
+
+
+@given(any_problems())
+@settings(max_examples=200)
+def test_trees_are_packed_exactly_if_every_cut_has_room(problem: Problem) -> None:
+    """Theorem 8, against all cuts; otherwise some rank is named."""
+    if supplies_fit(*problem):
+        check(pack_trees(*problem), problem)
+    else:
+        with pytest.raises(SolverError, match=r"^rank \d cannot receive every supply at once"):
+            pack_trees(*problem)
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [torus(4, 4), torus(3, 5), hypercube(4), complete(9), mi250(), ring(12, bidirectional=False)],
+    ids=lambda topology: topology.name,
+)
+def test_symmetric_networks_are_packed(topology: Topology) -> None:
+    """Every rank's links are full, so hardly any choice is free."""
+    problem = critical(topology, [1] * topology.num_ranks)
+    check(pack_trees(*problem), problem)
+
+
+@given(st.integers(0, 2**32), st.integers(10, 50))
+@settings(max_examples=40)
+def test_larger_random_networks_are_packed(seed: int, num_ranks: int) -> None:
+    """Unbalanced networks with uneven bandwidths and supplies."""
+    chance = np.random.default_rng(seed)
+    order = chance.permutation(num_ranks)
+    links = {(int(tail), int(head)) for tail, head in zip(order, np.roll(order, -1), strict=True)}
+    links |= {(int(a), int(b)) for a, b in chance.integers(0, num_ranks, (4 * num_ranks, 2)) if a != b}
+    rows = [(tail, head, int(chance.integers(1, 50))) for tail, head in sorted(links)]
+    topology = Topology.from_links(rows, compute=range(num_ranks))
+    problem = critical(topology, chance.integers(1, 5, num_ranks).tolist())
+    check(pack_trees(*problem), problem)
+
+
+@given(critical_problems(), st.integers(0, 2**32))
+@settings(max_examples=40)
+def test_a_seed_fixes_the_packing(problem: Problem, seed: int) -> None:
+    """The same seed gives the same trees; any seed gives trees that fit."""
+    once, again = pack_trees(*problem, seed=seed), pack_trees(*problem, seed=seed)
+    assert all(np.array_equal(one, other) for one, other in zip(once, again, strict=True))
+    check(once, problem)
+
+
+def test_seeds_change_the_packing() -> None:
+    """The order of the roots is what they decide."""
+    problem = critical(torus(4, 4), [1] * 16)
+    assert len({tuple(pack_trees(*problem, seed=seed).roots.tolist()) for seed in range(5)}) > 1
+
+
+def test_a_large_supply_is_packed_at_once() -> None:
+    """Copies cost nothing: 10^15 equal trees are one."""
+    many = 10**15
+    problem = Problem(2, np.array([0, 1]), np.array([1, 0]), np.array([many, many]), np.array([many, many]))
+    packing = pack_trees(*problem)
+    check(packing, problem)
+    assert packing.weights.tolist() == [many, many]
+
+
+def test_nothing_supplied_needs_no_tree() -> None:
+    """All supplies zero."""
+    packing = pack_trees(3, np.array([0]), np.array([1]), np.array([1]), np.zeros(3, dtype=np.int64))
+    assert packing.links.shape == (0, 3)
+    assert len(packing.roots) == len(packing.weights) == 0
+
+
+def test_inputs_are_left_alone() -> None:
+    """Links and supplies are the caller's."""
+    problem = critical(mi250(), [1] * 16)
+    before = [array.copy() for array in problem[1:]]
+    pack_trees(*problem)
+    assert all(np.array_equal(array, copy) for array, copy in zip(problem[1:], before, strict=True))
+
+
+@pytest.mark.parametrize("capacity", [2**61, 2**62])
+def test_capacities_that_int64_cannot_add_up_are_refused(capacity: int) -> None:
+    """Links and supplies together."""
+    ones = np.ones(2, dtype=np.int64)
+    with pytest.raises(CapacityOverflowError):
+        pack_trees(2, np.array([0, 1]), np.array([1, 0]), np.full(2, capacity), ones)
