@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..schedules import as_bytes
 from .figures import busiest_links, plan_figures
 from .files import check_targets, writing
 from .output import emit_json, emit_rows, note
@@ -38,6 +39,9 @@ __all__ = ["plan"]
 
 TreesOption = Annotated[
     int | None, typer.Option("--trees-per-root", help="Trees per root; if left out, as many as the bound takes.")
+]
+SizeOption = Annotated[
+    str | None, typer.Option("--size", metavar="SIZE", help="Estimate the time for so many bytes in all: 64M, 1G.")
 ]
 PlannerOption = Annotated[str, typer.Option("--planner", help="Who plans: forestcoll.")]
 OutputOption = Annotated[
@@ -96,6 +100,7 @@ def plan(
     weights: WeightsOption = None,
     trees_per_root: TreesOption = None,
     planner: PlannerOption = "forestcoll",
+    size: SizeOption = None,
     output: OutputOption = None,
     xml: XmlOption = None,
     runtime: RuntimeOption = None,
@@ -126,6 +131,8 @@ def plan(
         raise UsageError(f"--{flag} is about MSCCL XML; give --xml FILE too, or leave it out")
     if runtime is not None:
         runtime_limits(runtime)
+    if size is not None:
+        as_bytes(size)
     check_targets({"--output": output, "--xml": xml}, source=network_file(topology))
     asked = NetworkOptions(boxes, nodes, shape, ranks, settings, without)
     network, shards = find_network(topology, asked), shard_options(root, weights)
@@ -139,9 +146,9 @@ def plan(
         _write(output, made.save, written)
         _write(xml, lambda path: made.to_msccl_xml(path, **xml_options), written)
         if as_json:
-            emit_json(plan_figures(made) | _loss(made, intact))
+            emit_json(plan_figures(made) | _loss(made, intact) | _estimate(made, size))
         else:
-            _print(made, intact)
+            _print(made, intact, size)
     finally:
         for path in written:
             note(f"wrote {path}")
@@ -158,7 +165,7 @@ def _write(path: Path | None, write: Callable[[Path], None], written: list[Path]
         written.append(path)
 
 
-def _print(made: Plan, intact: Bound | None) -> None:
+def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
     forest, network, heights = made.schedule, made.topology, made.heights
     emit_rows(
         f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified",
@@ -173,6 +180,7 @@ def _print(made: Plan, intact: Bound | None) -> None:
             "busiest links": f"{busiest_links(made)} of {len(network.links)}",
         }
         | _savings(made)
+        | ({} if size is None else {"estimate": f"{size} in {made.estimate(size):.0f} µs, finely pipelined"})
         | (
             {}
             if intact is None
@@ -183,6 +191,10 @@ def _print(made: Plan, intact: Bound | None) -> None:
 
 def _lost(made: Plan, intact: Bound) -> str:
     return f"{float(100 * (1 - made.algbw / intact.algbw)):.2f} %"
+
+
+def _estimate(made: Plan, size: str | None) -> dict[str, Any]:
+    return {} if size is None else {"size": as_bytes(size), "estimate_us": made.estimate(size)}
 
 
 def _loss(made: Plan, intact: Bound | None) -> dict[str, Any]:

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .output import note
+
 __all__ = ["computing", "working"]
 
 
@@ -35,6 +37,10 @@ def computing(message: str) -> Iterator[None]:
     Compiled kernels return to Python, and so to its handling of Ctrl-C, only when they are done.
     """
     with _ended_by_interrupt(), working(message):
+        from ..solvers.compiled import compiled_before
+
+        if not compiled_before():
+            note("collopt: note: the first run compiles the solvers, which takes up to a minute, once")
         yield
 
 

@@ -137,13 +137,15 @@ class Plan:
 
         save_plan(self, path)
 
-    def estimate(self, size: int | str) -> float:
-        """Predicted time in µs, by the alpha-beta model with fine pipelining; see `schedule_time`.
+    def estimate(self, size: int | str, slices: int | None = None) -> float:
+        """Predicted time in µs, by the alpha-beta model with pipelining; see `schedule_time`.
 
         Parameters
         ----------
         size : int or str
             Bytes in all, as nccl-tests counts them, such as ``2**30`` or ``"1G"``.
+        slices : int, optional
+            Pieces that follow each other through the trees; infinitely many by default.
 
         Returns
         -------
@@ -152,9 +154,9 @@ class Plan:
         Raises
         ------
         UnsupportedError
-            If the size is not understood.
+            If the size or the number of slices is not understood.
         """
-        return float(schedule_time(self.schedule, self.topology, as_bytes(size)))
+        return float(schedule_time(self.schedule, self.topology, as_bytes(size), slices))
 
     @property
     def heights(self) -> Heights:

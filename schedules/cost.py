@@ -80,12 +80,44 @@ def forest_latency(forest: Forest, topology: Topology) -> Fraction:
     return Fraction(int(arrival.max()), scale)
 
 
-def schedule_time(schedule: TreeSchedule, topology: Topology, num_bytes: int) -> Fraction:
-    """Time of a pipelined collective of `num_bytes` in all, in µs: latency of the deepest path plus bytes over algbw.
+def schedule_time(schedule: TreeSchedule, topology: Topology, num_bytes: int, slices: int | None = None) -> Fraction:
+    """Time of a pipelined collective of `num_bytes` in all, in µs, by the alpha-beta model.
 
-    The alpha-beta model with infinitely small pipeline chunks, so it is reached from below as sizes grow and is
-    optimistic for small ones.
+    The latency of the deepest path, and the bandwidth time: bytes over algbw.  With `slices`, data follows in that many
+    pieces, so the last piece leaves the deepest of h hops ``(h - 1) / slices`` bandwidth times later; without, pieces
+    are infinitely small.
+
+    Parameters
+    ----------
+    schedule : Forest or Allreduce
+        What is run.
+    topology : Topology
+        Where.
+    num_bytes : int
+        As nccl-tests counts them.
+    slices : int, optional
+        Pieces that each tree's data is cut into.
+
+    Returns
+    -------
+    Fraction
+
+    Raises
+    ------
+    UnsupportedError
+        If `slices` is not a whole number of at least 1.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> two_way = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+    >>> schedule_time(two_way, ring(2, bandwidth=25, latency=3), 100_000)
+    Fraction(5, 1)
     """
+    if slices is not None and (isinstance(slices, bool) or not isinstance(slices, (int, np.integer)) or slices < 1):
+        raise UnsupportedError(f"slices is {slices!r}; expected a whole number of at least 1")
     latency = sum((forest_latency(forest, topology) for forest in schedule.forests), Fraction(0))
     unit = Fraction(num_bytes, schedule.total_weight)
-    return latency + unit * schedule.congestion(topology) / NS_PER_US
+    hops = sum(int(forest.heights.max()) for forest in schedule.forests)
+    waiting = Fraction(0) if slices is None else Fraction(hops - 1, int(slices))
+    return latency + unit * schedule.congestion(topology) / NS_PER_US * (1 + waiting)
