@@ -112,7 +112,7 @@ def schedule_time(schedule: TreeSchedule, topology: Topology, num_bytes: int, sl
     >>> from collopt.topologies import ring
     >>> two_way = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
     >>> schedule_time(two_way, ring(2, bandwidth=25, latency=3), 100_000)
-    Fraction(5, 1)
+    Fraction(4, 1)
     """
     if slices is not None and (isinstance(slices, bool) or not isinstance(slices, (int, np.integer)) or slices < 1):
         raise UnsupportedError(f"slices is {slices!r}; expected a whole number of at least 1")

@@ -127,7 +127,7 @@ def in_network(forest: Forest, topology: Topology) -> InNetwork:
             for edge in forest.edges(tree):
                 known = [place for place, node in enumerate(edge.path) if node in supplied]
                 skipped[tree, edge.head] = known[-1] if known else 0
-                supplied |= able & set(edge.path)
+                supplied |= able & set(edge.path[skipped[tree, edge.head] :])
     return InNetwork(forest, topology, skipped)
 
 
