@@ -17,7 +17,7 @@ from ..errors import CapacityOverflowError, SolverError, UnsupportedError
 from ..schedules import Forest
 from ..solvers.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale
 from ..solvers.forest_packing import pack_forest
-from ..solvers.max_flow import check_capacities
+from ..solvers.max_flow import check_capacities, max_flow
 from ..solvers.routed_graph import RoutedGraph
 from ..solvers.sink_sweep import sweep_sinks
 from ..solvers.switch_guess import split_all_switches
@@ -91,12 +91,14 @@ def _floored_capacities(asked: Network, count: int) -> IntArray:
     scale = fixed_count_scale(asked.num_nodes, asked.tails, asked.heads, capacities, asked.root_weights, count)
     supplies = asked.root_weights * count
     for _ in range(SCALES_TRIED):
-        check_capacities(sum(map(int, capacities)) * scale.numerator)
-        floored = capacities * scale.numerator // scale.denominator
+        # In Python's integers: the products may not fit int64 where the results do.
+        units = [capacity * scale.numerator // scale.denominator for capacity in capacities.tolist()]
+        check_capacities(sum(units))
+        floored = np.array(units)
         balanced = _balanced(asked, floored)
         if np.array_equal(balanced, floored) or _fits(asked, balanced, supplies):
             return balanced
-        scale = min(Fraction(int(units) + 1, int(size)) for units, size in zip(floored, capacities, strict=True))
+        scale = min(Fraction(held + 1, int(size)) for held, size in zip(units, capacities, strict=True))
     raise UnsupportedError(
         f"{count} trees per root leave switches with different capacities in and out once they are rounded, and no "
         "nearby rate avoids that; leave trees_per_root out, or make every link bidirectional"
@@ -104,22 +106,37 @@ def _floored_capacities(asked: Network, count: int) -> IntArray:
 
 
 def _balanced(asked: Network, capacities: IntArray) -> IntArray:
-    """Lower capacities until every switch takes in what it gives out; only links at ranks may end up uneven."""
-    capacities = capacities.copy()
-    waiting = list(range(asked.topology.num_ranks, asked.num_nodes))
-    while waiting:
-        switch = waiting.pop()
-        into, out = np.flatnonzero(asked.heads == switch), np.flatnonzero(asked.tails == switch)
-        excess = int(capacities[into].sum() - capacities[out].sum())
-        links, ends = (into, asked.tails) if excess > 0 else (out, asked.heads)
-        excess = abs(excess)
-        for link in links[np.argsort(-capacities[links], kind="stable")]:
-            taken = min(excess, int(capacities[link]))
-            capacities[link] -= taken
-            excess -= taken
-            if taken and ends[link] >= asked.topology.num_ranks:
-                waiting.append(int(ends[link]))
-    return capacities
+    """Lower capacities, by little, until every switch takes in what it gives out; only ranks may end up uneven.
+
+    What a switch takes in too much is given up against the links, back to a rank or to a switch that takes in too
+    little; what a switch then still gives out too much, along the links.
+    """
+    against = capacities - _given_up(asked, capacities, asked.heads, asked.tails)
+    return against - _given_up(asked, against, asked.tails, asked.heads)
+
+
+def _given_up(asked: Network, capacities: IntArray, tails: IntArray, heads: IntArray) -> IntArray:
+    """Per link, its part in a flow from the switches with more capacity into their links' ends than out of them.
+
+    Shortest paths to ranks or to switches of which the opposite is true, so little is given up; the flow always exists,
+    since giving up everything is one.
+    """
+    ranks, source, sink = asked.topology.num_ranks, asked.num_nodes, asked.num_nodes + 1
+    surplus = np.zeros(asked.num_nodes, dtype=np.int64)
+    np.add.at(surplus, tails, capacities)
+    np.subtract.at(surplus, heads, capacities)
+    surplus[:ranks] = 0
+    nodes = np.arange(asked.num_nodes)
+    flow = max_flow(
+        asked.num_nodes + 2,
+        np.concatenate([tails, np.full_like(nodes, source), nodes]),
+        np.concatenate([np.where(heads < ranks, sink, heads), nodes, np.full_like(nodes, sink)]),
+        np.concatenate([capacities, np.maximum(surplus, 0), np.maximum(-surplus, 0)]),
+        source,
+        sink,
+    )
+    assert flow.value == np.maximum(surplus, 0).sum(), "giving up everything balances every switch"
+    return flow.residual[1 : 2 * len(tails) : 2]
 
 
 def _fits(asked: Network, capacities: IntArray, supplies: IntArray) -> bool:

@@ -187,7 +187,8 @@ def fixed_count_scale(
 
     if feasible(low):
         return low
-    while sum(floor(high * size) - floor(low * size) for size in sizes) > ENUMERATED:
+    # Each size can have a candidate at the answer itself, however short the interval.
+    while sum(floor(high * size) - floor(low * size) for size in sizes) > ENUMERATED + len(sizes):
         middle = (low + high) / 2
         low, high = (low, middle) if feasible(middle) else (middle, high)
     candidates = sorted(

@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
@@ -20,6 +20,9 @@ from oracles.brute_force_cuts import supplies_fit
 from strategies import switch_free_topologies
 
 Integers = npt.NDArray[np.int64]
+
+COMPILING = [HealthCheck.too_slow]
+"""The first example that is drawn may have to wait for numba."""
 
 
 class Problem(NamedTuple):
@@ -95,6 +98,7 @@ def check(packing: Packing, problem: Problem) -> None:
 
 
 @given(critical_problems())
+@settings(suppress_health_check=COMPILING)
 def test_trees_span_and_fit_where_the_bottleneck_is_full(problem: Problem) -> None:
     """Without a condition on balance, and with unequal supplies (Theorem 10 of ForestColl)."""
     check(pack_trees(*problem), problem)
@@ -145,7 +149,7 @@ def test_larger_random_networks_are_packed(seed: int, num_ranks: int) -> None:
 
 
 @given(critical_problems(), st.integers(0, 2**32))
-@settings(max_examples=40)
+@settings(max_examples=40, suppress_health_check=COMPILING)
 def test_a_seed_fixes_the_packing(problem: Problem, seed: int) -> None:
     """The same seed gives the same trees; any seed gives trees that fit."""
     once, again = pack_trees(*problem, seed=seed), pack_trees(*problem, seed=seed)

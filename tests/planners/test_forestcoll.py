@@ -1,0 +1,436 @@
+"""Allgather by trees: optimal on everything, equal to the paper where it states figures, and clear about bad input."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from collopt import Plan, bound, plan
+from collopt.errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
+from collopt.topologies import (
+    Topology,
+    complete,
+    dgx1_v100,
+    dgx_a100,
+    dgx_h100,
+    hypercube,
+    leaf_spine,
+    mi250,
+    mi300x,
+    ring,
+    torus,
+)
+from oracles.brute_force_cuts import optimal_inverse_rate, smallest_scale
+from oracles.slow_check import plan_holds
+from strategies import eulerian_topologies, switch_free_topologies
+
+
+@st.composite
+def balanced_switch_topologies(draw: st.DrawFn) -> Topology:
+    """Draw topologies whose switches are balanced and whose ranks are not."""
+    base = draw(eulerian_topologies(max_ranks=5, max_switches=4))
+    rows: list[tuple[str, str, Fraction]] = [link[:3] for link in base.links]
+    for _ in range(draw(st.integers(1, 4))):
+        ends = draw(st.permutations(base.compute_nodes))[:2]
+        between = draw(st.permutations(base.switch_nodes))[: draw(st.integers(0, len(base.switch_nodes)))]
+        bandwidth = Fraction(draw(st.integers(1, 10)))
+        rows += [(tail, head, bandwidth) for tail, head in pairwise([ends[0], *between, ends[1]])]
+    return Topology.from_links(rows, compute=base.compute_nodes, switches=base.switch_nodes)
+
+
+@st.composite
+def bidirectional_topologies(draw: st.DrawFn) -> Topology:
+    """Draw networks in which every link has an opposite of the same bandwidth."""
+    base = draw(eulerian_topologies(max_ranks=4, max_switches=3, max_bandwidth=6))
+    rows = {tuple(sorted(link[:2])): link.bandwidth for link in base.links}
+    return Topology.from_links(
+        [(*ends, bandwidth) for ends, bandwidth in rows.items()],
+        compute=base.compute_nodes,
+        switches=base.switch_nodes,
+        bidirectional=True,
+    )
+
+
+def planned(topology: Topology, **options: Any) -> tuple[Plan | None, str]:
+    """Plan an allgather, or say in which words that was refused."""
+    try:
+        return plan(topology, "allgather", **options), ""
+    except (BoundError, UnsupportedError) as error:
+        return None, str(error)
+
+
+SHAPES = st.one_of(eulerian_topologies(max_ranks=6, max_switches=4), switch_free_topologies(max_ranks=8))
+
+
+@given(st.one_of(SHAPES, balanced_switch_topologies()))
+@settings(max_examples=200)
+def test_plans_reach_the_largest_ratio_of_all_cuts(topology: Topology) -> None:
+    """Bound, plan and brute force agree as fractions, and the plan proves it."""
+    made = plan(topology, "allgather")
+    assert made.inverse_rate == made.bound.inverse_rate == optimal_inverse_rate(topology)
+    assert made.bound == bound(topology, "allgather")
+    assert made.gap == 0
+    made.verify()
+    assert plan_holds(made)
+    assert made.schedule.trees_per_root == made.bound.trees_per_root
+    assert (made.collective, made.planner, made.options) == ("allgather", "forestcoll", {})
+
+
+@given(st.one_of(bidirectional_topologies(), switch_free_topologies(max_ranks=5)), st.integers(1, 4))
+def test_plans_with_a_fixed_number_of_trees_are_the_best_with_that_number(topology: Topology, count: int) -> None:
+    """The scale of Algorithm 5 found by trying all candidates, and within Theorem 13 of the bound."""
+    made = plan(topology, "allgather", trees_per_root=count)
+    _, _, capacities, unit = topology.arrays
+    supplies = np.full(topology.num_ranks, count)
+    scale = smallest_scale(len(topology.nodes), *topology.arrays[:3], supplies)
+    assert made.inverse_rate == scale / count / unit
+    assert made.schedule.trees_per_root == count
+    assert made.options == {"trees_per_root": count}
+    assert made.bound == bound(topology, "allgather")
+    assert made.inverse_rate <= made.bound.inverse_rate + 1 / (count * int(capacities.min()) * unit)
+    made.verify()
+
+
+@given(SHAPES)
+@settings(max_examples=30)
+def test_the_optimal_number_asked_for_is_optimal_too(topology: Topology) -> None:
+    """On every balanced network: with it nothing is rounded."""
+    best = bound(topology, "allgather")
+    assume(best.trees_per_root < 2**20)
+    assert plan(topology, "allgather", trees_per_root=best.trees_per_root).gap == 0
+    assert plan(topology, "allgather", trees_per_root=np.int64(best.trees_per_root)).gap == 0
+
+
+@given(SHAPES, st.fractions(Fraction(1, 900), 10**6, max_denominator=997))
+@settings(max_examples=40)
+def test_scaling_every_bandwidth_scales_the_bound(topology: Topology, factor: Fraction) -> None:
+    """Exactly, whatever the factor."""
+    before, after = bound(topology, "allgather"), bound(topology.scaled(factor), "allgather")
+    assert after.inverse_rate * factor == before.inverse_rate
+    assert after.trees_per_root == before.trees_per_root
+
+
+@given(st.one_of(SHAPES, balanced_switch_topologies()))
+@settings(max_examples=60)
+def test_the_general_way_is_optimal_too(topology: Topology) -> None:
+    """Exact edge splitting without tight sets or guesses, which takes over where those fail."""
+
+    def fail(*_: object) -> None:
+        raise SolverError("not this time")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("collopt.planners.tree_engine._structured_forest", fail)
+        made = plan(topology, "allgather")
+    assert made.provenance["refused"] == "not this time"
+    assert made.inverse_rate == optimal_inverse_rate(topology)
+    assert plan_holds(made)
+
+
+def test_plans_are_the_same_every_time() -> None:
+    """No chance is involved, nor other plans made at the same time."""
+
+    def rows(topology: Topology) -> list[list[int]]:
+        forest = plan(topology, "allgather").schedule
+        return [getattr(forest, name).ravel().tolist() for name in ("roots", "weights", "routes", "path_nodes")]
+
+    topologies = [dgx_a100(boxes=2), mi250(boxes=2), torus(4, 4), leaf_spine(2, 3, 4)] * 2
+    alone = [rows(topology) for topology in topologies]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(rows, topologies)) == alone
+
+
+# The paper's figures.
+
+
+@pytest.mark.parametrize(
+    ("count", "algbw"),
+    [
+        (1, Fraction(320)),
+        (2, Fraction(1024, 3)),
+        (3, Fraction(2400, 7)),
+        (4, Fraction(1024, 3)),
+        (5, Fraction(8000, 23)),
+    ],
+)
+def test_two_mi250_boxes_with_few_trees(count: int, algbw: Fraction) -> None:
+    """ForestColl, Table 1: 320, 341, 343, 341 and 348 GB/s for k = 1 to 5."""
+    made = plan(mi250(boxes=2), "allgather", trees_per_root=count)
+    assert made.algbw == algbw
+    assert round(made.algbw) == {1: 320, 2: 341, 3: 343, 4: 341, 5: 348}[count]
+
+
+@pytest.mark.parametrize(
+    ("topology", "inverse_rate", "trees_per_root", "algbw"),
+    [
+        # Table 1: 354 GB/s, achieved at k = 83.
+        (mi250(boxes=2), Fraction(15, 166), 83, "354.13"),
+        # Section 6.2.1's setting of GPUs 0 to 7 in each box.
+        (mi250(boxes=2).restrict([*range(8), *range(16, 24)]), Fraction(1, 13), 13, "208.00"),
+        # Section 6.2.2; a GPU's 325 GB/s are the bottleneck (section 5.3 of the version on arXiv).
+        (dgx_a100(boxes=2), Fraction(3, 65), 13, "346.67"),
+        # Section 6.3: 450 GB/s per GPU inside a box, 50 GB/s across boxes, the bottleneck of 16 boxes.
+        (dgx_h100(), Fraction(7, 450), 1, "514.29"),
+        (dgx_h100(boxes=2), Fraction(15, 500), 2, "533.33"),
+        (dgx_h100(boxes=4), Fraction(31, 500), 10, "516.13"),
+        (dgx_h100(boxes=16), Fraction(120, 400), 1, "426.67"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Topology) else None,
+)
+def test_machines_of_the_paper(topology: Topology, inverse_rate: Fraction, trees_per_root: int, algbw: str) -> None:
+    """ForestColl, sections 5.5 and 6."""
+    made = plan(topology, "allgather")
+    assert made.inverse_rate == made.bound.inverse_rate == inverse_rate
+    assert made.schedule.trees_per_root == trees_per_root
+    assert f"{float(made.algbw):.2f}" == algbw
+
+
+@pytest.mark.parametrize("unit", [1, 25, Fraction(1, 3)])
+def test_two_boxes_of_four_on_switches(unit: Fraction | int) -> None:
+    """ForestColl, figures 5, 15 and 16: links of 10 b inside and b across give 1/x* = 1/b with one tree per root."""
+    ranks = [f"c{box}{number}" for box in (1, 2) for number in range(1, 5)]
+    topology = Topology.from_links(
+        [(rank, f"w{rank[1]}", 10 * Fraction(unit)) for rank in ranks]
+        + [(rank, "w0", Fraction(unit)) for rank in ranks],
+        compute=ranks,
+        switches=["w0", "w1", "w2"],
+        bidirectional=True,
+    )
+    made = plan(topology, "allgather")
+    assert made.inverse_rate == 1 / Fraction(unit)
+    assert made.schedule.trees_per_root == 1
+    box = {"c11", "c12", "c13", "c14", "w1"}
+    assert made.bound.witness.nodes in (
+        box,
+        set(topology.nodes) - box,
+        box | {"w0"},
+        set(topology.nodes) - box - {"w0"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("topology", "inverse_rate"),
+    [
+        (ring(8), Fraction(7, 2)),
+        (ring(8, bidirectional=False), Fraction(7)),
+        (torus(4, 4), Fraction(15, 4)),
+        (torus(2, 3, 4), Fraction(23, 6)),
+        (hypercube(4), Fraction(15, 4)),
+        (complete(9), Fraction(1)),
+        (mi300x(), Fraction(7, 448)),
+        (dgx1_v100(), Fraction(7, 150)),
+        (leaf_spine(2, 2, 4, 25), Fraction(7, 25)),
+        (leaf_spine(2, 2, 4, 25, oversubscription=8), Fraction(8, 25)),
+        (leaf_spine(4, 1, 4, 25, oversubscription=8), Fraction(24, 25)),
+    ],
+    ids=lambda value: value.name if isinstance(value, Topology) else None,
+)
+def test_regular_networks_are_bound_by_a_rank_or_a_leaf(topology: Topology, inverse_rate: Fraction) -> None:
+    """All that others have over what one rank, or the ranks of one leaf, can take in."""
+    made = plan(topology, "allgather")
+    assert made.inverse_rate == inverse_rate
+    assert made.gap == 0
+
+
+# Odd networks.
+
+
+def test_bandwidths_of_twelve_decimals_stay_exact() -> None:
+    """One NIC is a hair slower than 25 GB/s; k is huge, the trees are few, and nothing is rounded."""
+    base = dgx_a100(boxes=2)
+    odd = base.derate("box0/nic0", "ib", Fraction("0.999999999988"))
+    made = plan(odd, "allgather")
+    assert made.gap == 0
+    assert made.inverse_rate > Fraction(3, 65)
+    assert made.schedule.trees_per_root > 10**9
+    fixed = plan(odd, "allgather", trees_per_root=1000)
+    assert 0 <= fixed.gap < Fraction(1, 1000)
+
+
+@pytest.mark.parametrize("nic", ["24.1", "24.123456789", "24.123456789123", "65/3"])
+@pytest.mark.parametrize("count", [None, 1, 7, 1000])
+def test_uneven_nics_of_any_precision_are_planned(nic: str, count: int | None) -> None:
+    """All links of one NIC; capacities times trees would leave 64 bits, but no sum that is needed does."""
+    base = dgx_a100(boxes=2)
+    links = [
+        link._replace(bandwidth=Fraction(nic)) if "box1/nic3" in (link.tail, link.head) else link for link in base.links
+    ]
+    topology = Topology(base.compute_nodes, base.switch_nodes, tuple(links))
+    made = plan(topology, "allgather", **({} if count is None else {"trees_per_root": count}))
+    assert made.gap == 0 if count is None else 0 <= made.gap < Fraction(1, 10)
+    assert "refused" not in made.provenance
+
+
+def test_huge_ratios_of_bandwidths_are_planned() -> None:
+    """One to a million, and one to 10^15."""
+    for thin in (Fraction(1, 10**6), Fraction(1, 10**9)):
+        rows = [("a", "s", 10**6), ("b", "s", 10**6), ("c", "s", thin), ("a", "b", 7), ("c", "a", thin)]
+        topology = Topology.from_links(rows, compute="abc", switches="s", bidirectional=True)
+        made = plan(topology, "allgather")
+        assert made.inverse_rate == 2 / (2 * thin)
+        assert made.gap == 0
+
+
+def test_a_long_chain_beside_a_fast_link_is_planned() -> None:
+    """Long paths multiply no loads: the largest k that the solvers take is verified too."""
+    switches = [f"s{number}" for number in range(21)]
+    chain = ["x", *switches, "y"]
+    topology = Topology.from_links(
+        [("x", "y", "500000.000000000001")] + [(tail, head, "0.000000000001") for tail, head in pairwise(chain)],
+        compute=["x", "y"],
+        switches=switches,
+        bidirectional=True,
+    )
+    assert plan(topology, "allgather").gap == 0
+
+
+def test_switches_that_lead_nowhere_are_ignored() -> None:
+    """A dead end, an island of two switches, one that hangs on nothing, and two ranks as good as alone."""
+    topology = Topology.from_links(
+        [("a", "b", 3), ("a", "dead", 50), ("island1", "island2", 7), ("b", "s1", 2), ("s1", "s2", 2), ("s2", "a", 2)],
+        compute=["a", "b"],
+        switches=["dead", "island1", "island2", "lonely", "s1", "s2"],
+        bidirectional=True,
+    )
+    made = plan(topology, "allgather")
+    assert (made.inverse_rate, made.gap) == (Fraction(1, 5), 0)
+
+
+def test_switches_may_give_up_all_that_other_switches_have() -> None:
+    """Two dead ends in a row: once the outer one is gone, the inner one is linked to nothing but a rank, and so on."""
+    rows = [("a", "b", 1), ("a", "s1", 3), ("s1", "s2", 5), ("s2", "s3", 7), ("s3", "s1", 2), ("s2", "s4", 9)]
+    topology = Topology.from_links(rows, compute="ab", switches=["s1", "s2", "s3", "s4"], bidirectional=True)
+    for options in ({}, {"trees_per_root": 1}, {"trees_per_root": 5}):
+        assert plan(topology, "allgather", **options).inverse_rate == 1
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("links", "source", "target"),
+    [
+        ([("a", "b", 1), ("b", "a", 1), ("c", "a", 1)], "a", "c"),
+        ([("a", "b", 1), ("b", "a", 1), ("a", "c", 1)], "c", "a"),
+        ([("a", "b", 1), ("b", "a", 1)], "a", "c"),
+        ([("a", "b", 1), ("b", "a", 1), ("c", "s", 1), ("s", "c", 1)], "a", "c"),
+    ],
+)
+def test_ranks_out_of_reach_are_named(links: list[tuple[str, str, int]], source: str, target: str) -> None:
+    """Both of them, for the bound and for the plan."""
+    topology = Topology.from_links(links, compute=["a", "b", "c"], switches=["s"])
+    for ask in (bound, plan):
+        with pytest.raises(BoundError, match=rf"there is no path from rank '{source}' to rank '{target}' in <Topology"):
+            ask(topology, "allgather")
+
+
+def test_an_unbalanced_switch_is_named_with_its_figures() -> None:
+    """What it takes in and gives out."""
+    topology = Topology.from_links(
+        [("a", "s", 3), ("s", "b", "5/2"), ("b", "a", 1), ("a", "t", 1), ("t", "b", 1)],
+        compute=["a", "b"],
+        switches=["t", "s"],
+    )
+    for ask in (bound, plan):
+        with pytest.raises(
+            UnsupportedError, match=r"switch 's' takes in 3 GB/s and gives out 2\.5 GB/s; expected the same"
+        ):
+            ask(topology, "allgather")
+
+
+@pytest.mark.parametrize("count", [0, -1, 2**20 + 1, 10**30, 10**5000, -(10**5000)], ids=int.bit_length)
+def test_numbers_of_trees_out_of_range_are_refused(count: int) -> None:
+    """With the value, cut short, and the range."""
+    with pytest.raises(UnsupportedError, match=r"^trees_per_root is .*; expected 1 to 1048576$") as caught:
+        plan(ring(3), "allgather", trees_per_root=count)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "count", [True, False, 2.5, 3.0, float("nan"), "3", "", [3], Fraction(3), np.bool_(True), np.float64(2)]
+)
+def test_what_is_no_number_of_trees_is_refused(count: Any) -> None:
+    """Whole numbers only; a truth value is none."""
+    with pytest.raises(UnsupportedError, match=r"^trees_per_root is .*; expected a whole number$"):
+        plan(ring(3), "allgather", trees_per_root=count)
+
+
+def test_a_number_of_trees_may_round_a_switch_out_of_balance() -> None:
+    """One tree per root needs U = 1/2: then the switch takes in 0 + 0 and gives out 1, which is given up."""
+    topology = Topology.from_links(
+        [("a", "b", 2), ("b", "a", 3), ("a", "s", 1), ("b", "s", 1), ("s", "b", 2)], compute="ab", switches="s"
+    )
+    assert plan(topology, "allgather").gap == 0
+    assert plan(topology, "allgather", trees_per_root=1).inverse_rate == Fraction(1, 2)
+    assert plan(topology, "allgather", trees_per_root=2).inverse_rate == Fraction(1, 2)
+
+
+def test_what_rounding_leaves_over_does_not_go_around_in_circles() -> None:
+    """The same beside a switch that is linked with 10^9 GB/s: what is given up leads to a rank, not there and back."""
+    topology = Topology.from_links(
+        [
+            ("a", "b", 2),
+            ("b", "a", 3),
+            ("a", "s", 1),
+            ("b", "s", 1),
+            ("s", "b", 2),
+            ("s", "t", 10**9),
+            ("t", "s", 10**9),
+        ],
+        compute="ab",
+        switches="st",
+    )
+    assert plan(topology, "allgather", trees_per_root=1).inverse_rate == Fraction(1, 2)
+
+
+@given(st.one_of(eulerian_topologies(max_ranks=4, max_switches=3), balanced_switch_topologies()), st.integers(1, 5))
+def test_fixed_numbers_on_directed_networks_are_planned_or_refused(topology: Topology, count: int) -> None:
+    """Rounding may unbalance a switch, so the best rate may be out of reach; nothing else can go wrong."""
+    made, refusal = planned(topology, trees_per_root=count)
+    if made:
+        supplies = np.full(topology.num_ranks, count)
+        scale = smallest_scale(len(topology.nodes), *topology.arrays[:3], supplies)
+        assert made.inverse_rate >= scale / count / topology.arrays.unit
+        assert made.schedule.trees_per_root == count
+        assert plan_holds(made)
+    else:
+        assert topology.switch_nodes
+        assert "once they are rounded" in refusal
+
+
+@pytest.mark.parametrize(
+    "bandwidths",
+    [
+        (10**9, "0.000000000001"),
+        ("999999999.999999999999", "999999998.999999999999"),
+        ("700000.000000000001", "700000.000000000003"),
+    ],
+)
+def test_bandwidths_without_a_common_unit_in_64_bits_are_refused(bandwidths: tuple[object, object]) -> None:
+    """The message says to round them."""
+    fast, slow = bandwidths
+    topology = Topology.from_links(
+        [("a", "b", fast), ("b", "c", slow), ("c", "a", slow)],  # type: ignore[list-item]
+        compute=["a", "b", "c"],
+        bidirectional=True,
+    )
+    for ask in (bound, plan):
+        with pytest.raises(CapacityOverflowError, match=r"round (them|the bandwidths) to fewer digits"):
+            ask(topology, "allgather")
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(1, 4)), max_size=14), st.integers(2, 4))
+def test_any_network_is_planned_or_refused_in_our_words(rows: list[tuple[int, int, int]], ranks: int) -> None:
+    """Disconnected, unbalanced, or fine: never an error of a function that the user did not call."""
+    names = [f"n{number}" for number in range(6)]
+    links = [(names[tail], names[head], bandwidth) for tail, head, bandwidth in rows if tail != head]
+    topology = Topology.from_links(links, compute=names[:ranks], switches=names[ranks:])
+    made, refusal = planned(topology)
+    assert not made or made.inverse_rate == optimal_inverse_rate(topology)
+    assert "\n" not in refusal

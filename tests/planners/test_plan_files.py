@@ -1,0 +1,443 @@
+"""Plan files: back and forth, and every way in which a file can be damaged, forged, or another file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt import Plan, load_plan, plan
+from collopt.errors import CertificateError, ColloptError, FileFormatError, TopologyError
+from collopt.planners.plan_files import plan_from_json, plan_to_json
+from collopt.topologies import Topology, dgx_a100, mi250, ring, write_topology
+from strategies import eulerian_topologies, switch_free_topologies
+
+ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes")
+
+
+FIELDS = (
+    "made_by",
+    "collective",
+    "planner",
+    "options",
+    "inverse_rate",
+    "bound",
+    "topology_digest",
+    "topology",
+    "link_loads",
+    "schedule",
+)
+"""Of a document, besides its header."""
+
+
+def small_plan() -> Plan:
+    """Three ranks, two of them on a switch, uneven bandwidths, some latency."""
+    topology = Topology.from_links(
+        [("a", "s", "5/2", "1/3"), ("b", "s", 2), ("a", "b", 1, 1), ("b", "c", 3)],
+        compute=["a", "b", "c"],
+        switches=["s"],
+        bidirectional=True,
+        multicast=["s"],
+        name="Größe drei",
+    )
+    return plan(topology, "allgather")
+
+
+def document() -> dict[str, Any]:
+    """The small plan as a decoded document."""
+    return json.loads(json.dumps(plan_to_json(small_plan())))  # type: ignore[no-any-return]
+
+
+def assert_same(one: Plan, other: Plan) -> None:
+    """All that a file keeps is equal, types included."""
+    for name in ("topology", "collective", "bound", "inverse_rate", "planner", "options"):
+        assert getattr(one, name) == getattr(other, name), name
+    assert one.topology.digest == other.topology.digest
+    assert one.topology.name == other.topology.name
+    assert one.schedule.num_ranks == other.schedule.num_ranks
+    assert one.schedule.trees_per_root == other.schedule.trees_per_root
+    pairs = [(getattr(one.schedule, name), getattr(other.schedule, name)) for name in ARRAYS]
+    for mine, its in [*pairs, (one.link_loads, other.link_loads)]:
+        assert np.array_equal(mine, its)
+        assert mine.dtype == its.dtype
+
+
+@given(st.one_of(eulerian_topologies(), switch_free_topologies()))
+@settings(max_examples=50)
+def test_plans_come_back_as_they_were(topology: Topology) -> None:
+    """Through JSON text, and proved again."""
+    made = plan(topology, "allgather")
+    again = plan_from_json(json.loads(json.dumps(plan_to_json(made))), "text")
+    assert_same(made, again)
+    again.verify(topology)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        small_plan,
+        lambda: plan(mi250(boxes=2), "allgather", trees_per_root=3),
+        lambda: plan(dgx_a100(boxes=2), "allgather"),
+    ],
+    ids=["small", "mi250", "dgx-a100"],
+)
+def test_saved_plans_come_back_as_they_were(make: Callable[[], Plan], tmp_path: Path) -> None:
+    """Through a file, named by a text or a path, with options and names in any script."""
+    made = make()
+    made.save(tmp_path / "plan.json")
+    assert_same(load_plan(tmp_path / "plan.json"), made)
+    assert_same(load_plan(str(tmp_path / "plan.json"), made.topology), made)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_the_fields_are_the_documented_ones() -> None:
+    """Header and fields, no more."""
+    assert set(document()) == {"format", "version", *FIELDS}
+
+
+def test_a_plan_is_written_the_same_every_time(tmp_path: Path) -> None:
+    """One row per link, path and tree, so that files can be compared; nothing but JSON and a last line end."""
+    for name in ("one.json", "two.json"):
+        small_plan().save(tmp_path / name)
+    text = (tmp_path / "one.json").read_text(encoding="utf-8")
+    assert text == (tmp_path / "two.json").read_text(encoding="utf-8")
+    load_plan(tmp_path / "one.json").save(tmp_path / "three.json")
+    assert (tmp_path / "three.json").read_text(encoding="utf-8") == text
+    assert json.loads(text) == document()
+    assert '\n["a", "s", "5/2", "1/3"],\n' in text
+    assert "Größe drei" in text
+    assert text.endswith("}\n")
+
+
+def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
+    """At every tenth byte, and short of its last brace."""
+    small_plan().save(tmp_path / "whole.json")
+    content = (tmp_path / "whole.json").read_bytes()
+    path = tmp_path / "short.json"
+    for length in [*range(0, len(content) - 2, 10), len(content) - 3, len(content) - 2]:
+        path.write_bytes(content[:length])
+        with pytest.raises(FileFormatError) as caught:
+            load_plan(path)
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+    path.write_bytes(content[:-1])
+    load_plan(path)
+
+
+@given(st.data())
+@settings(max_examples=150)
+def test_a_file_with_one_byte_changed_never_crashes(data: st.DataObject) -> None:
+    """It is refused by one of our own errors, or proves what it says all the same."""
+    text = json.dumps(plan_to_json(small_plan()), ensure_ascii=False)
+    place = data.draw(st.integers(0, len(text) - 1))
+    changed = text[:place] + data.draw(st.sampled_from('0123456789-.eE"[]{},:/x ')) + text[place + 1 :]
+    try:
+        decoded = json.loads(changed)
+        made = plan_from_json(decoded, "text") if isinstance(decoded, dict) else None
+    except (json.JSONDecodeError, ColloptError):
+        return
+    if made is not None:
+        try:
+            made.verify()
+        except CertificateError:
+            return
+        assert made.topology == small_plan().topology
+        assert made.inverse_rate == small_plan().inverse_rate
+
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def put(value: object, *place: str | int) -> Change:
+    """A change that writes `value` at some place of the document."""
+
+    def change(made: dict[str, Any]) -> None:
+        target: Any = made
+        for key in place[:-1]:
+            target = target[key]
+        target[place[-1]] = value
+
+    return change
+
+
+def cases(what: str, values: list[object], message: str, *place: str | int) -> dict[str, tuple[Change, str]]:
+    """One case for each value that is written to some place."""
+    return {f"{what} {value!r}": (put(value, *place), message) for value in values}
+
+
+NO_RATE = [
+    None,
+    1,
+    0.5,
+    "",
+    "0",
+    "0/1",
+    "1/0",
+    "-1/2",
+    "+1/2",
+    "1/2 ",
+    "1 / 2",
+    "01/2",
+    "1/2/3",
+    "0.5",
+    "1e3",
+    "nan",
+    "½",
+    "1" * 101,
+]
+NO_WORD = [None, 3, "", "two words", "line\n", "ümlaut", "x" * 101, ["allgather"]]
+BAD: dict[str, tuple[Change, str]] = {
+    **{f"no {name}": (lambda made, name=name: made.pop(name), f"field {name} is missing; add it") for name in FIELDS},
+    "no format": (lambda made: made.pop("format"), "has no field 'format'; expected format 'collopt-plan'"),
+    "no version": (lambda made: made.pop("version"), "field version of .* is None; expected a whole number from 1"),
+    "a topology's format": (
+        put("collopt-topology", "format"),
+        "is of format 'collopt-topology'; expected 'collopt-plan'",
+    ),
+    **cases("format", [None, 1, ["collopt-plan"]], "is of format .*; expected 'collopt-plan'", "format"),
+    "a newer version": (put(2, "version"), "is version 2; this release reads version 1: upgrade collopt"),
+    **cases(
+        "version", [0, -1, True, "1", None, [1], 1.5], "field version of .* expected a whole number from 1", "version"
+    ),
+    "an unknown field": (put(1, "extra"), "field extra is not part of this format; remove it"),
+    "an unknown field of the bound": (put(1, "bound", "extra"), "field bound.extra is not part of this format"),
+    "an unknown field of the topology": (put(1, "topology", "extra"), "field extra is not part of this format"),
+    "no inverse rate of the bound": (
+        lambda made: made["bound"].pop("inverse_rate"),
+        "field bound.inverse_rate is missing",
+    ),
+    **cases(
+        "rate", NO_RATE, "field inverse_rate: expected a positive fraction as text, such as '3/65'", "inverse_rate"
+    ),
+    **cases("bound", NO_RATE, "field bound.inverse_rate: expected a positive", "bound", "inverse_rate"),
+    **cases("bound entry", [None, [], "1/2"], "field bound", "bound"),
+    **cases("cut", ["a", [1], [None], {"a": 1}, [["a"]]], "field bound.cut", "bound", "cut"),
+    **cases("collective", NO_WORD, "field collective", "collective"),
+    **cases("planner", NO_WORD, "field planner", "planner"),
+    **cases("made_by", [None, 3], "field made_by", "made_by"),
+    **cases(
+        "options",
+        [None, [], {"two words": 1}, {"k": 1.5}, {"k": None}, {"k": [1]}, {"k": True}],
+        "field options",
+        "options",
+    ),
+    **cases("digest", [None, 3], "field topology_digest", "topology_digest"),
+    "another digest": (
+        put("0" * 64, "topology_digest"),
+        "the plan was made for '0{12}'; the file was changed, plan again",
+    ),
+    **cases("topology", [None, [], "ring"], "field topology", "topology"),
+    "a faster link": (
+        put(4, "topology", "links", 0, 2),
+        "field topology has digest .* the file was changed, plan again",
+    ),
+    "a link without bandwidth": (put(0, "topology", "links", 0, 2), "field topology: .*bandwidth of link .* is 0"),
+    "a rank less": (lambda made: made["topology"]["compute"].pop(), "field topology: .*names the unknown node 'c'"),
+    **cases("loads", [None, {}, "2", 3], "field link_loads", "link_loads"),
+    **cases("load", [None, "2", 2.5, True, [2], {}], r"field link_loads\[1\]", "link_loads", 1),
+    **cases("load", [2**63, -(2**63), 10**90], "field link_loads has a number beyond 64 bits", "link_loads", 1),
+    **cases("schedule", [None, [], "forest", 3], "field schedule", "schedule"),
+    "a schedule of another kind": (put("steps", "schedule", "kind"), "field schedule"),
+    **cases(
+        "weight", [2.5, "1", None, True, 2**63, 10**90, [1]], "the weights of schedule.trees", "schedule", "trees", 0, 1
+    ),
+    **cases(
+        "route",
+        [0.5, "1", None, True, 2**31, 10**90, [1]],
+        "the routes of schedule.trees",
+        "schedule",
+        "trees",
+        0,
+        2,
+        1,
+    ),
+    **cases("node", [0.5, "1", None, True, 2**63, 10**90, [1]], "field schedule.paths", "schedule", "paths", 0, 1),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_no_plan_is_refused(case: str, tmp_path: Path) -> None:
+    """In one line that names the file and the field."""
+    change, message = BAD[case]
+    made = document()
+    change(made)
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(made), encoding="utf-8")
+    with pytest.raises(FileFormatError, match=message) as caught:
+        load_plan(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+FORGED: dict[str, Change] = {
+    "a faster rate": put("1/1000", "inverse_rate"),
+    "a slower rate": put("1000", "inverse_rate"),
+    "a better bound": put("1000", "bound", "inverse_rate"),
+    "an empty cut": put([], "bound", "cut"),
+    "a cut of everything": put(["a", "b", "c", "s"], "bound", "cut"),
+    "a cut with a stranger": put(["a", "x"], "bound", "cut"),
+    "another collective": put("reduce_scatter", "collective"),
+    "an unknown collective": put("gossip", "collective"),
+    "another load": put(99, "link_loads", 0),
+    "a negative load": put(-1, "link_loads", 0),
+    "no loads": put([], "link_loads"),
+    "other counts": put(77, "schedule", "trees_per_root"),
+    "huge counts": put(2**62, "schedule", "trees_per_root"),
+    "a huge weight": put(2**63 - 1, "schedule", "trees", 0, 1),
+    "a root elsewhere": put(1, "schedule", "trees", 0, 0),
+    "a root nowhere": put(3, "schedule", "trees", 0, 0),
+    "a route too many": put(0, "schedule", "trees", 0, 2, 0),
+    "a route nowhere": put(2**31 - 1, "schedule", "trees", 0, 2, 1),
+    "a path nowhere": put([0, 9], "schedule", "paths", 0),
+    "a path in a circle": put([0, 3, 0], "schedule", "paths", 0),
+    "an empty path": put([], "schedule", "paths", 0),
+    "a tree less": lambda made: made["schedule"]["trees"].pop(),
+    "a path less": lambda made: made["schedule"]["paths"].pop(),
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_what_proves_nothing_is_refused(case: str, tmp_path: Path) -> None:
+    """A well-formed file whose numbers do not add up is not loaded."""
+    made = document()
+    FORGED[case](made)
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(made), encoding="utf-8")
+    with pytest.raises(CertificateError) as caught:
+        load_plan(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("[]", r"holds \[\]; expected a JSON object"),
+        ("null", "holds None"),
+        ('{"format": "collopt-plan", "version": 1, "version": 1}', "'version' occurs twice"),
+        ('{"format": "collopt-plan", "version": NaN}', "NaN is not a JSON number"),
+        ('{"format": "collopt-plan", "version": -Infinity}', "-Infinity is not a JSON number"),
+        (
+            '{"format": "collopt-plan", "version": 1e999999999999}',
+            r"is Decimal\('1E\+999999999999'\); expected a whole number",
+        ),
+        ('{"format": "collopt-plan", "version": ' + "1" * 200 + "}", "an integer has 200 digits"),
+        ("[" * 100_000, "nested too deeply|not valid JSON"),
+        ("\ud800", "not valid JSON|not UTF-8"),
+        ("<algo></algo>", "is not valid JSON at line 1"),
+    ],
+)
+def test_what_is_no_document_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    """Other files, and JSON that other readers would take."""
+    path = tmp_path / "plan.json"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(FileFormatError, match=message):
+        load_plan(path)
+
+
+def test_numbers_that_are_not_numbers_are_refused_deep_inside(tmp_path: Path) -> None:
+    """Wherever they stand in an otherwise true file."""
+    path = tmp_path / "plan.json"
+    small_plan().save(path)
+    text = path.read_text(encoding="utf-8")
+    start = text.index('"link_loads": [') + len('"link_loads": [')
+    for literal in ("NaN", "Infinity", "-Infinity"):
+        path.write_text(text[:start] + literal + text[text.index(",", start) :], encoding="utf-8")
+        with pytest.raises(FileFormatError, match=f"{literal} is not a JSON number"):
+            load_plan(path)
+
+
+def test_a_topology_file_is_no_plan(tmp_path: Path) -> None:
+    """The message says what it is and what was expected."""
+    write_topology(ring(3), tmp_path / "ring.json")
+    with pytest.raises(FileFormatError, match="is of format 'collopt-topology'; expected 'collopt-plan'"):
+        load_plan(tmp_path / "ring.json")
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """A path to nothing, and a folder."""
+    with pytest.raises(FileFormatError, match="does not exist; check the path"):
+        load_plan(tmp_path / "none.json")
+    with pytest.raises(FileFormatError, match="is a folder; expected a file"):
+        load_plan(tmp_path)
+
+
+def test_messages_are_one_line_whatever_the_file_is_called(tmp_path: Path) -> None:
+    """A name with a line end is shown quoted."""
+    path = tmp_path / "two\nlines.json"
+    path.write_text(json.dumps({**document(), "planner": 3}), encoding="utf-8")
+    with pytest.raises(FileFormatError, match=r"two\\nlines\.json.*field planner is 3") as caught:
+        load_plan(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_plan_for_another_network_is_refused(tmp_path: Path) -> None:
+    """By digest: a change of one bandwidth is another network, a change of its name is not."""
+    made = small_plan()
+    made.save(tmp_path / "plan.json")
+    load_plan(tmp_path / "plan.json", replace(made.topology, name="other"))
+    for other in (made.topology.derate("a", "b", "1/2"), made.topology.restrict(["b", "a"]), ring(3)):
+        with pytest.raises(TopologyError, match=r"the plan was made for .* plan again for this topology"):
+            load_plan(tmp_path / "plan.json", other)
+
+
+@pytest.mark.parametrize("name", ["missing/plan.json", "file/plan.json", "folder"])
+def test_what_cannot_be_written_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+    """A folder that is not there, a file in its place, a folder in the file's place."""
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match=r".+"):
+        small_plan().save(tmp_path / name)
+    assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["file", "folder"]
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_an_os_error(tmp_path: Path) -> None:
+    """As the system reports it."""
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError):
+        small_plan().save(tmp_path / "plan.json")
+    tmp_path.chmod(0o700)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("step", ["os.fsync", "pathlib.Path.replace"])
+def test_a_failure_while_writing_leaves_the_old_file(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, for instance; the temporary file is gone too."""
+    path = tmp_path / "plan.json"
+    small_plan().save(path)
+    before = path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(step, fail)
+    with pytest.raises(OSError, match="no space left"):
+        plan(ring(3), "allgather").save(path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_a_plan_that_cannot_be_written_as_json_leaves_the_old_file(tmp_path: Path) -> None:
+    """Options of another planner may be anything in memory."""
+    path = tmp_path / "plan.json"
+    small_plan().save(path)
+    before = path.read_bytes()
+    odd = replace(small_plan(), options={"when": Fraction(1, 2)})  # type: ignore[dict-item]
+    with pytest.raises(TypeError):
+        odd.save(path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["plan.json"]

@@ -1,0 +1,181 @@
+"""Bounds and their cuts: the sums, and every way in which they can be wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collopt import bound
+from collopt.errors import CertificateError
+from collopt.schedules import COLLECTIVES, Bound, Cut, RankCuts, bus_factor
+from collopt.topologies import Topology, dgx_a100, mi250
+from oracles.slow_check import bound_holds
+from strategies import eulerian_topologies, switch_free_topologies
+
+ONE_WAY = Topology.from_links(
+    [("a", "s", 4), ("s", "b", 3), ("b", "c", "5/2"), ("c", "a", 2), ("c", "s", 1), ("s", "a", 2)],
+    compute=["a", "b", "c"],
+    switches=["s"],
+)
+
+
+def bound_of(*nodes: str, rate: Fraction | int = 1) -> Bound:
+    """A bound on `ONE_WAY` whose cut holds the given nodes."""
+    return Bound(ONE_WAY, "allgather", Fraction(rate), Cut(frozenset(nodes)))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "supply", "bandwidth"),
+    [
+        (("a",), 1, 4),
+        (("a", "s"), 1, 5 - 0 + 0 - 2),
+        (("b",), 1, Fraction(5, 2)),
+        (("a", "c"), 2, 4 + 1),
+        (("a", "c", "s"), 2, 3),
+        (("b", "c", "s"), 2, 4),
+        (("s",), 0, 5),
+        (("a", "b", "c"), 3, 5),
+        ((), 0, 0),
+    ],
+)
+def test_cuts_add_up_what_leaves(nodes: tuple[str, ...], supply: int, bandwidth: Fraction) -> None:
+    """Ranks inside, and links from inside to outside only."""
+    cut = Cut(frozenset(nodes))
+    assert (cut.supply(ONE_WAY), cut.bandwidth(ONE_WAY)) == (supply, bandwidth)
+
+
+def test_a_true_bound_is_accepted() -> None:
+    """Two shards over 3 GB/s."""
+    true = bound_of("a", "c", "s", rate=Fraction(2, 3))
+    true.verify()
+    assert true.algbw == Fraction(9, 2)
+    assert true.busbw == 3
+    assert str(true) == "allgather: at most 4.50 GB/s (1/x* = 2/3)"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (bound_of("a", "c", "x", rate=Fraction(2, 3)), "names 'x', which is not a node of <Topology"),
+        (bound_of("s"), "holds 0 of 3 ranks; expected some in and some out"),
+        (bound_of(), "holds 0 of 3 ranks"),
+        (bound_of("a", "b", "c", "s"), "holds 3 of 3 ranks"),
+        (bound_of("a", "b", "c"), "holds 3 of 3 ranks"),
+        (bound_of("a", "c", "s", rate=Fraction(3, 5)), r"claims 1/x\* = 3/5, but 2 shards .* over 3 GB/s"),
+        (bound_of("a", "c", rate=Fraction(2, 3)), r"claims 1/x\* = 2/3, but 2 shards .* over 5 GB/s"),
+        (replace(bound_of("a", "c", "s", rate=Fraction(2, 3)), collective="alltoall"), "says nothing about 'alltoall'"),
+        (replace(bound_of("a", "c", "s", rate=Fraction(2, 3)), topology=dgx_a100()), "names 'a', which is not a node"),
+    ],
+)
+def test_a_wrong_bound_is_refused(wrong: Bound, message: str) -> None:
+    """One message for each thing that can be wrong."""
+    with pytest.raises(CertificateError, match=message):
+        wrong.verify()
+
+
+def cuts_around(*sets: str) -> RankCuts:
+    """Cuts of the nodes whose names are the letters of each text."""
+    return RankCuts(tuple(Cut(frozenset(nodes)) for nodes in sets))
+
+
+@pytest.mark.parametrize(
+    ("collective", "weights", "witness", "rate"),
+    [
+        ("allgather", (3, 0, 1), Cut(frozenset("acs")), Fraction(4, 3)),
+        ("broadcast", (0, 0, 1), Cut(frozenset("ac")), Fraction(1, 5)),
+        ("reduce_scatter", (), Cut(frozenset("acs")), Fraction(4, 5)),
+        ("reduce", (1, 0, 0), Cut(frozenset("acs")), Fraction(2, 5)),
+        ("allreduce", (), Cut(frozenset("acs")), Fraction(3, 3)),
+        ("allreduce", (), cuts_around("as", "b", "c"), Fraction(2 * 2, 3)),
+    ],
+)
+def test_other_collectives_are_bound_by_what_crosses_a_cut(
+    collective: str, weights: tuple[int, ...], witness: Cut | RankCuts, rate: Fraction
+) -> None:
+    """Shards inside leave it; sums of shards enter it; everything crosses it in an allreduce."""
+    true = Bound(ONE_WAY, collective, rate, witness, weights)
+    true.verify()
+    with pytest.raises(CertificateError, match=r"claims 1/x\* = "):
+        replace(true, inverse_rate=true.inverse_rate / 2).verify()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"weights": (1, 1)}, "weights are not one number of at least 0 per rank"),
+        ({"weights": (1, -1, 1)}, "weights are not one number of at least 0 per rank"),
+        ({"weights": (0, 1, 0)}, "but 0 shards cross its cut"),
+        ({"witness": cuts_around("a", "b", "c")}, "cuts around single ranks say nothing about 'allgather'"),
+        ({"witness": cuts_around("a", "b"), "collective": "allreduce"}, "has 2 cuts; expected one per rank, 3"),
+        (
+            {"witness": cuts_around("a", "bc", "c"), "collective": "allreduce"},
+            "for rank 'b' does not hold this rank alone",
+        ),
+        (
+            {"witness": cuts_around("a", "c", "c"), "collective": "allreduce"},
+            "for rank 'b' does not hold this rank alone",
+        ),
+        ({"witness": cuts_around("a", "bx", "c"), "collective": "allreduce"}, "names 'x', which is not a node"),
+    ],
+)
+def test_wrong_weights_and_cuts_around_ranks_are_refused(changes: dict[str, object], message: str) -> None:
+    """One message for each thing that can be wrong."""
+    with pytest.raises(CertificateError, match=message):
+        replace(bound_of("a", "c", "s", rate=Fraction(2, 3)), **changes).verify()  # type: ignore[arg-type]
+
+
+def test_bus_bandwidth_counts_what_a_rank_sends() -> None:
+    """As nccl-tests does."""
+    factors = {collective: bus_factor(collective, 4) for collective in COLLECTIVES}
+    assert factors == {
+        "allgather": Fraction(3, 4),
+        "reduce_scatter": Fraction(3, 4),
+        "allreduce": Fraction(3, 2),
+        "broadcast": 1,
+        "reduce": 1,
+    }
+
+
+def test_a_cut_that_nothing_leaves_is_refused() -> None:
+    """It would prove an infinite time."""
+    dead_end = Topology.from_links([("a", "b", 1)], compute=["a", "b"])
+    with pytest.raises(CertificateError, match="over 0 GB/s"):
+        Bound(dead_end, "allgather", Fraction(1), Cut(frozenset("b"))).verify()
+
+
+@given(st.one_of(eulerian_topologies(), switch_free_topologies()), st.data())
+def test_any_cut_is_accepted_exactly_with_its_own_ratio(topology: Topology, data: st.DataObject) -> None:
+    """Also cuts that are no bottleneck: they are weaker bounds, and true ones."""
+    nodes = data.draw(st.sets(st.sampled_from(topology.nodes)))
+    rates = [Fraction(shards, room) for shards in range(1, 4) for room in range(1, 12)]
+    claimed = Bound(topology, "allgather", data.draw(st.sampled_from(rates)), Cut(frozenset(nodes)))
+    leaving = claimed.witness.bandwidth(topology)
+    exact = replace(claimed, inverse_rate=claimed.witness.supply(topology) / leaving) if leaving else claimed
+    for one in (claimed, exact):
+        if bound_holds(one):
+            one.verify()
+        else:
+            with pytest.raises(CertificateError):
+                one.verify()
+
+
+@given(eulerian_topologies())
+def test_trees_per_root_are_the_fewest_that_need_no_rounding(topology: Topology) -> None:
+    """Every link carries a whole number of them at the bound (ForestColl section 5.2), and with fewer some does not."""
+    best = bound(topology, "allgather")
+
+    def whole(count: int) -> bool:
+        return all((best.inverse_rate * link.bandwidth * count).denominator == 1 for link in topology.links)
+
+    assert whole(best.trees_per_root)
+    assert not any(whole(count) for count in range(1, min(best.trees_per_root, 100)))
+
+
+def test_trees_per_root_of_the_paper() -> None:
+    """k = 83 for two MI250 boxes (ForestColl, Table 1)."""
+    assert bound(mi250(boxes=2), "allgather").trees_per_root == 83
+    assert bound(dgx_a100(boxes=2), "allgather").trees_per_root == 13

@@ -1,0 +1,174 @@
+"""Sizes as people write them, and predicted times worked out by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from collopt.errors import UnsupportedError
+from collopt.planners import plan
+from collopt.schedules import Forest, as_bytes, forest_latency, schedule_time
+from collopt.topologies import Topology, mi250, ring
+
+RING = Topology.from_links(
+    [(f"gpu{rank}", f"gpu{(rank + 1) % 4}", 25, latency) for rank, latency in enumerate(["1/2", 1, "1/3", 2])],
+    compute=[f"gpu{rank}" for rank in range(4)],
+)
+"""Four ranks in a directed ring; latencies differ."""
+
+
+def chains() -> Forest:
+    """Each root's data goes once around the ring."""
+    return Forest.from_paths(
+        4, 1, [(root, 1, [((root + hop) % 4, (root + hop + 1) % 4) for hop in range(3)]) for root in range(4)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (1, 1),
+        (4096, 4096),
+        (10**18 - 1, 10**18 - 1),
+        (np.int64(7), 7),
+        (np.uint8(255), 255),
+        ("1", 1),
+        ("4096", 4096),
+        ("007", 7),
+        ("1K", 2**10),
+        ("1k", 2**10),
+        ("64KB", 2**16),
+        ("64KiB", 2**16),
+        ("64kib", 2**16),
+        ("1M", 2**20),
+        ("0.5M", 2**19),
+        ("2.5G", 5 * 2**29),
+        ("1 G", 2**30),
+        (" 1G ", 2**30),
+        ("3T", 3 * 2**40),
+        ("12B", 12),
+        ("0.001953125M", 2048),
+        ("999999999999999999T", 999999999999999999 * 2**40),
+    ],
+)
+def test_sizes_are_read_as_nccl_tests_reads_them(size: int | str, expected: int) -> None:
+    """Powers of 1024, whatever the letters after the first."""
+    assert as_bytes(size) == expected
+    assert type(as_bytes(size)) is int
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        0,
+        -1,
+        10**18,
+        True,
+        False,
+        1.0,
+        2.5,
+        None,
+        [1],
+        b"1G",
+        np.float64(4),
+        np.bool_(True),
+        Fraction(4),
+        "",
+        " ",
+        "0",
+        "0G",
+        "-1",
+        "+1",
+        "1.5",
+        "1.5B",
+        "0.3K",
+        "1e9",
+        "1P",
+        "1E",
+        "K",
+        "1KK",
+        "1Gb/s",
+        "1,000",
+        "1_000",
+        "0x10",
+        "inf",
+        "nan",
+        "1.",
+        ".5K",
+        "1\n2",
+        "١",
+        "1" * 19,
+        "1.0000000001K",
+        -(10**5000),
+        10**5000,
+        "1" * 10**6,
+    ],
+    ids=lambda size: type(size).__name__,
+)
+def test_other_sizes_are_refused(size: object) -> None:
+    """In one line that shows the size, cut short, and what would do."""
+    with pytest.raises(
+        UnsupportedError, match=r"is not understood; expected bytes such as 4096, '64K', '1M' or '2\.5G'$"
+    ) as caught:
+        as_bytes(size)  # type: ignore[arg-type]
+    assert len(str(caught.value)) < 250
+    assert "\n" not in str(caught.value)
+
+
+def test_latency_is_that_of_the_slowest_way_from_a_root() -> None:
+    """From rank 1 over 1, 1/3 and 2 µs; from rank 2 over 1/3, 2 and 1/2; and so on."""
+    assert forest_latency(chains(), RING) == max(
+        Fraction(1) + Fraction(1, 3) + 2, Fraction(1, 3) + 2 + Fraction(1, 2), 2 + Fraction(1, 2) + 1
+    )
+
+
+def test_time_is_latency_and_what_the_busiest_link_carries() -> None:
+    """1 GB in all is 250 MB per shard; three shards cross each link of 25 GB/s in 30 ms."""
+    assert schedule_time(chains(), RING, 10**9) == Fraction(7, 2) + 30_000
+    assert schedule_time(chains(), RING, 1) == Fraction(7, 2) + Fraction(3, 4 * 25 * 1000)
+
+
+def test_latency_counts_the_links_through_switches() -> None:
+    """A chain over the star, longer than the trees beside it; three copies leave rank 2 over 10 GB/s."""
+    star = Topology.from_links(
+        [(f"gpu{rank}", "sw", 10, rank) for rank in range(3)] + [("sw", f"gpu{rank}", 10, "1/4") for rank in range(3)],
+        compute=[f"gpu{rank}" for rank in range(3)],
+        switches=["sw"],
+    )
+    trees = [(0, 1, [(0, 3, 2), (2, 3, 1)]), (1, 1, [(1, 3, 0), (1, 3, 2)]), (2, 1, [(2, 3, 0), (2, 3, 1)])]
+    made = Forest.from_paths(3, 1, trees)
+    assert forest_latency(made, star) == 0 + Fraction(1, 4) + 2 + Fraction(1, 4)
+    assert schedule_time(made, star, 3000) == Fraction(5, 2) + 1 * Fraction(3, 10)
+
+
+def test_awkward_latencies_stay_exact() -> None:
+    """Their common denominator is beyond 64 bits."""
+    latencies = [Fraction(1, 999_999_999_989), Fraction(1, 999_999_999_961), Fraction(10**12), Fraction(1, 7)]
+    awkward = Topology.from_links(
+        [(f"gpu{rank}", f"gpu{(rank + 1) % 4}", 25, latency) for rank, latency in enumerate(latencies)],
+        compute=[f"gpu{rank}" for rank in range(4)],
+    )
+    assert forest_latency(chains(), awkward) == sum(latencies) - min(latencies)
+    assert forest_latency(chains(), RING.scaled(3)) == forest_latency(chains(), RING)
+
+
+def test_latencies_beyond_64_bits_only_when_added_up_stay_exact() -> None:
+    """Each fits, three of them do not."""
+    latency = Fraction(10**12) - Fraction(1, 2_500_001)
+    scale = latency.denominator
+    assert latency.numerator < 2**63 < 4 * latency.numerator
+    long = ring(4, bandwidth=25, latency=latency, bidirectional=False)
+    assert forest_latency(chains(), long) == 3 * latency
+    assert scale == 2_500_001
+
+
+def test_estimates_are_the_same_times_as_floats() -> None:
+    """`Plan.estimate` reads the size and converts once."""
+    made = plan(mi250(boxes=2), "allgather")
+    exact = schedule_time(made.schedule, made.topology, 2**30)
+    assert made.estimate("1G") == made.estimate(2**30) == float(exact)
+    assert exact > Fraction(2**30) / made.algbw / 1000
+    with pytest.raises(UnsupportedError, match="not understood"):
+        made.estimate("much")

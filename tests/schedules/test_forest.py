@@ -1,0 +1,160 @@
+"""Forests by hand: what their methods say about a few trees through a switch."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from collopt.planners import plan
+from collopt.schedules import Forest, TreeEdge
+from collopt.topologies import Topology, dgx_a100
+from oracles.slow_check import loads_of
+from strategies import eulerian_topologies
+
+STAR = Topology.from_links(
+    [(f"gpu{rank}", "sw", 3) for rank in range(4)]
+    + [("sw", f"gpu{rank}", 4) for rank in range(4)]
+    + [("gpu0", "gpu1", 1)],
+    compute=[f"gpu{rank}" for rank in range(4)],
+    switches=["sw"],
+)
+"""Four ranks around a switch, node 4, and one direct link."""
+
+
+def chain_and_star() -> Forest:
+    """Two trees of rank 0, a chain and a star, and one chain of rank 2 that weighs two."""
+    return Forest.from_paths(
+        4,
+        2,
+        [
+            (0, 1, [(0, 1), (1, 4, 2), (2, 4, 3)]),
+            (0, 1, [(0, 4, 1), (0, 4, 2), (0, 4, 3)]),
+            (2, 2, [(2, 4, 3), (3, 4, 0), (0, 1)]),
+        ],
+    )
+
+
+def test_equal_paths_are_stored_once() -> None:
+    """In the order in which they are first used."""
+    forest = chain_and_star()
+    paths = [forest.path(number) for number in range(len(forest.path_starts) - 1)]
+    assert paths == [(0, 1), (1, 4, 2), (2, 4, 3), (0, 4, 1), (0, 4, 2), (0, 4, 3), (3, 4, 0)]
+    assert forest.routes.tolist() == [[-1, 0, 1, 2], [-1, 3, 4, 5], [6, 0, -1, 2]]
+
+
+def test_parents_are_the_first_nodes_of_routes() -> None:
+    """And -1 at the root."""
+    assert chain_and_star().parents.tolist() == [[-1, 0, 1, 2], [-1, 0, 0, 0], [3, 0, -1, 2]]
+
+
+def test_depths_and_heights_count_hops_between_ranks() -> None:
+    """A path through the switch is one hop."""
+    forest = chain_and_star()
+    assert forest.depths.tolist() == [[0, 1, 2, 3], [0, 1, 1, 1], [2, 3, 0, 1]]
+    assert forest.heights.tolist() == [3, 1, 3]
+
+
+def test_ranks_on_a_cycle_have_no_depth() -> None:
+    """They get the number of ranks, more than any depth there is."""
+    forest = Forest.from_paths(4, 1, [(0, 1, [(0, 1), (3, 2), (2, 3)])])
+    assert forest.depths.tolist() == [[0, 1, 4, 4]]
+
+
+def test_edges_come_after_the_ones_that_feed_them() -> None:
+    """By depth, then by rank."""
+    forest = chain_and_star()
+    assert list(forest.edges(2)) == [TreeEdge(2, 3, (2, 4, 3)), TreeEdge(3, 0, (3, 4, 0)), TreeEdge(0, 1, (0, 1))]
+    assert [edge.head for edge in forest.edges(1)] == [1, 2, 3]
+    assert forest.num_trees == 3
+
+
+@given(eulerian_topologies())
+def test_edges_of_a_plan_bring_every_rank_the_data_once(topology: Topology) -> None:
+    """Senders have the data before they send it on."""
+    forest = plan(topology, "allgather").schedule
+    for tree in range(forest.num_trees):
+        informed = [int(forest.roots[tree])]
+        for edge in forest.edges(tree):
+            assert edge.tail in informed
+            assert edge.head not in informed
+            assert (edge.path[0], edge.path[-1]) == (edge.tail, edge.head)
+            informed.append(edge.head)
+        assert sorted(informed) == list(range(topology.num_ranks))
+
+
+def test_loads_count_every_copy_on_every_link() -> None:
+    """Summed by hand; one link is used by several paths, and by one tree twice."""
+    loads = dict(zip([link[:2] for link in STAR.links], chain_and_star().link_loads(STAR).tolist(), strict=True))
+    assert loads == {
+        ("gpu0", "gpu1"): 1 + 2,
+        ("gpu0", "sw"): 3,
+        ("gpu1", "sw"): 1,
+        ("gpu2", "sw"): 1 + 2,
+        ("gpu3", "sw"): 2,
+        ("sw", "gpu0"): 2,
+        ("sw", "gpu1"): 1,
+        ("sw", "gpu2"): 1 + 1,
+        ("sw", "gpu3"): 1 + 1 + 2,
+    }
+
+
+@given(eulerian_topologies())
+def test_loads_are_those_of_a_slow_count(topology: Topology) -> None:
+    """One tree, one path and one hop after the other."""
+    forest = plan(topology, "allgather").schedule
+    assert forest.link_loads(topology).tolist() == loads_of(forest, topology)
+
+
+def test_congestion_is_the_largest_share_of_a_link() -> None:
+    """Three copies out of two per root on the direct link of 1 GB/s."""
+    assert chain_and_star().congestion(STAR) == Fraction(3, 2)
+    assert chain_and_star().congestion(STAR.derate("sw", "gpu3", "1/8")) == Fraction(4, 2) / Fraction(4, 8)
+
+
+def test_rings_over_two_dgx_a100_boxes_cross_the_fabric_twice() -> None:
+    """Eight rings that share the NICs take 62.5 % longer than the bound of 3/65 (ForestColl on arXiv, section 5.3)."""
+    topology = dgx_a100(boxes=2)
+    node, nvswitch, ib = topology.node_index, "box{}/nvswitch", "ib"
+    trees = []
+    for start in range(8):
+        order = [8 * box + (start + step) % 8 for box in range(2) for step in range(8)]
+        for place, root in enumerate(order):
+            paths = []
+            for step in range(15):
+                tail, head = order[(place + step) % 16], order[(place + step + 1) % 16]
+                here, there = tail // 8, head // 8
+                through = [nvswitch.format(here)]
+                if here != there:
+                    through = [f"box{here}/nic{tail % 8}", ib, f"box{there}/nic{head % 8}"]
+                paths.append((tail, *(node[name] for name in through), head))
+            trees.append((root, 1, paths))
+    assert Forest.from_paths(16, 8, trees).congestion(topology) == Fraction(3, 65) * Fraction(1625, 1000)
+
+
+def test_a_route_without_a_link_is_a_key_error() -> None:
+    """`verified_link_loads` says which link is missing."""
+    forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+    one_way = Topology.from_links([("a", "b", 1)], compute=["a", "b"])
+    with pytest.raises(KeyError):
+        forest.link_loads(one_way)
+
+
+def test_forests_are_frozen() -> None:
+    """What was derived from the arrays stays true."""
+    with pytest.raises(FrozenInstanceError):
+        chain_and_star().trees_per_root = 3  # type: ignore[misc]
+
+
+def test_numpy_integers_make_the_same_forest() -> None:
+    """Paths may be arrays, roots and weights numpy integers."""
+    plain = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+    numpy_like = Forest.from_paths(
+        2, 1, [(np.int64(0), np.int64(1), [np.array([0, 1])]), (np.int64(1), np.int64(1), [np.array([1, 0])])]
+    )
+    for name in ("roots", "weights", "routes", "path_starts", "path_nodes"):
+        assert np.array_equal(getattr(plain, name), getattr(numpy_like, name))
+        assert getattr(plain, name).dtype == getattr(numpy_like, name).dtype

@@ -1,0 +1,237 @@
+"""Switch removal: what is left must be routes of the original network and still carry everything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import CapacityOverflowError, SolverError
+from collopt.solvers.bottleneck import bottleneck_cut, supplied_network, violated_sink
+from collopt.solvers.edge_splitting import LogicalNetwork, split_pairs, split_switches
+from collopt.topologies import Topology, dgx_a100, fat_tree, leaf_spine, mi250
+from oracles.brute_force_cuts import supplies_fit
+from strategies import eulerian_topologies
+
+Integers = npt.NDArray[np.int64]
+Network = tuple[int, Integers, Integers, Integers, Integers]
+Cycles = Sequence[tuple[Sequence[int], int]]
+
+COMPILING = [HealthCheck.too_slow]
+"""The first example that is drawn may have to wait for numba."""
+
+
+def critical(num_nodes: int, tails: Integers, heads: Integers, capacities: Integers, weights: Integers) -> Network:
+    """Scale capacities and weights so that the weights just fit: arguments of `split_switches`."""
+    best = bottleneck_cut(num_nodes, tails, heads, capacities, weights)
+    return num_nodes, tails, heads, capacities * best.supply, weights * best.capacity
+
+
+def network_of(topology: Topology, weights: Sequence[int] | None = None) -> Network:
+    """Scale the links of a topology until the weights, 1 for each rank by default, just fit."""
+    tails, heads, capacities, _ = topology.arrays
+    weights = [1] * topology.num_ranks if weights is None else weights
+    return critical(len(topology.nodes), tails, heads, capacities, np.array(weights, dtype=np.int64))
+
+
+def circulation(num_nodes: int, cycles: Cycles, weights: Sequence[int]) -> Network:
+    """Add up directed cycles with capacities and scale them until the weights just fit."""
+    capacities: Counter[tuple[int, int]] = Counter()
+    for nodes, capacity in cycles:
+        for hop in pairwise([*nodes, nodes[0]]):
+            capacities[hop] += capacity
+    tails, heads = np.array(sorted(capacities)).T.copy()
+    amounts = np.array([capacities[hop] for hop in sorted(capacities)])
+    return critical(num_nodes, tails, heads, amounts, np.array(weights))
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """Draw Eulerian networks with unequal supplies, sometimes with room to spare."""
+    topology = draw(eulerian_topologies(max_ranks=5, max_switches=5))
+    num_nodes, tails, heads, capacities, supplies = network_of(
+        topology, draw(st.lists(st.integers(1, 3), min_size=topology.num_ranks, max_size=topology.num_ranks))
+    )
+    return num_nodes, tails, heads, capacities * draw(st.integers(2, 3)), supplies * 2
+
+
+def paths_of(logical: LogicalNetwork) -> list[list[int]]:
+    """The original path of each logical link."""
+    return [logical.path_nodes[start:stop].tolist() for start, stop in pairwise(logical.path_starts.tolist())]
+
+
+def check(logical: LogicalNetwork, network: Network) -> None:
+    """All that `split_switches` promises."""
+    _, tails, heads, capacities, supplies = network
+    ranks, paths = len(supplies), paths_of(logical)
+    assert len(paths) == len(logical.tails) == len(logical.heads) == len(logical.capacities)
+    assert len({tuple(path) for path in paths}) == len(paths)
+    assert (logical.capacities > 0).all()
+    room = Counter(dict(zip(zip(tails.tolist(), heads.tolist(), strict=True), capacities.tolist(), strict=True)))
+    for path, tail, head, units in zip(
+        paths, logical.tails.tolist(), logical.heads.tolist(), logical.capacities.tolist(), strict=True
+    ):
+        assert (path[0], path[-1]) == (tail, head)
+        assert max(tail, head) < ranks <= min(path[1:-1], default=ranks)
+        assert len(set(path)) == len(path)
+        for hop in pairwise(path):
+            room[hop] -= units
+    assert min(room.values()) >= 0
+    keys, places = np.unique(logical.tails * ranks + logical.heads, return_inverse=True)
+    merged = np.zeros(len(keys), dtype=np.int64)
+    np.add.at(merged, places, logical.capacities)
+    assert violated_sink(supplied_network(ranks, keys // ranks, keys % ranks, merged), supplies) == -1
+
+
+@given(networks())
+@settings(suppress_health_check=COMPILING)
+def test_logical_links_are_routes_that_still_carry_all_supplies(network: Network) -> None:
+    """Paths join up through switches, fit into the original links, and every rank can still receive everything."""
+    check(split_switches(*network), network)
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        dgx_a100(boxes=2),
+        mi250(boxes=2),
+        mi250(boxes=2).restrict([*range(8), *range(16, 24)]),
+        leaf_spine(3, 2, 3, oversubscription=2),
+        fat_tree(4),
+    ],
+    ids=lambda topology: topology.name,
+)
+def test_real_fabrics_are_split(topology: Topology) -> None:
+    """Several tiers of switches, NICs with two or three links, oversubscription."""
+    check(split_switches(*network_of(topology)), network_of(topology))
+
+
+@pytest.mark.parametrize(
+    ("num_nodes", "cycles", "weights"),
+    [
+        (5, [([4, 1], 1), ([2, 3], 2), ([4, 3, 0], 2)], [1, 2, 1]),
+        (5, [([2, 1], 2), ([1, 3], 2), ([0, 2, 4, 3], 3), ([0, 4], 1)], [1, 1, 1]),
+        (5, [([4, 1], 1), ([3, 2], 3), ([3, 1, 2, 0, 4], 1), ([0, 4], 2), ([4, 3, 1], 2)], [2, 1, 1]),
+        (5, [([3, 0], 2), ([2, 1, 4, 3], 1), ([1, 0, 4], 2), ([0, 4, 3], 2), ([2, 3], 4)], [1, 2, 1]),
+        (5, [([1, 4], 1), ([1, 0, 4, 3, 2], 2), ([3, 0, 1, 2], 2)], [1, 1, 1]),
+    ],
+)
+def test_two_sinks_that_object_to_one_pair_leave_one_tight_cut(
+    num_nodes: int, cycles: Cycles, weights: list[int]
+) -> None:
+    """The cut of the first one has room again once the second got its units back, and forbids nothing.
+
+    Each of these networks could not be split while it did.
+    """
+    network = circulation(num_nodes, cycles, weights)
+    check(split_switches(*network), network)
+
+
+def test_one_neighbour_may_hold_more_than_half_of_a_switch() -> None:
+    """What it cannot send to others goes back to itself and is thrown away."""
+    network = circulation(4, [([0, 3], 10), ([1, 3], 1), ([2, 3], 1)], [1, 1, 1])
+    check(split_switches(*network), network)
+
+
+def test_a_chain_of_switches_becomes_one_link() -> None:
+    """Two ranks with five switches between them."""
+    chain = [0, 2, 3, 4, 5, 6, 1]
+    network = circulation(7, [(hop, 3) for hop in pairwise(chain)], [1, 1])
+    logical = split_switches(*network)
+    assert sorted(paths_of(logical)) == [chain, chain[::-1]]
+    assert logical.capacities.tolist() == [3, 3]
+
+
+def test_dead_ends_and_islands_of_switches_disappear() -> None:
+    """Switch 2 hangs on rank 0 alone, 3 and 4 on nothing but each other, 5 on nothing at all."""
+    network = circulation(6, [([0, 1], 1), ([0, 2], 5), ([3, 4], 7)], [1, 1])
+    logical = split_switches(*network)
+    assert sorted(paths_of(logical)) == [[0, 1], [1, 0]]
+
+
+def test_paths_do_not_come_back_to_a_switch() -> None:
+    """Switch 2, removed last, reaches rank 1 only over 3; paths that went 2, 3, 2 are cut short."""
+    network = circulation(4, [([0, 2], 6), ([2, 3], 6), ([3, 1], 6)], [1, 1])
+    assert sorted(paths_of(split_switches(*network))) == [[0, 2, 3, 1], [1, 3, 2, 0]]
+
+
+def test_a_network_of_ranks_stays_as_it_is() -> None:
+    """Nothing to split; links without capacity are left out."""
+    tails, heads, capacities = np.array([0, 1, 2]), np.array([1, 0, 0]), np.array([4, 5, 0])
+    logical = split_switches(3, tails, heads, capacities, np.array([1, 1, 0]))
+    assert paths_of(logical) == [[0, 1], [1, 0]]
+    assert logical.capacities.tolist() == [4, 5]
+
+
+def test_links_without_capacity_change_nothing() -> None:
+    """As they arise when capacities are rounded down."""
+    num_nodes, tails, heads, capacities, supplies = circulation(4, [([0, 3], 2), ([1, 3], 2), ([2, 3], 2)], [1, 1, 1])
+    more = (np.append(tails, [0, 1]), np.append(heads, [1, 0]), np.append(capacities, [0, 0]))
+    network = (num_nodes, *more, supplies)
+    logical = split_switches(*network)
+    check(logical, network)
+    assert [0, 1] not in paths_of(logical)
+
+
+def test_inputs_are_left_alone() -> None:
+    """The caller's links and supplies do not change."""
+    num_nodes, *arrays = network_of(dgx_a100(boxes=2))
+    before = [array.copy() for array in arrays]
+    split_switches(num_nodes, *arrays)
+    assert all(np.array_equal(array, copy) for array, copy in zip(arrays, before, strict=True))
+
+
+def test_the_same_network_is_split_the_same_way() -> None:
+    """No chance is involved."""
+    once, again = (split_switches(*network_of(mi250(boxes=2))) for _ in range(2))
+    assert all(np.array_equal(one, other) for one, other in zip(once, again, strict=True))
+
+
+def test_an_unbalanced_switch_is_refused() -> None:
+    """The message names the switch; callers check balance before."""
+    tails, heads, capacities = np.array([0, 1, 2, 2]), np.array([2, 2, 0, 1]), np.array([3, 1, 2, 1])
+    with pytest.raises(SolverError, match=r"isolate switch number 2: is its ingress equal to its egress\?"):
+        split_switches(3, tails, heads, capacities, np.array([1, 1]))
+
+
+@given(networks(), st.data())
+@settings(suppress_health_check=COMPILING)
+def test_pairs_of_one_switch_keep_every_sink_supplied(network: Network, data: st.DataObject) -> None:
+    """All of one switch is paired, also where the last ranks only send, and nothing else changes."""
+    num_nodes, tails, heads, capacities, supplies = network
+    assume(num_nodes > len(supplies))
+    switch = data.draw(st.integers(len(supplies), num_nodes - 1))
+    num_sinks = data.draw(st.integers(1, len(supplies)))
+    pairs, left = split_pairs(*network, num_sinks=num_sinks, switch=switch)
+    assert left == 0
+    links = Counter(dict(zip(zip(tails.tolist(), heads.tolist(), strict=True), capacities.tolist(), strict=True)))
+    for into, out, units in pairs.tolist():
+        assert units > 0
+        links[into, switch] -= units
+        links[switch, out] -= units
+        links[into, out] += units * (into != out)
+    assert all(units >= 0 and (units == 0 or switch not in hop) for hop, units in links.items())
+    after_tails, after_heads = np.array(list(links)).T.copy()
+    after = np.array(list(links.values()))
+    assert supplies_fit(num_nodes, after_tails, after_heads, after, supplies, num_sinks)
+
+
+def test_pairs_leave_what_an_unbalanced_switch_has_too_much() -> None:
+    """Four units come in and three go out."""
+    tails, heads, capacities = np.array([0, 1, 2, 2]), np.array([2, 2, 0, 1]), np.array([3, 1, 2, 1])
+    pairs, left = split_pairs(3, tails, heads, capacities, np.array([1, 1]), num_sinks=2, switch=2)
+    assert (pairs[:, 2].sum(), left) == (3, 1)
+
+
+@pytest.mark.parametrize("capacity", [2**60, 2**62])
+def test_capacities_that_int64_cannot_add_up_are_refused(capacity: int) -> None:
+    """Four links of 2^60 are one unit too many already."""
+    tails, heads = np.array([0, 1, 2, 2]), np.array([2, 2, 0, 1])
+    with pytest.raises(CapacityOverflowError):
+        split_switches(3, tails, heads, np.full(4, capacity), np.array([1, 1]))

@@ -1,0 +1,200 @@
+"""Maximum flows against networkx, and what their callers rely on."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collopt.errors import CapacityOverflowError, SolverError
+from collopt.solvers.max_flow import (
+    CAPACITY_LIMIT,
+    check_capacities,
+    flow_network,
+    max_flow,
+    paired_network,
+    solve_network,
+)
+
+
+class Instance(NamedTuple):
+    """Arguments of `max_flow`."""
+
+    num_nodes: int
+    tails: npt.NDArray[np.int64]
+    heads: npt.NDArray[np.int64]
+    capacities: npt.NDArray[np.int64]
+    source: int
+    sink: int
+
+
+@st.composite
+def instances(draw: st.DrawFn, max_nodes: int = 10) -> Instance:
+    """Random edges, parallel and opposite ones among them, some without capacity and some with much."""
+    num_nodes = draw(st.integers(2, max_nodes))
+    nodes = st.integers(0, num_nodes - 1)
+    capacity = st.one_of(st.integers(0, 9), st.integers(0, 2**50))
+    edges = draw(st.lists(st.tuples(nodes, nodes, capacity).filter(lambda edge: edge[0] != edge[1]), max_size=40))
+    tails, heads, capacities = np.array(edges, dtype=np.int64).reshape(-1, 3).T.copy()
+    source, sink = draw(st.permutations(range(num_nodes)))[:2]
+    return Instance(num_nodes, tails, heads, capacities, source, sink)
+
+
+def grid(size: int = 12) -> Instance:
+    """Flow from corner to corner of a grid with pseudo-random capacities, which takes many phases."""
+    numbers = np.arange(size * size).reshape(size, size)
+    right, down = (numbers[:, :-1], numbers[:, 1:]), (numbers[:-1], numbers[1:])
+    pairs = [(right[0], right[1]), (right[1], right[0]), (down[0], down[1]), (down[1], down[0])]
+    tails = np.concatenate([tail.ravel() for tail, _ in pairs])
+    heads = np.concatenate([head.ravel() for _, head in pairs])
+    capacities = np.random.default_rng(0).integers(1, 1000, len(tails))
+    return Instance(size * size, tails, heads, capacities, 0, size * size - 1)
+
+
+def networkx_value(instance: Instance) -> int:
+    """The same by networkx, which wants parallel edges added up."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(instance.num_nodes))
+    for tail, head, capacity in zip(
+        instance.tails.tolist(), instance.heads.tolist(), instance.capacities.tolist(), strict=True
+    ):
+        before = graph.get_edge_data(tail, head, {"capacity": 0})["capacity"]
+        graph.add_edge(tail, head, capacity=before + capacity)
+    return int(nx.maximum_flow_value(graph, instance.source, instance.sink))
+
+
+@given(instances())
+def test_value_is_that_of_networkx(instance: Instance) -> None:
+    """On random multigraphs, through either way of building the network."""
+    num_nodes, tails, heads, capacities, source, sink = instance
+    expected = networkx_value(instance)
+    assert max_flow(*instance).value == expected
+    merged: dict[tuple[int, int], int] = {}
+    for tail, head, capacity in zip(tails.tolist(), heads.tolist(), capacities.tolist(), strict=True):
+        merged[tail, head] = merged.get((tail, head), 0) + capacity
+    ends = np.array(list(merged), dtype=np.int64).reshape(-1, 2)
+    paired = paired_network(num_nodes, ends[:, 0], ends[:, 1], np.array(list(merged.values()), dtype=np.int64))
+    assert solve_network(paired, source, sink).value == expected
+
+
+def test_value_is_that_of_networkx_on_a_grid() -> None:
+    """A larger network on which searches meet dead ends and flow is sent back."""
+    assert max_flow(*grid()).value == networkx_value(grid())
+
+
+@given(instances())
+def test_flow_obeys_capacities_and_is_conserved(instance: Instance) -> None:
+    """The flow on each edge, read from the residual capacities as documented."""
+    num_nodes, tails, heads, capacities, source, sink = instance
+    result = max_flow(*instance)
+    flow = result.residual[1::2]
+    assert ((flow >= 0) & (flow <= capacities)).all()
+    assert np.array_equal(result.residual[0::2], capacities - flow)
+    gained = np.zeros(num_nodes, dtype=np.int64)
+    np.add.at(gained, heads, flow)
+    np.subtract.at(gained, tails, flow)
+    expected = np.zeros(num_nodes, dtype=np.int64)
+    expected[source], expected[sink] = -result.value, result.value
+    assert np.array_equal(gained, expected)
+
+
+@given(instances())
+def test_cut_separates_and_is_as_large_as_the_flow(instance: Instance) -> None:
+    """Weak duality makes both optimal."""
+    _, tails, heads, capacities, source, sink = instance
+    result = max_flow(*instance)
+    assert result.source_side[source]
+    assert not result.source_side[sink]
+    leaving = result.source_side[tails] & ~result.source_side[heads]
+    assert int(capacities[leaving].sum()) == result.value
+
+
+@given(instances(), st.one_of(st.integers(0, 20), st.integers(0, 2**52)))
+def test_flow_stops_at_the_limit_and_continues_from_there(instance: Instance, limit: int) -> None:
+    """First up to the limit, then from the residual capacities to the maximum."""
+    num_nodes, tails, heads, capacities, source, sink = instance
+    network = flow_network(num_nodes, tails, heads, capacities)
+    maximum = solve_network(network, source, sink).value
+    first = solve_network(network, source, sink, limit=limit)
+    assert first.value == min(limit, maximum)
+    second = solve_network(network, source, sink, residual=first.residual)
+    assert first.value + second.value == maximum
+    assert int(second.residual[1::2][heads == sink].sum() - second.residual[1::2][tails == sink].sum()) == maximum
+
+
+def test_backward_capacity_is_capacity() -> None:
+    """`reverse` gives an edge a second direction."""
+    tails, heads, ones = np.array([0, 1]), np.array([1, 2]), np.array([1, 1])
+    network = flow_network(3, tails, heads, ones, np.array([5, 3]))
+    assert solve_network(network, 0, 2).value == 1
+    assert solve_network(network, 2, 0).value == 3
+
+
+def test_flow_between_separate_parts_is_zero() -> None:
+    """The source side is all that cannot reach the sink."""
+    result = max_flow(4, np.array([0, 2]), np.array([1, 3]), np.array([5, 5]), 0, 3)
+    assert (result.value, result.source_side.tolist()) == (0, [True, True, False, False])
+
+
+def test_network_without_edges_carries_nothing() -> None:
+    """Empty arrays are no special case."""
+    none = np.array([], dtype=np.int64)
+    assert max_flow(2, none, none, none, 0, 1).value == 0
+
+
+def test_inputs_are_left_alone() -> None:
+    """Neither the edges, nor the network, nor the residual capacities of a warm start change."""
+    num_nodes, tails, heads, capacities, source, sink = grid()
+    network = flow_network(num_nodes, tails, heads, capacities)
+    start = solve_network(network, source, sink, limit=100).residual
+    arrays = [tails, heads, capacities, *network, start]
+    before = [array.copy() for array in arrays]
+    solve_network(network, source, sink, residual=start)
+    max_flow(*grid())
+    assert all(np.array_equal(array, copy) for array, copy in zip(arrays, before, strict=True))
+
+
+def test_calls_from_several_threads_agree() -> None:
+    """One network, many sources and sinks at once."""
+    instance = grid()
+    network = flow_network(*instance[:4])
+    pairs = [(source, 143 - source) for source in range(0, 72, 3)] * 4
+    alone = [solve_network(network, source, sink).value for source, sink in pairs]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda pair: solve_network(network, *pair).value, pairs))
+    assert together == alone
+
+
+def test_source_has_to_differ_from_sink() -> None:
+    """The message names the node."""
+    with pytest.raises(SolverError, match="two different nodes, not 1 twice"):
+        max_flow(2, np.array([0]), np.array([1]), np.array([1]), 1, 1)
+
+
+def test_largest_sum_of_capacities_is_solved_exactly() -> None:
+    """One unit below the limit, where floats would round."""
+    result = max_flow(2, np.array([0]), np.array([1]), np.array([CAPACITY_LIMIT - 1]), 0, 1)
+    assert result.value == CAPACITY_LIMIT - 1
+
+
+@pytest.mark.parametrize("capacities", [[2**62, 0], [2**61, 2**61], [2**63 - 1, 2**63 - 1]])
+def test_larger_sums_of_capacities_are_refused(capacities: list[int]) -> None:
+    """Also where int64 would wrap around to a small sum."""
+    with pytest.raises(CapacityOverflowError, match=f"add up to {sum(capacities)}, beyond .* round the bandwidths"):
+        max_flow(3, np.array([0, 1]), np.array([1, 2]), np.array(capacities), 0, 2)
+    with pytest.raises(CapacityOverflowError):
+        paired_network(3, np.array([0, 1]), np.array([1, 0]), np.array(capacities))
+
+
+@pytest.mark.parametrize("total", [2**62, 2**200, -(2**62)])
+def test_check_refuses_totals_of_any_size(total: int) -> None:
+    """Python's integers, numpy's, and both signs."""
+    with pytest.raises(CapacityOverflowError, match=f"add up to {total}"):
+        check_capacities(0, total)
+    check_capacities(0, 2**62 - 1, np.int64(2**62 - 1))
