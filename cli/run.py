@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-NO_LIMIT = 2**31 - 1
-"""Steps of a thread block and chunks of a step are limits of MSCCL, which takes no part in this."""
 LONGEST_S = 10**6
 
 BackendOption = Annotated[str, typer.Option("--backend", help="Transport: gloo, or nccl (NCCL and RCCL).")]
-ElementsOption = Annotated[int, typer.Option("--elements", help="Elements that each rank contributes.")]
+ElementsOption = Annotated[
+    int, typer.Option("--elements", help="Elements of a shard; of the whole buffer where there are no shards.")
+]
 DtypeOption = Annotated[str, typer.Option("--dtype", help="Their torch type, such as float32, bfloat16 or int8.")]
+OpOption = Annotated[str, typer.Option("--op", help="What adding up means: sum, prod, min, max or avg.")]
 RepeatsOption = Annotated[int, typer.Option("--repeats", help="Timed runs, after one that is not.")]
 SlicesOption = Annotated[int, typer.Option("--slices", help="Pieces of the data that follow each other.")]
 TimeoutOption = Annotated[
@@ -37,29 +38,30 @@ def run(
     backend: BackendOption = "gloo",
     elements: ElementsOption = 65536,
     dtype: DtypeOption = "float32",
+    op: OpOption = "sum",
     repeats: RepeatsOption = 3,
     slices: SlicesOption = 1,
     timeout: TimeoutOption = 120.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a plan on real tensors, one process per rank, and compare the data with torch's own all_gather.
+    """Run a plan on real tensors, one process per rank, and compare the data with torch's own collective.
 
     Under torchrun every process is one of the ranks, and the first one prints.
     """
     from ..planners import load_plan
-    from ..runtime import lower_allgather, run_local
+    from ..runtime import run_local
 
     loaded = load_plan(plan)
-    program = lower_allgather(loaded.schedule, max_steps=NO_LIMIT, max_count=NO_LIMIT)
-    with working(f"running {plan} on {program.num_ranks} ranks"):
+    with working(f"running {plan} on {loaded.topology.num_ranks} ranks"):
         report = run_local(
-            program,
+            loaded,
             backend=backend,
             elements=elements,
             dtype=dtype,
             timeout_s=timeout,
             repeats=repeats,
             slices=slices,
+            op=op,
         )
     if _speaks():
         if as_json:
@@ -80,6 +82,8 @@ def _speaks() -> bool:
 def _as_json(plan: Path, report: RunReport) -> dict[str, Any]:
     return {
         "plan": str(plan),
+        "collective": report.collective,
+        "op": report.op,
         "backend": report.backend,
         "num_ranks": report.num_ranks,
         "elements": report.elements,

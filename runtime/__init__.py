@@ -5,10 +5,12 @@ from __future__ import annotations
 from .checks import check_program
 from .distributed import execute, execute_allgather
 from .interpreter import interpret_file, run_program
-from .launch import RunReport, run_local
-from .lowering import lower_allgather
+from .launch import run_local
+from .lowering import lower, lower_allgather
 from .msccl import read_xml, to_xml_text, write_xml
 from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
+from .run_report import RunReport
+from .unfused import without_receive_reduce
 
 __all__ = [
     "ChunkRange",
@@ -22,10 +24,12 @@ __all__ = [
     "execute",
     "execute_allgather",
     "interpret_file",
+    "lower",
     "lower_allgather",
     "read_xml",
     "run_local",
     "run_program",
     "to_xml_text",
+    "without_receive_reduce",
     "write_xml",
 ]

@@ -6,7 +6,7 @@ computes the same whatever the speed of its ranks, so there a single run would d
 
 from __future__ import annotations
 
-from ..errors import ProgramError, UnsupportedError
+from ..errors import ProgramError
 from .hazards import check_hazards
 from .ordering import Site, global_order
 from .program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock
@@ -19,8 +19,9 @@ def check_program(program: Program) -> None:
 
     Checked are, in this order: the number of ranks and the buffer sizes; peers, kinds and chunk ranges of every step;
     that both ends of each connection agree; dependencies; that no steps wait for each other in a circle even if
-    connections buffer nothing; that accesses to the same chunk are ordered; that no step reads what nobody wrote; and
-    that all of the output is written.
+    connections buffer nothing; that accesses to the same chunk are ordered, two additions to it included; that no step
+    reads what nobody wrote; and that all of the output is written.  With `in_place`, chunks of input and output that
+    are the same memory count as the same chunk.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ def check_program(program: Program) -> None:
     ProgramError
         Naming the rank, the thread block, the step and the chunk.
     UnsupportedError
-        For a collective other than out-of-place allgather.
+        For a collective that programs cannot be written for.
 
     Examples
     --------
@@ -51,30 +52,27 @@ def check_program(program: Program) -> None:
 
 
 def _check_sizes(program: Program) -> None:
-    if program.collective != "allgather" or program.in_place:
-        place = "in-place" if program.in_place else "out-of-place"
-        raise UnsupportedError(
-            f"the program is an {place} {program.collective}; only out-of-place allgather programs are supported"
-        )
     if program.num_ranks < 1 or len(program.ranks) != program.num_ranks:
         raise ProgramError(f"the program has steps for {len(program.ranks)} ranks; expected {program.num_ranks}")
-    shard = program.chunks_per_loop // program.num_ranks
-    if shard < 1 or shard * program.num_ranks != program.chunks_per_loop:
-        raise ProgramError(
-            f"the program has {program.chunks_per_loop} chunks; expected a positive multiple of its "
-            f"{program.num_ranks} ranks"
-        )
+    layout = program.layout
     for number, rank in enumerate(program.ranks):
         if rank.rank != number:
             raise ProgramError(f"entry {number} of the program is for rank {rank.rank}; list the ranks in order")
-        for buffer, chunks, expected in (
-            ("input", rank.input_chunks, shard),
-            ("output", rank.output_chunks, program.chunks_per_loop),
+        for buffer, chunks, (begin, end) in (
+            ("input", rank.input_chunks, layout.input_range(number)),
+            ("output", rank.output_chunks, layout.output_range(number)),
         ):
-            if chunks != expected:
-                raise ProgramError(f"rank {number} has {chunks} {buffer} chunks; an allgather needs {expected}")
+            if chunks != end - begin:
+                raise ProgramError(
+                    f"rank {number} has {chunks} {buffer} chunks; {_with_article(program.collective)} needs "
+                    f"{end - begin}"
+                )
         if rank.scratch_chunks < 0:
             raise ProgramError(f"rank {number} has {rank.scratch_chunks} scratch chunks; expected 0 or more")
+
+
+def _with_article(collective: str) -> str:
+    return f"{'an' if collective.startswith('a') else 'a'} {collective}"
 
 
 def _check_thread_block(program: Program, rank: RankProgram, number: int, block: ThreadBlock) -> None:
@@ -90,12 +88,23 @@ def _check_thread_block(program: Program, rank: RankProgram, number: int, block:
         raise ProgramError(f"{where} has channel {block.channel}; expected 0 or more")
 
 
+SIDES = {
+    "send": (True, False),
+    "recv": (False, True),
+    "copy": (True, True),
+    "reduce": (True, True),
+    "recv_reduce": (True, True),
+}
+"""Whether a step of each kind has a source, and a target."""
+
+
 def _check_instruction(rank: RankProgram, block: ThreadBlock, site: Site, step: Instruction) -> None:
-    sides = {"send": (True, False), "recv": (False, True), "copy": (True, True)}.get(step.kind)
+    sides = SIDES.get(step.kind)
     if sides is None:
-        raise ProgramError(f"{site} is of kind {step.kind!r}; expected send, recv or copy")
-    if (step.kind, None) in (("send", block.send_peer), ("recv", block.recv_peer)):
-        raise ProgramError(f"{site} is a {step.kind} but its thread block has no {step.kind} peer")
+        raise ProgramError(f"{site} is of kind {step.kind!r}; expected one of {', '.join(SIDES)}")
+    for wanted, peer, way in ((step.kind == "send", block.send_peer, "send"), (step.receives, block.recv_peer, "recv")):
+        if wanted and peer is None:
+            raise ProgramError(f"{site} is a {step.kind} but its thread block has no {way} peer")
     if step.count < 1:
         raise ProgramError(f"{site} moves {step.count} chunks; expected at least 1")
     for name, end, wanted in zip(("source", "target"), (step.source, step.target), sides, strict=True):
@@ -104,14 +113,19 @@ def _check_instruction(rank: RankProgram, block: ThreadBlock, site: Site, step: 
         if end is not None:
             _check_range(rank, site, name, end, step.count)
     if step.target is not None and step.target.buffer == "input":
-        raise ProgramError(f"{site} writes to the input, which an out-of-place collective leaves alone")
+        raise ProgramError(f"{site} writes to the input, which programs leave alone")
     if step.source is not None and step.target is not None and step.source.buffer == step.target.buffer:
-        distance = abs(step.source.start - step.target.start)
-        if distance < step.count:
-            raise ProgramError(
-                f"{site} copies {step.count} {step.source.buffer} chunks onto themselves, from chunk "
-                f"{step.source.start} to {step.target.start}"
-            )
+        _check_overlap(site, step.kind, step.source, step.target, step.count)
+
+
+def _check_overlap(site: Site, kind: str, source: ChunkRange, target: ChunkRange, count: int) -> None:
+    """Refuse a step that reads what it writes, unless it adds to each chunk what arrives for it."""
+    if abs(source.start - target.start) >= count or (kind == "recv_reduce" and source == target):
+        return
+    raise ProgramError(
+        f"{site} is a {kind} of {count} {source.buffer} chunks onto themselves, from chunk {source.start} to "
+        f"{target.start}"
+    )
 
 
 def _check_range(rank: RankProgram, site: Site, name: str, end: ChunkRange, count: int) -> None:

@@ -15,21 +15,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from ..errors import ProgramError, UnsupportedError
-from ..schedules import Forest
-from .agreement import Call, agree, first_line, import_torch, wait
-from .batches import Copy, Operation, OwnRound, own_rounds
-from .lowering import lower_allgather
+from ..schedules import TreeSchedule
+from .agreement import agree, first_line, wait
+from .arguments import Call, import_torch
+from .batches import OwnRound, Piece, own_rounds
+from .layout import ROOTED
+from .lowering import lower
 from .program import Program
+from .reductions import combine, finish
 
 if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["PlanLike", "execute", "execute_allgather"]
+__all__ = ["PlanLike", "execute", "execute_allgather", "program_of"]
 
 NO_LIMIT = 2**31 - 1
 
-_lowered: WeakKeyDictionary[Forest, Program] = WeakKeyDictionary()
+_lowered: WeakKeyDictionary[TreeSchedule, dict[str, Program]] = WeakKeyDictionary()
 
 
 class PlanLike(Protocol):
@@ -40,54 +43,91 @@ class PlanLike(Protocol):
         """Such as ``"allgather"``."""
 
     @property
-    def schedule(self) -> object:
-        """A `Forest` for allgather."""
+    def schedule(self) -> TreeSchedule:
+        """What it consists of."""
 
 
-def execute(
-    plan: PlanLike,
-    output: torch.Tensor,
-    input: torch.Tensor,  # noqa: A002 - torch.distributed's own name for it.
-    *,
-    group: dist.ProcessGroup | None = None,
-    timeout: float | None = None,
-    slices: int = 1,
-) -> None:
-    """Run a plan; every rank of the group calls this with its own tensors.
-
-    Parameters
-    ----------
-    plan : Plan
-        An allgather plan; rank r of the group is compute node r of its topology.
-    output, input : torch.Tensor
-        As for `execute_allgather`.
-    group : torch.distributed.ProcessGroup or None
-        None is the default group.
-    timeout : float or None
-        Seconds, as for `execute_allgather`.
-    slices : int
-        As for `execute_allgather`.
+def program_of(plan: PlanLike | Program) -> Program:
+    """Lower a plan for execution in rounds, once; a program is what it is.
 
     Raises
     ------
     UnsupportedError
-        If the plan is not an allgather made of trees, or the tensors or the group do not fit it.
+        If the plan is not made of trees.
+    """
+    if isinstance(plan, Program):
+        return plan
+    try:
+        known = _lowered.setdefault(plan.schedule, {})
+    except TypeError:
+        known = {}
+    if plan.collective not in known:
+        # Without thread blocks there is nothing that limits steps or counts.
+        known[plan.collective] = lower(plan.schedule, plan.collective, max_steps=NO_LIMIT, max_count=NO_LIMIT)
+    return known[plan.collective]
+
+
+def execute(
+    plan: PlanLike | Program,
+    output: torch.Tensor | None,
+    input: torch.Tensor | None,  # noqa: A002 - torch.distributed's own name for it.
+    *,
+    group: dist.ProcessGroup | None = None,
+    timeout: float | None = None,
+    slices: int = 1,
+    op: str = "sum",
+) -> None:
+    """Run a plan; every rank of the group calls this with its own tensors.
+
+    The first call on a group with some plan and size checks the program and agrees with the other ranks; like any
+    collective it has to be made by all ranks of the group with the same arguments.  If it raises, what the outputs hold
+    is undefined.
+
+    Parameters
+    ----------
+    plan : Plan or Program
+        Rank r of the group is compute node r of the plan's topology.
+    output, input : torch.Tensor or None
+        Contiguous, of one type on one device.  Any number of elements; it need not divide by the number of chunks.
+
+        *Allgather*: rank r's input comes to stand at position r of every output.  *Reduce-scatter*: the sum of all
+        inputs is shared out to the outputs in rank order.  Shares are equal, or by the plan's weights as
+        `collopt.runtime.batches.shard_elements` rounds them.  *Allreduce*: the sum of all inputs comes to every
+        output.  *Broadcast*: the root's input comes to every output; *reduce*: the sum of all inputs comes to the
+        root's output; the other ranks' tensors of that name may be None and are not looked at.
+
+        Both may be the same memory, the smaller being its own part of the larger.
+    group : torch.distributed.ProcessGroup or None
+        None is the default group.
+    timeout : float or None
+        Seconds that one round may take; None leaves it to the process group.
+    slices : int
+        Pieces of the data that follow each other through the network.  More pieces keep more links busy at once and
+        cost more batches.
+    op : {"sum", "prod", "min", "max", "avg"}
+        What adding means; see `collopt.runtime.reductions`.  Of no meaning to allgather and broadcast.
+
+    Raises
+    ------
+    UnsupportedError
+        If the plan is not made of trees, or the tensors, the operation or the group do not fit it.
     ProgramError
-        If the ranks disagree, or the exchange fails.
+        If the program is wrong, the ranks disagree, or the exchange fails.
     MissingDependencyError
         If torch is not installed.
     """
-    if plan.collective != "allgather" or not isinstance(plan.schedule, Forest):
-        raise UnsupportedError(
-            f"the plan is for {plan.collective} and holds a {type(plan.schedule).__name__}; only allgather plans made "
-            "of trees can be executed"
-        )
-    program = _lowered.get(plan.schedule)
-    if program is None:
-        # Without thread blocks there is nothing that limits steps or counts.
-        program = lower_allgather(plan.schedule, max_steps=NO_LIMIT, max_count=NO_LIMIT)
-        _lowered[plan.schedule] = program
-    execute_allgather(program, output, input, group=group, timeout=timeout, slices=slices)
+    _, dist = import_torch()
+    if not dist.is_initialized():
+        raise UnsupportedError("torch.distributed is not initialised; call init_process_group, or start with torchrun")
+    rank: int = dist.get_rank(group)
+    if rank < 0:
+        raise UnsupportedError("this process is not a member of the group; only members may call")
+    program = program_of(plan)
+    if program.collective in ROOTED and rank != program.layout.root:
+        output, input = (None, input) if program.collective == "reduce" else (output, None)  # noqa: A001
+    call = Call(program, output, input, dist.group.WORLD if group is None else group, timeout, slices, op)
+    agree(call)
+    _run(call, rank)
 
 
 def execute_allgather(
@@ -99,68 +139,44 @@ def execute_allgather(
     timeout: float | None = None,
     slices: int = 1,
 ) -> None:
-    """Gather every rank's `input` into `output` along the transfers of a program.
+    """Gather every rank's `input` into `output`: `execute` under the name that it had when there was nothing else."""
+    execute(program, output, input, group=group, timeout=timeout, slices=slices)
 
-    The first call on a group with some program and size checks the program and agrees with the other ranks; like any
-    collective it has to be made by all ranks of the group with the same arguments.
 
-    Parameters
-    ----------
-    program : Program
-        An out-of-place allgather for as many ranks as the group has.
-    output : torch.Tensor
-        Contiguous, ``num_ranks`` times the elements of `input`: rank r's input comes to stand at position r.
-    input : torch.Tensor
-        Contiguous.  Any number of elements; it need not divide by the number of chunks.
-    group : torch.distributed.ProcessGroup or None
-        None is the default group.
-    timeout : float or None
-        Seconds that one round may take; None leaves it to the process group.
-    slices : int
-        Pieces of the input that follow each other through the network.  More pieces keep more links busy at once and
-        cost more batches.
-
-    Raises
-    ------
-    UnsupportedError
-        If the tensors, the group and the program do not fit together.
-    ProgramError
-        If the program is wrong, the ranks disagree, or the exchange fails.
-    MissingDependencyError
-        If torch is not installed.
-    """
-    torch, dist = import_torch()
-    if not dist.is_initialized():
-        raise UnsupportedError("torch.distributed is not initialised; call init_process_group, or start with torchrun")
-    rank: int = dist.get_rank(group)
-    if rank < 0:
-        raise UnsupportedError("this process is not a member of the group; only members may call")
-    call = Call(program, output, input, dist.group.WORLD if group is None else group, timeout, slices)
-    agree(call)
-    rounds = own_rounds(program, slices, rank, input.numel())
+def _run(call: Call, rank: int) -> None:
+    torch, _ = import_torch()
+    work = own_rounds(call.program, call.slices, rank, call.whole.numel())
     with torch.no_grad():
-        for number, part in enumerate(rounds):
+        memory = {
+            name: torch.empty(0, dtype=call.whole.dtype, device=call.whole.device)
+            if tensor is None
+            else tensor.detach().view(-1)
+            for name, tensor in (("output", call.output), ("input", call.input))
+        }
+        for name, elements in (("scratch", work.scratch), ("staging", work.staging)):
+            memory[name] = torch.empty(elements, dtype=call.whole.dtype, device=call.whole.device)
+        for number, part in enumerate(work.rounds):
             try:
-                _run_round(call, part)
+                _run_round(call, part, memory)
             except RuntimeError as error:
                 peers = sorted({operation.peer for operation in part.operations})
                 raise ProgramError(
-                    f"rank {rank} could not finish round {number + 1} of {len(rounds)}, in which it exchanges data "
-                    f"with ranks {peers}: {first_line(error)}"
+                    f"rank {rank} could not finish round {number + 1} of {len(work.rounds)}, in which it exchanges "
+                    f"data with ranks {peers}: {first_line(error)}"
                 ) from error
+        if call.program.layout.reduces:
+            finish(call.op, memory["output"], call.program.num_ranks)
 
 
-def _run_round(call: Call, part: OwnRound) -> None:
-    """Post one batch and wait for it; local copies go on meanwhile."""
+def _run_round(call: Call, part: OwnRound, memory: dict[str, Any]) -> None:
+    """Post one batch, make the copies meanwhile, wait, and add up."""
     torch, dist = import_torch()
+
+    def held(piece: Piece) -> Any:
+        return memory[piece.memory][piece.begin : piece.end]
+
     # As bytes, because no backend carries all element types (Gloo and NCCL have no int16).
-    output, own = (tensor.view(-1).view(torch.uint8) for tensor in (call.output, call.input))
-    size = call.input.element_size()
-
-    def piece(of: Operation | Copy) -> Any:
-        return (own if of.from_input else output)[of.begin * size : of.end * size]
-
-    views = [piece(each) for each in part.operations]
+    views = [held(each.piece).view(torch.uint8) for each in part.operations]
     batch = [
         dist.P2POp(
             dist.isend if each.is_send else dist.irecv, view, dist.get_global_rank(call.group, each.peer), call.group
@@ -169,7 +185,8 @@ def _run_round(call: Call, part: OwnRound) -> None:
     ]
     works = dist.batch_isend_irecv(batch) if batch else []
     for copy in part.copies:
-        source = piece(copy)
-        output[copy.target * size :][: len(source)].copy_(source)
+        held(copy.target).copy_(held(copy.source))
     for work in works:
         wait(work, call.timeout)
+    for each in part.sums:
+        combine(call.op, held(each.one), held(each.other), held(each.target))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 
-from ..errors import UnsupportedError
 from ..planners import Plan
-from ..schedules import Forest
-from .lowering import lower_allgather
-from .msccl import DEFAULT_MAX_BYTES, write_xml
-from .msccl_limits import runtime_limits
+from .layout import ROOTED
+from .lowering import lower
+from .msccl import write_xml
+from .msccl_limits import RuntimeLimits, runtime_limits
+from .program import Program
+from .unfused import without_receive_reduce
 
 __all__ = ["export_msccl_xml"]
 
@@ -24,49 +25,65 @@ def export_msccl_xml(
     runtime: str = "msccl-executor-nccl",
     channels: int = 1,
     min_bytes: int = 0,
-    max_bytes: int = DEFAULT_MAX_BYTES,
+    max_bytes: int | None = None,
     protocol: str = "Simple",
     max_thread_blocks: int | None = None,
+    placement: str | None = None,
 ) -> None:
     """Lower a plan for one of the MSCCL runtimes and write it as XML.
 
     Parameters
     ----------
     plan : Plan
-        An allgather plan made of trees.
+        Made of trees, with equal shards.  A file for broadcast or reduce is right for the plan's root alone, and no
+        runtime looks at that.
     path : path
         File to write.
     runtime : str
         As for `to_xml_text`; its step limit decides how many channels a connection needs.
     channels : int
-        Channels per connection at least; see `lower_allgather`.
-    min_bytes, max_bytes : int
+        Channels per connection at least; see `lower`.
+    min_bytes, max_bytes : int or None
         As for `to_xml_text`.
     protocol : str
         As for `to_xml_text`.
     max_thread_blocks : int or None
         As for `to_xml_text`.
+    placement : str or None
+        As for `to_xml_text`.
 
     Raises
     ------
     UnsupportedError
-        If the plan is not an allgather made of trees or does not fit the runtime; the message says what to change.
+        If the plan is not made of trees or does not fit the runtime; the message says what to change.
     OSError
         If the file cannot be written.
     """
-    if plan.collective != "allgather" or not isinstance(plan.schedule, Forest):
-        raise UnsupportedError(
-            f"the plan is for {plan.collective} and holds a {type(plan.schedule).__name__}; only allgather plans made "
-            "of trees can be written as MSCCL XML"
-        )
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}-{plan.topology.name}")[:NAME_LENGTH]
-    program = lower_allgather(plan.schedule, max_steps=runtime_limits(runtime).max_steps, channels=channels, name=name)
     write_xml(
-        program,
+        _program(plan, runtime_limits(runtime), channels),
         path,
         runtime=runtime,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
         protocol=protocol,
         max_thread_blocks=max_thread_blocks,
+        placement=placement,
     )
+
+
+def _program(plan: Plan, limits: RuntimeLimits, channels: int) -> Program:
+    """Lower a plan to steps that the runtime takes, with as many of them in a thread block as it takes."""
+    root = ""
+    if plan.collective in ROOTED:
+        root = f"-root{int(plan.schedule.root_weights.argmax())}"
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
+    max_steps = limits.max_steps
+    while True:
+        program = lower(plan.schedule, plan.collective, max_steps=max_steps, channels=channels, name=name)
+        if not limits.adds_on_receive:
+            program = without_receive_reduce(program)
+        longest = max(len(block.instructions) for rank in program.ranks for block in rank.thread_blocks)
+        if longest <= limits.max_steps:
+            return program
+        # Steps were split; the fewer there are of them, the sooner they fit.
+        max_steps = min(max_steps - 1, max_steps * limits.max_steps // longest)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ..errors import ProgramError
 from .ordering import Order
-from .program import Program, RankProgram
+from .program import Instruction, Program, RankProgram
 
 __all__ = ["check_hazards"]
 
@@ -60,24 +60,55 @@ def check_hazards(program: Program, order: Order) -> None:
         mine[order.sites[number].rank].append(number)
     for rank in program.ranks:
         steps = mine[rank.rank]
-        for buffer, accesses in _accesses(order, steps, position).items():
+        found = _accesses(order, steps)
+        places = _in_one_memory(found, order, program, rank.rank) if program.in_place else found
+        for buffer, rows in places.items():
+            accesses = _by_segment(rows, position)
             for earlier, later in _unordered(accesses, order, rank, steps):
                 raise ProgramError(_describe_race(order, accesses, buffer, earlier, later))
+        for buffer, rows in found.items():
             if buffer != "input":
-                _check_written_before_read(order, accesses, buffer)
+                _check_written_before_read(order, _by_segment(rows, position), buffer)
         _check_output_written(order, rank, steps)
 
 
-def _accesses(order: Order, steps: Sequence[int], position: IntArray) -> dict[str, _Accesses]:
-    """Sort the accesses of one rank by buffer, segment and time."""
+def _accesses(order: Order, steps: Sequence[int]) -> dict[str, IntArray]:
+    """Rows (first chunk, chunks, step, whether it writes) of one rank's accesses to each buffer."""
     found: dict[str, list[tuple[int, int, int, bool]]] = defaultdict(list)
     for number in steps:
         step = order.instructions[number]
         if step.source:
             found[step.source.buffer].append((step.source.start, step.count, number, False))
         if step.target:
+            if step.kind == "reduce":
+                found[step.target.buffer].append((step.target.start, step.count, number, False))
             found[step.target.buffer].append((step.target.start, step.count, number, True))
-    return {buffer: _by_segment(np.array(rows, dtype=np.int64), position) for buffer, rows in sorted(found.items())}
+    return {buffer: np.array(rows, dtype=np.int64) for buffer, rows in sorted(found.items())}
+
+
+def _in_one_memory(found: dict[str, IntArray], order: Order, program: Program, rank: int) -> dict[str, IntArray]:
+    """Name chunks of input and output by their number in the collective, as one buffer.
+
+    A copy of a chunk onto itself changes nothing, so it is no access.
+    """
+    firsts = {"input": program.layout.input_range(rank)[0], "output": program.layout.output_range(rank)[0]}
+    shared = [rows + np.array([firsts[buffer], 0, 0, 0]) for buffer, rows in found.items() if buffer in firsts]
+    others = {buffer: rows for buffer, rows in found.items() if buffer not in firsts}
+    if not shared:
+        return others
+    together = np.concatenate(shared)
+    idle = [_stays(order.instructions[number], firsts) for number in together[:, 2].tolist()]
+    return {"in-place": together[~np.array(idle)], **others}
+
+
+def _stays(step: Instruction, firsts: dict[str, int]) -> bool:
+    """Whether a step copies from the input to the output what is already there."""
+    if step.kind != "copy" or step.source is None or step.target is None:
+        return False
+    buffers = step.source.buffer, step.target.buffer
+    if buffers != ("input", "output"):
+        return False
+    return firsts["input"] + step.source.start == firsts["output"] + step.target.start
 
 
 def _by_segment(rows: IntArray, position: IntArray) -> _Accesses:
@@ -88,7 +119,7 @@ def _by_segment(rows: IntArray, position: IntArray) -> _Accesses:
     row = np.repeat(np.arange(len(rows)), length)
     offset = np.arange(len(row)) - np.repeat(np.cumsum(length) - length, length)
     segments = first[row] + offset
-    # A copy inside one buffer reads before it writes; its ranges do not overlap, so this only fixes the order.
+    # What a step both reads and writes it reads first.
     ranking = np.lexsort((writes[row], position[steps[row]], segments))
     row, segments = row[ranking], segments[ranking]
     return _Accesses(segments, steps[row], writes[row], boundaries[segments])
@@ -137,7 +168,7 @@ def _clocks(order: Order, scope: Sequence[int], rank: int, width: int) -> tuple[
         clock = clocks[row]
         for earlier in order.before[number]:
             np.maximum(clock, clocks[row_of[earlier]], out=clock)
-        if order.instructions[number].kind == "recv" and (send := row_of.get(order.partners[number])) is not None:
+        if order.instructions[number].receives and (send := row_of.get(order.partners[number])) is not None:
             np.maximum(clock, clocks[send], out=clock)
         site = order.sites[number]
         if site.rank == rank:

@@ -1,33 +1,32 @@
 """Runs programs on numpy arrays: the reference machine for everything that `collopt.runtime` writes.
 
-Every chunk of every input carries its own tag.  Thread blocks take turns at random, connections hold a bounded number
-of transfers, outputs start out poisoned; at the end every rank must hold what the collective promises.
+Inputs are random 64-bit integers, which add up exactly, modulo 2^64: a sum that misses a contribution or has one twice
+comes out right with probability 2^-64.  Thread blocks take turns at random, connections hold a bounded number of
+transfers, outputs start out as noise; at the end every rank must hold what the collective promises.  If one does not,
+the same run is made again with symbols, to say what it holds instead.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections import deque
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ProgramError, UnsupportedError
 from .checks import check_program
-from .ordering import Site
-from .program import Instruction, Program, ThreadBlock
+from .contributions import described, symbolic_inputs, unwritten
+from .machine import READY, Machine, expected_outputs
+from .program import Program
 
 __all__ = ["InterpreterReport", "interpret_file", "run_interleaving", "run_program"]
 
-IntArray = npt.NDArray[np.int64]
+Data = npt.NDArray[Any]
 
-POISON = -1
-READY = -1
-NOBODY = -2
-CYCLE_SHOWN = 12
+INT64 = np.iinfo(np.int64)
 
 
 class InterpreterReport(NamedTuple):
@@ -57,7 +56,7 @@ def run_program(
     Parameters
     ----------
     program : Program
-        An out-of-place allgather, checked or not.
+        Checked or not.
     interleavings : int
         Number of runs.
     seed : int
@@ -65,7 +64,7 @@ def run_program(
     fifo_depth : int
         Transfers that a connection holds before its sender has to wait.
     elements_per_chunk : int
-        Numbers that stand for one chunk, each with a tag of its own.
+        Numbers that stand for one chunk.
 
     Returns
     -------
@@ -76,7 +75,7 @@ def run_program(
     ProgramError
         If `check_program` refuses the program, or a run deadlocks or leaves wrong data behind.
     UnsupportedError
-        For a collective that has no interpreter yet, or parameters that are not positive.
+        For a collective that programs cannot be written for, or parameters that are not positive.
 
     Notes
     -----
@@ -116,7 +115,7 @@ def run_program(
 def interpret_file(
     path: str | os.PathLike[str], *, interleavings: int = 8, seed: int = 0, fifo_depth: int = 2
 ) -> InterpreterReport:
-    """Read an MSCCL XML file and run it as `run_program` does.
+    """Read an MSCCL XML file and run it as `run_program` does: in place, out of place, or both ways, as it says.
 
     Raises
     ------
@@ -125,11 +124,14 @@ def interpret_file(
     ProgramError
         If the algorithm is wrong.
     UnsupportedError
-        For step types or collectives that the interpreter does not know.
+        For step types or collectives that programs do not know.
     """
-    from .msccl import read_xml
+    from .msccl_reader import read_placements, read_xml
 
-    return run_program(read_xml(path), interleavings=interleavings, seed=seed, fifo_depth=fifo_depth)
+    program = read_xml(path)
+    if all(read_placements(path)):
+        run_program(replace(program, in_place=True), interleavings=interleavings, seed=seed, fifo_depth=fifo_depth)
+    return run_program(program, interleavings=interleavings, seed=seed, fifo_depth=fifo_depth)
 
 
 def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2, elements_per_chunk: int = 1) -> None:
@@ -140,7 +142,25 @@ def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2, elemen
     ProgramError
         If the run deadlocks, leaves transfers unread or leaves wrong data behind.
     """
-    machine = _Machine(program, fifo_depth, elements_per_chunk)
+    chance = np.random.default_rng(seed)
+
+    def noise(chunks: int) -> Data:
+        return chance.integers(INT64.min, INT64.max, (chunks, elements_per_chunk), endpoint=True)
+
+    inputs = [noise(end - begin) for begin, end in map(program.layout.input_range, range(program.num_ranks))]
+    machine = Machine(program, fifo_depth, inputs, noise)
+    _take_turns(machine, seed)
+    wrong = _first_wrong(program, machine, inputs)
+    if wrong is None:
+        return
+    symbols = symbolic_inputs(program)
+    machine = Machine(program, fifo_depth, symbols, unwritten)
+    _take_turns(machine, seed)
+    raise ProgramError(_describe_wrong(program, machine, symbols, *wrong))
+
+
+def _take_turns(machine: Machine, seed: int) -> None:
+    """Run blocks in random order until all are through, or none can go on."""
     generator = random.Random(seed)
     runnable = list(range(len(machine.blocks)))
     generator.shuffle(runnable)
@@ -158,152 +178,22 @@ def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2, elemen
         machine.execute(block)
         runnable.extend(sleepers.pop(block, ()))
     machine.check_finished()
-    machine.check_data()
 
 
-@dataclass
-class _Block:
-    """A thread block at work; `key` names its send and receive connections."""
-
-    rank: int
-    number: int
-    code: ThreadBlock
-    next_step: int = 0
-    sends_to: tuple[int, int, int] | None = field(init=False)
-    recvs_from: tuple[int, int, int] | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        peer, channel = self.code.send_peer, self.code.channel
-        self.sends_to = None if peer is None else (self.rank, peer, channel)
-        peer = self.code.recv_peer
-        self.recvs_from = None if peer is None else (peer, self.rank, channel)
+def _first_wrong(program: Program, machine: Machine, inputs: list[Data]) -> tuple[int, str, int] | None:
+    """Rank, buffer and chunk of the first data that are not what the collective promises."""
+    for rank, (memory, expected) in enumerate(zip(machine.memory, expected_outputs(program, inputs), strict=True)):
+        if not program.in_place and not np.array_equal(memory["input"], inputs[rank]):
+            return rank, "input", 0
+        wrong = np.argwhere(memory["output"] != expected)
+        if len(wrong):
+            return rank, "output", int(wrong[0][0])
+    return None
 
 
-class _Machine:
-    """Memory, connections and thread blocks of all ranks."""
-
-    def __init__(self, program: Program, fifo_depth: int, elements: int) -> None:
-        self.program = program
-        self.fifo_depth = fifo_depth
-        self.elements = elements
-        self.shard = program.chunks_per_loop // program.num_ranks
-        self.memory = [
-            {
-                "input": self._tags(rank.rank * self.shard, rank.input_chunks),
-                "output": np.full((rank.output_chunks, elements), POISON, dtype=np.int64),
-                "scratch": np.full((rank.scratch_chunks, elements), POISON, dtype=np.int64),
-            }
-            for rank in program.ranks
-        ]
-        self.blocks = [
-            _Block(rank.rank, number, code) for rank in program.ranks for number, code in enumerate(rank.thread_blocks)
-        ]
-        self.first_block = np.cumsum([0, *(len(rank.thread_blocks) for rank in program.ranks)]).tolist()
-        self.senders = {block.sends_to: index for index, block in enumerate(self.blocks) if block.sends_to}
-        self.receivers = {block.recvs_from: index for index, block in enumerate(self.blocks) if block.recvs_from}
-        self.fifos: dict[tuple[int, int, int], deque[IntArray]] = {
-            connection: deque() for connection in (*self.senders, *self.receivers)
-        }
-
-    def _tags(self, first: int, chunks: int) -> IntArray:
-        """Return the data of chunks ``first, first + 1, ...`` of the whole collective, every element its own."""
-        return np.arange(first * self.elements, (first + chunks) * self.elements, dtype=np.int64).reshape(
-            chunks, self.elements
-        )
-
-    def finished(self, index: int) -> bool:
-        """Whether a block has run all its steps."""
-        block = self.blocks[index]
-        return block.next_step == len(block.code.instructions)
-
-    def blocker(self, index: int) -> int:
-        """Return the block that this one has to wait for, `READY` or `NOBODY`."""
-        block = self.blocks[index]
-        step = block.code.instructions[block.next_step]
-        for wait in step.depends:
-            other = self.first_block[block.rank] + wait.thread_block
-            if other >= self.first_block[block.rank + 1]:
-                return NOBODY
-            if self.blocks[other].next_step <= wait.step:
-                return NOBODY if self.finished(other) else other
-        if step.kind == "send" and block.sends_to and len(self.fifos[block.sends_to]) >= self.fifo_depth:
-            return self._unless_finished(self.receivers.get(block.sends_to))
-        if step.kind == "recv" and block.recvs_from and not self.fifos[block.recvs_from]:
-            return self._unless_finished(self.senders.get(block.recvs_from))
-        return READY
-
-    def _unless_finished(self, index: int | None) -> int:
-        return NOBODY if index is None or self.finished(index) else index
-
-    def execute(self, index: int) -> None:
-        """Run the next step of a block that nothing holds back."""
-        block = self.blocks[index]
-        step = block.code.instructions[block.next_step]
-        data = self._read(block, step)
-        if step.kind == "send":
-            self.fifos[block.sends_to].append(data)  # type: ignore[index]
-        elif step.target is not None:
-            start = step.target.start
-            self.memory[block.rank][step.target.buffer][start : start + step.count] = data
-        block.next_step += 1
-
-    def _read(self, block: _Block, step: Instruction) -> IntArray:
-        if step.kind == "recv":
-            data = self.fifos[block.recvs_from].popleft()  # type: ignore[index]
-            if len(data) != step.count:
-                raise ProgramError(
-                    f"{Site(block.rank, block.number, block.next_step)} receives {step.count} chunks but "
-                    f"{len(data)} were sent"
-                )
-            return data
-        assert step.source is not None  # A send or a copy.
-        start = step.source.start
-        return self.memory[block.rank][step.source.buffer][start : start + step.count].copy()
-
-    def check_finished(self) -> None:
-        """Refuse unfinished blocks, telling who waits for whom, and data that nobody took."""
-        stuck = [index for index in range(len(self.blocks)) if not self.finished(index)]
-        if stuck:
-            raise ProgramError(self._describe_deadlock(stuck[0]))
-        for (sender, receiver, channel), fifo in self.fifos.items():
-            if fifo:
-                raise ProgramError(
-                    f"{len(fifo)} transfers from rank {sender} to rank {receiver} on channel {channel} are never "
-                    "received"
-                )
-
-    def _describe_deadlock(self, index: int) -> str:
-        trail: list[int] = []
-        while index not in trail and index != NOBODY:
-            trail.append(index)
-            index = self.blocker(index)
-        if index == NOBODY:
-            return f"the program deadlocks: {self._site(trail[-1])} waits for something that never happens"
-        cycle = [self._site(member) for member in trail[trail.index(index) :]]
-        shown = cycle[:CYCLE_SHOWN] + ([f"... ({len(cycle)} in all)"] if len(cycle) > CYCLE_SHOWN else [])
-        return f"the program deadlocks: {' waits for '.join([*shown, cycle[0]])}"
-
-    def _site(self, index: int) -> str:
-        block = self.blocks[index]
-        step = block.code.instructions[block.next_step]
-        peer = {"send": f" to rank {block.code.send_peer}", "recv": f" from rank {block.code.recv_peer}"}
-        return f"{Site(block.rank, block.number, block.next_step)} ({step.kind}{peer.get(step.kind, '')})"
-
-    def check_data(self) -> None:
-        """Compare every rank's output with what an allgather promises."""
-        expected = self._tags(0, self.program.chunks_per_loop)
-        for rank, memory in enumerate(self.memory):
-            if not np.array_equal(memory["input"], expected[rank * self.shard : (rank + 1) * self.shard]):
-                raise ProgramError(f"rank {rank} ends with a changed input")
-            wrong = np.argwhere(memory["output"] != expected)
-            if len(wrong):
-                chunk, element = wrong[0].tolist()
-                held = self._describe_tag(int(memory["output"][chunk, element]))
-                wanted = self._describe_tag(int(expected[chunk, element]))
-                raise ProgramError(f"rank {rank} ends with {held} in output chunk {chunk}; expected {wanted}")
-
-    def _describe_tag(self, tag: int) -> str:
-        if tag == POISON:
-            return "nothing"
-        rank, chunk = divmod(tag // self.elements, self.shard)
-        return f"chunk {chunk} of rank {rank}"
+def _describe_wrong(program: Program, machine: Machine, symbols: list[Data], rank: int, buffer: str, chunk: int) -> str:
+    if buffer == "input":
+        return f"rank {rank} ends with a changed input"
+    held = described(machine.memory[rank]["output"][chunk, 0], program)
+    wanted = described(expected_outputs(program, symbols)[rank][chunk, 0], program)
+    return f"rank {rank} ends with {held} in output chunk {chunk}; expected {wanted}"

@@ -1,4 +1,4 @@
-"""Runs a program on real tensors and compares it with the library's own allgather."""
+"""Runs a plan on real tensors and compares the result with the library's own collective."""
 
 from __future__ import annotations
 
@@ -9,87 +9,22 @@ import socket
 import statistics
 import sys
 import time
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
 from ..errors import MissingDependencyError, UnsupportedError
 from .checks import check_program
-from .distributed import execute_allgather
+from .distributed import PlanLike, execute, program_of
 from .local_ranks import run_ranks
 from .program import Program
+from .reductions import OPERATIONS
+from .references import poison, reference, tensors
+from .run_report import ELEMENT_BYTES, RunReport, total_elements
 
 __all__ = ["RunReport", "run_local"]
 
-ELEMENT_BYTES = {
-    "bfloat16": 2,
-    "float16": 2,
-    "float32": 4,
-    "float64": 8,
-    "int16": 2,
-    "int32": 4,
-    "int64": 8,
-    "int8": 1,
-    "uint8": 1,
-}
 BACKENDS = ("gloo", "nccl")
-
-
-@dataclass(frozen=True)
-class RunReport:
-    """What a run on real tensors showed.
-
-    Attributes
-    ----------
-    backend : str
-    num_ranks : int
-    elements : int
-        Per rank.
-    dtype : str
-    repeats : int
-    correct : tuple of bool
-        Per rank: whether the output was that of torch's own allgather, bit for bit, every time.
-    seconds : float
-        Median over the repeats, of the slowest rank.
-    """
-
-    backend: str
-    num_ranks: int
-    elements: int
-    dtype: str
-    repeats: int
-    correct: tuple[bool, ...]
-    seconds: float
-
-    @property
-    def all_correct(self) -> bool:
-        """Whether every rank got the right data."""
-        return all(self.correct)
-
-    @property
-    def total_bytes(self) -> int:
-        """Size of the gathered data."""
-        return self.num_ranks * self.elements * ELEMENT_BYTES[self.dtype]
-
-    @property
-    def algbw(self) -> float:
-        """GB/s as in nccl-tests: size of the gathered data over time."""
-        return self.total_bytes / self.seconds / 1e9
-
-    @property
-    def busbw(self) -> float:
-        """GB/s as in nccl-tests: `algbw` times (n - 1) / n."""
-        return self.algbw * (self.num_ranks - 1) / self.num_ranks
-
-    def __str__(self) -> str:
-        """One line."""
-        wrong = [rank for rank, correct in enumerate(self.correct) if not correct]
-        verdict = f"WRONG on ranks {wrong}" if wrong else "correct on all ranks"
-        return (
-            f"{self.backend}, {self.num_ranks} ranks, {self.elements} {self.dtype} each: {verdict}, "
-            f"{self.seconds * 1e6:.1f} µs, algbw {self.algbw:.3f} GB/s, busbw {self.busbw:.3f} GB/s"
-        )
 
 
 class _Job(NamedTuple):
@@ -99,6 +34,7 @@ class _Job(NamedTuple):
     dtype: str
     repeats: int
     slices: int
+    op: str
     timeout_s: float
 
 
@@ -110,7 +46,7 @@ class _Measurement(NamedTuple):
 
 
 def run_local(
-    program: Program,
+    plan: PlanLike | Program,
     *,
     backend: str = "gloo",
     elements: int = 65536,
@@ -118,20 +54,22 @@ def run_local(
     timeout_s: float = 120.0,
     repeats: int = 3,
     slices: int = 1,
+    op: str = "sum",
 ) -> RunReport:
-    """Run a program on this machine, one process per rank, and compare the result with torch's own allgather.
+    """Run a plan on this machine, one process per rank, and compare the result with torch's own collective.
 
     In a process that torchrun started, or in which torch.distributed is initialised, no processes are started: this one
     is a rank, and all ranks have to make the same call.
 
     Parameters
     ----------
-    program : Program
-        An out-of-place allgather.
+    plan : Plan or Program
+        What to run.
     backend : {"gloo", "nccl"}
         Transport; "nccl" is RCCL on AMD GPUs.  An initialised torch.distributed keeps the one that it has.
     elements : int
-        Elements that each rank contributes.
+        Elements of a shard for allgather and reduce_scatter (of an average one, if the plan has weights), of the whole
+        buffer otherwise.
     dtype : str
         Name of a torch type, such as ``"float32"`` or ``"int32"``.
     timeout_s : float
@@ -139,7 +77,9 @@ def run_local(
     repeats : int
         Timed runs, after one that is not.
     slices : int
-        See `execute_allgather`.
+        See `execute`.
+    op : {"sum", "prod", "min", "max", "avg"}
+        See `execute`.
 
     Returns
     -------
@@ -163,10 +103,13 @@ def run_local(
             raise UnsupportedError(f"{name} is {value!r}; expected a whole number of at least 1")
     if not 0 < timeout_s < math.inf:
         raise UnsupportedError(f"timeout_s is {timeout_s!r}; expected a positive number of seconds")
+    if op not in OPERATIONS:
+        raise UnsupportedError(f"op is {op!r}; expected one of {', '.join(OPERATIONS)}")
+    program = program_of(plan)
     check_program(program)
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("running a program needs torch; install it with: pip install 'collopt[torch]'")
-    job = _Job(program, backend, elements, dtype, repeats, slices, timeout_s)
+    job = _Job(program, backend, elements, dtype, repeats, slices, op, timeout_s)
     if _is_launched():
         job, parts = _measure_here(job)
     else:
@@ -178,7 +121,7 @@ def run_local(
         )
     correct = tuple(part.correct for part in parts)
     seconds = max(part.seconds for part in parts)
-    return RunReport(job.backend, program.num_ranks, elements, dtype, repeats, correct, seconds)
+    return RunReport(job.backend, program.num_ranks, elements, dtype, repeats, correct, seconds, program.collective, op)
 
 
 def _is_launched() -> bool:
@@ -261,28 +204,20 @@ def _measure(job: _Job, local_rank: int) -> _Measurement:
     if job.backend == "nccl":
         device = torch.device("cuda", local_rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
-    kind = getattr(torch, job.dtype)
-    # Random bytes cover every bit pattern; what they mean as numbers does not matter.
-    generator = torch.Generator().manual_seed(dist.get_rank())
-    size = job.elements * ELEMENT_BYTES[job.dtype]
-    mine = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=generator).to(device).view(kind)
-    output = torch.empty(job.program.num_ranks * job.elements, dtype=kind, device=device)
-    expected = torch.empty_like(output)
-    # torch 2.13 renamed it.
-    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    gather(expected.view(torch.uint8), mine.view(torch.uint8))
+    rank, elements = dist.get_rank(), total_elements(job.program.collective, job.program.num_ranks, job.elements)
+    output, mine = tensors(job.program, rank, elements, getattr(torch, job.dtype), device)
+    wanted = reference(job.program, rank, elements, mine, job.op)
     correct, times = True, []
     for _ in range(1 + job.repeats):
-        # Every byte starts out wrong, so none can be right by chance.
-        output.view(torch.uint8).copy_(~expected.view(torch.uint8))
+        poison(output, wanted)
         dist.barrier()
         _finish(torch, device)
         start = time.perf_counter()
-        execute_allgather(job.program, output, mine, slices=job.slices, timeout=None)
+        execute(job.program, output, mine, slices=job.slices, op=job.op)
         _finish(torch, device)
         times.append(time.perf_counter() - start)
-        correct = correct and torch.equal(output.view(torch.uint8), expected.view(torch.uint8))
-    return _Measurement(bool(correct), statistics.median(times[1:]))
+        correct = correct and wanted.accepts(output)
+    return _Measurement(correct, statistics.median(times[1:]))
 
 
 def _finish(torch: Any, device: Any) -> None:

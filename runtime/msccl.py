@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..topologies.files import write_whole
 from .checks import check_program
-from .msccl_limits import check_limits, runtime_limits
+from .interpreter import run_program
+from .msccl_limits import RuntimeLimits, check_limits, runtime_limits
 from .msccl_reader import read_xml
 from .ordering import Site, match_transfers
 from .program import Dependency, Instruction, Program, RankProgram
@@ -22,9 +24,13 @@ from .program import Dependency, Instruction, Program, RankProgram
 __all__ = ["read_xml", "to_xml_text", "write_xml"]
 
 DEFAULT_MAX_BYTES = 2**40
+SCRATCH_MAX_BYTES = 2**30
+"""Default where scratch for the largest size is allocated when the file is loaded, as microsoft/msccl does."""
 INT64_MAX = 2**63 - 1
 PROTOCOLS = ("Simple", "LL", "LL128")
-TYPES = {"send": "s", "recv": "r", "copy": "cpy"}
+TYPES = {"send": "s", "recv": "r", "copy": "cpy", "reduce": "re", "recv_reduce": "rrc"}
+PLACEMENTS = {"out-of-place": (False, True), "in-place": (True, False), "both": (True, True)}
+"""Whether a file is for calls in place, and out of place."""
 NOP_ENDS = {"srcbuf": "i", "srcoff": "-1", "dstbuf": "o", "dstoff": "-1", "cnt": "0"}
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}")
@@ -37,9 +43,10 @@ def write_xml(
     *,
     runtime: str = "msccl-executor-nccl",
     min_bytes: int = 0,
-    max_bytes: int = DEFAULT_MAX_BYTES,
+    max_bytes: int | None = None,
     protocol: str = "Simple",
     max_thread_blocks: int | None = None,
+    placement: str | None = None,
 ) -> None:
     """Write a program as an MSCCL XML file; parameters and errors are those of `to_xml_text`.
 
@@ -55,6 +62,7 @@ def write_xml(
         max_bytes=max_bytes,
         protocol=protocol,
         max_thread_blocks=max_thread_blocks,
+        placement=placement,
     )
     write_whole(path, text)
 
@@ -64,24 +72,31 @@ def to_xml_text(
     *,
     runtime: str = "msccl-executor-nccl",
     min_bytes: int = 0,
-    max_bytes: int = DEFAULT_MAX_BYTES,
+    max_bytes: int | None = None,
     protocol: str = "Simple",
     max_thread_blocks: int | None = None,
+    placement: str | None = None,
 ) -> str:
     """Return a program as MSCCL XML.
 
     Parameters
     ----------
     program : Program
-        An out-of-place allgather.
+        Out of place, as `lower` makes it.  A file for broadcast or reduce is right for its own root alone, and no
+        runtime looks at that: load it only where no other root is called for.
     runtime : {"msccl", "msccl-executor-nccl", "rccl"}
         They differ in limits and in the names of collectives.
-    min_bytes, max_bytes : int
-        Sizes of the whole buffer for which the runtime picks this algorithm.
+    min_bytes, max_bytes : int or None
+        Sizes of the whole buffer for which the runtime picks this algorithm.  If left out, `max_bytes` is 2^40, or 2^30
+        where microsoft/msccl would allocate scratch for that much at once.
     protocol : {"Simple", "LL", "LL128"}
         NCCL's transport protocol.
     max_thread_blocks : int or None
         Thread blocks that the GPU runs at once, if not the 108 of an A100 (RCCL: always 64).
+    placement : {"out-of-place", "in-place", "both"} or None
+        Calls that the runtime picks this algorithm for: output and input apart, or the same memory.  "both" is not for
+        microsoft/msccl.  None is "out-of-place" for allgather and reduce_scatter, and for the others, which PyTorch
+        calls in place, "both", or for microsoft/msccl "in-place".
 
     Returns
     -------
@@ -103,6 +118,10 @@ def to_xml_text(
         <tb id="0" send="-1" recv="1" chan="0">
     """
     limits = runtime_limits(runtime)
+    in_place, out_of_place = PLACEMENTS[_placement(program, limits, placement)]
+    if max_bytes is None:
+        loads_scratch = limits.name == "msccl" and any(rank.scratch_chunks for rank in program.ranks)
+        max_bytes = max(min_bytes, SCRATCH_MAX_BYTES) if loads_scratch else DEFAULT_MAX_BYTES
     if protocol not in PROTOCOLS:
         raise UnsupportedError(f"protocol is {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
     _check_window(min_bytes, max_bytes)
@@ -113,6 +132,8 @@ def to_xml_text(
         )
     check_program(program)
     check_limits(program, limits, max_thread_blocks)
+    if in_place:
+        run_program(replace(program, in_place=True), interleavings=1)
     root = ET.Element(
         "algo",
         {
@@ -122,8 +143,8 @@ def to_xml_text(
             "nchunksperloop": str(program.chunks_per_loop),
             "ngpus": str(program.num_ranks),
             "coll": limits.collectives[program.collective],
-            "inplace": "0",
-            "outofplace": "1",
+            "inplace": str(int(in_place)),
+            "outofplace": str(int(out_of_place)),
             "minBytes": str(min_bytes),
             "maxBytes": str(max_bytes),
         },
@@ -133,6 +154,23 @@ def to_xml_text(
         writer.add_rank(root, rank)
     ET.indent(root, space="  ")
     return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _placement(program: Program, limits: RuntimeLimits, placement: str | None) -> str:
+    """Decide which calls a file is for."""
+    if program.in_place:
+        raise UnsupportedError("the program is an in-place one; give the out-of-place program and placement='in-place'")
+    if placement is None:
+        if program.collective in ("allgather", "reduce_scatter"):
+            return "out-of-place"
+        return "both" if limits.takes_both_placements else "in-place"
+    if placement not in PLACEMENTS:
+        raise UnsupportedError(f"placement is {placement!r}; expected one of {', '.join(PLACEMENTS)}")
+    if placement == "both" and not limits.takes_both_placements:
+        raise UnsupportedError(
+            f"{limits.name} takes a file for one placement; write one 'out-of-place', one 'in-place'"
+        )
+    return placement
 
 
 def _check_window(min_bytes: int, max_bytes: int) -> None:

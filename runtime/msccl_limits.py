@@ -42,6 +42,10 @@ class RuntimeLimits:
         RCCL from ROCm 6.1 on takes more; 32 works everywhere.
     collectives : mapping of str to str
         The runtime's spelling of each collective.
+    adds_on_receive : bool
+        Whether a step may receive and add: RCCL from ROCm 6.1 on launches no fused steps (ROCm/rccl#1005).
+    takes_both_placements : bool
+        Whether one file can be for calls in place and out of place.
     """
 
     name: str
@@ -50,18 +54,21 @@ class RuntimeLimits:
     hard_thread_blocks: int
     max_channels: int
     collectives: Mapping[str, str]
+    adds_on_receive: bool
+    takes_both_placements: bool
 
 
 A100_SMS = 108
 
+COLLECTIVES = {name: name for name in ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce")}
+JOINED = {**COLLECTIVES, "reduce_scatter": "reducescatter"}
+
 RUNTIMES: Mapping[str, RuntimeLimits] = {
     limits.name: limits
     for limits in (
-        RuntimeLimits("msccl", 256, A100_SMS, 216, 32, {"allgather": "allgather", "reduce_scatter": "reduce_scatter"}),
-        RuntimeLimits(
-            "msccl-executor-nccl", 64, A100_SMS, 1024, 32, {"allgather": "allgather", "reduce_scatter": "reducescatter"}
-        ),
-        RuntimeLimits("rccl", 64, 64, 64, 32, {"allgather": "allgather", "reduce_scatter": "reducescatter"}),
+        RuntimeLimits("msccl", 256, A100_SMS, 216, 32, COLLECTIVES, True, False),
+        RuntimeLimits("msccl-executor-nccl", 64, A100_SMS, 1024, 32, JOINED, True, True),
+        RuntimeLimits("rccl", 64, 64, 64, 32, JOINED, False, True),
     )
 }
 
@@ -102,6 +109,7 @@ def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int
         raise UnsupportedError(
             f"max_thread_blocks is {resident!r}; {limits.name} takes from 1 to {limits.hard_thread_blocks}"
         )
+    _check_collective(program, limits)
     if program.num_channels > limits.max_channels:
         raise UnsupportedError(
             f"the program uses {program.num_channels} channels, {limits.name} has {limits.max_channels}; "
@@ -111,6 +119,18 @@ def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int
         _check_blocks(rank, limits, resident)
         _check_steps(program, rank, limits)
         _check_channels(rank, limits)
+
+
+def _check_collective(program: Program, limits: RuntimeLimits) -> None:
+    if program.collective not in limits.collectives:
+        raise UnsupportedError(
+            f"the program is for {program.collective}; {limits.name} takes {', '.join(limits.collectives)}"
+        )
+    if program.collective in ("allgather", "reduce_scatter") and len(set(program.layout.shards)) > 1:
+        raise UnsupportedError(
+            f"the program's shards have {min(program.layout.shards)} to {max(program.layout.shards)} chunks; in "
+            f"{limits.name} all shards are of one size: plan without weights, or run the plan through torch.distributed"
+        )
 
 
 def _check_blocks(rank: RankProgram, limits: RuntimeLimits, resident: int) -> None:
@@ -143,6 +163,11 @@ def _check_steps(program: Program, rank: RankProgram, limits: RuntimeLimits) -> 
                 f"lower it with max_steps={limits.max_steps} or more channels"
             )
         for position, step in enumerate(block.instructions):
+            if step.kind == "recv_reduce" and not limits.adds_on_receive:
+                raise UnsupportedError(
+                    f"rank {rank.rank} thread block {number} step {position} receives and adds, which {limits.name} "
+                    "does not launch in one step; give the program to without_receive_reduce first"
+                )
             if step.count > MAX_COUNT:
                 raise UnsupportedError(
                     f"rank {rank.rank} thread block {number} step {position} moves {step.count} chunks, MSCCL takes "

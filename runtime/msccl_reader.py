@@ -13,14 +13,16 @@ import defusedxml.ElementTree
 from defusedxml.common import DefusedXmlException
 
 from ..errors import FileFormatError, UnsupportedError
+from .layout import ROOTED
 from .msccl_limits import MAX_COUNT
 from .program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
 
-__all__ = ["read_xml"]
+__all__ = ["read_placements", "read_xml"]
 
 BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
-KINDS: dict[str, Kind] = {"s": "send", "r": "recv", "cpy": "copy"}
-OTHER_KINDS = ("rcs", "rrc", "rrs", "rrcs", "re", "ra")
+KINDS: dict[str, Kind] = {"s": "send", "r": "recv", "cpy": "copy", "re": "reduce", "rrc": "recv_reduce"}
+OTHER_KINDS = ("rcs", "rrs", "rrcs", "ra")
+NAMES = "s, r, cpy, re, rrc and nop"
 COLLECTIVES = {"reducescatter": "reduce_scatter"}
 MAX_BYTES_OF_FILE = 1 << 30
 INT32_MAX = 2**31 - 1
@@ -54,11 +56,17 @@ def read_xml(path: str | os.PathLike[str]) -> Program:
         If the file is not XML, or not in the form that the runtimes' parsers take, or has missing or senseless values;
         the message names the file and the place.
     UnsupportedError
-        For step types that collopt does not run (receive-reduce and fused ones).
+        For step types that collopt does not run (those that receive and send on), or if the root of a broadcast or
+        reduce cannot be told.
     OSError
         If the file cannot be read.
     """
     return _Reader(str(path), _load(Path(path))).program()
+
+
+def read_placements(path: str | os.PathLike[str]) -> tuple[bool, bool]:
+    """Whether an MSCCL algorithm is for calls in place, and whether for calls out of place; raises as `read_xml`."""
+    return _Reader(str(path), _load(Path(path))).placements()
 
 
 def _load(path: Path) -> ET.Element:
@@ -117,8 +125,21 @@ class _Reader:
             ranks,
             chunks,
             tuple(found[rank] for rank in range(ranks)),
-            self._in_place(),
+            not self.placements()[1],
+            self._shards(COLLECTIVES.get(collective, collective), chunks, [found[rank] for rank in range(ranks)]),
         )
+
+    def _shards(self, collective: str, chunks: int, ranks: list[RankProgram]) -> tuple[int, ...]:
+        """Find the root of a broadcast or reduce: only it has an input, or an output."""
+        if collective not in ROOTED:
+            return ()
+        held = [rank.input_chunks if collective == "broadcast" else rank.output_chunks for rank in ranks]
+        if (found := sum(count > 0 for count in held)) != 1:
+            which = "i_chunks" if collective == "broadcast" else "o_chunks"
+            raise UnsupportedError(
+                f"{self.path}: {found} ranks of the {collective} have {which} above 0; expected one, the root"
+            )
+        return tuple(chunks if count else 0 for count in held)
 
     def _check_window(self) -> None:
         smallest = self._integer(self.root, "minBytes", "algo", 0, INT64_MAX, default=0)
@@ -126,13 +147,13 @@ class _Reader:
         if 0 < largest < smallest:
             self._fail(f"algo has minBytes {smallest} above maxBytes {largest}, so no size selects it")
 
-    def _in_place(self) -> bool:
-        """Whether the algorithm is for in-place calls only; microsoft/msccl has no outofplace attribute."""
+    def placements(self) -> tuple[bool, bool]:
+        """Whether the algorithm is for calls in place, and out of place, which microsoft/msccl leaves out."""
         inplace = self._integer(self.root, "inplace", "algo", 0, 1)
         outofplace = self._integer(self.root, "outofplace", "algo", 0, 1, default=1 - inplace)
         if not inplace and not outofplace:
             self._fail("algo has inplace 0 and outofplace 0, so no call selects it; set outofplace to 1")
-        return not outofplace
+        return bool(inplace), bool(outofplace)
 
     def _rank(self, gpu: ET.Element, rank: int, ranks: int, channels: int) -> RankProgram:
         where = f"gpu {rank}"
@@ -208,9 +229,9 @@ class _Reader:
             if kind == "nop":
                 continue
             if kind in OTHER_KINDS:
-                raise UnsupportedError(f"{self.path}: {place} has type {kind}; only s, r, cpy and nop are supported")
+                raise UnsupportedError(f"{self.path}: {place} has type {kind}; only {NAMES} are supported")
             if kind not in KINDS:
-                self._fail(f"{place} has type {kind[:40]!r}; expected s, r, cpy or nop")
+                self._fail(f"{place} has type {kind[:40]!r}; expected {NAMES}")
             used = {"s": (source, None), "r": (None, target)}.get(kind, (source, target))
             yield Instruction(KINDS[kind], *used, count, tuple(pending))
             pending = []

@@ -49,7 +49,7 @@ class Order:
     instructions : list of Instruction
         Of each step number.
     partners : list of int
-        The receive of each send and the send of each receive; -1 for copies.
+        The receive of each send and the send of each receive; -1 for what stays on its rank.
     before : list of tuple of int
         Steps of the same rank that each step waits for directly: the one above it and its dependencies.
     sequence : list of int
@@ -97,7 +97,7 @@ def match_transfers(program: Program) -> dict[Site, Site]:
                 transfers[kind, rank.rank, number] = [
                     (Site(rank.rank, number, step), instruction.count)
                     for step, instruction in enumerate(block.instructions)
-                    if instruction.kind == kind
+                    if (instruction.receives if kind == "recv" else instruction.kind == "send")
                 ]
     if unmatched := sorted(ends["send"].keys() ^ ends["recv"].keys()):
         key = unmatched[0]
@@ -184,7 +184,7 @@ def _direct_predecessors(site: Site, instruction: Instruction, numbers: dict[Sit
 def _sequence(order: Order) -> Iterator[int]:
     """Yield the steps in an order that satisfies the waiting relation (Kahn's algorithm), or raise with a cycle."""
     # A transfer is one node, known by the number of its send.
-    is_receive = [step.kind == "recv" for step in order.instructions]
+    is_receive = [step.receives for step in order.instructions]
     node = [
         partner if receive else number
         for number, (partner, receive) in enumerate(zip(order.partners, is_receive, strict=True))

@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from .layout import Layout
+
 __all__ = ["Buffer", "ChunkRange", "Dependency", "Instruction", "Kind", "Program", "RankProgram", "ThreadBlock"]
 
 Buffer = Literal["input", "output", "scratch"]
-Kind = Literal["send", "recv", "copy"]
+Kind = Literal["send", "recv", "copy", "reduce", "recv_reduce"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,11 @@ class Instruction:
 
     Attributes
     ----------
-    kind : {"send", "recv", "copy"}
+    kind : {"send", "recv", "copy", "reduce", "recv_reduce"}
         A send reads `source` and hands it to the thread block's send peer, a recv writes what comes from the receive
-        peer to `target`, a copy does both locally.
+        peer to `target`, a copy does both locally.  A reduce adds `source` to `target`.  A recv_reduce adds `source` to
+        what comes from the receive peer and writes the sum to `target`, which may be `source`.  Adding stands for
+        whatever operation the caller of the collective asked for.
     source, target : ChunkRange or None
         None on the side that the kind does not use.
     count : int
@@ -66,6 +70,11 @@ class Instruction:
     target: ChunkRange | None
     count: int
     depends: tuple[Dependency, ...] = ()
+
+    @property
+    def receives(self) -> bool:
+        """Whether the step takes a transfer from the receive peer."""
+        return self.kind in ("recv", "recv_reduce")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +127,14 @@ class Program:
         Such as ``"allgather"``.
     num_ranks : int
     chunks_per_loop : int
-        Chunks that the whole collective is cut into: for allgather, ``num_ranks`` times the chunks of one shard.
+        Chunks that the whole collective is cut into: for allgather and reduce_scatter, those of all shards.
     ranks : tuple of RankProgram
         In rank order.
     in_place : bool
-        Whether input and output are the same memory.
+        Whether input and output are the same memory: the smaller of the two is its own part of the larger.
+    shards : tuple of int
+        Chunks of each rank's shard, if they are not equal.  Broadcast and reduce have one shard, that of the root;
+        allreduce has none.
     """
 
     name: str = field(compare=False)
@@ -131,6 +143,12 @@ class Program:
     chunks_per_loop: int
     ranks: tuple[RankProgram, ...]
     in_place: bool = False
+    shards: tuple[int, ...] = ()
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where each chunk of the collective stands on each rank."""
+        return Layout.of(self.collective, self.num_ranks, self.chunks_per_loop, self.shards)
 
     @property
     def num_instructions(self) -> int:
@@ -155,7 +173,7 @@ class Program:
         return hash(self.digest)
 
     def _lines(self) -> Iterator[str]:
-        yield f"{self.collective} {self.num_ranks} {self.chunks_per_loop} {self.in_place}\n"
+        yield f"{self.collective} {self.num_ranks} {self.chunks_per_loop} {self.in_place} {self.shards}\n"
         for rank in self.ranks:
             yield f"rank {rank.rank} {rank.input_chunks} {rank.output_chunks} {rank.scratch_chunks}\n"
             for block in rank.thread_blocks:

@@ -1,28 +1,26 @@
 """Cuts a program into rounds of messages, for libraries that send and receive in batches.
 
-torch.distributed has no thread blocks: a rank posts a batch of sends and receives, waits for all of it, and posts the
-next.  Every rank works out the same rounds from the same program.  A transfer goes into the first round after the
-data that it forwards has come in, and after earlier users of the memory that it fills have gone, in which neither end
-already has as many operations as fit.  Explicit dependencies need no second look: in a program without races two steps
-are ordered wherever their order matters to the data.
+torch.distributed has no thread blocks: a rank posts a batch of sends and receives, waits for all of it, adds up what
+has to be added, and posts the next.  Every rank works out the same rounds from the same program.  A transfer goes into
+the first round after the data that it forwards has come in, and after earlier users of the memory that it fills have
+gone, in which neither end already has as many operations as fit.  Explicit dependencies need no second look: in a
+program without races two steps are ordered wherever their order matters to the data.
 
-With several slices the whole program runs once for each slice of every shard, one round apart, so that a rank forwards
+With several slices the whole program runs once for each slice of the data, one round apart, so that a rank forwards
 the first slice while it receives the second: a tree of height h takes h + s - 1 rounds of 1 / s of the data each.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from ..errors import UnsupportedError
-from .ordering import Order, global_order
+from .ordering import Order, Site, global_order
 from .program import ChunkRange, Program
+from .round_planner import RoundPlanner
 
 __all__ = ["MAX_OPERATIONS", "Message", "Round", "rounds_of"]
 
@@ -33,8 +31,9 @@ MAX_OPERATIONS = 64
 class Message(NamedTuple):
     """One slice of `chunks` chunks on its way from `source` at the sender to `target` at the receiver.
 
-    The chunks belong to one shard, so they are one piece of memory at either end.  A message with equal sender and
-    receiver is a local copy.
+    The chunks are consecutive ones of the collective, from number `first` on, and belong to one shard, so they are one
+    piece of memory at either end.  A message with equal sender and receiver stays on its rank.  With an `operand` the
+    receiver adds that to what comes, at the end of the round; those of lower `stage` first, from 1 on.
     """
 
     sender: int
@@ -43,6 +42,9 @@ class Message(NamedTuple):
     target: ChunkRange
     chunks: int
     slice_number: int
+    first: int
+    operand: ChunkRange | None = None
+    stage: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
     Parameters
     ----------
     program : Program
-        `check_program` accepts it.
+        `check_program` accepts it.  With `in_place`, the rounds are right whether or not input and output are the same
+        memory.
     slices : int
         Slices of each shard.
     max_operations : int
@@ -82,8 +85,8 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
     ProgramError
         If the program has no order at all.
     UnsupportedError
-        For parameters that are not positive, and programs that use scratch memory or that park a chunk where
-        another one belongs: shards need not divide evenly, so chunks differ in size.
+        For parameters that are not positive, and programs that park a chunk where another one belongs, or that use
+        scratch for several: shards need not divide evenly, so chunks differ in size.
 
     Examples
     --------
@@ -98,122 +101,116 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UnsupportedError(f"{name} is {value!r}; expected a whole number of at least 1")
     order = global_order(program)
-    shard = program.chunks_per_loop // program.num_ranks
+    contents = _Contents(program)
     # A receive is placed together with its send.
     first_slice = [
         message
         for number in order.sequence
-        if order.instructions[number].kind != "recv"
-        for message in _messages(order, number, shard)
+        if not order.instructions[number].receives
+        for message in contents.messages(order, number)
     ]
-    planner = _Planner(program, max_operations)
+    planner = RoundPlanner(program, max_operations)
     last = [-1] * len(first_slice)
+    placed: list[list[Message]] = []
     for slice_number in range(slices):
         planner.forget_memory()
         for number, message in enumerate(first_slice):
-            last[number] = planner.place(message._replace(slice_number=slice_number), at_least=last[number] + 1)
-    return planner.rounds(shard)
-
-
-def _messages(order: Order, number: int, shard: int) -> Iterator[Message]:
-    """Yield the message of a send or copy, cut where a new shard begins."""
-    step, site = order.instructions[number], order.sites[number]
-    partner = order.partners[number] if step.kind == "send" else number
-    source, target, count = step.source, order.instructions[partner].target, step.count
-    # check_program has made sure that sends have a source, receives a target, and copies both.
-    assert source is not None
-    assert target is not None
-    if "scratch" in (source.buffer, target.buffer) or (source.start - target.start) % shard:
-        raise UnsupportedError(
-            f"{site} moves {source.buffer} chunk {source.start} to {target.buffer} chunk {target.start}; in rounds a "
-            "chunk can only go where the same chunk of a shard belongs"
+            last[number], stage = planner.place(message, at_least=last[number] + 1)
+            placed.extend([] for _ in range(last[number] + 1 - len(placed)))
+            placed[last[number]].append(message._replace(slice_number=slice_number, stage=stage))
+    return tuple(
+        Round(
+            tuple(_joined([message for message in messages if message.sender != message.receiver], program)),
+            tuple(_joined([message for message in messages if message.sender == message.receiver], program)),
         )
-    done = 0
-    while done < count:
-        size = min(count - done, shard - (source.start + done) % shard)
-        yield Message(
-            site.rank,
-            order.sites[partner].rank,
-            ChunkRange(source.buffer, source.start + done),
-            ChunkRange(target.buffer, target.start + done),
-            size,
-            0,
-        )
-        done += size
+        for messages in placed
+    )
 
 
-class _Planner:
-    """Remembers when each chunk of memory was last written and read, and how full the rounds are."""
+class _Contents:
+    """Knows which chunk of the collective each chunk of memory stands for."""
 
-    def __init__(self, program: Program, max_operations: int) -> None:
-        self.program = program
-        self.max_operations = max_operations
-        self.operations: Counter[tuple[int, int]] = Counter()
-        self.placed: list[list[Message]] = []
-        self.forget_memory()
+    def __init__(self, program: Program) -> None:
+        self.layout = program.layout
+        self.borders = frozenset(self.layout.blocks)
+        self.scratch = [[-1] * rank.scratch_chunks for rank in program.ranks]
 
-    def forget_memory(self) -> None:
-        """Start a new slice, which shares no memory with the ones before."""
-        self.written = [self._never(rank) for rank in range(self.program.num_ranks)]
-        self.read = [self._never(rank) for rank in range(self.program.num_ranks)]
+    def messages(self, order: Order, number: int) -> Iterator[Message]:
+        """Yield the messages of a step that is no receive, cut where the chunks are not one piece of memory."""
+        step, site = order.instructions[number], order.sites[number]
+        partner = order.partners[number] if step.kind == "send" else number
+        end, receiver = order.instructions[partner], order.sites[partner].rank
+        # check_program has made sure that sends have a source, receives a target, and everything else both.
+        assert step.source is not None
+        assert end.target is not None
+        operand = {"recv_reduce": end.source, "reduce": end.target}.get(end.kind)
+        chunks = [self._chunk(site, step.source, offset) for offset in range(step.count)]
+        self._arrive(order.sites[partner], end.target, chunks)
+        if operand is not None:
+            self._arrive(order.sites[partner], operand, chunks)
+        begin = 0
+        for after in range(1, step.count + 1):
+            if after == step.count or chunks[after] != chunks[after - 1] + 1 or chunks[after] in self.borders:
+                source, target = _moved(step.source, begin), _moved(end.target, begin)
+                added = _moved(operand, begin) if operand else None
+                yield Message(site.rank, receiver, source, target, after - begin, 0, chunks[begin], added)
+                begin = after
 
-    def _never(self, rank: int) -> dict[str, npt.NDArray[np.int64]]:
-        sizes = self.program.ranks[rank]
-        chunks = {"input": sizes.input_chunks, "output": sizes.output_chunks}
-        return {buffer: np.full(count, -1, dtype=np.int64) for buffer, count in chunks.items()}
+    def _chunk(self, site: Site, place: ChunkRange, offset: int) -> int:
+        if place.buffer == "scratch":
+            return self.scratch[site.rank][place.start + offset]
+        inside = self.layout.input_range if place.buffer == "input" else self.layout.output_range
+        return inside(site.rank)[0] + place.start + offset
 
-    def place(self, message: Message, at_least: int) -> int:
-        """Put a message into the first round that takes it and return that round."""
-        sender, receiver, source, target, chunks, _ = message
-        reading = slice(source.start, source.start + chunks)
-        writing = slice(target.start, target.start + chunks)
-        written_here = self.written[sender][source.buffer]
-        written_there = self.written[receiver][target.buffer]
-        read_there = self.read[receiver][target.buffer]
-        after = max(written_here[reading].max(), written_there[writing].max(), read_there[writing].max())
-        number = max(at_least, int(after) + 1)
-        if sender != receiver:
-            while max(self.operations[sender, number], self.operations[receiver, number]) >= self.max_operations:
-                number += 1
-            self.operations[sender, number] += 1
-            self.operations[receiver, number] += 1
-        read_here = self.read[sender][source.buffer]
-        np.maximum(read_here[reading], number, out=read_here[reading])
-        written_there[writing] = number
-        self.placed.extend([] for _ in range(number + 1 - len(self.placed)))
-        self.placed[number].append(message)
-        return number
-
-    def rounds(self, shard: int) -> tuple[Round, ...]:
-        """Return all rounds, neighbouring messages joined."""
-        return tuple(
-            Round(
-                tuple(_joined([message for message in messages if message.sender != message.receiver], shard)),
-                tuple(_joined([message for message in messages if message.sender == message.receiver], shard)),
-            )
-            for messages in self.placed
-        )
+    def _arrive(self, site: Site, place: ChunkRange, chunks: Sequence[int]) -> None:
+        """Take note of what scratch holds from now on; everything else has to stand where it belongs."""
+        for offset, chunk in enumerate(chunks):
+            held = self._chunk(site, place, offset)
+            if held == -1:
+                self.scratch[site.rank][place.start + offset] = chunk
+            elif held != chunk:
+                raise UnsupportedError(
+                    f"{site} puts chunk {chunk} of the collective into {place.buffer} chunk {place.start + offset}, "
+                    f"where chunk {held} belongs; in rounds a chunk can only go where the same chunk of a shard belongs"
+                )
 
 
-def _joined(messages: Sequence[Message], shard: int) -> list[Message]:
-    """Join messages of one pair of ranks that continue each other at both ends, inside one shard."""
+def _moved(place: ChunkRange, chunks: int) -> ChunkRange:
+    return ChunkRange(place.buffer, place.start + chunks)
+
+
+def _joined(messages: Sequence[Message], program: Program) -> list[Message]:
+    """Join messages of one pair of ranks that continue each other everywhere, inside one shard."""
     joined: list[Message] = []
+    blocks = program.layout.blocks
     for message in sorted(messages, key=_by_pair_and_place):
-        if joined and _continues(joined[-1], message) and message.source.start % shard:
+        if (
+            joined
+            and _continues(joined[-1], message)
+            and blocks[bisect_right(blocks, message.first) - 1] < message.first
+        ):
             joined[-1] = joined[-1]._replace(chunks=joined[-1].chunks + message.chunks)
         else:
             joined.append(message)
     return joined
 
 
-def _by_pair_and_place(message: Message) -> tuple[int, int, int, str, int]:
-    return message.sender, message.receiver, message.slice_number, message.source.buffer, message.source.start
-
-
-def _continues(first: Message, second: Message) -> bool:
+def _by_pair_and_place(message: Message) -> tuple[int, int, int, int, str, int]:
     return (
-        first[:2] == second[:2]
-        and first.slice_number == second.slice_number
-        and second.source == ChunkRange(first.source.buffer, first.source.start + first.chunks)
-        and second.target == ChunkRange(first.target.buffer, first.target.start + first.chunks)
+        message.sender,
+        message.receiver,
+        message.slice_number,
+        message.stage,
+        message.source.buffer,
+        message.source.start,
+    )
+
+
+def _continues(one: Message, other: Message) -> bool:
+    return (
+        one[:2] == other[:2]
+        and (one.slice_number, one.stage, one.first + one.chunks) == (other.slice_number, other.stage, other.first)
+        and other.source == _moved(one.source, one.chunks)
+        and other.target == _moved(one.target, one.chunks)
+        and other.operand == (_moved(one.operand, one.chunks) if one.operand else None)
     )

@@ -47,6 +47,18 @@ def test_runs_on_four_processes(capsys: pytest.CaptureFixture[str], plan_file: P
     assert data["busbw"] == pytest.approx(data["algbw"] * 3 / 4)
 
 
+def test_runs_collectives_that_add_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """An allreduce with another operation than the sum; the size is that of the buffer."""
+    path = tmp_path / "plan.json"
+    collopt.plan(ring(3, bandwidth=25), "allreduce").save(path)
+    answer = call(capsys, "run", path, "--elements", 100, "--op", "max", "--repeats", 1, "--json")
+    assert (answer.status, answer.err) == (0, "")
+    data = answer.data
+    assert (data["collective"], data["op"], data["correct"]) == ("allreduce", "max", True)
+    assert data["total_bytes"] == 400
+    assert data["busbw"] == pytest.approx(data["algbw"] * 4 / 3)
+
+
 def test_wrong_data_fail_the_check(
     capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]]
 ) -> None:
@@ -67,9 +79,19 @@ def test_every_option_reaches_the_run(
     """Under the names that the library has for them."""
     call(
         capsys, "run", plan_file, "--backend", "nccl", "--elements", 5, "--dtype", "int8", "--repeats", 7,
-        "--slices", 2, "--timeout", 9.5,
+        "--slices", 2, "--timeout", 9.5, "--op", "max",
     )  # fmt: skip
-    assert calls == [{"backend": "nccl", "elements": 5, "dtype": "int8", "repeats": 7, "slices": 2, "timeout_s": 9.5}]
+    assert calls == [
+        {
+            "backend": "nccl",
+            "elements": 5,
+            "dtype": "int8",
+            "repeats": 7,
+            "slices": 2,
+            "timeout_s": 9.5,
+            "op": "max",
+        }
+    ]
 
 
 @pytest.mark.parametrize(("rank", "printed"), [("0", True), ("3", False)])
@@ -102,6 +124,7 @@ def test_a_rank_number_without_torchrun_silences_nobody(
         (["--backend", "mpi"], "backend is 'mpi'; expected one of gloo, nccl"),
         (["--elements", "0"], "elements is 0; expected a whole number of at least 1"),
         (["--repeats", "-1"], "repeats is -1"),
+        (["--op", "xor"], "op is 'xor'; expected one of sum, prod"),
         (["--dtype", "float31"], "dtype is 'float31'; expected one of"),
         (["--timeout", "0"], "timeout_s is 0.0; expected a positive number of seconds"),
         (["--timeout", "nan"], "timeout"),

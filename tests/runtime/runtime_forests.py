@@ -6,11 +6,13 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import strategies as st
 
 from collopt.runtime import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
-from collopt.schedules import Forest
+from collopt.schedules import Allreduce, Forest, TreeSchedule
 
+COLLECTIVES = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce")
 Tree = tuple[int, int, list[tuple[int, ...]]]
 
 
@@ -49,6 +51,50 @@ def random_forest(ranks: int, trees_per_root: int, seed: int, max_weight: int = 
     return Forest.from_paths(ranks, trees_per_root, trees)
 
 
+def weighted_forest(
+    root_weights: list[int], trees_per_root: int, seed: int, max_weight: int = 3, direction: str = "broadcast"
+) -> Forest:
+    """Random spanning trees for shards of these relative sizes."""
+    chance = random.Random(seed)
+    trees: list[Tree] = []
+    for root, size in enumerate(root_weights):
+        left = trees_per_root * size
+        while left:
+            weight = min(left, chance.randint(1, max_weight))
+            left -= weight
+            trees.append((root, weight, _random_tree(chance, len(root_weights), root)))
+    chance.shuffle(trees)
+    forest = Forest.from_paths(len(root_weights), trees_per_root, trees)
+    return replace(forest, root_weights=np.array(root_weights), direction=direction)
+
+
+def random_schedule(collective: str, ranks: int, trees_per_root: int, seed: int, root: int = 0) -> TreeSchedule:
+    """Random trees for a collective, with equal shards where it has several."""
+    weights = [1] * ranks
+    if collective in ("broadcast", "reduce"):
+        weights = [int(rank == root) for rank in range(ranks)]
+    if collective == "allreduce":
+        # Different trees, and another number of them, on the way back.
+        return Allreduce(
+            weighted_forest(weights, trees_per_root, seed, direction="reduce"),
+            weighted_forest(weights, trees_per_root + 1, seed + 1),
+        )
+    direction = "reduce" if collective.startswith("reduce") else "broadcast"
+    return weighted_forest(weights, trees_per_root, seed, direction=direction)
+
+
+@st.composite
+def schedules(draw: st.DrawFn, max_ranks: int = 5, max_trees: int = 4) -> tuple[TreeSchedule, str]:
+    """Random trees and the collective that they are for, some with unequal shards or with ranks without one."""
+    collective = draw(st.sampled_from(COLLECTIVES))
+    ranks, trees, seed = draw(st.integers(2, max_ranks)), draw(st.integers(1, max_trees)), draw(st.integers(0, 2**32))
+    if collective in ("allgather", "reduce_scatter") and draw(st.booleans()):
+        weights = draw(st.lists(st.integers(0, 3), min_size=ranks, max_size=ranks).filter(any))
+        direction = "broadcast" if collective == "allgather" else "reduce"
+        return weighted_forest(weights, trees, seed, direction=direction), collective
+    return random_schedule(collective, ranks, trees, seed, draw(st.integers(0, ranks - 1))), collective
+
+
 def _random_tree(chance: random.Random, ranks: int, root: int) -> list[tuple[int, ...]]:
     others = [rank for rank in range(ranks) if rank != root]
     chance.shuffle(others)
@@ -80,6 +126,13 @@ def recv(start: int, *depends: tuple[int, int], count: int = 1, buffer: str = "o
     return Instruction("recv", None, ChunkRange(buffer, start), count, _waits(depends))
 
 
+def recv_reduce(
+    source: tuple[str, int], target: tuple[str, int], *depends: tuple[int, int], count: int = 1
+) -> Instruction:
+    """Add `count` chunks of `source` to what comes, and keep the sums in `target`."""
+    return Instruction("recv_reduce", ChunkRange(*source), ChunkRange(*target), count, _waits(depends))
+
+
 def copy(source: int, target: int, *depends: tuple[int, int], count: int = 1) -> Instruction:
     """Copy `count` chunks of the input to the output."""
     return Instruction("copy", ChunkRange("input", source), ChunkRange("output", target), count, _waits(depends))
@@ -103,6 +156,33 @@ def allgather(shard: int, *ranks: list[ThreadBlock], scratch: int = 0) -> Progra
         len(ranks),
         total,
         tuple(RankProgram(rank, shard, total, scratch, tuple(blocks)) for rank, blocks in enumerate(ranks)),
+    )
+
+
+def summing(*ranks: list[ThreadBlock], chunks: int = 1, root: int = 0, scratch: int = 0) -> Program:
+    """Make a reduce program from each rank's thread blocks."""
+    return Program(
+        "by-hand",
+        "reduce",
+        len(ranks),
+        chunks,
+        tuple(
+            RankProgram(rank, chunks, chunks if rank == root else 0, scratch, tuple(blocks))
+            for rank, blocks in enumerate(ranks)
+        ),
+        shards=tuple(chunks if rank == root else 0 for rank in range(len(ranks))),
+    )
+
+
+def star_sum(*second_waits: tuple[int, int]) -> Program:
+    """Rank 0 adds up what ranks 1 and 2 send it; the second addition has to wait for the first, block 0 step 0."""
+    return summing(
+        [
+            block(recv_reduce(("input", 0), ("output", 0)), of=1),
+            block(recv_reduce(("output", 0), ("output", 0), *second_waits), of=2),
+        ],
+        [block(send("input", 0), to=0)],
+        [block(send("input", 0), to=0)],
     )
 
 

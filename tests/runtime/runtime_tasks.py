@@ -13,10 +13,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from runtime_forests import random_forest, ring_forest
+from runtime_forests import COLLECTIVES, random_forest, random_schedule, ring_forest, weighted_forest
 
 from collopt.errors import ColloptError
 from collopt.runtime import Program, execute, execute_allgather, lower_allgather, run_local
+from collopt.runtime.batches import shard_elements
+from collopt.runtime.distributed import program_of
+from collopt.runtime.reductions import OPERATIONS
+from collopt.runtime.references import poison, reference, tensors
 
 RANKS = 4
 
@@ -92,6 +96,101 @@ def gather_everything(rank: int, folder: str) -> dict[str, bool]:
     }
 
 
+def reduce_everything(rank: int, folder: str) -> dict[str, bool]:
+    """Every collective, on integers and floats, sizes that do not divide, all operations, in place and by plan."""
+    join(rank, folder)
+    results = {}
+    for collective in COLLECTIVES:
+        schedule = random_schedule(collective, RANKS, 3, seed=7, root=2)
+        plan = SimpleNamespace(collective=collective, schedule=schedule)
+        unit = RANKS if collective in ("allgather", "reduce_scatter") else 1
+        for elements, slices, dtype in (
+            (1, 1, torch.int64),
+            (10007, 1, torch.int32),
+            (10007, 3, torch.uint8),
+            (10007, 2, torch.float32),
+            (3, 5, torch.bfloat16),
+            (0, 1, torch.float64),
+        ):
+            case = f"{collective} of {elements} {dtype} in {slices} slices"
+            results[case] = agrees(rank, plan, elements * unit, dtype, slices=slices)
+        results[f"{collective} in place"] = agrees(rank, plan, 101 * unit, torch.int16, in_place=True)
+    results["unequal shards"] = all(
+        agrees(rank, weighted_plan(collective), elements, torch.int64)
+        for collective in ("allgather", "reduce_scatter")
+        for elements in (1, 5, 6000, 6001)
+    )
+    allreduce = SimpleNamespace(collective="allreduce", schedule=random_schedule("allreduce", RANKS, 2, seed=1))
+    for op in OPERATIONS:
+        types = (torch.float16, torch.float64) + (() if op == "avg" else (torch.int8, torch.uint8))
+        results[op] = all(agrees(rank, allreduce, 999, dtype, op=op) for dtype in types)
+    results["complex"] = agrees(rank, allreduce, 50, torch.complex64)
+    results["same bits everywhere"] = same_bits_everywhere(rank, allreduce)
+    return results
+
+
+def weighted_plan(collective: str) -> SimpleNamespace:
+    """Shards of weights 1, 0, 3, 2."""
+    direction = "broadcast" if collective == "allgather" else "reduce"
+    return SimpleNamespace(
+        collective=collective, schedule=weighted_forest([1, 0, 3, 2], 2, seed=5, direction=direction)
+    )
+
+
+def agrees(
+    rank: int,
+    plan: SimpleNamespace,
+    elements: int,
+    dtype: torch.dtype,
+    *,
+    slices: int = 1,
+    op: str = "sum",
+    in_place: bool = False,
+) -> bool:
+    """Run a plan on random data and compare with torch's own collective."""
+    program = program_of(plan)
+    output, mine = tensors(program, rank, elements, dtype, torch.device("cpu"))
+    wanted = reference(program, rank, elements, mine, op)
+    before = mine.clone()
+    if in_place:
+        output, mine = one_memory(program, rank, elements, output, mine)
+    else:
+        poison(output, wanted)
+    # What a rank has no use for may be left out.
+    root = program.layout.root
+    execute(
+        plan,
+        None if plan.collective == "reduce" and rank != root else output,
+        None if plan.collective == "broadcast" and rank != root else mine,
+        slices=slices,
+        op=op,
+    )
+    return wanted.accepts(output) and (in_place or same(mine, before))
+
+
+def one_memory(
+    program: Program, rank: int, elements: int, output: torch.Tensor, mine: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Make the smaller of two tensors its part of the larger; the input keeps its data."""
+    begin = sum(shard_elements(program.layout, elements)[:rank]) if len(output) != len(mine) else 0
+    if len(mine) > len(output):
+        return mine[begin : begin + len(output)], mine
+    whole = torch.zeros_like(output)
+    whole[begin : begin + len(mine)] = mine
+    return whole, whole[begin : begin + len(mine)]
+
+
+def same_bits_everywhere(rank: int, plan: SimpleNamespace) -> bool:
+    """Floating-point sums depend on their order, but all ranks have the same ones."""
+    generator = torch.Generator().manual_seed(rank)
+    mine = torch.randn(5000, generator=generator)
+    output = torch.empty_like(mine)
+    execute(plan, output, mine)
+    first = output.clone()
+    dist.broadcast(first, src=0)
+    return same(first, output)
+
+
 def gathers_in_place(rank: int, program: Program) -> bool:
     """The input may lie where it has to go."""
     everything = inputs(5, torch.int32)
@@ -134,6 +233,8 @@ def wrong_calls(rank: int, folder: str) -> dict[str, str]:
     ring, trees = lower_allgather(ring_forest(RANKS)), lower_allgather(random_forest(RANKS, 2, 0))
     ten, forty = torch.zeros(10), torch.zeros(40)
     other = rank == 2
+    adding = SimpleNamespace(collective="allreduce", schedule=random_schedule("allreduce", RANKS, 1, 0))
+    scattering = SimpleNamespace(collective="reduce_scatter", schedule=random_schedule("reduce_scatter", RANKS, 1, 0))
     calls: dict[str, Callable[[], None]] = {
         "output size on one rank": lambda: execute_allgather(ring, torch.zeros(39) if other else forty, ten),
         "input size differs": lambda: execute_allgather(ring, torch.zeros(4 * (10 + other)), torch.zeros(10 + other)),
@@ -151,6 +252,13 @@ def wrong_calls(rank: int, folder: str) -> dict[str, str]:
         "slices": lambda: execute_allgather(ring, forty, ten, slices=0),
         "timeout": lambda: execute_allgather(ring, forty, ten, timeout=0),
         "plan": lambda: execute(SimpleNamespace(collective="allreduce", schedule=None), forty, ten),
+        "ops differ": lambda: execute(adding, ten.clone(), ten, op="max" if other else "min"),
+        "no such op": lambda: execute(adding, ten.clone(), ten, op="xor"),
+        "op and type": lambda: execute(adding, ten.int(), ten.int(), op="avg"),
+        "no output": lambda: execute(adding, None, ten),
+        "allreduce sizes": lambda: execute(adding, torch.zeros(11), ten),
+        "reduce_scatter sizes": lambda: execute(scattering, torch.zeros(3), ten),
+        "weights": lambda: execute(weighted_plan("allgather"), torch.zeros(60), ten),
         "after all that": lambda: execute_allgather(ring, forty, ten),
         "and then a wrong size": lambda: execute_allgather(ring, torch.zeros(39), ten),
     }

@@ -9,24 +9,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_forests import (
+    COLLECTIVES,
     allgather,
     block,
     copy,
     exchange,
-    forests,
-    random_forest,
+    random_schedule,
     recv,
     ring_forest,
+    schedules,
     send,
+    star_sum,
     with_block,
     with_blocks,
     with_step,
 )
 
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime import ChunkRange, Dependency, Instruction, Program, check_program, lower_allgather
+from collopt.runtime import (
+    ChunkRange,
+    Dependency,
+    Instruction,
+    Program,
+    check_program,
+    lower,
+    lower_allgather,
+    without_receive_reduce,
+)
+from collopt.runtime.hazards import check_hazards
 from collopt.runtime.interpreter import run_interleaving
-from collopt.schedules import Forest
+from collopt.runtime.ordering import global_order
+from collopt.schedules import TreeSchedule
 
 
 def test_accepts_a_plain_exchange() -> None:
@@ -45,7 +58,9 @@ def test_accepts_a_plain_exchange() -> None:
         (lambda step: replace(step, target=None), "without a target"),
         (lambda step: replace(step, source=ChunkRange("input", 0)), "with a source"),
         (lambda step: replace(step, count=0), "moves 0 chunks"),
-        (lambda step: replace(step, kind="reduce"), "kind 'reduce'"),
+        (lambda step: replace(step, kind="swap"), "kind 'swap'; expected one of send, recv"),
+        (lambda step: replace(step, kind="recv_reduce"), "recv_reduce without a source"),
+        (lambda step: replace(step, kind="reduce", source=ChunkRange("output", 1)), "onto themselves"),
         (lambda step: replace(step, depends=(Dependency(1, 1),)), "thread block 1 step 1 .* does not exist"),
         (lambda step: replace(step, depends=(Dependency(7, 0),)), "thread block 7 step 0 .* does not exist"),
         (lambda step: replace(step, depends=(Dependency(0, 0),)), "deadlocks.*step 0.*waits for.*step 0"),
@@ -104,7 +119,13 @@ def test_refuses_ends_that_disagree_about_a_count() -> None:
     ("changes", "error", "message"),
     [
         ({"collective": "alltoall"}, UnsupportedError, "alltoall"),
-        ({"in_place": True}, UnsupportedError, "in-place"),
+        ({"collective": "allreduce"}, ProgramError, "rank 0 has 1 input chunks; an allreduce needs 2"),
+        ({"collective": "reduce_scatter"}, ProgramError, "rank 0 has 1 input chunks; a reduce_scatter needs 2"),
+        ({"collective": "broadcast"}, ProgramError, "several shards"),
+        ({"shards": (2, 0)}, ProgramError, "rank 0 has 1 input chunks; an allgather needs 2"),
+        ({"shards": (2, 1)}, ProgramError, r"shards \[2, 1\] are not those of 2 ranks with 2 chunks"),
+        ({"shards": (2,)}, ProgramError, "shards"),
+        ({"shards": (3, -1)}, ProgramError, "shards"),
         ({"num_ranks": 3}, ProgramError, "steps for 2 ranks; expected 3"),
         ({"chunks_per_loop": 3}, ProgramError, "multiple"),
         ({"chunks_per_loop": 4}, ProgramError, "1 input chunks; an allgather needs 2"),
@@ -153,6 +174,20 @@ def test_refuses_what_only_buffering_saves() -> None:
         check_program(program)
 
 
+def test_two_additions_that_nothing_keeps_in_order_race() -> None:
+    """The second would read the sum before the first has written it."""
+    check_program(star_sum((0, 0)))
+    with pytest.raises(ProgramError, match=r"race: rank 0 thread block 0 step 0 writes output chunk 0.*reads it"):
+        check_program(star_sum())
+
+
+def test_refuses_an_addition_to_what_nobody_wrote() -> None:
+    """The first contribution must not be added to an output that is still empty."""
+    program = with_step(star_sum((0, 0)), 0, 0, 0, lambda step: replace(step, source=step.target))
+    with pytest.raises(ProgramError, match="rank 0 thread block 0 step 0 reads output chunk 0, which nothing has"):
+        check_program(program)
+
+
 def test_refuses_a_copy_onto_itself() -> None:
     """What an overlapping copy leaves behind depends on who makes it."""
     twice = Instruction("copy", ChunkRange("output", 0), ChunkRange("output", 1), 2, (Dependency(1, 0),))
@@ -165,23 +200,41 @@ def test_refuses_a_copy_onto_itself() -> None:
         check_program(program)
 
 
-@given(forest=forests(max_ranks=5, max_trees=4), seed=st.integers(0, 2**32))
-@settings(max_examples=40)
-def test_refuses_every_lowered_program_that_lost_a_dependency(forest: Forest, seed: int) -> None:
-    """Lowering keeps only dependencies that nothing else implies, so each of them is missed."""
-    program = lower_allgather(forest, max_count=2)
-    waiting = [
+def _waiting_steps(program: Program) -> list[tuple[int, int, int]]:
+    return [
         (rank.rank, number, step)
         for rank in program.ranks
         for number, thread_block in enumerate(rank.thread_blocks)
         for step, instruction in enumerate(thread_block.instructions)
-        if instruction.depends
+        # A receive of a final sum comes after the send of the partial one in any case, by way of the root.
+        if instruction.depends and instruction.kind != "recv"
     ]
+
+
+@given(case=schedules(), seed=st.integers(0, 2**32), most=st.integers(1, 4))
+@settings(max_examples=80)
+def test_refuses_every_lowered_program_that_lost_a_dependency(
+    case: tuple[TreeSchedule, str], seed: int, most: int
+) -> None:
+    """Lowering keeps only dependencies that nothing else implies, so each of them is missed."""
+    program = lower(*case, max_count=most)
+    waiting = _waiting_steps(program)
     if not waiting:
         return
     rank, number, step = random.Random(seed).choice(waiting)
     with pytest.raises(ProgramError, match=f"race: rank {rank} thread block"):
         check_program(with_step(program, rank, number, step, lambda old: replace(old, depends=())))
+
+
+@given(case=schedules())
+@settings(max_examples=40)
+def test_a_rank_by_itself_shows_that_it_has_no_race(case: tuple[TreeSchedule, str]) -> None:
+    """Every order that data need follows from the rank's own dependencies, in place too."""
+    program = lower(*case)
+    for in_place in (False, True):
+        order = global_order(replace(program, in_place=in_place))
+        alone = replace(order, partners=[-1] * len(order.partners))
+        check_hazards(replace(program, in_place=in_place), alone)
 
 
 def _mutated(program: Program, chance: random.Random) -> Program:
@@ -190,7 +243,7 @@ def _mutated(program: Program, chance: random.Random) -> Program:
     number = chance.randrange(len(program.ranks[rank].thread_blocks))
     steps = list(program.ranks[rank].thread_blocks[number].instructions)
     step = chance.randrange(len(steps))
-    way = chance.randrange(4)
+    way = chance.randrange(5)
     if way == 0 and len(steps) > 1:
         other = chance.randrange(len(steps))
         steps[step], steps[other] = steps[other], steps[step]
@@ -198,6 +251,10 @@ def _mutated(program: Program, chance: random.Random) -> Program:
         target = chance.randrange(len(program.ranks[rank].thread_blocks))
         last = len(program.ranks[rank].thread_blocks[target].instructions)
         steps[step] = replace(steps[step], depends=(Dependency(target, chance.randrange(last)),))
+    elif way == 3 and steps[step].receives:
+        kind = "recv" if steps[step].kind == "recv_reduce" else "recv_reduce"
+        source = None if kind == "recv" else ChunkRange("input", 0)
+        steps[step] = replace(steps[step], kind=kind, source=source)
     elif way == 2 and steps[step].source:
         steps[step] = replace(steps[step], source=ChunkRange("output", chance.randrange(program.chunks_per_loop)))
     elif steps[step].target:
@@ -218,7 +275,10 @@ def _outcome(program: Program, seed: int, fifo_depth: int) -> str:
 def test_an_accepted_program_does_the_same_in_every_interleaving(seed: int, mutations: int) -> None:
     """Soundness: what passes the checks, right or wrong, neither deadlocks nor depends on who is faster."""
     chance = random.Random(seed)
-    program = lower_allgather(random_forest(chance.randint(2, 4), chance.randint(1, 3), seed))
+    collective = chance.choice(COLLECTIVES)
+    program = lower(random_schedule(collective, chance.randint(2, 4), chance.randint(1, 3), seed), collective)
+    if chance.random() < 0.3:
+        program = without_receive_reduce(program)
     for _ in range(mutations):
         program = _mutated(program, chance)
     try:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from runtime_forests import random_forest
+from runtime_forests import COLLECTIVES, random_forest, random_schedule, weighted_forest
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import interpret_file, read_xml
@@ -35,11 +35,42 @@ def test_lowers_to_the_limits_of_the_runtime(tmp_path: Path, runtime: str, chann
     assert len(program.name) <= 63
 
 
-@pytest.mark.parametrize("changes", [{"collective": "allreduce"}, {"schedule": None}])
-def test_refuses_other_plans(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """Only trees for allgather are lowered so far."""
+@pytest.mark.parametrize("runtime", ["msccl", "msccl-executor-nccl", "rccl"])
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_writes_every_collective_for_every_runtime(tmp_path: Path, runtime: str, collective: str) -> None:
+    """As many steps as fit a thread block once they are split; the root is part of the name."""
     from collopt.runtime.exporters import export_msccl_xml
 
-    with pytest.raises(UnsupportedError, match="only allgather plans made of trees"):
+    path = tmp_path / "file.xml"
+    schedule = random_schedule(collective, 4, 50, 0, root=3)
+    export_msccl_xml(plan(collective=collective, schedule=schedule), path, runtime=runtime)
+    interpret_file(path, interleavings=2)
+    root = "-root3" if collective in ("broadcast", "reduce") else ""
+    assert read_xml(path).name.startswith(f"{collective}{root}-two-boxes")
+
+
+def test_hands_options_on(tmp_path: Path) -> None:
+    """Sizes and placement stand in the header."""
+    from collopt.runtime.exporters import export_msccl_xml
+
+    path = tmp_path / "file.xml"
+    small = plan(collective="allreduce", schedule=random_schedule("allreduce", 3, 1, 0))
+    export_msccl_xml(small, path, placement="in-place", min_bytes=3, max_bytes=5)
+    assert 'inplace="1" outofplace="0" minBytes="3" maxBytes="5"' in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"collective": "allreduce"}, "trees are for broadcast; allreduce needs both"),
+        ({"schedule": None}, "only those made of trees"),
+        ({"schedule": weighted_forest([1, 2, 3], 1, 0)}, "all shards are of one size: plan without weights"),
+    ],
+)
+def test_refuses_other_plans(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    """With the reason, and without a file."""
+    from collopt.runtime.exporters import export_msccl_xml
+
+    with pytest.raises(UnsupportedError, match=message):
         export_msccl_xml(plan(**changes), tmp_path / "ag.xml")
     assert not list(tmp_path.iterdir())

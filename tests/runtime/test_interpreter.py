@@ -12,16 +12,31 @@ from runtime_forests import (
     copy,
     exchange,
     random_forest,
+    random_schedule,
     recv,
     ring_forest,
     send,
     star_forest,
+    star_sum,
+    summing,
     with_block,
+    with_blocks,
     with_step,
 )
 
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime import ChunkRange, interpret_file, lower_allgather, run_program, write_xml
+from collopt.runtime import (
+    ChunkRange,
+    Dependency,
+    Instruction,
+    Program,
+    check_program,
+    interpret_file,
+    lower,
+    lower_allgather,
+    run_program,
+    write_xml,
+)
 from collopt.runtime.interpreter import run_interleaving
 from collopt.schedules import Forest
 
@@ -141,6 +156,102 @@ def test_refuses_senseless_options(option: str) -> None:
     """Options are positive."""
     with pytest.raises(UnsupportedError, match=option):
         run_program(exchange(), **{option: 0})
+
+
+@pytest.mark.parametrize("collective", ["reduce_scatter", "reduce", "allreduce"])
+def test_a_missing_contribution_is_told(collective: str) -> None:
+    """A rank that receives a sum and forgets its own part of it, or passes on only its own."""
+    program = lower(random_schedule(collective, 4, 2, 3), collective)
+    rank, number, step = _first(program, "recv_reduce")
+    broken = with_step(program, rank, number, step, lambda old: replace(old, kind="recv", source=None))
+    with pytest.raises(ProgramError, match=rf"ends with chunk \d+ of ranks .* without {rank} in output chunk"):
+        run_program(broken)
+
+
+@pytest.mark.parametrize("collective", ["reduce_scatter", "reduce", "allreduce"])
+def test_a_contribution_that_is_there_twice_is_told(collective: str) -> None:
+    """A rank that adds its own input once more when all is done: no race, but the wrong sum."""
+    program = lower(random_schedule(collective, 4, 3, 5), collective)
+    blocks = list(program.ranks[0].thread_blocks)
+    all_done = tuple(Dependency(number, len(old.instructions) - 1) for number, old in enumerate(blocks))
+    again = Instruction("reduce", ChunkRange("input", 0), ChunkRange("output", 0), 1, all_done)
+    program = with_blocks(program, 0, [*blocks, block(again)])
+    check_program(program)
+    with pytest.raises(
+        ProgramError, match=r"rank 0 ends with chunk 0 of ranks 0 \(2 times\), 1, 2, 3 in output chunk 0"
+    ):
+        run_program(program)
+
+
+def _first(program: Program, kind: str) -> tuple[int, int, int]:
+    return next(
+        (rank.rank, number, step)
+        for rank in program.ranks
+        for number, thread_block in enumerate(rank.thread_blocks)
+        for step, instruction in enumerate(thread_block.instructions)
+        if instruction.kind == kind
+    )
+
+
+def test_a_sum_sent_before_it_is_complete_is_found() -> None:
+    """Rank 1 sends its partial sum before the last contribution is in: a race, and some runs get it wrong."""
+    program = lower(random_schedule("reduce", 5, 1, 11), "reduce")
+    rank, number, step = next(
+        (rank.rank, number, step)
+        for rank in program.ranks
+        for number, thread_block in enumerate(rank.thread_blocks)
+        for step, instruction in enumerate(thread_block.instructions)
+        if instruction.kind == "send" and instruction.depends
+    )
+    broken = with_step(program, rank, number, step, lambda old: replace(old, depends=()))
+    with pytest.raises(ProgramError, match="race"):
+        run_program(broken)
+    messages = {_outcome(broken, seed) for seed in range(40)}
+    assert "right" in messages
+    assert all("garbage" in message or "without" in message for message in messages - {"right"})
+    assert len(messages) > 1
+
+
+def _outcome(program: Program, seed: int) -> str:
+    try:
+        run_interleaving(program, seed=seed)
+    except ProgramError as error:
+        return str(error)
+    return "right"
+
+
+def test_swapped_order_of_children_is_a_race_or_nothing() -> None:
+    """The first contribution begins the sum; one that is added before it adds to nothing."""
+    swapped = with_step(star_sum((0, 0)), 0, 1, 0, lambda step: replace(step, depends=()))
+    swapped = with_step(swapped, 0, 0, 0, lambda step: replace(step, depends=(Dependency(1, 0),)))
+    with pytest.raises(ProgramError, match=r"reads output chunk 0, which nothing has written"):
+        run_program(swapped)
+    with pytest.raises(ProgramError, match=r"rank 0 ends with chunk 0 of ranks 0, 1 without 2 in output chunk 0"):
+        run_interleaving(swapped, seed=0)
+
+
+def test_in_place_memory_is_one() -> None:
+    """A sum that begins in the output by a receive destroys the input there; out of place it is right."""
+    steps = [
+        Instruction("recv", None, ChunkRange("output", 0), 1),
+        Instruction("reduce", ChunkRange("input", 0), ChunkRange("output", 0), 1),
+    ]
+    program = summing([block(*steps, of=1)], [block(send("input", 0), to=0)])
+    run_program(program)
+    with pytest.raises(ProgramError, match=r"rank 0 ends with chunk 0 of ranks 1 \(2 times\) without 0"):
+        run_program(replace(program, in_place=True))
+
+
+def test_a_local_reduce_adds() -> None:
+    """What is received into scratch is added afterwards."""
+    steps = [
+        Instruction("recv", None, ChunkRange("scratch", 0), 1),
+        Instruction("copy", ChunkRange("input", 0), ChunkRange("output", 0), 1),
+        Instruction("reduce", ChunkRange("scratch", 0), ChunkRange("output", 0), 1),
+    ]
+    program = summing([block(*steps, of=1)], [block(send("input", 0), to=0)], scratch=1)
+    run_program(program)
+    run_program(replace(program, in_place=True))
 
 
 def test_interprets_files(tmp_path: Path) -> None:

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 import runtime_tasks
-from runtime_forests import exchange, random_forest, ring_forest, with_step
+from runtime_forests import COLLECTIVES, exchange, random_forest, random_schedule, ring_forest, with_step
 
+import collopt
 from collopt.errors import MissingDependencyError, ProgramError, UnsupportedError
-from collopt.runtime import RunReport, lower_allgather, run_local
+from collopt.runtime import RunReport, lower, lower_allgather, run_local
 from collopt.runtime.local_ranks import run_ranks
+from collopt.runtime.references import Reference
+from collopt.topologies import dgx_a100
 
 RING = lower_allgather(ring_forest(4))
 
@@ -29,6 +32,41 @@ def test_agrees_with_torch_bit_for_bit(elements: int, dtype: str, slices: int) -
     assert report.all_correct
     assert report.seconds > 0
     assert report.total_bytes == 4 * elements * (1 if dtype == "uint8" else 4)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_agrees_with_torch_on_every_collective(collective: str) -> None:
+    """Floats in uneven chunks and slices; the report names the collective."""
+    program = lower(random_schedule(collective, 4, 3, seed=1, root=3), collective)
+    report = run_local(program, elements=1001, dtype="float32", repeats=1, slices=2, timeout_s=100)
+    assert report.all_correct
+    assert report.collective == collective
+    assert report.total_bytes == 1001 * 4 * (4 if collective in ("allgather", "reduce_scatter") else 1)
+
+
+def test_wrong_sums_are_seen() -> None:
+    """A rank whose output lacks a contribution, or holds garbage, is not accepted; rounding is."""
+    import torch
+
+    exact = torch.tensor([3.0, -2.0], dtype=torch.float64)
+    wanted = Reference(exact, torch.full((2,), 1e-6, dtype=torch.float64))
+    assert wanted.accepts(torch.tensor([3.0000002, -2.0]))
+    assert not wanted.accepts(torch.tensor([3.00001, -2.0]))
+    assert not wanted.accepts(torch.tensor([float("nan"), -2.0]))
+    bits = Reference(torch.tensor([1, 2]), None)
+    assert bits.accepts(torch.tensor([1, 2]))
+    assert not bits.accepts(torch.tensor([1, 3]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_sixteen_ranks_run_every_collective(collective: str, dtype: str) -> None:
+    """Two DGX A100 boxes, as planned."""
+    options = {"root": 5} if collective in ("broadcast", "reduce") else {}
+    plan = collopt.plan(dgx_a100(boxes=2), collective, **options)
+    report = run_local(plan, elements=10007, dtype=dtype, repeats=1)
+    assert report.all_correct
 
 
 @pytest.mark.slow
@@ -49,6 +87,23 @@ def test_the_report_has_the_figures_of_nccl_tests() -> None:
 
 
 @pytest.mark.parametrize(
+    ("collective", "total", "factor", "what"),
+    [
+        ("reduce_scatter", 4000, 0.75, "reduce_scatter of 250 float32 each"),
+        ("allreduce", 1000, 1.5, "allreduce of 250 float32:"),
+        ("broadcast", 1000, 1.0, "broadcast of 250 float32:"),
+        ("reduce", 1000, 1.0, "reduce of 250 float32:"),
+    ],
+)
+def test_every_collective_has_its_own_figures(collective: str, total: int, factor: float, what: str) -> None:
+    """The size is that of all shards, or of the buffer, and busbw follows nccl-tests."""
+    report = RunReport("gloo", 4, 250, "float32", 3, (True,) * 4, 0.5, collective)
+    assert report.total_bytes == total
+    assert report.busbw == pytest.approx(report.algbw * factor)
+    assert what in str(report)
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"backend": "mpi"}, "backend is 'mpi'; expected one of gloo, nccl"),
@@ -57,6 +112,7 @@ def test_the_report_has_the_figures_of_nccl_tests() -> None:
         ({"repeats": -1}, "repeats is -1"),
         ({"slices": True}, "slices is True"),
         ({"timeout_s": 0}, "timeout_s is 0"),
+        ({"op": "xor"}, "op is 'xor'; expected one of sum"),
     ],
 )
 def test_refuses_senseless_options(options: dict[str, object], message: str) -> None:

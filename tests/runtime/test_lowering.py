@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtime_forests import forests, random_forest, ring_forest, star_forest
+from runtime_forests import (
+    COLLECTIVES,
+    forests,
+    random_forest,
+    random_schedule,
+    recv,
+    recv_reduce,
+    ring_forest,
+    schedules,
+    send,
+    star_forest,
+    weighted_forest,
+)
 
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime import check_program, lower_allgather, run_program
-from collopt.schedules import Forest
+from collopt.runtime import check_program, lower, lower_allgather, run_program
+from collopt.schedules import Allreduce, Forest, TreeSchedule
 
 
 @given(forest=forests(), max_steps=st.integers(1, 8), max_count=st.integers(1, 4), channels=st.integers(1, 4))
@@ -27,6 +41,134 @@ def test_every_lowered_forest_passes_all_checks_and_gathers(
     assert max(len(block.instructions) for block in blocks) <= max_steps
     assert max(step.count for block in blocks for step in block.instructions) <= max_count
     assert all(block.send_peer is None or block.recv_peer is None for block in blocks)
+
+
+@given(case=schedules(), max_steps=st.integers(1, 8), max_count=st.integers(1, 4), channels=st.integers(1, 3))
+@settings(max_examples=100)
+def test_every_collective_passes_all_checks_and_has_the_right_data(
+    case: tuple[TreeSchedule, str], max_steps: int, max_count: int, channels: int
+) -> None:
+    """Equal and unequal shards, apart and in place; a step waits for at most one other."""
+    schedule, collective = case
+    program = lower(schedule, collective, max_steps=max_steps, max_count=max_count, channels=channels)
+    run_program(program, interleavings=2, fifo_depth=1)
+    run_program(replace(program, in_place=True), interleavings=1)
+    blocks = [block for rank in program.ranks for block in rank.thread_blocks]
+    assert max(len(block.instructions) for block in blocks) <= max_steps
+    assert max(step.count for block in blocks for step in block.instructions) <= max_count
+    assert max(len(step.depends) for block in blocks for step in block.instructions) <= 1
+
+
+@given(case=schedules())
+@settings(max_examples=40)
+def test_scratch_is_bounded(case: tuple[TreeSchedule, str]) -> None:
+    """By what a rank has and does not keep; what only moves, and an allreduce, needs none."""
+    program = lower(*case)
+    for rank in program.ranks:
+        if program.collective in ("reduce_scatter", "reduce"):
+            assert rank.scratch_chunks <= rank.input_chunks - rank.output_chunks
+        else:
+            assert rank.scratch_chunks == 0
+
+
+@given(case=schedules())
+@settings(max_examples=40)
+def test_every_contribution_is_sent_once(case: tuple[TreeSchedule, str]) -> None:
+    """Each chunk crosses as many hops as its trees have, N - 1 per tree, whatever the collective."""
+    program = lower(*case)
+    sent = sum(
+        step.count
+        for rank in program.ranks
+        for block in rank.thread_blocks
+        for step in block.instructions
+        if step.kind == "send"
+    )
+    ways = 2 if program.collective == "allreduce" else 1
+    assert sent == ways * program.chunks_per_loop * (program.num_ranks - 1)
+
+
+def test_a_chain_adds_up_on_its_way_and_keeps_sums_in_scratch() -> None:
+    """Rank 2 sends its input, rank 1 adds its own in scratch and sends that, rank 0 adds up in its output."""
+    chain = replace(
+        Forest.from_paths(3, 1, [(0, 1, [(0, 1), (1, 2)])]), root_weights=np.array([1, 0, 0]), direction="reduce"
+    )
+    program = lower(chain, "reduce")
+    (last,) = program.ranks[2].thread_blocks
+    assert last.instructions == (send("input", 0),)
+    receive, forward = program.ranks[1].thread_blocks
+    assert receive.instructions == (recv_reduce(("input", 0), ("scratch", 0)),)
+    assert forward.instructions == (send("scratch", 0, (0, 0)),)
+    (final,) = program.ranks[0].thread_blocks
+    assert final.instructions == (recv_reduce(("input", 0), ("output", 0)),)
+    assert program.shards == (1, 0, 0)
+
+
+def test_an_allreduce_overwrites_partial_sums_only_after_they_are_sent() -> None:
+    """Rank 1 adds up in its output, sends that up, and receives the final sum there."""
+    up = replace(Forest.from_paths(3, 1, [(0, 1, [(0, 1), (1, 2)])]), root_weights=np.array([1, 0, 0]))
+    program = lower(Allreduce(replace(up, direction="reduce"), up), "allreduce")
+    steps = [(block.recv_peer, block.send_peer, block.instructions) for block in program.ranks[1].thread_blocks]
+    assert steps == [
+        (0, None, (recv(0, (2, 0)),)),
+        (2, None, (recv_reduce(("input", 0), ("output", 0)),)),
+        (None, 0, (send("output", 0, (1, 0)),)),
+        (None, 2, (send("output", 0, (0, 0)),)),
+    ]
+
+
+def test_shards_follow_the_weights() -> None:
+    """Weights 1, 0 and 2 of two trees each: 2, 0 and 4 chunks."""
+    program = lower(weighted_forest([1, 0, 2], 2, seed=0, max_weight=1), "allgather")
+    assert program.shards == (2, 0, 4)
+    assert [rank.input_chunks for rank in program.ranks] == [2, 0, 4]
+    assert all(rank.output_chunks == 6 for rank in program.ranks)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_a_single_rank_copies_what_it_has(collective: str) -> None:
+    """There is nothing else to do."""
+    alone = Forest(
+        1,
+        1,
+        np.array([0]),
+        np.array([1]),
+        np.array([[-1]], dtype=np.int32),
+        np.array([0, 1]),
+        np.array([0]),
+        direction="reduce" if collective.startswith("reduce") else "broadcast",
+    )
+    schedule = Allreduce(replace(alone, direction="reduce"), alone) if collective == "allreduce" else alone
+    program = lower(schedule, collective)
+    run_program(program)
+    assert [step.kind for block in program.ranks[0].thread_blocks for step in block.instructions] == ["copy"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "collective", "message"),
+    [
+        (ring_forest(3), "reduce_scatter", "trees are for broadcast; reduce_scatter needs reduce"),
+        (ring_forest(3), "allreduce", "trees are for broadcast; allreduce needs both"),
+        (random_schedule("allreduce", 3, 1, 0), "allgather", "trees are for both; allgather needs broadcast"),
+        (random_schedule("reduce", 3, 1, 0), "broadcast", "trees are for reduce; broadcast needs broadcast"),
+        (ring_forest(3), "broadcast", "3 ranks have data; expected one, the root"),
+        (ring_forest(3), "alltoall", "no lowering for 'alltoall'; expected one of allgather"),
+        (None, "allgather", "schedule for allgather is a NoneType; only those made of trees"),
+    ],
+)
+def test_refuses_trees_for_something_else(schedule: TreeSchedule, collective: str, message: str) -> None:
+    """And says what they are for."""
+    with pytest.raises(UnsupportedError, match=message):
+        lower(schedule, collective)
+
+
+def test_refuses_halves_of_an_allreduce_that_do_not_belong_together() -> None:
+    """Other directions, other ranks, other shards."""
+    up, down = weighted_forest([1, 1, 1], 1, 0, direction="reduce"), weighted_forest([1, 1, 1], 1, 0)
+    with pytest.raises(ProgramError, match="directions 'broadcast' and 'reduce'"):
+        lower(Allreduce(down, up), "allreduce")
+    for other in (weighted_forest([1, 1], 1, 0), weighted_forest([1, 1, 2], 1, 0)):
+        with pytest.raises(ProgramError, match="different ranks or shards"):
+            lower(Allreduce(up, other), "allreduce")
 
 
 @given(forest=forests())
@@ -127,7 +269,7 @@ def test_refuses_senseless_options(option: str, value: object) -> None:
         lower_allgather(ring_forest(3), **{option: value})
 
 
-def test_refuses_shards_of_different_sizes() -> None:
+def test_refuses_weights_that_do_not_add_up() -> None:
     """Rank 1 has one tree where k says two."""
     forest = Forest.from_paths(2, 2, [(0, 2, [(0, 1)]), (1, 1, [(1, 0)])])
     with pytest.raises(UnsupportedError, match="rank 1 weigh 1"):

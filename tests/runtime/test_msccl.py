@@ -9,11 +9,37 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from runtime_forests import allgather, block, copy, exchange, forests, random_forest, recv, ring_forest, send, with_step
+from runtime_forests import (
+    allgather,
+    block,
+    copy,
+    exchange,
+    forests,
+    random_forest,
+    random_schedule,
+    recv,
+    ring_forest,
+    schedules,
+    send,
+    summing,
+    with_step,
+)
 
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime import Program, lower_allgather, read_xml, run_program, to_xml_text, write_xml
-from collopt.schedules import Forest
+from collopt.runtime import (
+    ChunkRange,
+    Instruction,
+    Program,
+    interpret_file,
+    lower,
+    lower_allgather,
+    read_xml,
+    run_program,
+    to_xml_text,
+    without_receive_reduce,
+    write_xml,
+)
+from collopt.schedules import Forest, TreeSchedule
 
 RUNTIMES = ["msccl", "msccl-executor-nccl", "rccl"]
 
@@ -74,6 +100,72 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
     again = read_xml(path)
     assert again == program
     assert again.name == "round trip"
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@given(case=schedules())
+@settings(max_examples=40)
+def test_every_collective_is_read_back_and_runs(
+    tmp_path_factory: pytest.TempPathFactory, runtime: str, case: tuple[TreeSchedule, str]
+) -> None:
+    """What is written comes back as it was, in the steps that the runtime knows, or is refused with the reason."""
+    schedule, collective = case
+    program = lower(schedule, collective)
+    if runtime == "rccl":
+        program = without_receive_reduce(program)
+    path = tmp_path_factory.mktemp("xml") / "file.xml"
+    if program.shards and collective in ("allgather", "reduce_scatter"):
+        with pytest.raises(UnsupportedError, match="all shards are of one size"):
+            write_xml(program, path, runtime=runtime)
+        return
+    write_xml(program, path, runtime=runtime)
+    assert replace(read_xml(path), in_place=False) == program
+    interpret_file(path, interleavings=2)
+    kinds = {step.get("type") for step in ET.parse(path).iter("step")}
+    assert kinds <= ({"s", "r", "cpy", "re", "nop"} if runtime == "rccl" else {"s", "r", "cpy", "rrc", "nop"})
+
+
+@pytest.mark.parametrize(
+    ("runtime", "collective", "name", "flags"),
+    [
+        ("msccl", "reduce_scatter", "reduce_scatter", ("0", "1")),
+        ("rccl", "reduce_scatter", "reducescatter", ("0", "1")),
+        ("msccl-executor-nccl", "allreduce", "allreduce", ("1", "1")),
+        ("msccl", "allreduce", "allreduce", ("1", "0")),
+        ("rccl", "broadcast", "broadcast", ("1", "1")),
+        ("msccl", "reduce", "reduce", ("1", "0")),
+    ],
+)
+def test_the_header_says_what_the_file_is_for(runtime: str, collective: str, name: str, flags: tuple[str, str]) -> None:
+    """The runtime's spelling, and by default the calls that PyTorch makes."""
+    program = without_receive_reduce(lower(random_schedule(collective, 3, 2, 0), collective))
+    root = ET.fromstring(to_xml_text(program, runtime=runtime))
+    assert root.get("coll") == name
+    assert (root.get("inplace"), root.get("outofplace")) == flags
+    apart = ET.fromstring(to_xml_text(program, runtime=runtime, placement="out-of-place"))
+    assert (apart.get("inplace"), apart.get("outofplace")) == ("0", "1")
+
+
+def test_scratch_that_is_allocated_at_once_has_a_sane_size() -> None:
+    """microsoft/msccl allocates for maxBytes when it loads the file."""
+    program = lower(random_schedule("reduce_scatter", 4, 2, 0), "reduce_scatter")
+    assert max(rank.scratch_chunks for rank in program.ranks) > 0
+    assert ET.fromstring(to_xml_text(program, runtime="msccl")).get("maxBytes") == str(2**30)
+    assert ET.fromstring(to_xml_text(program, runtime="msccl", min_bytes=2**33)).get("maxBytes") == str(2**33)
+    assert ET.fromstring(to_xml_text(program)).get("maxBytes") == str(2**40)
+    assert ET.fromstring(to_xml_text(lower_allgather(ring_forest(3)), runtime="msccl")).get("maxBytes") == str(2**40)
+
+
+def test_refuses_a_program_that_is_wrong_in_place_for_calls_in_place() -> None:
+    """It is right for others."""
+    steps = [
+        Instruction("recv", None, ChunkRange("output", 0), 1),
+        Instruction("reduce", ChunkRange("input", 0), ChunkRange("output", 0), 1),
+    ]
+    program = summing([block(*steps, of=1)], [block(send("input", 0), to=0)])
+    to_xml_text(program, placement="out-of-place")
+    with pytest.raises(ProgramError, match="2 times"):
+        to_xml_text(program)
 
 
 def test_several_dependencies_become_nops_and_come_back(tmp_path: Path) -> None:
@@ -152,6 +244,8 @@ def test_the_header_is_consistent_and_complete(runtime: str) -> None:
         ({"protocol": "simple"}, "protocol is 'simple'"),
         ({"min_bytes": -1}, "min_bytes is -1"),
         ({"max_bytes": 0}, "max_bytes is 0"),
+        ({"placement": "there"}, "placement is 'there'; expected one of out-of-place, in-place, both"),
+        ({"placement": "both", "runtime": "msccl"}, "msccl takes a file for one placement"),
         ({"max_bytes": 2**63}, "max_bytes"),
         ({"min_bytes": 10, "max_bytes": 9}, "at least min_bytes = 10"),
         ({"max_bytes": 1e9}, "max_bytes is 1000000000.0"),

@@ -6,10 +6,22 @@ import re
 from dataclasses import replace
 
 import pytest
-from runtime_forests import allgather, block, copy, exchange, recv, ring_forest, send, star_forest, with_blocks
+from runtime_forests import (
+    allgather,
+    block,
+    copy,
+    exchange,
+    random_schedule,
+    recv,
+    ring_forest,
+    send,
+    star_forest,
+    weighted_forest,
+    with_blocks,
+)
 
 from collopt.errors import UnsupportedError
-from collopt.runtime import Program, lower_allgather, to_xml_text
+from collopt.runtime import Program, lower, lower_allgather, to_xml_text, without_receive_reduce
 from collopt.runtime.msccl_limits import RUNTIMES, check_limits, runtime_limits
 from collopt.schedules import Forest
 
@@ -150,6 +162,23 @@ def test_collectives_are_spelt_as_each_runtime_wants_them() -> None:
     assert RUNTIMES["msccl"].collectives["reduce_scatter"] == "reduce_scatter"
     assert RUNTIMES["rccl"].collectives["reduce_scatter"] == "reducescatter"
     assert {limits.collectives["allgather"] for limits in RUNTIMES.values()} == {"allgather"}
+
+
+def test_rccl_takes_no_step_that_receives_and_adds() -> None:
+    """It would refuse to launch; the other runtimes take it."""
+    program = lower(random_schedule("reduce_scatter", 3, 1, 0), "reduce_scatter")
+    to_xml_text(program, runtime="msccl")
+    with pytest.raises(UnsupportedError, match=r"receives and adds, which rccl .* without_receive_reduce first"):
+        to_xml_text(program, runtime="rccl")
+    to_xml_text(without_receive_reduce(program), runtime="rccl")
+
+
+@pytest.mark.parametrize("runtime", list(RUNTIMES))
+def test_shards_of_one_size(runtime: str) -> None:
+    """MSCCL works out where a shard is from the number of ranks."""
+    program = lower(weighted_forest([1, 2, 0], 1, 0), "allgather")
+    with pytest.raises(UnsupportedError, match=f"shards have 0 to 2 chunks; in {runtime} all shards are of one size"):
+        to_xml_text(program, runtime=runtime)
 
 
 def test_a_ring_of_many_ranks_fits() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtime_forests import exchange, random_forest, ring_forest
+from runtime_forests import block, exchange, random_schedule, ring_forest, send, summing
 
 from collopt.errors import ColloptError, FileFormatError, ProgramError, UnsupportedError
-from collopt.runtime import interpret_file, lower_allgather, read_xml, to_xml_text
+from collopt.runtime import ChunkRange, Instruction, interpret_file, lower, lower_allgather, read_xml, to_xml_text
+from collopt.runtime.msccl_reader import read_placements
 
 TEXT = to_xml_text(lower_allgather(ring_forest(3)))
 WAITING = '<step s="1" type="s" srcbuf="o" srcoff="2" dstbuf="o" dstoff="2" cnt="1" depid="0" deps="0" hasdep="0" />'
@@ -98,7 +99,7 @@ def test_refuses_a_wrong_value(tmp_path: Path, old: str, new: str, message: str)
     assert message in refused(tmp_path, changed)
 
 
-@pytest.mark.parametrize("kind", ["rcs", "rrc", "rrs", "rrcs", "re"])
+@pytest.mark.parametrize("kind", ["rcs", "rrs", "rrcs", "ra"])
 def test_says_which_step_types_it_does_not_run(tmp_path: Path, kind: str) -> None:
     """They are right in the format, so the error is another."""
     message = refused(tmp_path, TEXT.replace('type="cpy"', f'type="{kind}"', 1), UnsupportedError)
@@ -188,17 +189,60 @@ def test_an_absent_file_is_an_os_error(tmp_path: Path) -> None:
         read_xml(tmp_path / "absent.xml")
 
 
-def test_reads_in_place_and_other_collectives_but_does_not_run_them(tmp_path: Path) -> None:
-    """They are right in the format; the interpreter says what it lacks."""
+def test_reads_which_calls_a_file_is_for(tmp_path: Path) -> None:
+    """In place, out of place or both, and runs it accordingly."""
     path = tmp_path / "ag.xml"
     path.write_text(TEXT.replace('inplace="0" outofplace="1"', 'inplace="1" outofplace="0"'))
     assert read_xml(path).in_place
-    with pytest.raises(UnsupportedError, match="in-place"):
+    assert read_placements(path) == (True, False)
+    interpret_file(path)
+    path.write_text(TEXT.replace('inplace="0" outofplace="1"', 'inplace="1" outofplace="1"'))
+    assert not read_xml(path).in_place
+    assert read_placements(path) == (True, True)
+    interpret_file(path)
+
+
+def test_a_file_for_both_has_to_be_right_in_place_too(tmp_path: Path) -> None:
+    """What is received over the input before that is added is lost."""
+    steps = [
+        Instruction("recv", None, ChunkRange("output", 0), 1),
+        Instruction("reduce", ChunkRange("input", 0), ChunkRange("output", 0), 1),
+    ]
+    program = summing([block(*steps, of=1)], [block(send("input", 0), to=0)])
+    path = tmp_path / "reduce.xml"
+    text = to_xml_text(program, placement="out-of-place")
+    path.write_text(text)
+    interpret_file(path)
+    path.write_text(text.replace('inplace="0"', 'inplace="1"'))
+    with pytest.raises(ProgramError, match="2 times"):
         interpret_file(path)
-    path.write_text(TEXT.replace('coll="allgather"', 'coll="reducescatter"'))
-    assert read_xml(path).collective == "reduce_scatter"
-    with pytest.raises(UnsupportedError, match="reduce_scatter"):
+
+
+def test_reads_other_collectives(tmp_path: Path) -> None:
+    """Under either spelling; what no program can be written for is read but not run."""
+    path = tmp_path / "ag.xml"
+    for name in ("reducescatter", "reduce_scatter"):
+        path.write_text(TEXT.replace('coll="allgather"', f'coll="{name}"'))
+        assert read_xml(path).collective == "reduce_scatter"
+        with pytest.raises(ProgramError, match="a reduce_scatter needs 3"):
+            interpret_file(path)
+    path.write_text(TEXT.replace('coll="allgather"', 'coll="alltoall"'))
+    with pytest.raises(UnsupportedError, match="'alltoall'; expected one of allgather"):
         interpret_file(path)
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_finds_the_root_by_its_buffers(tmp_path: Path, collective: str) -> None:
+    """Only the root has an input, or an output; where several have, nobody can tell."""
+    path = tmp_path / "file.xml"
+    program = lower(random_schedule(collective, 4, 2, 0, root=2), collective)
+    text = to_xml_text(program)
+    path.write_text(text)
+    assert read_xml(path).layout.root == 2
+    letter = "i" if collective == "broadcast" else "o"
+    path.write_text(text.replace(f'{letter}_chunks="0"', f'{letter}_chunks="2"', 1))
+    with pytest.raises(UnsupportedError, match=f"2 ranks of the {collective} have {letter}_chunks above 0"):
+        read_xml(path)
 
 
 def test_gpus_and_thread_blocks_may_stand_in_any_order(tmp_path: Path) -> None:
@@ -212,14 +256,17 @@ def test_gpus_and_thread_blocks_may_stand_in_any_order(tmp_path: Path) -> None:
     assert read_xml(path) == lower_allgather(ring_forest(3))
 
 
-LARGER = to_xml_text(lower_allgather(random_forest(3, 2, 5)))
+LARGER = [
+    to_xml_text(lower(random_schedule(collective, 3, 2, 5), collective))
+    for collective in ("allgather", "reduce_scatter", "allreduce", "reduce")
+]
 
 
 @given(data=st.data())
 @settings(max_examples=150)
 def test_garbled_files_never_escape_our_errors(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Whatever a few changed characters make of a file, the outcome is a program that runs or one of our errors."""
-    text = list(LARGER)
+    text = list(data.draw(st.sampled_from(LARGER)))
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(text) - 1))
         text[place] = data.draw(st.sampled_from('0123456789-<>"/ =siorcpyn'))

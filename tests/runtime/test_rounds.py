@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,72 +14,60 @@ from runtime_forests import (
     copy,
     forests,
     random_forest,
+    random_schedule,
     recv,
     ring_forest,
+    schedules,
     send,
     star_forest,
+    star_sum,
     with_step,
 )
+from runtime_rounds import run_in_rounds
 
 from collopt.errors import UnsupportedError
-from collopt.runtime import ChunkRange, Program, lower_allgather, run_program
-from collopt.runtime.batches import Copy, Operation, own_rounds
+from collopt.runtime import ChunkRange, Program, lower, lower_allgather, run_program, without_receive_reduce
+from collopt.runtime.batches import own_rounds
 from collopt.runtime.rounds import rounds_of
-from collopt.schedules import Forest
-
-Queues = dict[tuple[int, int], deque[np.ndarray]]
-
-
-class Rank:
-    """One rank working through its rounds as torch.distributed would: post a batch, wait for all of it, go on."""
-
-    def __init__(self, program: Program, rank: int, elements: int, slices: int) -> None:
-        self.rank = rank
-        self.parts = list(own_rounds(program, slices, rank, elements))
-        self.input = np.arange(elements) + rank * elements
-        self.output = np.full(program.num_ranks * elements, -1)
-        self.awaited: list[Operation] = []
-
-    def post(self, queues: Queues) -> None:
-        """Send, remember what to receive, and copy what stays."""
-        part = self.parts.pop(0)
-        for each in part.operations:
-            if each.is_send:
-                queues[self.rank, each.peer].append(self._source(each).copy())
-        self.awaited = [each for each in part.operations if not each.is_send]
-        for move in part.copies:
-            self.output[move.target : move.target + move.end - move.begin] = self._source(move)
-
-    def _source(self, piece: Operation | Copy) -> np.ndarray:
-        return (self.input if piece.from_input else self.output)[piece.begin : piece.end]
-
-    def receive(self, queues: Queues) -> None:
-        """Take what has arrived, in order from each peer."""
-        still = []
-        for each in self.awaited:
-            if queues[each.peer, self.rank]:
-                self.output[each.begin : each.end] = queues[each.peer, self.rank].popleft()
-            else:
-                still.append(each)
-        self.awaited = still
+from collopt.schedules import Forest, TreeSchedule
 
 
 def gather_in_rounds(program: Program, elements: int, slices: int) -> None:
-    """Run the rounds of all ranks, each at its own pace, and check the outputs."""
-    ranks = [Rank(program, rank, elements, slices) for rank in range(program.num_ranks)]
-    queues: Queues = defaultdict(deque)
-    # Every pass takes some rank further, or nothing ever will.
-    for _ in range(1 + sum(len(rank.parts) for rank in ranks)):
-        for rank in ranks:
-            rank.receive(queues)
-            if not rank.awaited and rank.parts:
-                rank.post(queues)
-    for rank in ranks:
-        rank.receive(queues)
-        assert not rank.parts
-        assert not rank.awaited
-        np.testing.assert_array_equal(rank.output, np.arange(program.num_ranks * elements))
-    assert not any(queues.values())
+    """Run an allgather on shards of so many elements."""
+    run_in_rounds(program, elements * program.num_ranks, slices)
+
+
+@given(
+    case=schedules(),
+    elements=st.integers(0, 60),
+    slices=st.integers(1, 4),
+    in_place=st.booleans(),
+    most=st.integers(1, 9),
+)
+@settings(max_examples=120)
+def test_rounds_do_every_collective_whatever_the_size(
+    case: tuple[TreeSchedule, str], elements: int, slices: int, in_place: bool, most: int
+) -> None:
+    """Chunks of all sizes, unequal shards, in place or not."""
+    schedule, collective = case
+    run_in_rounds(lower(schedule, collective, max_count=most), elements, slices, in_place)
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "broadcast", "reduce"])
+def test_programs_without_receive_reduce_run_in_rounds_where_scratch_is_for_one_chunk(collective: str) -> None:
+    """Two chunks that share a place in scratch are refused, since they may differ in size; one is not."""
+    pair = without_receive_reduce(lower(random_schedule(collective, 2, 1, 0), collective, max_count=1))
+    run_in_rounds(pair, 10, 2)
+    many = lower(random_schedule("reduce_scatter", 5, 4, 0), "reduce_scatter", max_count=1)
+    with pytest.raises(UnsupportedError, match="into scratch chunk"):
+        rounds_of(without_receive_reduce(many))
+
+
+def test_two_contributions_are_added_in_one_round() -> None:
+    """In the order that the program gives them."""
+    (only,) = rounds_of(star_sum((0, 0)))
+    assert [(message.sender, message.stage) for message in only.messages] == [(1, 1), (2, 2)]
+    run_in_rounds(star_sum((0, 0)), 7, 2)
 
 
 @given(forest=forests(), elements=st.integers(0, 40), slices=st.integers(1, 4))
@@ -111,10 +98,11 @@ def test_every_element_is_received_once(forest: Forest, elements: int, slices: i
     """And the own ones are copied once."""
     program = lower_allgather(forest)
     for rank in range(forest.num_ranks):
-        parts = own_rounds(program, slices, rank, elements)
-        received = sum(each.end - each.begin for part in parts for each in part.operations if not each.is_send)
-        assert received == elements * (forest.num_ranks - 1)
-        assert sum(move.end - move.begin for part in parts for move in part.copies) == elements
+        parts = own_rounds(program, slices, rank, elements * forest.num_ranks).rounds
+        received = [each.piece for part in parts for each in part.operations if not each.is_send]
+        assert sum(piece.end - piece.begin for piece in received) == elements * (forest.num_ranks - 1)
+        copied = [move.target for part in parts for move in part.copies]
+        assert sum(piece.end - piece.begin for piece in copied) == elements
 
 
 def test_a_ring_takes_a_round_per_hop_and_slices_follow_each_other() -> None:
@@ -179,14 +167,11 @@ def test_memory_is_filled_again_in_a_later_round_than_it_was_read() -> None:
 
 
 def test_refuses_what_cannot_be_sent_unevenly() -> None:
-    """A chunk that goes where a chunk of another size belongs, and scratch."""
+    """A chunk that goes where another one, perhaps of another size, belongs."""
     program = lower_allgather(random_forest(3, 2, 0))
     moved = with_step(program, 0, 0, 0, lambda step: replace(step, target=ChunkRange("output", step.target.start ^ 1)))
     with pytest.raises(UnsupportedError, match="the same chunk of a shard"):
         rounds_of(moved)
-    scratch = with_step(program, 0, 0, 0, lambda step: replace(step, target=ChunkRange("scratch", 0)))
-    with pytest.raises(UnsupportedError, match="scratch"):
-        rounds_of(scratch)
 
 
 @pytest.mark.parametrize("option", ["slices", "max_operations"])

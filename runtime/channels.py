@@ -1,0 +1,68 @@
+"""Gives every transfer of a connection one of its channels."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+__all__ = ["CONNECTIONS_PER_CHANNEL", "assign_channels"]
+
+CONNECTIONS_PER_CHANNEL = 32
+"""Sends, and receives, that MSCCL runtimes allow one rank to have on one channel (MAXSENDSPERCHANNEL, NCCL's arity)."""
+
+
+def assign_channels(
+    connections: Sequence[tuple[int, int]], sizes: Sequence[int], max_steps: int, channels: int
+) -> list[int]:
+    """Choose a channel per transfer: as many per connection as its steps ask for, evenly loaded.
+
+    A channel takes at most `CONNECTIONS_PER_CHANNEL` connections on the sending and on the receiving side of each rank.
+
+    Parameters
+    ----------
+    connections : sequence of (int, int)
+        Sender and receiver of each transfer, in the order in which they happen.
+    sizes : sequence of int
+        Chunks of each transfer.
+    max_steps : int
+        Transfers that a connection may have on one channel.
+    channels : int
+        Channels that each connection is spread over at least, where it has as many transfers.
+
+    Returns
+    -------
+    list of int
+    """
+    members: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, connection in enumerate(connections):
+        members[connection].append(number)
+    sends: Counter[tuple[int, int]] = Counter()
+    receives: Counter[tuple[int, int]] = Counter()
+    chosen = [0] * len(connections)
+    for (sender, receiver), numbers in sorted(members.items()):
+        needed = min(len(numbers), max(channels, -(-len(numbers) // max_steps)))
+        lanes: list[int] = []
+        channel = 0
+        while len(lanes) < needed:
+            if max(sends[sender, channel], receives[receiver, channel]) < CONNECTIONS_PER_CHANNEL:
+                lanes.append(channel)
+                sends[sender, channel] += 1
+                receives[receiver, channel] += 1
+            channel += 1
+        _spread(numbers, lanes, sizes, max_steps, chosen)
+    return chosen
+
+
+def _spread(numbers: list[int], lanes: list[int], sizes: Sequence[int], max_steps: int, chosen: list[int]) -> None:
+    """Put each transfer of one connection on the lane that has moved least so far."""
+    if len(lanes) == 1:
+        for number in numbers:
+            chosen[number] = lanes[0]
+        return
+    chunks = dict.fromkeys(lanes, 0)
+    steps = dict.fromkeys(lanes, 0)
+    for number in numbers:
+        lane = min((lane for lane in lanes if steps[lane] < max_steps), key=lambda lane: (chunks[lane], lane))
+        chunks[lane] += sizes[number]
+        steps[lane] += 1
+        chosen[number] = lane

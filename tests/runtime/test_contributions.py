@@ -1,0 +1,53 @@
+"""What a chunk is made of, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from runtime_forests import exchange, random_schedule
+
+from collopt.runtime import lower
+from collopt.runtime.contributions import Contents, described, symbolic_inputs, unwritten
+
+
+def test_contents_add_up() -> None:
+    """Each contribution is counted, and garbage stays garbage."""
+    one = Contents(Counter({(0, 1): 1}))
+    assert (one + one).terms == {(0, 1): 2}
+    assert (one + unwritten(1)[0, 0]).poisoned
+
+
+@pytest.mark.parametrize(
+    ("terms", "poisoned", "text"),
+    [
+        ({(2, 0): 1, (2, 1): 1, (2, 2): 1}, False, "chunk 2 of all ranks"),
+        ({(2, 0): 1, (2, 2): 2}, False, "chunk 2 of ranks 0, 2 (2 times) without 1"),
+        (
+            {(0, 0): 1, (0, 1): 1, (0, 2): 1, (1, 1): 1},
+            False,
+            "chunk 0 of all ranks plus chunk 1 of ranks 1 without 0, 2",
+        ),
+        ({(0, 0): 1}, True, "chunk 0 of ranks 0 without 1, 2 plus garbage"),
+        ({}, True, "nothing"),
+    ],
+)
+def test_sums_are_described_by_what_is_missing_and_what_is_double(
+    terms: dict[tuple[int, int], int], poisoned: bool, text: str
+) -> None:
+    """Three ranks."""
+    program = lower(random_schedule("reduce", 3, 3, 0), "reduce")
+    assert described(Contents(Counter(terms), poisoned), program) == text
+
+
+def test_what_is_only_moved_is_named_by_its_owner() -> None:
+    """The second chunk of an allgather of two ranks is rank 1's first."""
+    program = exchange()
+    assert described(symbolic_inputs(program)[1][0, 0], program) == "chunk 0 of rank 1"
+
+
+def test_long_lists_are_cut_short() -> None:
+    """A sum of many ranks names a few."""
+    program = lower(random_schedule("reduce", 20, 1, 0), "reduce")
+    text = described(Contents(Counter({(0, rank): 1 for rank in range(19)})), program)
+    assert text == "chunk 0 of ranks 0, 1, 2, 3, 4, 5, ... (19 in all) without 19"

@@ -1,0 +1,50 @@
+"""Where chunks stand: one row of them, and a range of it in every buffer."""
+
+from __future__ import annotations
+
+import pytest
+
+from collopt.errors import ProgramError, UnsupportedError
+from collopt.runtime.layout import Layout
+
+
+@pytest.mark.parametrize(
+    ("collective", "shards", "inputs", "outputs"),
+    [
+        ("allgather", (), [(0, 2), (2, 4), (4, 6)], [(0, 6)] * 3),
+        ("allgather", (1, 0, 5), [(0, 1), (1, 1), (1, 6)], [(0, 6)] * 3),
+        ("reduce_scatter", (), [(0, 6)] * 3, [(0, 2), (2, 4), (4, 6)]),
+        ("allreduce", (), [(0, 6)] * 3, [(0, 6)] * 3),
+        ("broadcast", (0, 6, 0), [(0, 0), (0, 6), (6, 6)], [(0, 6)] * 3),
+        ("reduce", (0, 6, 0), [(0, 6)] * 3, [(0, 0), (0, 6), (6, 6)]),
+    ],
+)
+def test_buffers_hold_ranges(
+    collective: str, shards: tuple[int, ...], inputs: list[tuple[int, int]], outputs: list[tuple[int, int]]
+) -> None:
+    """Six chunks on three ranks."""
+    layout = Layout.of(collective, 3, 6, shards)
+    assert [layout.input_range(rank) for rank in range(3)] == inputs
+    assert [layout.output_range(rank) for rank in range(3)] == outputs
+    assert layout.chunks == 6
+    assert layout.root == (1 if collective in ("broadcast", "reduce") else None)
+    assert layout.reduces == (collective in ("reduce_scatter", "allreduce", "reduce"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (("alltoall", 2, 2), UnsupportedError, "'alltoall'; expected one of allgather"),
+        (("allgather", 0, 2), ProgramError, "0 ranks and 2 chunks"),
+        (("allgather", 2, 0), ProgramError, "2 ranks and 0 chunks"),
+        (("allgather", 2, 3), ProgramError, "multiple of its 2 ranks, or shards"),
+        (("allreduce", 2, 3, (1, 2)), ProgramError, "belong to nobody"),
+        (("allgather", 2, 3, (1, 1)), ProgramError, "shards"),
+        (("broadcast", 2, 2), ProgramError, "several shards"),
+        (("reduce", 2, 3, (1, 2)), ProgramError, "several shards"),
+    ],
+)
+def test_refuses_what_does_not_add_up(arguments: tuple[object, ...], error: type[Exception], message: str) -> None:
+    """One sentence each."""
+    with pytest.raises(error, match=message):
+        Layout.of(*arguments)
