@@ -1,4 +1,4 @@
-"""Switch removal by edge splitting: a network among ranks only, with the route behind every logical link.
+"""Exact edge splitting: the links of one switch are paired until nothing is left of it.
 
 ForestColl section 5.3, Appendix E.2 (Algorithm 3, Theorem 6).  A switch ``w`` is removed by replacing units of ``(u,
 w)`` and ``(w, t)`` with units of ``(u, t)``, as many at a time as keep every rank able to receive all supplies.
@@ -19,189 +19,17 @@ egress.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from typing import NamedTuple
-
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SolverError
 from .bottleneck import supplied_network
 from .max_flow import FlowNetwork, augment, flow_network, mark_reaching
 
-__all__ = ["LogicalNetwork", "split_pairs", "split_switches"]
+__all__ = ["split_pairs"]
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
-
-
-class LogicalNetwork(NamedTuple):
-    """Links between ranks, each with the path of the original network that it stands for.
-
-    Attributes
-    ----------
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Parallel links stand for different paths.
-    path_starts : ndarray of int64, shape (links + 1,)
-        Link ``i`` runs along ``path_nodes[path_starts[i]:path_starts[i + 1]]``, both ends included.
-    path_nodes : ndarray of int64
-        Node numbers of the original network.
-    """
-
-    tails: IntArray
-    heads: IntArray
-    capacities: IntArray
-    path_starts: IntArray
-    path_nodes: IntArray
-
-
-class _Ledger:
-    """Which paths the units of each link stand for: Algorithm 3's `routing`, kept unrolled."""
-
-    def __init__(self, tails: IntArray, heads: IntArray, capacities: IntArray) -> None:
-        self.pieces: defaultdict[tuple[int, int], deque[tuple[int, tuple[int, ...]]]] = defaultdict(deque)
-        for tail, head, capacity in zip(tails.tolist(), heads.tolist(), capacities.tolist(), strict=True):
-            self.pieces[tail, head].append((capacity, (tail, head)))
-
-    def join(self, into: int, switch: int, out: int, amount: int) -> None:
-        """Replace `amount` units of (into, switch) and of (switch, out) by units of (into, out)."""
-        before, after = self.pieces[into, switch], self.pieces[switch, out]
-        while amount:
-            first, path = before.popleft()
-            second, rest = after.popleft()
-            units = min(first, second, amount)
-            if first > units:
-                before.appendleft((first - units, path))
-            if second > units:
-                after.appendleft((second - units, rest))
-            amount -= units
-            if into != out:
-                self.pieces[into, out].append((units, _without_detours(path + rest[1:])))
-
-    def network(self) -> LogicalNetwork:
-        """Return what is left once every switch is isolated, equal paths merged."""
-        merged: defaultdict[tuple[int, ...], int] = defaultdict(int)
-        for pieces in self.pieces.values():
-            for units, path in pieces:
-                merged[path] += units
-        paths = [path for path, units in merged.items() if units]
-        return LogicalNetwork(
-            np.array([path[0] for path in paths], dtype=np.int64),
-            np.array([path[-1] for path in paths], dtype=np.int64),
-            np.array([merged[path] for path in paths], dtype=np.int64),
-            np.concatenate([[0], np.cumsum([len(path) for path in paths])]).astype(np.int64),
-            np.array([node for path in paths for node in path], dtype=np.int64),
-        )
-
-
-def _without_detours(path: tuple[int, ...]) -> tuple[int, ...]:
-    """Cut out loops: a path that comes back to a switch need not have left it."""
-    kept: list[int] = []
-    for node in path:
-        if node in kept:
-            del kept[kept.index(node) :]
-        kept.append(node)
-    return tuple(kept)
-
-
-def split_switches(
-    num_nodes: int,
-    tails: IntArray,
-    heads: IntArray,
-    capacities: IntArray,
-    supplies: IntArray,
-) -> LogicalNetwork:
-    """Replace every switch by logical links without making any rank unable to receive all supplies.
-
-    Parameters
-    ----------
-    num_nodes : int
-        Ranks are nodes ``0 .. len(supplies) - 1``; the rest are switches.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Links, not parallel; each switch must have as much capacity in as out.
-    supplies : ndarray of int64, shape (ranks,)
-        Units that each rank sends to every other; the network must be able to carry them (`violated_sink`).
-
-    Returns
-    -------
-    LogicalNetwork
-
-    Raises
-    ------
-    SolverError
-        If a switch cannot be isolated, which Theorem 5 rules out for balanced switches and feasible supplies.
-    CapacityOverflowError
-        If the capacities add up to 2^62 or more.
-
-    Examples
-    --------
-    Three ranks around one switch, node 3:
-
-    >>> import numpy as np
-    >>> tails, heads = np.array([0, 1, 2, 3, 3, 3]), np.array([3, 3, 3, 0, 1, 2])
-    >>> logical = split_switches(4, tails, heads, np.full(6, 2), np.ones(3, dtype=np.int64))
-    >>> int(logical.capacities.sum())
-    6
-    """
-    ledger = _Ledger(tails, heads, capacities)
-    num_ranks = len(supplies)
-    positive = capacities > 0
-    tails, heads, capacities = tails[positive], heads[positive], capacities[positive].copy()
-    if num_nodes > num_ranks:
-        network = _with_supplies(supplied_network(num_nodes, tails, heads, capacities), supplies)
-        tight = _tight_cuts(*network, num_ranks, int(supplies.sum()))
-        degrees = np.bincount(tails, minlength=num_nodes)
-        for switch in sorted(range(num_ranks, num_nodes), key=lambda node: (degrees[node], node)):
-            network, tight = _split_one(network, switch, supplies, tight, ledger)
-    return ledger.network()
-
-
-def _with_supplies(network: FlowNetwork, supplies: IntArray) -> FlowNetwork:
-    capacities = network.capacities.copy()
-    source_arcs = len(network.heads) - 2 * (len(network.first) - 1)
-    capacities[source_arcs : source_arcs + 2 * len(supplies) : 2] = supplies
-    return network._replace(capacities=capacities)
-
-
-def _split_one(
-    network: FlowNetwork, switch: int, supplies: IntArray, tight: BoolArray, ledger: _Ledger
-) -> tuple[FlowNetwork, BoolArray]:
-    """Isolate one switch; return the network with its logical links and the enlarged pool of tight cuts."""
-    network = _with_pair_arcs(network, switch)
-    capacities = network.capacities.copy()
-    network = network._replace(capacities=capacities)
-    splits, found = _isolate(network, switch, len(supplies), int(supplies.sum()), tight)
-    for into, out, units in splits.tolist():
-        ledger.join(into, switch, out, units)
-    arcs = np.flatnonzero(network.heads == switch)
-    if capacities[arcs].any() or capacities[arcs ^ 1].any():
-        raise SolverError(
-            f"edge splitting could not isolate switch number {switch}: is its ingress equal to its egress?"
-        )
-    return network, np.concatenate([tight, found])
-
-
-def _with_pair_arcs(network: FlowNetwork, switch: int) -> FlowNetwork:
-    """Give every two neighbours of `switch` a pair of arcs between them, and drop arcs that carry nothing."""
-    tails, heads = network.heads[1::2], network.heads[0::2]
-    forward, backward = network.capacities[0::2], network.capacities[1::2]
-    alive = (forward > 0) | (backward > 0)
-    tails, heads, forward, backward = tails[alive], heads[alive], forward[alive], backward[alive]
-    around = np.unique(np.concatenate([tails[heads == switch], heads[tails == switch]]))
-    low, high = np.minimum(tails, heads), np.maximum(tails, heads)
-    nodes = len(network.first)
-    rows, columns = np.triu_indices(len(around), 1)
-    wanted = around[rows] * nodes + around[columns]
-    missing = wanted[~np.isin(wanted, low * nodes + high)]
-    nothing = np.zeros(len(missing), dtype=np.int64)
-    return flow_network(
-        nodes,
-        np.concatenate([tails, missing // nodes]),
-        np.concatenate([heads, missing % nodes]),
-        np.concatenate([forward, nothing]),
-        np.concatenate([backward, nothing]),
-    )
 
 
 def split_pairs(
@@ -239,10 +67,39 @@ def split_pairs(
     network = _with_supplies(supplied_network(num_nodes, tails, heads, capacities), supplies)
     network = _with_pair_arcs(network, switch)
     network = network._replace(capacities=network.capacities.copy())
-    none = np.zeros((0, num_nodes + 1), dtype=np.bool_)
-    pairs, _ = _isolate(network, switch, num_sinks, int(supplies.sum()), none)
+    needed = int(supplies.sum())
+    pairs = _isolate(network, switch, num_sinks, needed, _tight_cuts(*network, num_sinks, needed))
     arcs = np.flatnonzero(network.heads == switch)
     return pairs, int(network.capacities[arcs].sum() + network.capacities[arcs ^ 1].sum())
+
+
+def _with_supplies(network: FlowNetwork, supplies: IntArray) -> FlowNetwork:
+    capacities = network.capacities.copy()
+    source_arcs = len(network.heads) - 2 * (len(network.first) - 1)
+    capacities[source_arcs : source_arcs + 2 * len(supplies) : 2] = supplies
+    return network._replace(capacities=capacities)
+
+
+def _with_pair_arcs(network: FlowNetwork, switch: int) -> FlowNetwork:
+    """Give every two neighbours of `switch` a pair of arcs between them, and drop arcs that carry nothing."""
+    tails, heads = network.heads[1::2], network.heads[0::2]
+    forward, backward = network.capacities[0::2], network.capacities[1::2]
+    alive = (forward > 0) | (backward > 0)
+    tails, heads, forward, backward = tails[alive], heads[alive], forward[alive], backward[alive]
+    around = np.unique(np.concatenate([tails[heads == switch], heads[tails == switch]]))
+    low, high = np.minimum(tails, heads), np.maximum(tails, heads)
+    nodes = len(network.first)
+    rows, columns = np.triu_indices(len(around), 1)
+    wanted = around[rows] * nodes + around[columns]
+    missing = wanted[~np.isin(wanted, low * nodes + high)]
+    nothing = np.zeros(len(missing), dtype=np.int64)
+    return flow_network(
+        nodes,
+        np.concatenate([tails, missing // nodes]),
+        np.concatenate([heads, missing % nodes]),
+        np.concatenate([forward, nothing]),
+        np.concatenate([backward, nothing]),
+    )
 
 
 @numba.njit(cache=True, nogil=True)
@@ -271,27 +128,21 @@ def _tight_cuts(
 
 
 @numba.njit(cache=True, nogil=True)
-def _isolate(
-    network: FlowNetwork, switch: int, num_ranks: int, needed: int, tight: BoolArray
-) -> tuple[IntArray, BoolArray]:
-    """Split off all pairs of links at `switch`, changing the capacities.
-
-    Returns (into, out, units) rows and the tight cuts that stopped a pair.
-    """
+def _isolate(network: FlowNetwork, switch: int, num_sinks: int, needed: int, tight: BoolArray) -> IntArray:
+    """Split off all pairs of links at `switch`, changing the capacities; return (into, out, units) rows."""
     arcs = _arcs_from(network, switch)
     pairs = _pairs(len(arcs))
-    order = np.arange(num_ranks)
+    order = np.arange(num_sinks)
     splits = np.empty((len(pairs), 3), dtype=np.int64)
-    pool = np.zeros((num_ranks, len(network.first)), dtype=np.bool_)
-    done, found = 0, 0
+    pool = np.zeros((len(tight) + num_sinks, len(network.first)), dtype=np.bool_)
+    pool[: len(tight)] = tight
+    done, found = 0, len(tight)
     for pair in range(len(pairs)):
         from_arc, to_arc = arcs[pairs[pair, 0]], arcs[pairs[pair, 1]]
         into, out = network.heads[from_arc], network.heads[to_arc]
-        if (
-            min(network.capacities[from_arc ^ 1], network.capacities[to_arc]) == 0
-            or _forbidden(tight, len(tight), into, switch, out)
-            or _forbidden(pool, found, into, switch, out)
-        ):
+        if min(network.capacities[from_arc ^ 1], network.capacities[to_arc]) == 0:
+            continue
+        if _forbidden(pool, found, into, switch, out):
             continue
         if found == len(pool):
             pool = np.concatenate((pool, np.zeros_like(pool)))
@@ -300,7 +151,7 @@ def _isolate(
         if units > 0:
             splits[done, 0], splits[done, 1], splits[done, 2] = into, out, units
             done += 1
-    return splits[:done].copy(), pool[:found].copy()
+    return splits[:done].copy()
 
 
 @numba.njit(cache=True, nogil=True)

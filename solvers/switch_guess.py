@@ -25,11 +25,12 @@ from .transport import integral_transport
 __all__ = ["SwitchPlan", "remove_all_switches", "split_all_switches"]
 
 BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 JOINT_ROUNDS, SINGLE_ROUNDS = 8, 16
 FAINT = 1e-3
-"""Weight of the proportional plan beside the star plan, so that no allowed entry is ruled out."""
+"""Weight of the proportional plan beside the wished one, so that no allowed entry is ruled out."""
 
 
 class SwitchPlan(NamedTuple):
@@ -143,23 +144,42 @@ def _guess(
     allowed = ~forbidden[np.ix_(around, around)]
     # A neighbour with more than half of the switch has to be paired with itself: capacity given up.
     np.fill_diagonal(allowed, into + out > into.sum())
-    # In floats, since the products may not fit int64.
-    share = np.outer(into.astype(np.float64), out) / max(int(into.sum()), 1)
-    offered = np.where(around < len(supplies), np.append(supplies, 0)[np.minimum(around, len(supplies))], 0)
-    star = np.maximum(offered[:, None] - current[np.ix_(around, around)], 0)
-    star[:, around >= num_sinks] = 0
-    star[around >= num_sinks, :] = 0
-    np.fill_diagonal(star, 0)
+    star = _star(current, supplies, num_sinks, around)
     if np.array_equal(star.sum(axis=1), into) and np.array_equal(star.sum(axis=0), out) and not star[~allowed].any():
         chosen: IntArray | None = star
     else:
-        wish = np.where((around[:, None] < num_sinks) & (around < num_sinks), star + FAINT * share, share)
-        chosen = integral_transport(into, out, wish, allowed)
+        # Of what u still owes to others, this switch carries its share among the switches that u has left.
+        sent = current[around, len(supplies) :].sum(axis=1)
+        wish = star * np.divide(into, sent, out=np.zeros(len(around)), where=sent > 0)[:, None]
+        chosen = integral_transport(into, out, _filled(wish, into, out, around < num_sinks), allowed)
     if chosen is None:
         return None
     units = np.zeros(current.shape, dtype=np.int64)
     units[np.ix_(around, around)] = chosen
     return SwitchPlan(switch, units)
+
+
+def _star(current: IntArray, supplies: IntArray, num_sinks: int, around: IntArray) -> IntArray:
+    """Units that sinks still need from each other around a switch, for each to have a direct link to all others."""
+    sinks = around < num_sinks
+    offered = np.where(sinks, np.append(supplies, 0)[np.minimum(around, len(supplies))], 0)
+    star = np.maximum(offered[:, None] - current[np.ix_(around, around)], 0)
+    star[:, ~sinks] = 0
+    np.fill_diagonal(star, 0)
+    return star
+
+
+def _filled(wish: FloatArray, into: IntArray, out: IntArray, sinks: BoolArray) -> FloatArray:
+    """Complete a wish between sinks: what they do not send each other goes to, and comes from, the other neighbours."""
+    filled = FAINT * np.outer(into.astype(np.float64), out) / max(int(into.sum()), 1)
+    filled[np.ix_(sinks, sinks)] += wish[np.ix_(sinks, sinks)]
+    rest_out, rest_in = np.maximum(into - wish.sum(axis=1), 0), np.maximum(out - wish.sum(axis=0), 0)
+    for rows, columns in ((sinks, ~sinks), (~sinks, sinks)):
+        amounts = (rest_out if rows is sinks else into)[rows], (out if rows is sinks else rest_in)[columns]
+        filled[np.ix_(rows, columns)] += np.outer(amounts[0].astype(np.float64), amounts[1]) / max(
+            float(amounts[1 if rows is sinks else 0].sum()), 1.0
+        )
+    return filled
 
 
 def _apply(current: IntArray, plan: SwitchPlan) -> None:

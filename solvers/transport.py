@@ -19,6 +19,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 FITTING_ROUNDS = 40
+NOTABLE = 0.02
+"""Fractions that are rounded up before smaller ones."""
 
 
 def integral_transport(rows: IntArray, columns: IntArray, wish: FloatArray, allowed: BoolArray) -> IntArray | None:
@@ -50,7 +52,7 @@ def integral_transport(rows: IntArray, columns: IntArray, wish: FloatArray, allo
     plan = np.floor(fitted + 1e-9).astype(np.int64)
     _trim(plan, rows)
     _trim(plan.T, columns)
-    for entries in (fitted > plan, allowed):
+    for entries in (fitted > plan + NOTABLE, fitted > plan, allowed):
         missing_rows, missing_columns = rows - plan.sum(axis=1), columns - plan.sum(axis=0)
         if not missing_rows.any():
             return plan
