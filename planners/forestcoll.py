@@ -17,7 +17,7 @@ from ..errors import SolverError
 from ..schedules import Allreduce, Bound, Cut, Forest, RankCuts, TreeSchedule
 from ..schedules.forest import Direction
 from ..solvers.bottleneck import Bottleneck
-from ..solvers.max_flow import flow_network, solve_network
+from ..solvers.max_flow import check_capacities, flow_network, solve_network
 from ..topologies import Topology
 from .plan import Plan
 from .requests import Network, checked_count, network, shard_weights
@@ -98,7 +98,8 @@ def plan_trees(
         As for `bound_trees`.
     trees_per_root : int, optional
         Number of trees per root (and unit of weight), the paper's k; the smallest that reaches the bound by default.
-        With a given number the plan is the best for that number (Algorithm 5), which can be below the bound.
+        With a given number the plan is the best for that number (Algorithm 5), which can be below the bound; on links
+        without opposites it need not be the best where rounding unbalances a switch.
     root : int or str, optional
         As for `bound_trees`.
     weights : sequence of number, optional
@@ -166,7 +167,10 @@ def _allreduce(topology: Topology, count: int | None, trace: Trace) -> tuple[All
     if _is_symmetric(topology):
         return Allreduce(replace(spread, direction="reduce"), spread), bound
     added, _ = _one_way(topology, "reduce_scatter", (), count, trace)
-    return Allreduce(added, spread), bound
+    schedule = Allreduce(added, spread)
+    # Loads are counted in parts of one unit that suits both forests.
+    check_capacities(schedule.trees_per_root * topology.num_ranks**2)
+    return schedule, bound
 
 
 def _is_symmetric(topology: Topology) -> bool:

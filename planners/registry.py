@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import UnsupportedError
 from ..schedules import COLLECTIVES, Bound
 from ..topologies import Topology
+from ..topologies.validation import shown
 from .plan import Plan
 
 __all__ = ["PLANNERS", "Planner", "bound", "plan"]
@@ -98,6 +99,7 @@ def bound(
     """
     from .forestcoll import bound_trees
 
+    _check_topology(topology)
     _check_collective(collective, COLLECTIVES, "bound")
     return bound_trees(topology, collective, root=root, weights=weights)
 
@@ -134,12 +136,20 @@ def plan(topology: Topology, collective: str, *, planner: str = "forestcoll", **
     >>> plan(ring(4, bandwidth=25), "allgather").algbw
     Fraction(200, 3)
     """
+    _check_topology(topology)
     if not isinstance(planner, str) or planner not in PLANNERS:
         raise UnsupportedError(f"there is no planner {planner!r}; expected one of {', '.join(PLANNERS)}")
     functions = PLANNERS[planner].functions
     _check_collective(collective, tuple(functions), f"planner {planner!r}")
     _check_options(functions[collective], options, planner)
     return functions[collective](topology, **options)
+
+
+def _check_topology(topology: object) -> None:
+    if not isinstance(topology, Topology):
+        raise UnsupportedError(
+            f"the topology is {shown(topology)}; expected a Topology, such as collopt.topologies.build('ring', n=4)"
+        )
 
 
 def _check_collective(collective: str, known: tuple[str, ...], what: str) -> None:
