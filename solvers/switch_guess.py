@@ -169,16 +169,15 @@ def _star(current: IntArray, supplies: IntArray, num_sinks: int, around: IntArra
     return star
 
 
-def _filled(wish: FloatArray, into: IntArray, out: IntArray, sinks: BoolArray) -> FloatArray:
+def _filled(wish: FloatArray, units_in: IntArray, units_out: IntArray, sinks: BoolArray) -> FloatArray:
     """Complete a wish between sinks: what they do not send each other goes to, and comes from, the other neighbours."""
-    filled = FAINT * np.outer(into.astype(np.float64), out) / max(int(into.sum()), 1)
+    # In floats, since the products may not fit int64.
+    into, out = units_in.astype(np.float64), units_out.astype(np.float64)
+    filled = FAINT * np.outer(into, out) / max(into.sum(), 1.0)
+    unsent, missing = np.maximum(into - wish.sum(axis=1), 0), np.maximum(out - wish.sum(axis=0), 0)
     filled[np.ix_(sinks, sinks)] += wish[np.ix_(sinks, sinks)]
-    rest_out, rest_in = np.maximum(into - wish.sum(axis=1), 0), np.maximum(out - wish.sum(axis=0), 0)
-    for rows, columns in ((sinks, ~sinks), (~sinks, sinks)):
-        amounts = (rest_out if rows is sinks else into)[rows], (out if rows is sinks else rest_in)[columns]
-        filled[np.ix_(rows, columns)] += np.outer(amounts[0].astype(np.float64), amounts[1]) / max(
-            float(amounts[1 if rows is sinks else 0].sum()), 1.0
-        )
+    filled[np.ix_(sinks, ~sinks)] += np.outer(unsent[sinks], out[~sinks]) / max(out[~sinks].sum(), 1.0)
+    filled[np.ix_(~sinks, sinks)] += np.outer(into[~sinks], missing[sinks]) / max(into[~sinks].sum(), 1.0)
     return filled
 
 
