@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 BENCHMARKS = {"planning": planning_cpu.measure, "optimality-test": optimality_test.measure, "scaling": scaling.measure}
+PLAIN_WIDTH = 140
 COLUMNS = {
-    "benchmark": "benchmark",
     "case": "case",
     "engine": "engine",
     "cpu_s": "CPU s",
@@ -35,6 +36,14 @@ COLUMNS = {
 PACKAGES = ("collopt", "numba", "numpy", "networkx", "ortools")
 
 
+def _table(title: str, rows: list[dict[str, object]]) -> Table:
+    columns = [column for column in COLUMNS if any(column in row for row in rows)]
+    table = Table(*(COLUMNS[column] for column in columns), title=title)
+    for row in rows:
+        table.add_row(*(_cell(row.get(column)) for column in columns))
+    return table
+
+
 def _cell(value: object) -> str:
     return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
@@ -48,10 +57,9 @@ def main() -> None:
     if unknown := set(arguments.names) - set(BENCHMARKS):
         parser.error(f"there is no benchmark {min(unknown)!r}")
     rows = [row for name in arguments.names or BENCHMARKS for row in BENCHMARKS[name]()]
-    table = Table(*COLUMNS.values())
-    for row in rows:
-        table.add_row(*(_cell(row.get(column)) for column in COLUMNS))
-    Console().print(table)
+    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
+    for benchmark in dict.fromkeys(str(row["benchmark"]) for row in rows):
+        console.print(_table(benchmark, [row for row in rows if row["benchmark"] == benchmark]))
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     machine = {"machine": platform.platform(), "python": platform.python_version()}
     packages = {name: version(name) for name in PACKAGES}
