@@ -1,1 +1,1 @@
-"""Explicit mathematical models, one per module; none exists yet."""
+"""Explicit mathematical models, one per module; they know no solver."""

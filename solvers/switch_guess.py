@@ -173,7 +173,7 @@ def _filled(wish: FloatArray, units_in: IntArray, units_out: IntArray, sinks: Bo
     """Complete a wish between sinks: what they do not send each other goes to, and comes from, the other neighbours."""
     # In floats, since the products may not fit int64.
     into, out = units_in.astype(np.float64), units_out.astype(np.float64)
-    filled = FAINT * np.outer(into, out) / max(into.sum(), 1.0)
+    filled: FloatArray = FAINT * np.outer(into, out) / max(into.sum(), 1.0)
     unsent, missing = np.maximum(into - wish.sum(axis=1), 0), np.maximum(out - wish.sum(axis=0), 0)
     filled[np.ix_(sinks, sinks)] += wish[np.ix_(sinks, sinks)]
     filled[np.ix_(sinks, ~sinks)] += np.outer(unsent[sinks], out[~sinks]) / max(out[~sinks].sum(), 1.0)

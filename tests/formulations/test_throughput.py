@@ -1,0 +1,322 @@
+"""The throughput program against the combinatorial bound, against a second spelling, and as users extend it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import collopt
+from collopt.errors import UnsupportedError
+from collopt.formulations import throughput
+from collopt.solvers.highs import HighsOptions, NoAnswerError, PrimalStatus, Termination, solve
+from collopt.topologies import Topology, dgx1_v100, leaf_spine, mi250, ring
+from oracles.throughput_cvxpy import best_rate
+from strategies import eulerian_topologies
+
+NETWORKS = {
+    "ring": ring(4, bandwidth=25),
+    "one-way ring": ring(5, bandwidth="200/3", bidirectional=False),
+    "dgx1-v100": dgx1_v100(),
+    "mi250": mi250(),
+    "leaf-spine": leaf_spine(3, 2, 2, 50, oversubscription=2),
+}
+
+networks = pytest.mark.parametrize("topology", NETWORKS.values(), ids=NETWORKS.keys())
+
+
+def algbw(model: throughput.ThroughputModel) -> float:
+    """The algorithm bandwidth that the solved model stands for."""
+    return float(solve(model).objective * sum(model.weights))
+
+
+def close(bandwidth: Fraction | float) -> Any:
+    """Equal to 1e-7, relatively."""
+    return pytest.approx(float(bandwidth), rel=1e-7)
+
+
+def uneven(topology: Topology) -> list[int]:
+    """Weights 0, 1, 2, 3, 0, 1, ... in rank order."""
+    return [rank % 4 for rank in range(topology.num_ranks)]
+
+
+def only(topology: Topology, root: int) -> list[int]:
+    """Weights of a broadcast."""
+    return [int(rank == root) for rank in range(topology.num_ranks)]
+
+
+@networks
+def test_allgather_reaches_the_bound(topology: Topology) -> None:
+    """The program's optimum is the combinatorial bound."""
+    assert algbw(throughput.build(topology)) == close(collopt.bound(topology, "allgather").algbw)
+
+
+@networks
+def test_uneven_shards_reach_their_bound(topology: Topology) -> None:
+    """As above where shards differ and some are empty; algbw does not depend on the weights' unit."""
+    weights = uneven(topology)
+    bound = collopt.bound(topology, "allgather", weights=weights)
+    assert algbw(throughput.build(topology, weights=weights)) == close(bound.algbw)
+    tenths = [Decimal(weight) / 10 for weight in weights]
+    assert algbw(throughput.build(topology, weights=tenths)) == close(bound.algbw)
+
+
+@networks
+def test_broadcast_reaches_its_bound(topology: Topology) -> None:
+    """One root by weights is broadcast."""
+    bound = collopt.bound(topology, "broadcast", root=1)
+    assert algbw(throughput.build(topology, weights=only(topology, 1))) == close(bound.algbw)
+
+
+@settings(max_examples=20)
+@given(data=st.data(), topology=eulerian_topologies(max_ranks=5))
+def test_random_networks_reach_their_bounds_in_both_directions(data: st.DataObject, topology: Topology) -> None:
+    """Allgather, reduce-scatter, broadcast and reduce on random networks."""
+    root = data.draw(st.integers(0, topology.num_ranks - 1))
+    for direction, spread, single in (("broadcast", "allgather", "broadcast"), ("reduce", "reduce_scatter", "reduce")):
+        model = throughput.build(topology, weights=uneven(topology), direction=direction)
+        assert algbw(model) == close(collopt.bound(topology, spread, weights=uneven(topology)).algbw)
+        model = throughput.build(topology, weights=only(topology, root), direction=direction)
+        assert algbw(model) == close(collopt.bound(topology, single, root=root).algbw)
+
+
+def test_direction_matters_on_a_one_way_network() -> None:
+    """Where links to and from a rank differ, broadcast and reduce differ as the bounds do."""
+    links = [("a", "b", 3), ("b", "c", 1), ("c", "a", 1), ("b", "a", 1), ("a", "c", 2)]
+    topology = Topology.from_links(links, compute=["a", "b", "c"])
+    root = only(topology, 0)
+    assert algbw(throughput.build(topology, weights=root)) == close(3)
+    assert algbw(throughput.build(topology, weights=root, direction="reduce")) == close(1)
+
+
+@networks
+@pytest.mark.parametrize("sizes", [None, uneven], ids=["equal", "uneven"])
+def test_a_second_spelling_agrees(topology: Topology, sizes: Any) -> None:
+    """CVXPY with another solver, another spelling, the same rate."""
+    weights = None if sizes is None else sizes(topology)
+    rate = solve(throughput.build(topology, weights=weights)).objective
+    assert rate == pytest.approx(best_rate(topology, weights), rel=1e-6)
+
+
+@networks
+def test_prices_of_links_prove_the_rate(topology: Topology) -> None:
+    """Strong duality: no price is negative, only full links have one, and bandwidth times price adds up to the rate."""
+    solution = solve(throughput.build(topology))
+    prices, shares = solution.duals["link_bandwidth"], solution.values["share"]
+    assert set(prices) == {(link.tail, link.head) for link in topology.links}
+    total = 0.0
+    for link in topology.links:
+        price = prices[link.tail, link.head]
+        assert price >= -1e-9
+        assert price * (float(link.bandwidth) - shares[link.tail, link.head]) == pytest.approx(0, abs=1e-6)
+        total += price * float(link.bandwidth)
+    assert total == close(solution.objective)
+
+
+def test_the_flow_of_each_rank_is_a_witness() -> None:
+    """Each rank's flow stays within the shares and brings it the shards of all others at the rate."""
+    topology = NETWORKS["leaf-spine"]
+    values = solve(throughput.build(topology)).values
+    for rank in topology.compute_nodes:
+        flow = {(tail, head): amount for (sink, tail, head), amount in values["flow"].items() if sink == rank}
+        assert all(amount <= values["share"][link] + 1e-7 for link, amount in flow.items())
+        net = sum(amount * ((head == rank) - (tail == rank)) for (tail, head), amount in flow.items())
+        assert net >= values["rate"] * (topology.num_ranks - 1) - 1e-6
+
+
+def test_a_quiet_uplink_lowers_the_rate_and_gets_a_price() -> None:
+    """A share that a user bounds acts as a narrower link, as re-planning that link confirms."""
+    topology = ring(4, bandwidth=30)
+    model = throughput.build(topology)
+    model.constrain("quiet_uplink", model.variables.share["gpu0", "gpu1"] <= 15)
+    solution = solve(model)
+    narrow = topology.derate("gpu0", "gpu1", "1/2", bidirectional=False)
+    assert solution.objective == close(1 / collopt.bound(narrow, "allgather").inverse_rate)
+    assert solution.values["share"]["gpu0", "gpu1"] <= 15 + 1e-7
+    assert solution.duals["quiet_uplink"] > 1e-3
+
+
+def test_another_objective_finds_the_least_bandwidth_for_a_rate() -> None:
+    """With the rate fixed, the least total share: 4 ranks take in 3 shards each, once each."""
+    model = throughput.build(ring(4, bandwidth=30))
+    model.constrain("fixed_rate", model.variables.rate == 10)
+    model.minimize(sum(model.variables.share.values()))
+    solution = solve(model)
+    assert solution.objective == close(4 * 3 * 10)
+    assert solution.values["rate"] == close(10)
+    model.maximize(model.variables.share["gpu0", "gpu1"])
+    assert solve(model).objective == close(30)
+
+
+def test_a_constant_in_the_objective_counts() -> None:
+    """The value is that of the whole expression."""
+    model = throughput.build(ring(3, bandwidth=10))
+    model.maximize(2 * model.variables.rate + 3)
+    assert solve(model).objective == close(23)
+    model.minimize(3 - model.variables.rate)
+    assert solve(model).objective == close(-7)
+
+
+def test_a_changed_bandwidth_counts_from_the_next_solve_on() -> None:
+    """Bandwidths are parameters: a derated link needs no new model."""
+    topology = ring(3, bandwidth=10)
+    model = throughput.build(topology)
+    assert solve(model).objective == close(10)
+    for link in (("gpu0", "gpu1"), ("gpu2", "gpu1")):
+        model.program.bandwidth[link] = 4
+    assert solve(model).objective == close(4)
+
+
+def test_a_rank_out_of_reach_has_rate_zero() -> None:
+    """No path is a rate of 0, not an error: the program says so exactly as it stands."""
+    topology = Topology.from_links([("a", "b", 1)], compute=["a", "b"])
+    assert solve(throughput.build(topology)).objective == 0
+
+
+def test_an_impossible_wish_is_reported_by_name() -> None:
+    """Infeasible: status, no value, and a message that names the model and the constraint at fault."""
+    model = throughput.build(ring(4, bandwidth=30))
+    model.constrain("too_fast", model.variables.rate >= 1000)
+    solution = solve(model)
+    assert solution.status.termination is Termination.INFEASIBLE
+    assert solution.status.primal is PrimalStatus.NONE
+    assert "throughput of ring-4" in solution.message
+    assert "'too_fast'" in solution.message
+    for read in ("objective", "values"):
+        with pytest.raises(NoAnswerError, match="too_fast"):
+            getattr(solution, read)
+
+
+def test_an_endless_objective_is_reported_by_name() -> None:
+    """Unbounded: the message names the variable that grows."""
+    model = throughput.build(ring(3))
+    model.program.link_bandwidth.deactivate()
+    solution = solve(model)
+    assert solution.status.termination is Termination.UNBOUNDED
+    assert "'rate'" in solution.message
+    with pytest.raises(NoAnswerError, match="unbounded"):
+        solution.objective  # noqa: B018
+
+
+def test_no_time_is_reported_by_name() -> None:
+    """A time limit: the message names the option, and there is no objective."""
+    solution = solve(throughput.build(mi250()), HighsOptions(time_limit=0))
+    assert solution.status.termination is Termination.TIME_LIMIT
+    with pytest.raises(NoAnswerError, match=r"throughput of mi250 .* time_limit=0"):
+        solution.objective  # noqa: B018
+
+
+def test_ranges_fixed_and_unused_variables_are_compiled() -> None:
+    """What users may do with Pyomo: a range is one row with one price, fixed and unused variables have values."""
+    import pyomo.environ as pyo
+
+    model = throughput.build(ring(3, bandwidth=10))
+    model.constrain("band", pyo.inequality(2, model.variables.rate, 5))
+    model.program.spare = pyo.Var(bounds=(7, 7))
+    model.variables.share["gpu0", "gpu1"].fix(6)
+    solution = solve(model)
+    assert solution.objective == close(5)
+    assert solution.duals["band"] == close(1)
+    assert solution.values["spare"] == 7
+    assert solution.values["share"]["gpu0", "gpu1"] == 6
+    model.minimize(model.variables.rate)
+    solution = solve(model)
+    assert solution.objective == close(2)
+    assert solution.duals["band"] == close(1)
+
+
+def test_whole_variables_are_kept_whole() -> None:
+    """An integer program: values are whole, and there are no prices."""
+    import pyomo.environ as pyo
+
+    model = throughput.build(ring(3, bandwidth=Fraction(7, 2)))
+    model.program.whole_rate = pyo.Var(domain=pyo.NonNegativeIntegers)
+    model.constrain("no_more", model.program.whole_rate <= model.variables.rate)
+    model.maximize(model.program.whole_rate)
+    solution = solve(model)
+    assert solution.objective == close(3)
+    with pytest.raises(NoAnswerError, match="no duals"):
+        solution.duals  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, 1], "weights has 2 entries; expected one per rank, 3"),
+        ([0, 0, 0], "all weights are 0"),
+        ([1, -1, 1], "weight -1 of rank 1"),
+        ([1, float("nan"), 1], "weight nan of rank 1"),
+        ([1, True, 1], "weight True of rank 1"),
+        ([1, "many", 1], "weight 'many' of rank 1"),
+    ],
+)
+def test_refuses_weights_that_are_none(weights: Sequence[object], message: str) -> None:
+    """Each message names the weight."""
+    with pytest.raises(UnsupportedError, match=message):
+        throughput.build(ring(3), weights=weights)
+
+
+def test_refuses_an_unknown_direction() -> None:
+    """Only the two directions of a forest."""
+    with pytest.raises(UnsupportedError, match="direction is 'sideways'"):
+        throughput.build(ring(3), direction="sideways")  # type: ignore[arg-type]
+
+
+def test_refuses_names_that_are_taken_or_none() -> None:
+    """A constraint's name is new and an identifier; what is refused leaves no trace."""
+    model = throughput.build(ring(3))
+    wish = model.variables.rate <= 1
+    model.constrain("slow", wish)
+    for name in ("slow", "rate", "link_bandwidth"):
+        with pytest.raises(UnsupportedError, match=f"the name '{name}' is taken in throughput of ring-3"):
+            model.constrain(name, wish)
+    with pytest.raises(UnsupportedError, match="expected a name such as"):
+        model.constrain("not a name", wish)
+    with pytest.raises(UnsupportedError, match="not strict"):
+        model.constrain("strict", model.variables.rate < 1)
+    model.constrain("strict", model.variables.rate >= 0.5)
+    assert solve(model).objective == close(1)
+
+
+def test_refuses_expressions_that_are_not_linear_in_this_model() -> None:
+    """Another model's variables, no variables, products, truth values and text."""
+    model, other = throughput.build(ring(3)), throughput.build(ring(3))
+    rate = model.variables.rate
+    for expression, message in [
+        (other.variables.rate <= 1, "'wish' has variable 'rate' of another model"),
+        (rate * rate <= 1, "'wish' is not linear"),
+        (True, "'wish' is True; expected an expression"),
+        (rate, "expected an expression with <="),
+        ("rate <= 1", "expected an expression with <="),
+    ]:
+        with pytest.raises(UnsupportedError, match=message):
+            model.constrain("wish", expression)
+    for expression, message in [
+        (other.variables.rate, "the objective has variable 'rate' of another model"),
+        (rate * rate, "the objective is not linear"),
+        (3, "the objective has no variable"),
+        ("rate", "the objective is 'rate'; expected an expression"),
+        (None, "the objective is None; expected an expression"),
+    ]:
+        with pytest.raises(UnsupportedError, match=message):
+            model.maximize(expression)
+    assert solve(model).objective == close(1)
+
+
+def test_refuses_a_program_without_one_objective() -> None:
+    """What a user does to the program itself is checked when it is solved."""
+    import pyomo.environ as pyo
+
+    model = throughput.build(ring(3))
+    model.program.second = pyo.Objective(expr=model.variables.rate)
+    with pytest.raises(UnsupportedError, match="has 2 active objectives; expected 1"):
+        solve(model)
+    model.program.second.deactivate()
+    model.program.bent = pyo.Constraint(expr=model.variables.rate**2 <= 1)
+    with pytest.raises(UnsupportedError, match=r"throughput of ring-3 cannot be solved: .*bent"):
+        solve(model)
