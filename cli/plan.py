@@ -143,8 +143,9 @@ def plan(
         intact = find_bound(whole, collective, **shards) if whole else None
     written: list[Path] = []
     try:
-        _write(output, made.save, written)
+        # The XML first, since a runtime's limits can refuse it.
         _write(xml, lambda path: made.to_msccl_xml(path, **xml_options), written)
+        _write(output, made.save, written)
         if as_json:
             emit_json(plan_figures(made) | _loss(made, intact) | _estimate(made, size))
         else:

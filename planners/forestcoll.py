@@ -169,7 +169,12 @@ def _allreduce(topology: Topology, count: int | None, trace: Trace) -> tuple[All
     added, _ = _one_way(topology, "reduce_scatter", (), count, trace)
     schedule = Allreduce(added, spread)
     # Loads are counted in parts of one unit that suits both forests.
-    check_capacities(schedule.trees_per_root * topology.num_ranks**2)
+    check_capacities(
+        sum(
+            schedule.trees_per_root // forest.trees_per_root * int(forest.link_loads(topology).max())
+            for forest in schedule.forests
+        )
+    )
     return schedule, bound
 
 
@@ -187,6 +192,9 @@ def _allreduce_bound(topology: Topology) -> Bound:
         # Seen against the links' direction, what is outside the cut has to leave.
         cuts.append(Cut(side if direction == "broadcast" else frozenset(topology.nodes) - side))
     narrowest = min(cuts, key=lambda cut: cut.bandwidth(topology))
+    if topology.aggregation:
+        # Theorem 17 counts what ranks send if only ranks add up.
+        return Bound(topology, "allreduce", topology.num_ranks / narrowest.bandwidth(topology), narrowest)
     alone = RankCuts(tuple(_cut_around(topology)))
     ranks = topology.num_ranks
     bounds = [

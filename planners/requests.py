@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from fractions import Fraction
 from math import gcd, lcm
-from numbers import Rational
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BoundError, UnsupportedError
+from ..errors import BoundError, TopologyError, UnsupportedError
 from ..schedules.forest import Direction
 from ..topologies import Topology
-from ..topologies.validation import shown
+from ..topologies.validation import as_amount, shown
 
 __all__ = ["Network", "checked_count", "network", "shard_weights"]
 
@@ -151,6 +149,8 @@ def _rank(topology: Topology, root: int | str) -> int:
 
 
 def _whole(weights: Sequence[object], num_ranks: int) -> tuple[int, ...]:
+    if isinstance(weights, (str, bytes)) or not isinstance(weights, (Sequence, np.ndarray)):
+        raise UnsupportedError(f"weights is {shown(weights)}; expected a list of numbers, one per rank in rank order")
     values = [_weight(rank, value) for rank, value in enumerate(weights)]
     if len(values) != num_ranks:
         raise UnsupportedError(f"weights has {len(values)} entries; expected one per rank, {num_ranks}")
@@ -161,22 +161,17 @@ def _whole(weights: Sequence[object], num_ranks: int) -> tuple[int, ...]:
     common = gcd(*scaled)
     whole = tuple(value // common for value in scaled)
     if sum(whole) > MAX_WEIGHT:
-        raise UnsupportedError(f"the weights need {sum(whole)} equal parts; round them so that {MAX_WEIGHT} are enough")
+        raise UnsupportedError(f"the weights need more than {MAX_WEIGHT} equal parts; round them to fewer digits")
     return () if set(whole) == {1} else whole
 
 
 def _weight(rank: int, value: object) -> Fraction:
-    refusal = UnsupportedError(f"weight {shown(value)} of rank {rank} is not usable; expected a number of at least 0")
-    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal, Rational)):
-        raise refusal
     try:
-        # A float means what it is written as.
-        exact = Fraction(repr(value) if isinstance(value, float) else value)
-    except (ValueError, OverflowError, ZeroDivisionError):
-        raise refusal from None
-    if exact < 0:
-        raise refusal
-    return Fraction(int(exact.numerator), int(exact.denominator))
+        return as_amount(value)
+    except TopologyError:
+        raise UnsupportedError(
+            f"weight {shown(value)} of rank {rank} is not usable; expected a number of at least 0"
+        ) from None
 
 
 def _check_reachable(asked: Network) -> None:

@@ -18,6 +18,10 @@ ENTERING = ("reduce_scatter", "reduce")
 """Collectives in which what ranks outside a cut hold must enter it, instead of the other way round."""
 
 
+SINGLE_ROOT = ("broadcast", "reduce")
+"""Collectives with one shard."""
+
+
 @dataclass(frozen=True)
 class Cut:
     """A set of nodes S with some rank inside and some rank outside.
@@ -150,7 +154,7 @@ class Bound:
         *Allgather, broadcast*: the shards inside a cut that some rank is outside of must leave it, so ``1 / x`` is at
         least their weight over ``B+(S)`` (ForestColl section 4 (*); pipeline paper (5)).  *Reduce-scatter, reduce*: the
         same on the transposed network.  *Allreduce*: every byte must leave any cut (pipeline paper, Theorem 16); and
-        some rank sends ``2 (N - 1) / N`` of all bytes (Theorem 17, Corollary 18).
+        some rank sends ``2 (N - 1) / N`` of all bytes (Theorem 17, Corollary 18), unless switches can add up data.
 
         Raises
         ------
@@ -161,6 +165,10 @@ class Bound:
             raise CertificateError(f"a cut says nothing about {self.collective!r}")
         if self.weights and (len(self.weights) != self.topology.num_ranks or min(self.weights) < 0):
             raise CertificateError("the bound's weights are not one number of at least 0 per rank")
+        if self.collective in SINGLE_ROOT and sum(weight > 0 for weight in self.weights) != 1:
+            raise CertificateError(
+                f"{self.collective} has one shard, that of its root; the bound's weights say otherwise"
+            )
         self.witness.check(self.topology)
         amount, bandwidth = self._crossing()
         if amount == 0 or bandwidth == 0 or amount / bandwidth != self.inverse_rate:
@@ -174,6 +182,8 @@ class Bound:
         if isinstance(self.witness, RankCuts):
             if self.collective != "allreduce":
                 raise CertificateError(f"cuts around single ranks say nothing about {self.collective!r}")
+            if self.topology.aggregation:
+                raise CertificateError("cuts around single ranks say nothing where switches can add up data")
             return 2 * total * (ranks - 1) / ranks, self.witness.bandwidth(self.topology)
         if self.collective == "allreduce":
             return total, self.witness.bandwidth(self.topology)

@@ -103,9 +103,10 @@ def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntAr
         raise CertificateError("the allreduce spreads other shards than it adds up")
     loads = [verified_link_loads(forest, topology) for forest in (added, spread)]
     common = lcm(added.trees_per_root, spread.trees_per_root)
-    if common * max(int(load.max()) for load in loads) >= LOAD_LIMIT:
+    scales = [common // forest.trees_per_root for forest in (added, spread)]
+    if sum(scale * int(load.max()) for scale, load in zip(scales, loads, strict=True)) >= LOAD_LIMIT:
         raise CertificateError(f"loads in units of 1/{common} could overflow the 64-bit sums of this check")
-    return loads[0] * (common // added.trees_per_root) + loads[1] * (common // spread.trees_per_root)
+    return loads[0] * scales[0] + loads[1] * scales[1]
 
 
 def _refuse_if(wrong: npt.NDArray[np.bool_], message: str, offset: int = 0) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import json
 import os
+import stat
 import tempfile
 from fractions import Fraction
 from pathlib import Path
@@ -169,7 +170,8 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     OSError
         If the folder does not exist or cannot be written; nothing is left behind.
     """
-    target = Path(path)
+    # Through a symbolic link, which stays.
+    target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         # Renaming would put a file in the place of a device or a pipe.
         raise OSError(errno.EINVAL, "not a regular file", str(target))
@@ -187,15 +189,21 @@ def _write_and_rename(target: Path, text: str) -> None:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        # mkstemp makes private files; give the usual permissions that open() would have given.
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).chmod(_permissions(target))
         Path(temporary).replace(target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             Path(temporary).unlink()
         raise
+
+
+def _permissions(target: Path) -> int:
+    """Those of the file that is replaced, or what open() would give a new one; mkstemp makes private files."""
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_IMODE(target.stat().st_mode)
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
 
 
 def _plain(number: Fraction) -> int | str:

@@ -79,6 +79,14 @@ def as_latency(value: object, where: str) -> Fraction:
     return latency
 
 
+def as_amount(value: object) -> Fraction:
+    """Read a relative amount exactly: a number of at least 0; errors as in `as_bandwidth`."""
+    amount = _as_fraction(value, "amount", "a number of at least 0")
+    if amount < 0:
+        raise TopologyError(f"amount is {shown(value)}; expected a number of at least 0")
+    return amount
+
+
 def as_factor(value: object, what: str) -> Fraction:
     """Read a positive multiplier exactly; errors as in `as_bandwidth`."""
     factor = _as_fraction(value, what, "a positive number")

@@ -54,6 +54,8 @@ def theorem_19_holds(bound: Bound) -> bool:
     """
     topology = bound.topology
     assert isinstance(bound.witness, Cut)
+    if topology.aggregation:
+        return False  # Theorem 17 is about networks in which only ranks add up
     inside = bound.witness.supply(topology)
     if 2 * inside == topology.num_ranks:
         return True

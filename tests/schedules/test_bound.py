@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collopt import bound
 from collopt.errors import CertificateError
 from collopt.schedules import COLLECTIVES, Bound, Cut, RankCuts, bus_factor
-from collopt.topologies import Topology, dgx_a100, mi250
+from collopt.topologies import Topology, dgx_a100, mi250, ring
 from oracles.slow_check import bound_holds
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -179,3 +179,19 @@ def test_trees_per_root_of_the_paper() -> None:
     """k = 83 for two MI250 boxes (ForestColl, Table 1)."""
     assert bound(mi250(boxes=2), "allgather").trees_per_root == 83
     assert bound(dgx_a100(boxes=2), "allgather").trees_per_root == 13
+
+
+def test_a_broadcast_has_one_shard() -> None:
+    """An allgather's bound and plan do not become a broadcast's by another name."""
+    bound = Bound(ring(4), "broadcast", Fraction(3, 2), Cut(frozenset({"gpu0", "gpu1", "gpu2"})))
+    with pytest.raises(CertificateError, match="broadcast has one shard"):
+        bound.verify()
+
+
+def test_cuts_around_ranks_prove_nothing_where_switches_add() -> None:
+    """Theorem 17 counts what ranks send if only ranks add up."""
+    links = [(rank, "sw", 1) for rank in "abc"]
+    topology = Topology.from_links(links, compute="abc", switches=["sw"], bidirectional=True, aggregation=["sw"])
+    alone = RankCuts(tuple(Cut(frozenset({rank})) for rank in "abc"))
+    with pytest.raises(CertificateError, match="where switches can add up"):
+        Bound(topology, "allreduce", Fraction(4), alone).verify()
