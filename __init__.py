@@ -18,19 +18,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import errors, planners, runtime, schedules, solvers, topologies
+    from . import errors, formulations, planners, runtime, schedules, solvers, topologies
     from .planners import Plan, bound, load_plan, plan, scan_trees_per_root
     from .schedules import Bound, Forest
+    from .solvers import Blocks, HighsOptions, Solution, solve
     from .topologies import Topology, read_topology, write_topology
 
 __all__ = [
+    "Blocks",
     "Bound",
     "Forest",
+    "HighsOptions",
     "Plan",
+    "Solution",
     "Topology",
     "__version__",
     "bound",
     "errors",
+    "formulations",
     "load_plan",
     "plan",
     "planners",
@@ -38,22 +43,27 @@ __all__ = [
     "runtime",
     "scan_trees_per_root",
     "schedules",
+    "solve",
     "solvers",
     "topologies",
     "write_topology",
 ]
 
-_ROOMS = ("errors", "planners", "runtime", "schedules", "solvers", "topologies")
+_ROOMS = ("errors", "formulations", "planners", "runtime", "schedules", "solvers", "topologies")
 _NAMES = {
+    "Blocks": "solvers",
     "Bound": "schedules",
     "Forest": "schedules",
+    "HighsOptions": "solvers",
     "Plan": "planners",
+    "Solution": "solvers",
     "Topology": "topologies",
     "bound": "planners",
     "load_plan": "planners",
     "plan": "planners",
     "scan_trees_per_root": "planners",
     "read_topology": "topologies",
+    "solve": "solvers",
     "write_topology": "topologies",
 }
 

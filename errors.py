@@ -13,6 +13,7 @@ __all__ = [
     "ColloptError",
     "FileFormatError",
     "MissingDependencyError",
+    "NoAnswerError",
     "ProgramError",
     "SolverError",
     "TopologyError",
@@ -58,3 +59,7 @@ class CapacityOverflowError(ColloptError, OverflowError):
 
 class MissingDependencyError(ColloptError, ImportError):
     """An optional package that this call needs is not installed."""
+
+
+class NoAnswerError(ColloptError, RuntimeError):
+    """A number was asked of a solution that has none: the model is infeasible, unbounded, or was not solved in time."""

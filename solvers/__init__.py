@@ -1,1 +1,22 @@
-"""The algorithms: exact max flow, bottleneck search, edge splitting, tree packing."""
+"""The algorithms: the door to HiGHS, and exact combinatorial routines for max flow, splitting and tree packing.
+
+The names below solve linear programs; the routines with kernels are imported module by module, where they are needed.
+"""
+
+from .blocks import Block, Blocks
+from .highs import solve
+from .solution import DualStatus, PrimalStatus, Solution, Status, Termination
+from .solver_options import Algorithm, HighsOptions
+
+__all__ = [
+    "Algorithm",
+    "Block",
+    "Blocks",
+    "DualStatus",
+    "HighsOptions",
+    "PrimalStatus",
+    "Solution",
+    "Status",
+    "Termination",
+    "solve",
+]

@@ -60,7 +60,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockProgram:
-    """What `Blocks` hands to the solver: a `collopt.solvers.highs.LinearProgram`."""
+    """What `Blocks` hands to the solver: a `collopt.solvers.linear_program.LinearProgram`."""
 
     name: str
     maximize: bool
@@ -86,7 +86,7 @@ class Blocks:
     --------
     Two goods from one supply of 4, the first worth more but limited to 3:
 
-    >>> from collopt.solvers.highs import solve
+    >>> from collopt import solve
     >>> blocks = Blocks("goods")
     >>> amount = blocks.variables("amount", 2, upper=[3, np.inf])
     >>> blocks.constraint("supply", (), [(0, amount, 1)], upper=4)

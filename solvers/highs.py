@@ -7,35 +7,17 @@ HiGHS 1.15.1 returns flipped duals for a maximisation by interior point without 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ..errors import SolverError, UnsupportedError
+from ..errors import UnsupportedError
+from .linear_program import FloatArray, IntArray, Labels, LinearProgram, Model
+from .solution import DualStatus, Named, PrimalStatus, Solution, Status, Termination
+from .solver_options import HighsOptions
 
-__all__ = [
-    "Algorithm",
-    "DualStatus",
-    "HighsOptions",
-    "Labels",
-    "LinearProgram",
-    "Model",
-    "Named",
-    "NoAnswerError",
-    "PrimalStatus",
-    "Solution",
-    "Status",
-    "Termination",
-    "solve",
-]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+__all__ = ["solve"]
 
 NAMES_SHOWN = 3
 
@@ -44,43 +26,6 @@ SMALLEST, LARGEST = 1e-9, 1e15
 
 # HiGHS's infinite_cost.
 INFINITE_COST = 1e20
-
-
-class NoAnswerError(SolverError):
-    """A value was asked of a solution that has none; the message says why it has none."""
-
-
-class Algorithm(Enum):
-    """How HiGHS solves a linear program; integer programs are always solved by branch and bound."""
-
-    SIMPLEX = "simplex"
-    """Dual simplex: ends in a basis, best for re-solving and up to about 10^4 columns."""
-    IPM = "ipm"
-    """Interior point, then crossover to a basis: best for flows above about 10^4 columns."""
-    IPM_WITHOUT_CROSSOVER = "ipm without crossover"
-    """Interior point alone: an answer in the middle of the optimal face, and no basis."""
-    PDLP = "pdlp"
-    """First-order primal-dual method: for programs too large to factorise, at lower accuracy."""
-
-
-class Termination(Enum):
-    """Why the solver stopped."""
-
-    OPTIMAL = "optimal"
-    """A best answer was found, within tolerances."""
-    INFEASIBLE = "infeasible"
-    """No point meets all constraints."""
-    UNBOUNDED = "unbounded"
-    """The objective improves without end."""
-    INFEASIBLE_OR_UNBOUNDED = "infeasible or unbounded"
-    """There is no best answer, and the solver did not find out for which reason."""
-    TIME_LIMIT = "time limit"
-    """`HighsOptions.time_limit` ran out."""
-    OTHER_LIMIT = "other limit"
-    """Iterations, memory, or an interrupt."""
-    UNKNOWN = "unknown"
-    """The solver gave up, usually for numerical reasons."""
-
 
 TERMINATIONS = {
     "kOptimal": Termination.OPTIMAL,
@@ -94,233 +39,6 @@ TERMINATIONS = {
     "kInterrupt": Termination.OTHER_LIMIT,
     "kHighsInterrupt": Termination.OTHER_LIMIT,
 }
-
-
-class PrimalStatus(Enum):
-    """What is known of the values of the variables."""
-
-    NONE = "none"
-    """There are none, or the objective is unbounded and they mean nothing."""
-    INFEASIBLE = "infeasible"
-    """The solver stopped at a point that breaks a constraint."""
-    FEASIBLE = "feasible"
-    """They meet every constraint within tolerances."""
-
-
-class DualStatus(Enum):
-    """What is known of the prices of the constraints."""
-
-    NONE = "none"
-    """There are none, as for every integer program."""
-    INFEASIBLE = "infeasible"
-    """The solver stopped at prices that prove nothing."""
-    FEASIBLE = "feasible"
-    """They prove a bound on the objective, within tolerances."""
-
-
-class Status(NamedTuple):
-    """How a solve ended.
-
-    Attributes
-    ----------
-    termination : Termination
-    primal : PrimalStatus
-    dual : DualStatus
-    """
-
-    termination: Termination
-    primal: PrimalStatus
-    dual: DualStatus
-
-
-@dataclass(frozen=True)
-class HighsOptions:
-    """What to ask of HiGHS; None leaves the choice to it.
-
-    Attributes
-    ----------
-    algorithm : Algorithm, optional
-    time_limit : float, optional
-        Seconds.
-    threads : int, optional
-    primal_tolerance, dual_tolerance : float, optional
-        How far a constraint, or a reduced cost, may be off; 1e-10 to 1.
-    log : bool
-        Let HiGHS print its own log.
-
-    Examples
-    --------
-    >>> HighsOptions(algorithm=Algorithm.IPM, time_limit=60).threads is None
-    True
-    """
-
-    algorithm: Algorithm | None = None
-    time_limit: float | None = None
-    threads: int | None = None
-    primal_tolerance: float | None = None
-    dual_tolerance: float | None = None
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        """Check every field once."""
-        if self.algorithm is not None and not isinstance(self.algorithm, Algorithm):
-            known = ", ".join(f"Algorithm.{member.name}" for member in Algorithm)
-            raise UnsupportedError(f"algorithm is {self.algorithm!r}; expected one of {known}")
-        _check_number("time_limit", self.time_limit, 0, math.inf)
-        _check_number("threads", self.threads, 1, 2**20, whole=True)
-        _check_number("primal_tolerance", self.primal_tolerance, 1e-10, 1)
-        _check_number("dual_tolerance", self.dual_tolerance, 1e-10, 1)
-
-    def settings(self) -> dict[str, Any]:
-        """Return HiGHS's own names and values of the options that are set."""
-        settings: dict[str, Any] = {"output_flag": self.log}
-        if self.algorithm is not None:
-            bare = self.algorithm is Algorithm.IPM_WITHOUT_CROSSOVER
-            settings["solver"] = "ipm" if bare else self.algorithm.value
-            settings["run_crossover"] = "off" if bare else "on"
-        given = {
-            "time_limit": None if self.time_limit is None else float(self.time_limit),
-            "threads": self.threads,
-            "primal_feasibility_tolerance": self.primal_tolerance,
-            "dual_feasibility_tolerance": self.dual_tolerance,
-        }
-        return settings | {name: value for name, value in given.items() if value is not None}
-
-
-class Labels(Protocol):
-    """Which columns or rows one named block of a model occupies, and how its user indexes them."""
-
-    @property
-    def positions(self) -> IntArray:
-        """Columns or rows, in the block's own shape."""
-
-    def arrange(self, values: FloatArray) -> Any:
-        """Give `values`, in the shape of `positions`, the form in which the user indexes the block."""
-
-    def label(self, place: int) -> str:
-        """Name the entry at a flat place of `positions`, for messages."""
-
-
-class LinearProgram(Protocol):
-    """A linear or integer program as arrays: optimise ``costs @ x + offset`` over rows and columns with bounds."""
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-
-    @property
-    def maximize(self) -> bool:
-        """The sense of the objective."""
-
-    @property
-    def costs(self) -> FloatArray:
-        """One per column."""
-
-    @property
-    def offset(self) -> float:
-        """Constant part of the objective."""
-
-    @property
-    def matrix(self) -> Any:
-        """A `scipy.sparse.csc_array`, rows by columns."""
-
-    @property
-    def row_bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper."""
-
-    @property
-    def column_bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper."""
-
-    @property
-    def whole(self) -> npt.NDArray[np.bool_]:
-        """Which columns must be integers."""
-
-    @property
-    def variables(self) -> Mapping[str, Labels]:
-        """Columns by name of their block."""
-
-    @property
-    def constraints(self) -> Mapping[str, Labels]:
-        """Rows by name of their block."""
-
-
-class Model(Protocol):
-    """What `solve` takes: a formulation's model or `Blocks`."""
-
-    def linear_program(self) -> LinearProgram:
-        """Return the model as it stands, as arrays."""
-
-
-class Named(Mapping[str, Any]):
-    """Numbers by name of the block that they belong to; each is arranged when asked for."""
-
-    def __init__(self, kind: str, labels: Mapping[str, Labels], numbers: FloatArray) -> None:
-        self._kind, self._labels, self._numbers = kind, labels, numbers
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._labels:
-            raise KeyError(f"there is no {self._kind} {name!r}; this model has {', '.join(self._labels)}")
-        block = self._labels[name]
-        return block.arrange(self._numbers[block.positions])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._labels)
-
-    def __len__(self) -> int:
-        return len(self._labels)
-
-
-@dataclass(frozen=True)
-class Solution:
-    """How a solve ended, and what it found, if anything.
-
-    Attributes
-    ----------
-    status : Status
-    message : str
-        One sentence that names the model and, where there is no answer, the constraints or inputs at fault.
-    """
-
-    status: Status
-    message: str
-    _objective: float
-    _values: Named
-    _duals: Named
-    _reduced_costs: Named
-
-    @property
-    def objective(self) -> float:
-        """The best value of the objective; `NoAnswerError` unless the status is optimal."""
-        if self.status.termination is not Termination.OPTIMAL:
-            raise NoAnswerError(f"there is no objective value: {self.message}")
-        return self._objective
-
-    @property
-    def values(self) -> Named:
-        """Values by name of the variable block; `NoAnswerError` unless the primal status is feasible."""
-        if self.status.primal is not PrimalStatus.FEASIBLE:
-            raise NoAnswerError(f"there are no values of variables: {self.message}")
-        return self._values
-
-    @property
-    def duals(self) -> Named:
-        """Prices by name of the constraint block; `NoAnswerError` unless the dual status is feasible.
-
-        A price is the change of the objective, in the sense that the model states it, per unit added to the bound.
-        """
-        self._check_dual("duals")
-        return self._duals
-
-    @property
-    def reduced_costs(self) -> Named:
-        """Prices of the variables' own bounds, by name of the variable block; as `duals`."""
-        self._check_dual("reduced costs")
-        return self._reduced_costs
-
-    def _check_dual(self, what: str) -> None:
-        if self.status.dual is not DualStatus.FEASIBLE:
-            raise NoAnswerError(f"there are no {what}: {self.message}")
 
 
 def solve(model: Model, options: HighsOptions | None = None) -> Solution:
@@ -352,14 +70,6 @@ def solve(model: Model, options: HighsOptions | None = None) -> Solution:
         raise UnsupportedError(f"{program.name} has no variables; add some before solving it")
     _check_numbers(program)
     return _Run(program, options or HighsOptions()).solution()
-
-
-def _check_number(name: str, value: float | None, least: float, most: float, *, whole: bool = False) -> None:
-    kind = int if whole else (int, float)
-    if value is None or (isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most):
-        return
-    expected = f"{'a whole number' if whole else 'a number'} from {least:g} to {most:g}, or None"
-    raise UnsupportedError(f"{name} is {value!r}; expected {expected}")
 
 
 def _check_numbers(program: LinearProgram) -> None:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collopt
-from collopt.errors import UnsupportedError
+from collopt.errors import NoAnswerError, UnsupportedError
 from collopt.formulations import throughput
-from collopt.solvers.highs import HighsOptions, NoAnswerError, PrimalStatus, Termination, solve
+from collopt.solvers import HighsOptions, PrimalStatus, Termination, solve
 from collopt.topologies import Topology, dgx1_v100, leaf_spine, mi250, ring
 from oracles.throughput_cvxpy import best_rate
 from strategies import eulerian_topologies

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from collopt.errors import UnsupportedError
+from collopt.solvers import Algorithm, HighsOptions, Solution, Termination, solve
 from collopt.solvers.blocks import Blocks
-from collopt.solvers.highs import Algorithm, HighsOptions, Solution, Termination, solve
 
 algorithms = pytest.mark.parametrize("algorithm", Algorithm, ids=lambda algorithm: algorithm.name.lower())
 

@@ -8,18 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collopt.errors import SolverError, UnsupportedError
+from collopt.errors import ColloptError, NoAnswerError, UnsupportedError
+from collopt.solvers import Algorithm, DualStatus, HighsOptions, PrimalStatus, Status, Termination, solve
 from collopt.solvers.blocks import BlockProgram, Blocks
-from collopt.solvers.highs import (
-    Algorithm,
-    DualStatus,
-    HighsOptions,
-    NoAnswerError,
-    PrimalStatus,
-    Status,
-    Termination,
-    solve,
-)
 
 algorithms = pytest.mark.parametrize("algorithm", Algorithm, ids=lambda algorithm: algorithm.name.lower())
 
@@ -271,4 +262,4 @@ def test_answers_are_frozen_and_errors_are_of_the_family() -> None:
     solution = solve(diet())
     with pytest.raises(FrozenInstanceError):
         solution.message = ""  # type: ignore[misc]
-    assert issubclass(NoAnswerError, SolverError)
+    assert issubclass(NoAnswerError, ColloptError)

@@ -1,0 +1,87 @@
+"""What to ask of HiGHS."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ..errors import UnsupportedError
+
+__all__ = ["Algorithm", "HighsOptions"]
+
+
+class Algorithm(Enum):
+    """How HiGHS solves a linear program; integer programs are always solved by branch and bound."""
+
+    SIMPLEX = "simplex"
+    """Dual simplex: ends in a basis, best for re-solving and up to about 10^4 columns."""
+    IPM = "ipm"
+    """Interior point, then crossover to a basis: best for flows above about 10^4 columns."""
+    IPM_WITHOUT_CROSSOVER = "ipm without crossover"
+    """Interior point alone: an answer in the middle of the optimal face, and no basis."""
+    PDLP = "pdlp"
+    """First-order primal-dual method: for programs too large to factorise, at lower accuracy."""
+
+
+@dataclass(frozen=True)
+class HighsOptions:
+    """What to ask of HiGHS; None leaves the choice to it.
+
+    Attributes
+    ----------
+    algorithm : Algorithm, optional
+    time_limit : float, optional
+        Seconds.
+    threads : int, optional
+    primal_tolerance, dual_tolerance : float, optional
+        How far a constraint, or a reduced cost, may be off; 1e-10 to 1.
+    log : bool
+        Let HiGHS print its own log.
+
+    Examples
+    --------
+    >>> HighsOptions(algorithm=Algorithm.IPM, time_limit=60).threads is None
+    True
+    """
+
+    algorithm: Algorithm | None = None
+    time_limit: float | None = None
+    threads: int | None = None
+    primal_tolerance: float | None = None
+    dual_tolerance: float | None = None
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every field once."""
+        if self.algorithm is not None and not isinstance(self.algorithm, Algorithm):
+            known = ", ".join(f"Algorithm.{member.name}" for member in Algorithm)
+            raise UnsupportedError(f"algorithm is {self.algorithm!r}; expected one of {known}")
+        _check_number("time_limit", self.time_limit, 0, math.inf)
+        _check_number("threads", self.threads, 1, 2**20, whole=True)
+        _check_number("primal_tolerance", self.primal_tolerance, 1e-10, 1)
+        _check_number("dual_tolerance", self.dual_tolerance, 1e-10, 1)
+
+    def settings(self) -> dict[str, Any]:
+        """Return HiGHS's own names and values of the options that are set."""
+        settings: dict[str, Any] = {"output_flag": self.log}
+        if self.algorithm is not None:
+            bare = self.algorithm is Algorithm.IPM_WITHOUT_CROSSOVER
+            settings["solver"] = "ipm" if bare else self.algorithm.value
+            settings["run_crossover"] = "off" if bare else "on"
+        given = {
+            "time_limit": None if self.time_limit is None else float(self.time_limit),
+            "threads": self.threads,
+            "primal_feasibility_tolerance": self.primal_tolerance,
+            "dual_feasibility_tolerance": self.dual_tolerance,
+        }
+        return settings | {name: value for name, value in given.items() if value is not None}
+
+
+def _check_number(name: str, value: float | None, least: float, most: float, *, whole: bool = False) -> None:
+    kind = int if whole else (int, float)
+    if value is None or (isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most):
+        return
+    expected = f"{'a whole number' if whole else 'a number'} from {least:g} to {most:g}, or None"
+    raise UnsupportedError(f"{name} is {value!r}; expected {expected}")
