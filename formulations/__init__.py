@@ -4,7 +4,7 @@ Each module's ``build`` states a model; between that and `collopt.solve` a user 
 objective.
 """
 
-from . import throughput
+from . import convex, sharing, survival, throughput
 from .pyomo_model import PyomoModel
 
-__all__ = ["PyomoModel", "throughput"]
+__all__ = ["PyomoModel", "convex", "sharing", "survival", "throughput"]

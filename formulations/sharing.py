@@ -1,0 +1,189 @@
+"""Several collectives on one fabric, as one program.
+
+Each collective keeps its own formulation as a part of the joint program; what joins them is that their shares of a link
+add up to no more than the link has.
+
+==================  ====================================================  ==================================
+name                meaning                                               equation
+==================  ====================================================  ==================================
+variables
+``<part>.<name>``   the variables of each part, under the part's name     as in the part's formulation
+``least``           the smallest of the parts' weighted rates             z
+constraints
+``<part>.<name>``   the constraints of each part                          as in the part's formulation
+``link_shared``     all parts together fit each link                      sum of c_part(u, v) <= b(u, v)
+``least_rate``      no part is slower than its weight times the least     z <= rate_part / weight_part
+==================  ====================================================  ==================================
+
+The objective is the least weighted rate, the first round of max-min fairness; any other expression of the parts'
+variables can replace it.  For a sum of logarithms (proportional fairness) see `collopt.formulations.convex`.
+
+Pyomo, because it is read and extended.
+
+Examples
+--------
+An allgather and a broadcast from ``gpu0`` on one ring; both get the same rate, and then the allgather takes the rest:
+
+>>> from collopt import solve
+>>> from collopt.formulations import throughput
+>>> from collopt.topologies import ring
+>>> fabric = ring(4, bandwidth=30)
+>>> training, serving = throughput.build(fabric), throughput.build(fabric, weights=[1, 0, 0, 0])
+>>> model = build(fabric, {"training": training, "serving": serving})
+>>> round(solve(model).objective, 6)
+15.0
+>>> model.constrain("serving_slo", serving.variables.rate >= 24)
+>>> round(solve(model).values["training.rate"], 6)
+12.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ..errors import TopologyError, UnsupportedError
+from ..topologies import Topology
+from ..topologies.validation import as_amount, shown
+from .pyomo_model import PyomoModel
+
+__all__ = ["SharingModel", "Variables", "build"]
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Handles of the joint program's own variables; those of the parts are handled through the parts.
+
+    Attributes
+    ----------
+    least : Var
+        The smallest weighted rate.
+    """
+
+    least: Any
+
+
+@dataclass(frozen=True, eq=False)
+class SharingModel(PyomoModel):
+    """Collectives that share a fabric.
+
+    Attributes
+    ----------
+    program : ConcreteModel
+        ``program.bandwidth[tail, head]`` can be changed between two solves; each part keeps its own limits, too.
+    topology : Topology
+        Whose links are shared.
+    parts : mapping of str to PyomoModel
+        The collectives; index their variables to extend the joint model.
+    variables : Variables
+        Of the joint program itself.
+    """
+
+    topology: Topology
+    parts: Mapping[str, Any]
+    variables: Variables
+
+
+def build(topology: Topology, parts: Mapping[str, Any], *, weights: Mapping[str, object] | None = None) -> SharingModel:
+    """State that several collectives run on one fabric at the same time.
+
+    Parameters
+    ----------
+    topology : Topology
+        The fabric.
+    parts : mapping of str to model
+        Models with a rate and shares of links, such as those of `collopt.formulations.throughput`, each on this
+        topology or on a part of it.  They belong to the joint program from then on.
+    weights : mapping of str to number, optional
+        What each part's rate counts by in the objective; 1 each by default.
+
+    Returns
+    -------
+    SharingModel
+        Its objective is the least weighted rate.
+
+    Raises
+    ------
+    UnsupportedError
+        If the parts are no such models, are in another program already, or have no usable names or weights.
+    TopologyError
+        If a part uses a link that the fabric does not have.
+    """
+    import pyomo.environ as pyo
+
+    worth = _checked_weights(parts, weights)
+    for name, part in parts.items():
+        _check_part(topology, name, part)
+    program = pyo.ConcreteModel(name=f"sharing of {topology.name}")
+    program.least = pyo.Var()
+    for name, part in parts.items():
+        part.program.objective.deactivate()
+        program.add_component(name, part.program)
+    model = SharingModel(program, topology, dict(parts), Variables(program.least))
+    _link_shared(model)
+    _least_rate(model, worth)
+    model.maximize(model.variables.least)
+    return model
+
+
+def _link_shared(model: SharingModel) -> None:
+    """Sum over parts of c(u, v) <= b(u, v) for each link."""
+    import pyomo.environ as pyo
+
+    program, links = model.program, {(link.tail, link.head): link.bandwidth for link in model.topology.links}
+    program.bandwidth = pyo.Param(
+        list(links), initialize={link: float(bandwidth) for link, bandwidth in links.items()}, mutable=True
+    )
+    shares = [part.variables.share for part in model.parts.values()]
+    program.link_shared = pyo.Constraint(
+        list(links),
+        rule=lambda _, tail, head: (
+            pyo.quicksum(share[tail, head] for share in shares if (tail, head) in share)
+            <= program.bandwidth[tail, head]
+        ),
+    )
+
+
+def _least_rate(model: SharingModel, worth: Mapping[str, Fraction]) -> None:
+    """Weight times z <= rate, for each part."""
+    import pyomo.environ as pyo
+
+    least, parts = model.variables.least, model.parts
+    model.program.least_rate = pyo.Constraint(
+        list(parts), rule=lambda _, name: float(worth[name]) * least <= parts[name].variables.rate
+    )
+
+
+def _checked_weights(parts: object, weights: Mapping[str, object] | None) -> dict[str, Fraction]:
+    if not isinstance(parts, Mapping) or not parts:
+        raise UnsupportedError(f"parts is {shown(parts)}; expected a mapping from names to models")
+    if weights is None:
+        return dict.fromkeys(parts, Fraction(1))
+    if not isinstance(weights, Mapping) or set(weights) != set(parts):
+        raise UnsupportedError(f"weights is {shown(weights)}; expected one number for each of {', '.join(parts)}")
+    worth = {}
+    for name, value in weights.items():
+        try:
+            worth[name] = as_amount(value)
+        except TopologyError as error:
+            raise UnsupportedError(f"the weight of {name!r} is not usable: {error}") from None
+    return worth
+
+
+def _check_part(topology: Topology, name: object, part: Any) -> None:
+    taken = ("bandwidth", "least", "least_rate", "link_shared", "objective")
+    if not isinstance(name, str) or not name.isidentifier() or name in taken:
+        raise UnsupportedError(f"the name of a part is {shown(name)}; expected a name such as 'training'")
+    variables: Any = getattr(part, "variables", None)
+    if not isinstance(part, PyomoModel) or not (hasattr(variables, "share") and hasattr(variables, "rate")):
+        raise UnsupportedError(f"part {name!r} is a {type(part).__name__}; expected a model with a rate and shares")
+    if part.program.parent_block() is not None:
+        raise UnsupportedError(f"part {name!r} is in another program already; build a model of its own for this one")
+    links = {(link.tail, link.head) for link in topology.links}
+    if strangers := [link for link in variables.share if link not in links]:
+        raise TopologyError(
+            f"part {name!r} uses a link from {strangers[0][0]!r} to {strangers[0][1]!r}, which {topology.name} does "
+            "not have; build the part on this topology or on a part of it"
+        )

@@ -1,0 +1,183 @@
+"""The best rate that a reservation of bandwidth can keep up through any one of several failures.
+
+Bandwidth is reserved once; whatever fails, trees for the promised rate must fit what is left of the reservation.  Each
+failure is a scenario: the throughput model of the network without the failed links.
+
+==================  ====================================================  ==================================
+name                meaning                                               equation
+==================  ====================================================  ==================================
+variables
+``rate``            GB/s per unit of weight that is promised              x
+``reserved``        bandwidth of a link that is set aside                 r(u, v)
+``<scenario>.*``    shares and flows after that failure                   as in `throughput`
+constraints
+``link_reserved``   a reservation fits the link                           r(u, v) <= b(u, v)
+``promise``         every scenario keeps the promise                      x <= x_scenario
+``within``          no scenario uses more than what is reserved           c_scenario(u, v) <= r(u, v)
+``<scenario>.*``    the conditions of each scenario                       as in `throughput`
+==================  ====================================================  ==================================
+
+The rate alone is the smallest bound over all failures, which exact combinatorial code finds faster; the model is for
+what comes on top, such as the cheapest reservation that keeps a given promise.
+
+Pyomo, because it is read and extended.
+
+Examples
+--------
+A ring of 4 keeps half of its rate whichever cable fails, for the ranks at its ends then have one link each:
+
+>>> from collopt import solve
+>>> from collopt.topologies import ring
+>>> model = build(ring(4, bandwidth=30))
+>>> round(solve(model).objective, 6)
+10.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import UnsupportedError
+from ..topologies import Topology
+from ..topologies.validation import shown
+from . import throughput
+from .pyomo_model import PyomoModel
+from .throughput import ThroughputModel
+
+__all__ = ["SurvivalModel", "Variables", "build", "cables"]
+
+Cable = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Handles of the variables, to index when extending the model.
+
+    Attributes
+    ----------
+    rate : Var
+        GB/s per unit of weight.
+    reserved : Var
+        ``[tail, head]``: GB/s of a link.
+    """
+
+    rate: Any
+    reserved: Any
+
+
+@dataclass(frozen=True, eq=False)
+class SurvivalModel(PyomoModel):
+    """A reservation and the scenarios that it must survive.
+
+    Attributes
+    ----------
+    program : ConcreteModel
+        With one sub-block per scenario.
+    topology : Topology
+        Before any failure.
+    scenarios : mapping of str to ThroughputModel
+        By name, such as ``"without_0"``.
+    failures : mapping of str to tuple of str
+        The cable that each scenario is without.
+    variables : Variables
+        To index when extending the model.
+    """
+
+    topology: Topology
+    scenarios: Mapping[str, ThroughputModel]
+    failures: Mapping[str, Cable]
+    variables: Variables
+
+
+def cables(topology: Topology) -> tuple[Cable, ...]:
+    """List the pairs of nodes with a link between them, in one direction or both, each pair once."""
+    pairs: dict[frozenset[str], Cable] = {}
+    for link in topology.links:
+        pairs.setdefault(frozenset((link.tail, link.head)), (link.tail, link.head))
+    return tuple(pairs.values())
+
+
+def build(
+    topology: Topology, *, failures: Sequence[Cable] | None = None, weights: Sequence[object] | None = None
+) -> SurvivalModel:
+    """State the best rate of allgather that any single failure leaves.
+
+    Parameters
+    ----------
+    topology : Topology
+        Before any failure.
+    failures : sequence of tuple of str, optional
+        Pairs of nodes whose links, in both directions, may fail; each of `cables` by default.
+    weights : sequence of number, optional
+        Sizes of the shards in rank order, as in `throughput.build`.
+
+    Returns
+    -------
+    SurvivalModel
+        Its objective is the rate.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no failure, or one is no pair of names.
+    TopologyError
+        If a failure names nodes without a link between them.
+    """
+    import pyomo.environ as pyo
+
+    lost = _checked_failures(topology, failures)
+    scenarios = {name: throughput.build(topology.without_link(*cable), weights=weights) for name, cable in lost.items()}
+    program = pyo.ConcreteModel(name=f"survival of {topology.name}")
+    for name, scenario in scenarios.items():
+        scenario.program.objective.deactivate()
+        program.add_component(name, scenario.program)
+    program.rate = pyo.Var(domain=pyo.NonNegativeReals)
+    program.reserved = pyo.Var([(link.tail, link.head) for link in topology.links], domain=pyo.NonNegativeReals)
+    model = SurvivalModel(program, topology, scenarios, lost, Variables(program.rate, program.reserved))
+    _link_reserved(model)
+    _promise(model)
+    _within(model)
+    model.maximize(model.variables.rate)
+    return model
+
+
+def _link_reserved(model: SurvivalModel) -> None:
+    """r(u, v) <= b(u, v) for each link."""
+    import pyomo.environ as pyo
+
+    bandwidth = {(link.tail, link.head): float(link.bandwidth) for link in model.topology.links}
+    reserved = model.variables.reserved
+    model.program.link_reserved = pyo.Constraint(
+        list(bandwidth), rule=lambda _, tail, head: reserved[tail, head] <= bandwidth[tail, head]
+    )
+
+
+def _promise(model: SurvivalModel) -> None:
+    """The promised x is at most the x of each scenario."""
+    import pyomo.environ as pyo
+
+    rate, scenarios = model.variables.rate, model.scenarios
+    model.program.promise = pyo.Constraint(list(scenarios), rule=lambda _, name: rate <= scenarios[name].variables.rate)
+
+
+def _within(model: SurvivalModel) -> None:
+    """c(u, v) <= r(u, v) for each scenario and each link that is left in it."""
+    import pyomo.environ as pyo
+
+    reserved, scenarios = model.variables.reserved, model.scenarios
+    model.program.within = pyo.Constraint(
+        [(name, *link) for name, scenario in scenarios.items() for link in scenario.variables.share],
+        rule=lambda _, name, tail, head: scenarios[name].variables.share[tail, head] <= reserved[tail, head],
+    )
+
+
+def _checked_failures(topology: Topology, failures: Sequence[Cable] | None) -> dict[str, Cable]:
+    chosen = cables(topology) if failures is None else tuple(failures)
+    if not chosen:
+        raise UnsupportedError("there is no failure to survive; expected at least one pair of nodes")
+    for cable in chosen:
+        if not isinstance(cable, tuple) or len(cable) != 2 or not all(isinstance(node, str) for node in cable):
+            raise UnsupportedError(f"failure {shown(cable)} is not usable; expected a pair of names of nodes")
+    return {f"without_{number}": cable for number, cable in enumerate(chosen)}

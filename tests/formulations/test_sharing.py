@@ -1,0 +1,84 @@
+"""Several collectives on one fabric: shares add up, rates trade off, and mistakes are named."""
+
+from __future__ import annotations
+
+import pytest
+
+import collopt
+from collopt.errors import TopologyError, UnsupportedError
+from collopt.formulations import sharing, throughput
+from collopt.topologies import dgx_a100, ring, torus
+
+TOPOLOGIES = [ring(4, bandwidth=30), torus(3, 3, bandwidth=10), dgx_a100(boxes=1)]
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.name)
+def test_two_equal_collectives_get_half_each(topology: collopt.Topology) -> None:
+    """The least rate of n equal parts is the rate alone over n."""
+    alone = collopt.bound(topology, "allgather").algbw / topology.num_ranks
+    parts = {name: throughput.build(topology) for name in ("one", "two")}
+    solution = collopt.solve(sharing.build(topology, parts))
+    assert solution.objective == pytest.approx(float(alone / 2))
+
+
+def test_weights_divide_the_fabric() -> None:
+    """A part of weight 3 gets three times what a part of weight 1 gets."""
+    topology = ring(5, bandwidth=20)
+    parts = {name: throughput.build(topology) for name in ("large", "small")}
+    solution = collopt.solve(sharing.build(topology, parts, weights={"large": 3, "small": 1}))
+    alone = float(collopt.bound(topology, "allgather").algbw / 5)
+    assert solution.values["least"] == pytest.approx(alone / 4)
+    assert solution.values["large.rate"] == pytest.approx(3 * alone / 4)
+
+
+def test_parts_on_disjoint_links_do_not_disturb_each_other() -> None:
+    """Groups of ranks with no link in common reach their own bounds."""
+    links = [(f"gpu{a}", f"gpu{b}", 10) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2), (1, 2), (2, 1))]
+    fabric = collopt.Topology.from_links(links, compute=[f"gpu{rank}" for rank in range(4)])
+    parts = {
+        "left": throughput.build(fabric.restrict(["gpu0", "gpu1"])),
+        "right": throughput.build(fabric.restrict(["gpu2", "gpu3"])),
+    }
+    solution = collopt.solve(sharing.build(fabric, parts))
+    assert solution.objective == pytest.approx(10)
+
+
+def test_shared_bandwidth_can_be_changed_between_solves() -> None:
+    """`program.bandwidth` is data, not structure."""
+    topology = ring(4, bandwidth=30)
+    model = sharing.build(topology, {"only": throughput.build(topology)})
+    first = collopt.solve(model).objective
+    for link in topology.links:
+        model.program.bandwidth[link.tail, link.head] = 15
+    assert collopt.solve(model).objective == pytest.approx(first / 2)
+
+
+def test_objective_can_be_the_sum_of_the_rates() -> None:
+    """The least rate is only the default objective."""
+    topology = ring(4, bandwidth=30)
+    parts = {"gather": throughput.build(topology), "spread": throughput.build(topology, weights=[1, 0, 0, 0])}
+    model = sharing.build(topology, parts)
+    model.maximize(parts["gather"].variables.rate + parts["spread"].variables.rate)
+    # A broadcast takes a quarter of what an allgather takes per unit of rate.
+    assert collopt.solve(model).objective == pytest.approx(60)
+
+
+def test_refuses_what_is_no_part() -> None:
+    """Names, models, weights and links are checked, and a model is a part once."""
+    topology = ring(4, bandwidth=30)
+    part = throughput.build(topology)
+    with pytest.raises(UnsupportedError, match="parts is"):
+        sharing.build(topology, {})
+    with pytest.raises(UnsupportedError, match="'training'"):
+        sharing.build(topology, {"not a name": part})
+    with pytest.raises(UnsupportedError, match="part 'x' is a int"):
+        sharing.build(topology, {"x": 3})
+    with pytest.raises(UnsupportedError, match="one number for each of x"):
+        sharing.build(topology, {"x": part}, weights={"y": 1})
+    with pytest.raises(UnsupportedError, match="weight of 'x'"):
+        sharing.build(topology, {"x": part}, weights={"x": -1})
+    with pytest.raises(TopologyError, match="which ring-4 does not have"):
+        sharing.build(topology, {"x": throughput.build(ring(5, bandwidth=30))})
+    sharing.build(topology, {"x": part})
+    with pytest.raises(UnsupportedError, match="another program"):
+        sharing.build(topology, {"x": part})
