@@ -1,0 +1,71 @@
+"""Runs every example and compares what it prints with what it is known to print.
+
+``examples/demo.py`` is tested in ``test_demo.py``.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+# Per example, the numbers of the lines whose title is given.  Where one follows from a theorem it is said which.
+PRINTED = {
+    "objectives/reserved_bandwidth.py": {
+        "alone": [346.67],  # 16 shards, x = 65/3
+        # What gets through the 8 cards of box0 is 8 x 15 GB/s for 8 shards each way.
+        "beside": [10, 240.00],
+        "planned on what is left": [240.00, 0],
+    },
+    "objectives/shared_fabric.py": {
+        "alone": [21.67, 200.00],
+        "max-min": [20.31, 20.31],
+        "proportional": [12.50, 100.00],
+    },
+    "objectives/link_failures.py": {
+        "no failure": [90.00],
+        "any single failure": [61.88],
+        # A corner next to the weak cable keeps 25 + 25 + 5 GB/s for the 8 other shards: 9 x 55 / 8.
+        "worst failure": [61.88],
+        "reserved": [673.33, 860.00],
+    },
+    "objectives/link_costs.py": {
+        " 25 %": [25, 28.12, 731.2, 26.000],
+        " 50 %": [50, 56.25, 1462.5, 26.000],
+        " 75 %": [75, 84.38, 2700.0, 32.000],
+        " 90 %": [90, 101.25, 4050.0, 40.000],
+        # All links are full: 18 inside racks at 1 and 18 between racks at 10, 25 GB/s each.
+        "100 %": [100, 112.50, 4950.0, 44.000],
+    },
+    "objectives/hop_count.py": {
+        # Half of the other ranks of a 3 x 3 torus are one hop away, half are two.
+        " 25 %": [25, 22.50, 1.5],
+        " 50 %": [50, 45.00, 1.5],
+        " 75 %": [75, 67.50, 1.509],
+        " 90 %": [90, 81.00, 1.512],
+        "100 %": [100, 90.00, 1.514],
+    },
+}
+
+
+@pytest.mark.parametrize("example", PRINTED)
+def test_example_prints_what_it_is_known_to_print(example: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers agree to what is shown of them."""
+    runpy.run_path(str(EXAMPLES / example), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    for title, expected in PRINTED[example].items():
+        (line,) = [line for line in lines if line.startswith(title)]
+        shown = [float(number) for number in NUMBER.findall(line)]
+        assert shown[: len(expected)] == pytest.approx(expected, rel=1e-3), line
+
+
+def test_no_example_is_left_out() -> None:
+    """Every example is in the table above, or has a test of its own."""
+    found = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
+    own = {"demo.py": "test_demo.py", "allreduce_beyond_reduce_scatter.py": "planners/test_strength.py"}
+    assert found - set(own) == set(PRINTED)
