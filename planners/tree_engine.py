@@ -2,8 +2,8 @@
 
 The steps of ForestColl section 5: the bottleneck cut gives the optimal rate ``x*`` and with it integer link capacities
 and k trees per root; edge splitting removes the switches; tree packing fills the capacities; every tree edge is mapped
-back to its route through the switches.  Tight sets, guessed switch plans and trimmed capacities make this fast, and a
-general way without them takes over where they fail.
+back to its route through the switches.  Tight sets, guessed switch plans and trimmed capacities make this fast.  What
+comes of them is verified, and a general way without them takes over where they fail.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import CapacityOverflowError, SolverError, UnsupportedError
-from ..schedules import Forest
-from ..solvers.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale
+from ..errors import CapacityOverflowError, CertificateError, SolverError, UnsupportedError
+from ..schedules import Forest, verified_link_loads
+from ..solvers.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale, violated_sink
 from ..solvers.forest_packing import pack_forest
-from ..solvers.max_flow import check_capacities, max_flow
+from ..solvers.max_flow import check_capacities, max_flow, paired_network
 from ..solvers.routed_graph import RoutedGraph
-from ..solvers.sink_sweep import sweep_sinks
 from ..solvers.switch_guess import split_all_switches
 from ..solvers.switch_removal import join_pass_through, remove_switches
 from ..solvers.tight_sets import Family, tight_family
@@ -64,6 +63,11 @@ def best_forest(asked: Network, best: Bottleneck, count: int | None, trace: Trac
         If rounding capacities for `count` leaves a switch unbalanced.
     CapacityOverflowError
         If exact arithmetic would leave int64.
+
+    Notes
+    -----
+    A fast way that gives up, or whose forest is not one or does not fit its capacities, is left for the general way;
+    `trace` is told why.  Only the fast way's forest is verified here.
     """
     if count is None:
         # `U b_e` of section 5.2 with the smallest integral U.
@@ -75,10 +79,22 @@ def best_forest(asked: Network, best: Bottleneck, count: int | None, trace: Trac
             capacities = _floored_capacities(asked, count)
     supplies = asked.root_weights * count
     try:
-        return _structured_forest(asked, capacities, supplies, count, trace)
-    except (CapacityOverflowError, SolverError) as error:
+        forest = _structured_forest(asked, capacities, supplies, count, trace)
+        _check_fit(asked, capacities, forest)
+    except (CapacityOverflowError, CertificateError, SolverError) as error:
         trace.note("refused", str(error))
         return _general_forest(asked, capacities, supplies, count, trace)
+    return forest
+
+
+def _check_fit(asked: Network, capacities: IntArray, forest: Forest) -> None:
+    """Raise CertificateError unless these are spanning trees, no more on any link than its capacity."""
+    excess = verified_link_loads(forest, asked.topology) - capacities
+    if (excess > 0).any():
+        link = asked.topology.links[int(excess.argmax())]
+        raise CertificateError(
+            f"the link from {link.tail!r} to {link.head!r} carries {excess.max()} trees more than it has room for"
+        )
 
 
 def _floored_capacities(asked: Network, count: int) -> IntArray:
@@ -140,18 +156,19 @@ def _given_up(asked: Network, capacities: IntArray, tails: IntArray, heads: IntA
 
 
 def _fits(asked: Network, capacities: IntArray, supplies: IntArray) -> bool:
-    ranks = asked.topology.num_ranks
-    sweep = sweep_sinks(asked.num_nodes, asked.tails, asked.heads, capacities, supplies, ranks)
-    return not sweep.lacking.any()
+    links = paired_network(asked.num_nodes, asked.tails, asked.heads, capacities)
+    return violated_sink(links, supplies) < 0
 
 
 def _structured_forest(asked: Network, capacities: IntArray, supplies: IntArray, count: int, trace: Trace) -> Forest:
     graph = RoutedGraph(asked.num_nodes, asked.tails, asked.heads, capacities)
     with trace.stage("tight sets"):
         join_pass_through(graph, len(supplies))
-        trace.note("trimmed_sets", trim_to_tight_sets(graph, supplies))
+        trimmed = trim_to_tight_sets(graph, supplies)
+        trace.note("trimmed_sets", len(trimmed))
         alive = graph.alive()
-        family = tight_family(graph.num_nodes, graph.tails[alive], graph.heads[alive], graph.units[alive], supplies)
+        links = (graph.tails[alive], graph.heads[alive], graph.units[alive])
+        family = tight_family(graph.num_nodes, *links, supplies, trimmed)
         trace.note("tight_sets", len(family.parents) - 1)
     with trace.stage("switch removal"):
         remove_switches(graph, supplies, family)

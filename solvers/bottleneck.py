@@ -16,7 +16,7 @@ number of updates.
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, floor, gcd
+from math import ceil, floor
 from typing import NamedTuple
 
 import numba
@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SolverError
-from .max_flow import FlowNetwork, augment, check_capacities, flow_network, paired_network
+from .max_flow import FlowNetwork, check_capacities, paired_network
+from .preflow import lacking_at, workspace
 
-__all__ = ["Bottleneck", "bottleneck_cut", "fixed_count_scale", "supplied_network", "violated_sink"]
+__all__ = ["Bottleneck", "bottleneck_cut", "cut_ratio", "fixed_count_scale", "violated_sink"]
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
@@ -51,23 +52,6 @@ class Bottleneck(NamedTuple):
     source_side: BoolArray
 
 
-def supplied_network(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray) -> FlowNetwork:
-    """Add a source, node number `num_nodes`, to a network with an arc to every node in order of its number.
-
-    The arcs of the source come last: the arc to node ``v`` is number ``arcs - 2 (num_nodes - v)``; all carry nothing
-    yet.  Links must not be parallel.
-    """
-    network = paired_network(num_nodes, tails, heads, capacities)
-    links = slice(0, len(network.heads), 2)
-    return flow_network(
-        num_nodes + 1,
-        np.concatenate([network.heads[1::2], np.full(num_nodes, num_nodes)]),
-        np.concatenate([network.heads[links], np.arange(num_nodes)]),
-        np.concatenate([network.capacities[links], np.zeros(num_nodes, dtype=np.int64)]),
-        np.concatenate([network.capacities[1::2], np.zeros(num_nodes, dtype=np.int64)]),
-    )
-
-
 def bottleneck_cut(
     num_nodes: int,
     tails: IntArray,
@@ -87,7 +71,7 @@ def bottleneck_cut(
     tails, heads, capacities : ndarray of int64, shape (links,)
         Links, not parallel, with positive capacities.
     weights : ndarray of int64, shape (ranks,)
-        Positive amount that each rank must deliver to every other.
+        What each rank must deliver to every other; not negative, and not all 0.
 
     Returns
     -------
@@ -103,27 +87,29 @@ def bottleneck_cut(
     total_weight, total_capacity = int(weights.sum()), sum(map(int, capacities))
     # Every ratio met has a numerator below total_weight and a denominator of at most total_capacity.
     check_capacities((total_capacity + 1) * total_weight)
-    network = supplied_network(num_nodes, tails, heads, capacities)
-    supply, capacity, source_side = _newton_sweep(
-        *network, weights, *_first_ratio(num_nodes, heads, capacities, weights)
-    )
+    network = paired_network(num_nodes, tails, heads, capacities)
+    first = _first_ratio(num_nodes, heads, capacities, weights)
+    supply, capacity, source_side = _newton_sweep(network, weights, *first)
     if capacity == 0:
         raise SolverError("a rank cannot be reached from another one; the bottleneck ratio is infinite")
-    return Bottleneck(int(supply), int(capacity), source_side[:num_nodes])
+    return Bottleneck(int(supply), int(capacity), source_side)
 
 
 def _first_ratio(
     num_nodes: int, heads: IntArray, capacities: IntArray, weights: IntArray
 ) -> tuple[int, int, BoolArray]:
     """Best cut of the form "everything but one rank": the lower bound that opens Algorithm 1."""
-    ingress = np.bincount(heads, weights=None, minlength=num_nodes) * 0
+    ingress = np.zeros(num_nodes, dtype=np.int64)
     np.add.at(ingress, heads, capacities)
-    rank = max(range(len(weights)), key=lambda v: Fraction(int(weights.sum() - weights[v]), max(int(ingress[v]), 1)))
-    supply, capacity = int(weights.sum() - weights[rank]), max(int(ingress[rank]), 1)
-    source_side = np.ones(num_nodes + 1, dtype=np.bool_)
+    others = (int(weights.sum()) - weights).tolist()
+    # A rank that takes in nothing is found out by the sweep.
+    ratios = [
+        Fraction(supply, max(room, 1)) for supply, room in zip(others, ingress[: len(weights)].tolist(), strict=True)
+    ]
+    rank = max(range(len(weights)), key=ratios.__getitem__)
+    source_side = np.ones(num_nodes, dtype=np.bool_)
     source_side[rank] = False
-    common = gcd(supply, capacity)
-    return supply // common, capacity // common, source_side
+    return ratios[rank].numerator, ratios[rank].denominator, source_side
 
 
 def violated_sink(network: FlowNetwork, supplies: IntArray) -> int:
@@ -132,11 +118,15 @@ def violated_sink(network: FlowNetwork, supplies: IntArray) -> int:
     Parameters
     ----------
     network : FlowNetwork
-        From `supplied_network`.
+        Left as it is.
     supplies : ndarray of int64, shape (ranks,)
-        What the source sends to each rank.
+        What each rank, the first nodes, has to send.
+
+    Returns
+    -------
+    int
     """
-    return int(_violated_sink(*network, supplies))
+    return int(_violated_sink(network, supplies))
 
 
 def fixed_count_scale(
@@ -179,11 +169,13 @@ def fixed_count_scale(
     ideal = Fraction(best.supply, best.capacity) * count
     low, high = ideal, ideal + Fraction(1, sizes[0])
     check_capacities(sum(map(int, capacities)) * ceil(high), int(weights.sum()) * count)
-    network = supplied_network(num_nodes, tails, heads, capacities)
+    network = paired_network(num_nodes, tails, heads, capacities)
+    kinds, kind = np.unique(network.capacities, return_inverse=True)
 
     def feasible(scale: Fraction) -> bool:
-        scaled = _floored(network.capacities, scale)
-        return violated_sink(network._replace(capacities=scaled), weights * count) < 0
+        # In Python's integers: the products may not fit int64 where the results do.
+        floored = np.array([size * scale.numerator // scale.denominator for size in kinds.tolist()])
+        return violated_sink(network._replace(capacities=floored[kind]), weights * count) < 0
 
     if feasible(low):
         return low
@@ -204,12 +196,6 @@ def fixed_count_scale(
     return candidates[first]
 
 
-def _floored(capacities: IntArray, scale: Fraction) -> IntArray:
-    """``floor(scale * c)`` in exact integers of any size."""
-    values = {int(c): int(c) * scale.numerator // scale.denominator for c in np.unique(capacities)}
-    return np.array([values[int(c)] for c in capacities], dtype=np.int64)
-
-
 @numba.njit(cache=True, nogil=True)
 def _common_divisor(a: int, b: int) -> int:
     while b:
@@ -219,61 +205,39 @@ def _common_divisor(a: int, b: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _newton_sweep(
-    first: IntArray,
-    following: IntArray,
-    heads: IntArray,
-    capacities: IntArray,
-    weights: IntArray,
-    supply: int,
-    capacity: int,
-    source_side: BoolArray,
+    network: FlowNetwork, weights: IntArray, supply: int, capacity: int, source_side: BoolArray
 ) -> tuple[int, int, BoolArray]:
     """One pass over the sinks as in the module's docstring; a returned capacity of 0 means an unreachable rank."""
-    nodes = len(first)
-    source, source_arcs = nodes - 1, len(heads) - 2 * (nodes - 1)
-    levels, cursor = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
-    queue, path = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
-    residual = np.empty_like(capacities)
-    total = weights.sum()
+    space = workspace(len(network.first))
     for sink in range(len(weights)):
-        while True:
-            residual[:source_arcs] = capacities[:source_arcs] * supply
-            residual[source_arcs:] = 0
-            for rank in range(len(weights)):
-                residual[source_arcs + 2 * rank] = weights[rank] * capacity
-            needed = total * capacity
-            if augment(first, following, heads, residual, source, sink, needed, levels, cursor, queue, path) == needed:
-                break
-            inside, leaving = 0, 0
-            for rank in range(len(weights)):
-                if levels[rank] < 0:
-                    inside += weights[rank]
-            for arc in range(source_arcs):
-                if levels[heads[arc ^ 1]] < 0 and levels[heads[arc]] >= 0:
-                    leaving += capacities[arc]
-            for node in range(nodes):
-                source_side[node] = levels[node] < 0
-            if leaving == 0:
-                return inside, 0, source_side
-            common = _common_divisor(inside, leaving)
-            supply, capacity = inside // common, leaving // common
+        while lacking_at(network, network.capacities * supply, weights * capacity, sink, space) > 0:
+            source_side = space.labels < 0
+            supply, capacity = cut_ratio(network, weights, ~source_side)
+            if capacity == 0:
+                return supply, 0, source_side
+            common = _common_divisor(supply, capacity)
+            supply, capacity = supply // common, capacity // common
     return supply, capacity, source_side
 
 
 @numba.njit(cache=True, nogil=True)
-def _violated_sink(
-    first: IntArray, following: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray
-) -> int:
-    nodes = len(first)
-    source, source_arcs = nodes - 1, len(heads) - 2 * (nodes - 1)
-    levels, cursor = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
-    queue, path = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
-    residual = np.empty_like(capacities)
-    needed = supplies.sum()
+def cut_ratio(network: FlowNetwork, weights: IntArray, sink_side: BoolArray) -> tuple[int, int]:
+    """Weight outside a set of nodes and the capacity that enters it, as they are: neither in lowest terms."""
+    heads, capacities = network.heads, network.capacities
+    outside, entering = 0, 0
+    for rank in range(len(weights)):
+        if not sink_side[rank]:
+            outside += weights[rank]
+    for arc in range(len(heads)):
+        if not sink_side[heads[arc ^ 1]] and sink_side[heads[arc]]:
+            entering += capacities[arc]
+    return outside, entering
+
+
+@numba.njit(cache=True, nogil=True)
+def _violated_sink(network: FlowNetwork, supplies: IntArray) -> int:
+    space = workspace(len(network.first))
     for sink in range(len(supplies)):
-        residual[:] = capacities
-        for rank in range(len(supplies)):
-            residual[source_arcs + 2 * rank] = supplies[rank]
-        if augment(first, following, heads, residual, source, sink, needed, levels, cursor, queue, path) < needed:
+        if lacking_at(network, network.capacities.copy(), supplies, sink, space) > 0:
             return sink
     return -1

@@ -23,8 +23,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from .bottleneck import supplied_network
-from .max_flow import FlowNetwork, augment, flow_network, mark_reaching
+from .max_flow import FlowNetwork, flow_network, paired_network
+from .preflow import lacking_at, workspace
+from .sink_sweep import sweep_sinks
 
 __all__ = ["split_pairs"]
 
@@ -64,20 +65,12 @@ def split_pairs(
     left : int
         Units that could not be split off; 0 unless the switch is unbalanced or the supplies did not fit.
     """
-    network = _with_supplies(supplied_network(num_nodes, tails, heads, capacities), supplies)
-    network = _with_pair_arcs(network, switch)
-    network = network._replace(capacities=network.capacities.copy())
-    needed = int(supplies.sum())
-    pairs = _isolate(network, switch, num_sinks, needed, _tight_cuts(*network, num_sinks, needed))
+    sweep = sweep_sinks(num_nodes, tails, heads, capacities, supplies, num_sinks)
+    tight = np.unique(sweep.reaching[sweep.lacking == 0], axis=0)
+    network = _with_pair_arcs(paired_network(num_nodes, tails, heads, capacities), switch)
+    pairs = _isolate(network, switch, num_sinks, supplies, tight)
     arcs = np.flatnonzero(network.heads == switch)
     return pairs, int(network.capacities[arcs].sum() + network.capacities[arcs ^ 1].sum())
-
-
-def _with_supplies(network: FlowNetwork, supplies: IntArray) -> FlowNetwork:
-    capacities = network.capacities.copy()
-    source_arcs = len(network.heads) - 2 * (len(network.first) - 1)
-    capacities[source_arcs : source_arcs + 2 * len(supplies) : 2] = supplies
-    return network._replace(capacities=capacities)
 
 
 def _with_pair_arcs(network: FlowNetwork, switch: int) -> FlowNetwork:
@@ -103,32 +96,7 @@ def _with_pair_arcs(network: FlowNetwork, switch: int) -> FlowNetwork:
 
 
 @numba.njit(cache=True, nogil=True)
-def _tight_cuts(
-    first: IntArray, following: IntArray, heads: IntArray, capacities: IntArray, num_ranks: int, needed: int
-) -> BoolArray:
-    """Smallest tight sink side around each rank, where there is one besides the whole network; shape (cuts, nodes)."""
-    nodes = len(first)
-    levels, cursor = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
-    queue, path = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
-    cuts = np.zeros((num_ranks, nodes), dtype=np.bool_)
-    found = 0
-    for sink in range(num_ranks):
-        residual = capacities.copy()
-        augment(first, following, heads, residual, nodes - 1, sink, needed, levels, cursor, queue, path)
-        mark_reaching(first, following, heads, residual, sink, -1, levels, queue)
-        fresh = False
-        for node in range(nodes - 1):
-            cuts[found, node] = levels[node] >= 0
-            fresh = fresh or levels[node] < 0
-        for other in range(found):
-            fresh = fresh and not np.array_equal(cuts[other], cuts[found])
-        if fresh:
-            found += 1
-    return cuts[:found].copy()
-
-
-@numba.njit(cache=True, nogil=True)
-def _isolate(network: FlowNetwork, switch: int, num_sinks: int, needed: int, tight: BoolArray) -> IntArray:
+def _isolate(network: FlowNetwork, switch: int, num_sinks: int, supplies: IntArray, tight: BoolArray) -> IntArray:
     """Split off all pairs of links at `switch`, changing the capacities; return (into, out, units) rows."""
     arcs = _arcs_from(network, switch)
     pairs = _pairs(len(arcs))
@@ -146,7 +114,7 @@ def _isolate(network: FlowNetwork, switch: int, num_sinks: int, needed: int, tig
             continue
         if found == len(pool):
             pool = np.concatenate((pool, np.zeros_like(pool)))
-        units, stopped = _split_pair(network, from_arc, to_arc, needed, order, pool[found])
+        units, stopped = _split_pair(network, from_arc, to_arc, supplies, order, pool[found])
         found += stopped
         if units > 0:
             splits[done, 0], splits[done, 1], splits[done, 2] = into, out, units
@@ -186,7 +154,7 @@ def _pairs(degree: int) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _split_pair(
-    network: FlowNetwork, from_arc: int, to_arc: int, needed: int, order: IntArray, cut: BoolArray
+    network: FlowNetwork, from_arc: int, to_arc: int, supplies: IntArray, order: IntArray, cut: BoolArray
 ) -> tuple[int, bool]:
     """Split as many units of one pair as every sink allows; return them and whether some sink objected.
 
@@ -194,9 +162,7 @@ def _split_pair(
     got back more than they asked for.
     The sink that objects is moved to the front of `order`: it is the likeliest to object to the next pair.
     """
-    nodes = len(network.first)
-    scratch = np.empty((4, nodes), dtype=np.int64)
-    residual = np.empty_like(network.capacities)
+    space = workspace(len(network.first))
     into, out = network.heads[from_arc], network.heads[to_arc]
     direct = _arc_between(network, into, out) if into != out else -1
     units = min(network.capacities[from_arc ^ 1], network.capacities[to_arc])
@@ -204,26 +170,12 @@ def _split_pair(
     stopped = False
     for position in range(len(order)):
         sink = order[position]
-        residual[:] = network.capacities
-        lacking = needed - augment(
-            network.first,
-            network.following,
-            network.heads,
-            residual,
-            nodes - 1,
-            sink,
-            needed,
-            scratch[0],
-            scratch[1],
-            scratch[2],
-            scratch[3],
-        )
+        lacking = lacking_at(network, network.capacities.copy(), supplies, sink, space)
         if lacking == 0:
             continue
         _move(network.capacities, from_arc, to_arc, direct, -lacking)
         units -= lacking
-        for node in range(nodes - 1):
-            cut[node] = scratch[0, node] >= 0
+        cut[:] = space.labels >= 0
         stopped = True
         order[1 : position + 1] = order[:position].copy()
         order[0] = sink

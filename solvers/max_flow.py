@@ -251,7 +251,7 @@ def mark_reaching(
     levels[sink] = 0
     queue[0] = sink
     done, found = 0, 1
-    while done < found and (stop < 0 or levels[stop] < 0):
+    while done < found < len(first) and (stop < 0 or levels[stop] < 0):
         node = queue[done]
         done += 1
         arc = first[node]

@@ -1,4 +1,4 @@
-"""One maximum flow into every sink of a supplied network: which sinks fall short, and the cuts around them."""
+"""One maximum flow of all supplies into every sink: which sinks fall short, and the cuts around them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from .bottleneck import supplied_network
-from .max_flow import augment, mark_reaching
+from .max_flow import FlowNetwork, mark_reaching, paired_network
+from .preflow import lacking_at, workspace
 
 __all__ = ["SinkSweep", "sweep_sinks"]
 
@@ -58,39 +58,20 @@ def sweep_sinks(
     CapacityOverflowError
         If the capacities add up to 2^62 or more.
     """
-    network = supplied_network(num_nodes, tails, heads, capacities)
-    offers = network.capacities.copy()
-    source_arcs = len(network.heads) - 2 * num_nodes
-    offers[source_arcs : source_arcs + 2 * len(supplies) : 2] = supplies
-    lacking, reaching = _sweep(network.first, network.following, network.heads, offers, num_sinks, int(supplies.sum()))
-    return SinkSweep(lacking, reaching)
+    network = paired_network(num_nodes, tails, heads, capacities)
+    return SinkSweep(*_sweep(network, supplies, num_sinks))
 
 
 @numba.njit(cache=True, nogil=True)
-def _sweep(
-    first: IntArray, following: IntArray, heads: IntArray, capacities: IntArray, num_sinks: int, needed: int
-) -> tuple[IntArray, BoolArray]:
-    nodes = len(first)
-    scratch = np.empty((4, nodes), dtype=np.int64)
+def _sweep(network: FlowNetwork, supplies: IntArray, num_sinks: int) -> tuple[IntArray, BoolArray]:
+    space = workspace(len(network.first))
     lacking = np.zeros(num_sinks, dtype=np.int64)
-    reaching = np.zeros((num_sinks, nodes - 1), dtype=np.bool_)
-    residual = np.empty_like(capacities)
+    reaching = np.zeros((num_sinks, len(network.first)), dtype=np.bool_)
     for sink in range(num_sinks):
-        residual[:] = capacities
-        lacking[sink] = needed - augment(
-            first,
-            following,
-            heads,
-            residual,
-            nodes - 1,
-            sink,
-            needed,
-            scratch[0],
-            scratch[1],
-            scratch[2],
-            scratch[3],
-        )
-        mark_reaching(first, following, heads, residual, sink, -1, scratch[0], scratch[2])
-        for node in range(nodes - 1):
-            reaching[sink, node] = scratch[0, node] >= 0
+        residual = network.capacities.copy()
+        lacking[sink] = lacking_at(network, residual, supplies, sink, space)
+        if lacking[sink] == 0:
+            labels, queue = space.labels, space.queue
+            mark_reaching(network.first, network.following, network.heads, residual, sink, -1, labels, queue)
+        reaching[sink] = space.labels >= 0
     return lacking, reaching

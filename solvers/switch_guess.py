@@ -40,11 +40,14 @@ class SwitchPlan(NamedTuple):
     ----------
     switch : int
         Number of the node.
-    units : ndarray of int64, shape (nodes, nodes)
-        Units from each node straight to each other; the diagonal is capacity given up.
+    neighbours : ndarray of int64, shape (m,)
+        Numbers of the nodes around it, rising.
+    units : ndarray of int64, shape (m, m)
+        Units from each neighbour straight to each other; the diagonal is capacity given up.
     """
 
     switch: int
+    neighbours: IntArray
     units: IntArray
 
 
@@ -85,11 +88,11 @@ def split_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int)
 
 def _guess_together(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan] | None:
     switches = _fewest_neighbours_first(capacities, len(supplies))
-    forbidden = {switch: np.zeros(capacities.shape, dtype=np.bool_) for switch in switches}
+    lessons: dict[int, list[BoolArray]] = {switch: [] for switch in switches}
     for _ in range(JOINT_ROUNDS):
         current, plans = capacities.copy(), []
         for switch in switches:
-            plan = _guess(current, supplies, num_sinks, switch, forbidden[switch])
+            plan = _guess(current, supplies, num_sinks, switch, lessons[switch])
             if plan is None:
                 return None
             plans.append(plan)
@@ -97,7 +100,8 @@ def _guess_together(capacities: IntArray, supplies: IntArray, num_sinks: int) ->
         sweep = _sweep(current, supplies, num_sinks)
         if not sweep.lacking.any():
             return plans
-        learnt = [_learn(plan, sweep, forbidden[plan.switch], len(supplies)) for plan in plans]
+        sides = _violated_sides(sweep, len(supplies))
+        learnt = [_learn(plan, sides, lessons[plan.switch]) for plan in plans]
         if not any(learnt):
             return None
     return None
@@ -115,9 +119,9 @@ def _one_by_one(capacities: IntArray, supplies: IntArray, num_sinks: int) -> lis
 
 
 def _guess_one(current: IntArray, supplies: IntArray, num_sinks: int, switch: int) -> SwitchPlan | None:
-    forbidden = np.zeros(current.shape, dtype=np.bool_)
+    lessons: list[BoolArray] = []
     for _ in range(SINGLE_ROUNDS):
-        plan = _guess(current, supplies, num_sinks, switch, forbidden)
+        plan = _guess(current, supplies, num_sinks, switch, lessons)
         if plan is None:
             return None
         after = current.copy()
@@ -125,7 +129,7 @@ def _guess_one(current: IntArray, supplies: IntArray, num_sinks: int, switch: in
         sweep = _sweep(after, supplies, num_sinks)
         if not sweep.lacking.any():
             return plan
-        if not _learn(plan, sweep, forbidden, len(current)):
+        if not _learn(plan, _violated_sides(sweep, len(current)), lessons):
             return None
     return None
 
@@ -136,12 +140,14 @@ def _fewest_neighbours_first(capacities: IntArray, first_switch: int) -> list[in
 
 
 def _guess(
-    current: IntArray, supplies: IntArray, num_sinks: int, switch: int, forbidden: BoolArray
+    current: IntArray, supplies: IntArray, num_sinks: int, switch: int, lessons: list[BoolArray]
 ) -> SwitchPlan | None:
-    rows, columns = current[:, switch], current[switch, :]
-    around = np.flatnonzero((rows > 0) | (columns > 0))
-    into, out = rows[around], columns[around]
-    allowed = ~forbidden[np.ix_(around, around)]
+    around = _around(current, switch)
+    into, out = current[around, switch], current[switch, around]
+    allowed = np.ones((len(around), len(around)), dtype=np.bool_)
+    for wasteful in lessons:
+        places = np.flatnonzero(wasteful[around])
+        allowed[np.ix_(places, places)] = False
     # A neighbour with more than half of the switch has to be paired with itself: capacity given up.
     np.fill_diagonal(allowed, into + out > into.sum())
     star = _star(current, supplies, num_sinks, around)
@@ -152,11 +158,11 @@ def _guess(
         sent = current[around, len(supplies) :].sum(axis=1)
         wish = star * np.divide(into, sent, out=np.zeros(len(around)), where=sent > 0)[:, None]
         chosen = integral_transport(into, out, _filled(wish, into, out, around < num_sinks), allowed)
-    if chosen is None:
-        return None
-    units = np.zeros(current.shape, dtype=np.int64)
-    units[np.ix_(around, around)] = chosen
-    return SwitchPlan(switch, units)
+    return None if chosen is None else SwitchPlan(switch, around, chosen)
+
+
+def _around(current: IntArray, switch: int) -> IntArray:
+    return np.flatnonzero((current[:, switch] > 0) | (current[switch] > 0))
 
 
 def _star(current: IntArray, supplies: IntArray, num_sinks: int, around: IntArray) -> IntArray:
@@ -184,8 +190,8 @@ def _filled(wish: FloatArray, units_in: IntArray, units_out: IntArray, sinks: Bo
 def _apply(current: IntArray, plan: SwitchPlan) -> None:
     current[plan.switch, :] = 0
     current[:, plan.switch] = 0
-    current += plan.units
-    np.fill_diagonal(current, 0)
+    current[np.ix_(plan.neighbours, plan.neighbours)] += plan.units
+    current[plan.neighbours, plan.neighbours] = 0
 
 
 def _sweep(current: IntArray, supplies: IntArray, num_sinks: int) -> SinkSweep:
@@ -193,19 +199,30 @@ def _sweep(current: IntArray, supplies: IntArray, num_sinks: int) -> SinkSweep:
     return sweep_sinks(len(current), tails, heads, current[tails, heads], supplies, num_sinks)
 
 
-def _learn(plan: SwitchPlan, sweep: SinkSweep, forbidden: BoolArray, known: int) -> bool:
-    """Forbid the pairs that wasted the switch's capacity across the cuts that were violated; say if any is new.
+def _violated_sides(sweep: SinkSweep, known: int) -> list[tuple[BoolArray, BoolArray]]:
+    """Sink side and source side of each violated cut.
 
-    Nodes from `known` on are switches that were gone when the cut was found, so the cut says nothing about them.
+    Nodes from `known` on are on neither: they are switches that were gone when the cut was found.
     """
-    before = int(forbidden.sum())
-    sided = np.arange(len(forbidden)) < known
-    for cut in np.unique(sweep.reaching[sweep.lacking > 0], axis=0):
-        inside, outside = cut & sided, ~cut & sided
-        arriving, leaving = plan.units[outside].sum(), plan.units[:, inside].sum()
-        wasteful = outside if arriving <= leaving else inside
-        forbidden |= np.outer(wasteful, wasteful)
-    return int(forbidden.sum()) > before
+    sided = np.arange(sweep.reaching.shape[1]) < known
+    return [(cut & sided, ~cut & sided) for cut in np.unique(sweep.reaching[sweep.lacking > 0], axis=0)]
+
+
+def _learn(plan: SwitchPlan, sides: list[tuple[BoolArray, BoolArray]], lessons: list[BoolArray]) -> bool:
+    """Add to `lessons`, per cut, the side within which the switch's capacity was wasted; say if any is new.
+
+    Nodes of that side are not paired with each other again.
+    """
+    before = len(lessons)
+    arriving, leaving = plan.units.sum(axis=1), plan.units.sum(axis=0)
+    for inside, outside in sides:
+        within, without = inside[plan.neighbours], outside[plan.neighbours]
+        wasteful = outside if arriving[without].sum() <= leaving[within].sum() else inside
+        places = np.flatnonzero(wasteful[plan.neighbours])
+        among = plan.units[np.ix_(places, places)]
+        if among.sum() > among.trace():
+            lessons.append(wasteful)
+    return len(lessons) > before
 
 
 def _split_exactly(current: IntArray, supplies: IntArray, num_sinks: int, switch: int) -> SwitchPlan:
@@ -217,6 +234,7 @@ def _split_exactly(current: IntArray, supplies: IntArray, num_sinks: int, switch
         raise SolverError(
             f"edge splitting could not isolate switch number {switch}: is its ingress equal to its egress?"
         )
-    units = np.zeros(current.shape, dtype=np.int64)
-    np.add.at(units, (rows[:, 0], rows[:, 1]), rows[:, 2])
-    return SwitchPlan(switch, units)
+    around = _around(current, switch)
+    units = np.zeros((len(around), len(around)), dtype=np.int64)
+    np.add.at(units, (np.searchsorted(around, rows[:, 0]), np.searchsorted(around, rows[:, 1])), rows[:, 2])
+    return SwitchPlan(switch, around, units)

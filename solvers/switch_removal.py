@@ -193,17 +193,17 @@ def _sent(
     for terminal in np.unique(place[graph.tails[arriving]]):
         ports = arriving[place[graph.tails[arriving]] == terminal]
         ports = ports[np.argsort(graph.tails[ports], kind="stable")]
-        targets = np.flatnonzero(plan.units[terminal])
-        wanted, held = plan.units[terminal, targets], graph.units[ports]
+        row = plan.units[np.searchsorted(plan.neighbours, terminal)]
+        targets, wanted, held = plan.neighbours[row > 0], row[row > 0], graph.units[ports]
         share = wanted[None, :]
         if len(ports) > 1:
             everything = np.ones((len(ports), len(targets)), dtype=np.bool_)
             dealt = integral_transport(held, wanted, np.outer(held.astype(np.float64), wanted), everything)
             assert dealt is not None, "ports and plan hold the same units"
             share = dealt
-        row, column = np.nonzero(share)
+        port, column = np.nonzero(share)
         given_up = targets[column] == terminal
-        parts.append(np.stack([share[row, column], ports[row], targets[column], row])[:, ~given_up])
+        parts.append(np.stack([share[port, column], ports[port], targets[column], port])[:, ~given_up])
     units, port, target, position = np.concatenate(parts, axis=1)
     # The j-th ports of all terminals meet the j-th port of their target: rails stay rails.
     order = np.lexsort((port, position))

@@ -12,11 +12,13 @@ its demand lowered by what enters T from outside X, which is exactly what it los
 parts this gives a family of nested sets.
 
 The smallest tight set around a rank is what can still reach it after a maximum flow into it.  Smallest sets first:
-they are contracted, and a sweep over what is left finds the sets around them.
+they are contracted, and a sweep over what is left finds the sets around them.  Where every rank is a tight set by
+itself this finds none, though there may be larger ones, which the caller may know of.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -99,7 +101,14 @@ class _Contraction:
         self.num_groups = len(kept)
 
 
-def tight_family(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray) -> Family:
+def tight_family(
+    num_nodes: int,
+    tails: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    supplies: IntArray,
+    known: Sequence[BoolArray] = (),
+) -> Family:
     """Find nested tight sets of a network that can carry its supplies.
 
     Parameters
@@ -110,6 +119,8 @@ def tight_family(num_nodes: int, tails: IntArray, heads: IntArray, capacities: I
         Links; parallel ones add up.
     supplies : ndarray of int64, shape (ranks,)
         Units that each rank sends to every other.
+    known : sequence of ndarray of bool, shape (nodes,)
+        Sets to look at where the sweep finds none; no two share a rank.
 
     Returns
     -------
@@ -130,6 +141,8 @@ def tight_family(num_nodes: int, tails: IntArray, heads: IntArray, capacities: I
     while network.num_terminals > 2:
         found = _disjoint_tight_sets(network)
         if not found:
+            found, known = _grouped(network, known), ()
+        if not found:
             break
         numbers = []
         for members in found:
@@ -146,25 +159,44 @@ def tight_family(num_nodes: int, tails: IntArray, heads: IntArray, capacities: I
 
 def _disjoint_tight_sets(network: _Contraction) -> list[BoolArray]:
     """Smallest tight sets of two or more terminals, made disjoint."""
-    tails, heads, capacities = network.merged_links()
-    terminals = network.num_terminals
-    sweep = sweep_sinks(network.num_groups, tails, heads, capacities, network.supplies, terminals)
+    links, terminals = network.merged_links(), network.num_terminals
+    sweep = sweep_sinks(network.num_groups, *links, network.supplies, terminals)
     sizes = sweep.reaching[:, :terminals].sum(axis=1)
     proper = (sizes > 1) & (sizes < terminals) & (sweep.lacking == 0)
     order = np.flatnonzero(proper)[np.argsort(sizes[proper], kind="stable")]
     taken = np.zeros(network.num_groups, dtype=np.bool_)
-    total, found = int(network.supplies.sum()), []
+    found = []
     for sink in order:
         members = sweep.reaching[sink]
         if (members & taken)[:terminals].any():
             continue
         # Sets that share only switches stay tight without them, where switches are balanced.
         members = members & ~taken
-        entering = capacities[~members[tails] & members[heads]].sum()
-        if entering == total - network.supplies[members[:terminals]].sum():
+        if _is_tight(members, links, network.supplies):
             taken |= members
             found.append(members)
     return found
+
+
+def _grouped(network: _Contraction, sets: Sequence[BoolArray]) -> list[BoolArray]:
+    """Of some sets of nodes, the tight ones of two or more terminals, as sets of groups."""
+    links, terminals = network.merged_links(), network.num_terminals
+    taken = np.zeros(network.num_groups, dtype=np.bool_)
+    found = []
+    for nodes in sets:
+        members = np.zeros(network.num_groups, dtype=np.bool_)
+        members[network.group_of[nodes]] = True
+        members &= ~taken
+        if 1 < members[:terminals].sum() < terminals and _is_tight(members, links, network.supplies):
+            taken |= members
+            found.append(members)
+    return found
+
+
+def _is_tight(members: BoolArray, links: tuple[IntArray, IntArray, IntArray], supplies: IntArray) -> bool:
+    tails, heads, capacities = links
+    entering = capacities[~members[tails] & members[heads]].sum()
+    return bool(entering == supplies[~members[: len(supplies)]].sum())
 
 
 def _outermost_first(parents: IntArray, innermost: IntArray) -> Family:

@@ -30,6 +30,8 @@ EFFORT = 3 * 10**7
 MOVE_COST = 16
 MAX_ENTRIES = 2**23
 """Trees times ranks that take part; of larger forests, the tallest trees do."""
+HIGH = 64
+"""Heights from here on are lowered by several hops per round: rings would take as many rounds as they are long."""
 GROWTH = 2
 """Trees may become this many times as many by division."""
 MAX_DEPTH = 1000
@@ -87,7 +89,7 @@ def lower_trees(packing: Packing, tails: IntArray) -> Packing:
         # Divide trees only as long as that makes the tallest ones lower.
         height = int(forest.depths[:count].max())
         kept = [array[:count].copy() for array in (forest.roots, forest.weights, forest.links)]
-        after = _exchange(forest, count, height - 1, EFFORT)
+        after = _exchange(forest, count, height - 1 - height // HIGH, EFFORT)
         if int(forest.depths[:after].max()) >= height:
             break
         count = after
@@ -210,26 +212,24 @@ def _exchange(forest: _Forest, count: int, goal: int, effort: int) -> int:
 @numba.njit(cache=True, nogil=True)
 def _best_partner(forest: _Forest, count: int, tree: int, rank: int, divide: bool) -> int:
     """Find the tree whose link into `rank` would help most, or -1."""
+    # Local names: numba counts references whenever a field of a tuple is looked up.
+    roots, weights, links, depths, energies, tails = forest
     best, partner = -1e-9, -1
-    depth, link = forest.depths[tree], forest.links[tree, rank]
-    sender = forest.tails[link]
+    link = links[tree, rank]
+    sender = tails[link]
     for other in range(count):
-        if forest.roots[other] == rank or forest.links[other, rank] == link:
+        if roots[other] == rank or links[other, rank] == link:
             continue
-        if forest.weights[other] != forest.weights[tree] and not divide:
+        if weights[other] != weights[tree] and not divide:
             continue
-        its_sender = forest.tails[forest.links[other, rank]]
-        rise = depth[rank] - depth[its_sender] - 1
+        rise = depths[tree, rank] - depths[tree, tails[links[other, rank]]] - 1
         if rise <= 0:
             continue
-        fall = forest.depths[other, sender] + 1 - forest.depths[other, rank]
-        change = forest.energies[tree, rank] * (2.0**-rise - 1) + forest.energies[other, rank] * (2.0**fall - 1)
-        change *= min(forest.weights[tree], forest.weights[other])
-        if (
-            change < best
-            and not _is_below(forest, tree, its_sender, rank)
-            and not _is_below(forest, other, sender, rank)
-        ):
+        fall = depths[other, sender] + 1 - depths[other, rank]
+        change = energies[tree, rank] * (2.0**-rise - 1) + energies[other, rank] * (2.0**fall - 1)
+        change *= min(weights[tree], weights[other])
+        # Its sender is above the rank here, since that is a rise.
+        if change < best and not _is_below(forest, other, sender, rank):
             best, partner = change, other
     return partner
 
@@ -237,11 +237,9 @@ def _best_partner(forest: _Forest, count: int, tree: int, rank: int, divide: boo
 @numba.njit(cache=True, nogil=True)
 def _is_below(forest: _Forest, tree: int, node: int, rank: int) -> bool:
     """Whether the path from `node` up to the root passes `rank`."""
-    while node != forest.roots[tree]:
-        if node == rank:
-            return True
+    while forest.depths[tree, node] > forest.depths[tree, rank]:
         node = forest.tails[forest.links[tree, node]]
-    return False
+    return bool(node == rank)
 
 
 @numba.njit(cache=True, nogil=True)

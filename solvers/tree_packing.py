@@ -191,7 +191,7 @@ def _grow_batch(state: _State, root: int, tree: IntArray) -> int:
     state.shipped[:] = copies
     grown, level = 1, 0
     while grown < ranks:
-        candidates = _candidates(state, depths, level, spare)
+        candidates = _candidates(state, depths, level, copies, spare)
         for link in candidates:
             head = state.heads[link]
             if depths[head] >= 0 or spare[link] >= 0:
@@ -205,7 +205,7 @@ def _grow_batch(state: _State, root: int, tree: IntArray) -> int:
                 grown += 1
         level += 1
         if grown < ranks and not (depths == level).any():
-            fewer = _most_spare(state, depths, spare)
+            fewer = _most_spare(state, root, depths, copies, spare)
             if fewer <= 0:
                 return 0
             _return_copies(state, root, tree, copies - fewer)
@@ -216,8 +216,11 @@ def _grow_batch(state: _State, root: int, tree: IntArray) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _candidates(state: _State, depths: IntArray, level: int, spare: IntArray) -> IntArray:
-    """Links from ranks at `level` of the tree to ranks outside it, the one with most capacity left first."""
+def _candidates(state: _State, depths: IntArray, level: int, copies: int, spare: IntArray) -> IntArray:
+    """Links with room for all copies from ranks at `level` of the tree to ranks outside, the one with most room first.
+
+    Links with less room cannot join, so they wait until the tree is stuck.
+    """
     found = np.empty(len(state.left), dtype=np.int64)
     count = 0
     for rank in range(len(depths)):
@@ -225,7 +228,7 @@ def _candidates(state: _State, depths: IntArray, level: int, spare: IntArray) ->
             for place in range(state.arc_starts[rank], state.arc_starts[rank + 1]):
                 arc = state.arcs[place]
                 link = arc >> 1
-                if arc & 1 == 0 and state.left[link] > 0 and spare[link] < 0 and depths[state.heads[link]] < 0:
+                if arc & 1 == 0 and state.left[link] >= copies and spare[link] < 0 and depths[state.heads[link]] < 0:
                     found[count] = link
                     count += 1
     chosen = found[:count]
@@ -233,12 +236,26 @@ def _candidates(state: _State, depths: IntArray, level: int, spare: IntArray) ->
 
 
 @numba.njit(cache=True, nogil=True)
-def _most_spare(state: _State, depths: IntArray, spare: IntArray) -> int:
-    """Largest number of copies that a refused link out of the tree might still do for."""
+def _most_spare(state: _State, root: int, depths: IntArray, copies: int, spare: IntArray) -> int:
+    """Largest number of copies that a link out of the tree might still do for, or -1 if the state is broken."""
+    untested = np.empty(len(spare), dtype=np.int64)
+    count = 0
     best: int = 0
     for link in range(len(spare)):
         if depths[state.tails[link]] >= 0 and depths[state.heads[link]] < 0:
-            best = max(best, min(spare[link], state.left[link]))
+            if spare[link] >= 0:
+                best = max(best, min(spare[link], state.left[link]))
+            else:
+                untested[count] = link
+                count += 1
+    chosen = untested[:count]
+    for link in chosen[np.argsort(-state.left[chosen], kind="mergesort")]:
+        # None of the rest has more room than what is found.
+        if state.left[link] <= best:
+            break
+        if spare[link] < 0 and _test(state, root, link, copies, spare) < 0:
+            return -1
+        best = max(best, min(spare[link], state.left[link]))
     return best
 
 

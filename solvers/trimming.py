@@ -15,8 +15,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from .bottleneck import supplied_network
-from .max_flow import CAPACITY_LIMIT, FlowNetwork, augment
+from .bottleneck import cut_ratio
+from .max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network
+from .preflow import lacking_at, workspace
 from .routed_graph import RoutedGraph
 from .sink_sweep import SinkSweep, sweep_sinks
 
@@ -30,7 +31,7 @@ LEAF_GROUPS_FROM = 256
 """Leaf groups save time on large networks; on smaller ones trees are lower without them."""
 
 
-def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> int:
+def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray]:
     """Lower capacities until as many boxes as possible are tight, keeping room for every supply.
 
     Parameters
@@ -42,8 +43,8 @@ def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> int:
 
     Returns
     -------
-    int
-        Number of sets made tight.
+    list of ndarray of bool, shape (nodes,)
+        The sets made tight; no two share a rank.
     """
     sets = _local_bottlenecks(graph, supplies)
     if not sets and len(supplies) > LEAF_GROUPS_FROM:
@@ -55,12 +56,12 @@ def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> int:
             break
         sweep = _sweep(graph, supplies)
         if not sweep.lacking.any():
-            return len(trimmed)
+            return trimmed
         graph.units[:] = original
         violated = sweep.reaching[sweep.lacking > 0]
         sets = [members for members in sets if not _divided(members, violated)]
     graph.units[:] = original
-    return 0
+    return []
 
 
 def _sweep(graph: RoutedGraph, supplies: IntArray) -> SinkSweep:
@@ -82,7 +83,7 @@ def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray
     weights = supplies // np.gcd.reduce(supplies)  # which sets are found depends on the proportions only
     if (sum(map(int, units)) + 1) * int(weights.sum()) >= CAPACITY_LIMIT:
         return []
-    network = supplied_network(graph.num_nodes, graph.tails[alive], graph.heads[alive], units)
+    network = paired_network(graph.num_nodes, graph.tails[alive], graph.heads[alive], units)
     cuts = _local_cuts(network, weights)
     sizes = cuts[:, : len(supplies)].sum(axis=1)
     taken = np.zeros(graph.num_nodes, dtype=np.bool_)
@@ -151,63 +152,27 @@ def _apportioned(total: int, room: IntArray) -> IntArray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _ratio(network: FlowNetwork, supplies: IntArray, cut: BoolArray) -> tuple[int, int]:
-    """Supplies outside a set and the capacity that enters it."""
-    outside, entering = 0, 0
-    for rank in range(len(supplies)):
-        if not cut[rank]:
-            outside += supplies[rank]
-    for arc in range(len(network.heads) - 2 * (len(network.first) - 1)):
-        if not cut[network.heads[arc ^ 1]] and cut[network.heads[arc]]:
-            entering += network.capacities[arc]
-    return outside, entering
-
-
-@numba.njit(cache=True, nogil=True)
 def _local_cuts(network: FlowNetwork, supplies: IntArray) -> BoolArray:
     """Per rank that no set found before holds: the set around it with the largest outside-to-entering ratio.
 
     Newton's method as in `collopt.solvers.bottleneck`, started anew for every sink.
     """
-    nodes = len(network.first)
-    source_arcs = len(network.heads) - 2 * (nodes - 1)
-    scratch = np.empty((4, nodes), dtype=np.int64)
-    residual = np.empty_like(network.capacities)
-    found = np.zeros((len(supplies), nodes - 1), dtype=np.bool_)
+    space = workspace(len(network.first))
+    found = np.zeros((len(supplies), len(network.first)), dtype=np.bool_)
     covered = np.zeros(len(supplies), dtype=np.bool_)
-    total, count = supplies.sum(), 0
+    count = 0
     for sink in range(len(supplies)):
         if covered[sink]:
             continue
-        cut = np.zeros(nodes - 1, dtype=np.bool_)
+        cut = np.zeros(len(network.first), dtype=np.bool_)
         cut[sink] = True
         while True:
-            outside, entering = _ratio(network, supplies, cut)
-            if entering == 0:
+            outside, entering = cut_ratio(network, supplies, cut)
+            scaled = network.capacities * outside
+            if entering == 0 or lacking_at(network, scaled, supplies * entering, sink, space) == 0:
                 break
-            residual[:source_arcs] = network.capacities[:source_arcs] * outside
-            residual[source_arcs:] = 0
-            for rank in range(len(supplies)):
-                residual[source_arcs + 2 * rank] = supplies[rank] * entering
-            pushed = augment(
-                network.first,
-                network.following,
-                network.heads,
-                residual,
-                nodes - 1,
-                sink,
-                total * entering,
-                scratch[0],
-                scratch[1],
-                scratch[2],
-                scratch[3],
-            )
-            if pushed == total * entering:
-                break
-            for node in range(nodes - 1):
-                cut[node] = scratch[0, node] >= 0
-        for rank in range(len(supplies)):
-            covered[rank] = covered[rank] or cut[rank]
+            cut = space.labels >= 0
+        covered |= cut[: len(supplies)]
         found[count] = cut
         count += 1
     return found[:count].copy()

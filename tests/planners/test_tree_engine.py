@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 import collopt
 from collopt.errors import SolverError
 from collopt.planners import tree_engine
 from collopt.planners.trace import on_stage
-from collopt.topologies import Topology, dgx_a100, dragonfly, mi250, ring
+from collopt.solvers.tree_lowering import lower_trees
+from collopt.solvers.tree_packing import Packing
+from collopt.topologies import Topology, dgx_a100, dragonfly, fat_tree, leaf_spine, mi250, ring
+
+Integers = npt.NDArray[np.int64]
+Lowering = Callable[[Packing, Integers], Packing]
 
 STAGES = ["bottleneck", "tight sets", "switch removal", "tree packing", "tree lowering", "verification"]
 
@@ -33,6 +42,56 @@ def test_the_general_way_takes_over(topology: Topology, broken: str, monkeypatch
     assert "exact_edge_splitting_s" in plan.provenance
 
 
+def without_a_rank(packing: Packing, tails: Integers) -> Packing:
+    """Forget how one rank of the first tree receives."""
+    links = packing.links.copy()
+    links[0, 0 if packing.roots[0] else 1] = -1
+    return packing._replace(links=links)
+
+
+def with_another_weight(packing: Packing, tails: Integers) -> Packing:
+    """Count the first tree once more than was asked for."""
+    weights = packing.weights.copy()
+    weights[0] += 1
+    return packing._replace(weights=weights)
+
+
+def with_one_tree_for_all(packing: Packing, tails: Integers) -> Packing:
+    """Give all copies of every root to its first tree: spanning trees that overload links."""
+    first = np.unique(packing.roots, return_index=True)[1]
+    totals = np.bincount(packing.roots, packing.weights).astype(np.int64)
+    return Packing(packing.roots[first], totals[packing.roots[first]], packing.links[first])
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (without_a_rank, "tree 0 brings nothing to rank "),
+        (with_another_weight, "weigh 84 together; expected 83"),
+        (with_one_tree_for_all, "trees more than it has room for"),
+    ],
+)
+def test_a_wrong_forest_of_the_fast_way_is_refused(
+    collective: str, broken: Lowering, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is verified as strictly as a plan, and the general way takes over."""
+    calls = []
+
+    def break_once(packing: Packing, tails: Integers) -> Packing:
+        calls.append(broken)
+        return lower_trees(packing, tails) if len(calls) > 1 else broken(packing, tails)
+
+    monkeypatch.setattr(tree_engine, "lower_trees", break_once)
+    plan = collopt.plan(mi250(boxes=2), collective)
+    assert len(calls) == 2
+    assert reason in str(plan.provenance["refused"])
+    assert "exact_edge_splitting_s" in plan.provenance
+    assert plan.bound.inverse_rate == collopt.bound(mi250(boxes=2), collective).inverse_rate
+    plan.verify()
+    assert plan.gap == 0 or collective == "allreduce"
+
+
 def test_provenance_has_the_time_of_every_stage() -> None:
     """And how many sets were tight; nothing was refused."""
     plan = collopt.plan(mi250(boxes=2), "allgather")
@@ -51,6 +110,14 @@ def test_stages_are_announced_as_they_start() -> None:
     assert heard == STAGES
 
 
+@pytest.mark.parametrize(("topology", "highest"), [(leaf_spine(24, 12, 12), 3), (fat_tree(12), 6)])
+def test_trees_of_large_fabrics_are_low(topology: Topology, highest: int) -> None:
+    """Leaf by leaf, and star by star within each."""
+    plan = collopt.plan(topology, "allgather")
+    assert plan.gap == 0
+    assert plan.heights.highest <= highest
+
+
 def test_trees_of_the_reference_clusters_are_low() -> None:
     """No throughput is given up for it: MI250 at k = 83, and stars across a thousand A100."""
     small = collopt.plan(mi250(boxes=2), "allgather")
@@ -61,3 +128,10 @@ def test_trees_of_the_reference_clusters_are_low() -> None:
     large = collopt.plan(dgx_a100(boxes=128), "allgather")
     assert large.gap == 0
     assert large.heights.highest <= 4
+
+
+def test_trees_of_a_long_ring_go_both_ways() -> None:
+    """No tree reaches further than half the ring, which takes dividing most of them."""
+    plan = collopt.plan(ring(160), "allgather")
+    assert plan.gap == 0
+    assert plan.heights == (80, 80, 80)

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.bottleneck import bottleneck_cut, fixed_count_scale, supplied_network, violated_sink
-from collopt.topologies import Topology, dgx_a100, mi250
+from collopt.solvers.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
+from collopt.solvers.max_flow import paired_network
+from collopt.topologies import Topology, mi250
 from oracles.brute_force_cuts import largest_ratio, smallest_scale, supplies_fit
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -77,7 +78,7 @@ def test_a_sink_is_violated_exactly_if_some_cut_is(drawn: tuple[Topology, Intege
     best = bottleneck_cut(nodes, tails, heads, capacities, weights)
     supplies = weights * best.capacity * 3 + scale
     scaled = capacities * best.supply * 3
-    sink = violated_sink(supplied_network(nodes, tails, heads, scaled), supplies)
+    sink = violated_sink(paired_network(nodes, tails, heads, scaled), supplies)
     assert (sink < 0) == supplies_fit(nodes, tails, heads, scaled, supplies)
     assert sink < len(supplies)
     assert scale > 0 or sink == -1
@@ -166,25 +167,13 @@ def _before(scale: Fraction, capacity: int) -> Fraction:
     return Fraction(steps.numerator // steps.denominator - (steps.denominator == 1), capacity)
 
 
-def test_source_arcs_come_last_in_node_order() -> None:
-    """The documented layout, on which `violated_sink` and edge splitting rest."""
-    nodes, tails, heads, capacities = network(dgx_a100())
-    result = supplied_network(nodes, tails, heads, capacities)
-    assert len(result.first) == nodes + 1
-    for node in range(nodes):
-        arc = len(result.heads) - 2 * (nodes - node)
-        assert (result.heads[arc], result.heads[arc ^ 1]) == (node, nodes)
-        assert result.capacities[arc] == result.capacities[arc ^ 1] == 0
-    assert result.capacities.sum() == capacities.sum()
-
-
 def test_inputs_are_left_alone() -> None:
     """Links, weights and supplies are the caller's."""
     arrays = [*network(mi250())[1:], ones(mi250())]
     before = [array.copy() for array in arrays]
     bottleneck_cut(16, *arrays)
     fixed_count_scale(16, *arrays, 2)
-    violated_sink(supplied_network(16, *arrays[:3]), arrays[3])
+    violated_sink(paired_network(16, *arrays[:3]), arrays[3])
     assert all(np.array_equal(array, copy) for array, copy in zip(arrays, before, strict=True))
 
 

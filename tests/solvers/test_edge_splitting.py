@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.bottleneck import bottleneck_cut, supplied_network, violated_sink
+from collopt.solvers.bottleneck import bottleneck_cut, violated_sink
 from collopt.solvers.edge_splitting import split_pairs
+from collopt.solvers.max_flow import paired_network
 from collopt.solvers.routed_graph import RoutedGraph
 from collopt.solvers.switch_guess import remove_all_switches, split_all_switches
 from collopt.solvers.switch_removal import RemoveAll, join_pass_through, remove_switches
@@ -128,7 +129,7 @@ def check(logical: LogicalNetwork, network: Network) -> None:
     keys, places = np.unique(logical.tails * ranks + logical.heads, return_inverse=True)
     merged = np.zeros(len(keys), dtype=np.int64)
     np.add.at(merged, places, logical.capacities)
-    assert violated_sink(supplied_network(ranks, keys // ranks, keys % ranks, merged), supplies) == -1
+    assert violated_sink(paired_network(ranks, keys // ranks, keys % ranks, merged), supplies) == -1
 
 
 @pytest.mark.parametrize("remove", [remove_all_switches, split_all_switches])
