@@ -9,19 +9,25 @@ from math import lcm
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import CapacityOverflowError
 from ..topologies import Topology
 from .forest import Forest
+from .rates import congestion
 
 __all__ = ["Allreduce", "TreeSchedule"]
 
 IntArray = npt.NDArray[np.int64]
+
+LOAD_LIMIT = 2**62
+"""What `collopt.schedules.verify` adds up to."""
 
 
 @dataclass(frozen=True, eq=False)
 class Allreduce:
     """A reduce-scatter followed, shard by shard and chunk by chunk, by an allgather.
 
-    Both run at the same time once data flows, so a link's load is the sum of both.
+    Both run at the same time once data flows, so a link's load is the sum of both.  All ranks end with all sums, so the
+    shards need not be equal, and some ranks, or all but one, can be without: what matters is where trees have room.
 
     Attributes
     ----------
@@ -70,18 +76,32 @@ class Allreduce:
         return np.concatenate([forest.heights for forest in self.forests])
 
     def link_loads(self, topology: Topology) -> IntArray:
-        """Add up what both put on each link, in multiples of ``1 / trees_per_root`` units of data; see `Forest`."""
-        common = self.trees_per_root
-        loads = [forest.link_loads(topology) * (common // forest.trees_per_root) for forest in self.forests]
-        return loads[0] + loads[1]
+        """Add up what both put on each link, in multiples of ``1 / trees_per_root`` units of data.
+
+        Raises
+        ------
+        CapacityOverflowError
+            If the unit that suits both forests is so small that loads could leave int64.
+        KeyError
+            As for `Forest.link_loads`.
+        """
+        loads = [forest.link_loads(topology) for forest in self.forests]
+        scales = [self.trees_per_root // forest.trees_per_root for forest in self.forests]
+        if sum(scale * int(load.max()) for scale, load in zip(scales, loads, strict=True)) >= LOAD_LIMIT:
+            raise CapacityOverflowError(
+                f"the loads of both forests in units of 1/{self.trees_per_root} add up to {LOAD_LIMIT} or more; "
+                "round the bandwidths to fewer digits or use fewer trees per root"
+            )
+        return loads[0] * scales[0] + loads[1] * scales[1]
 
     def congestion(self, topology: Topology) -> Fraction:
-        """Largest load of a link over its bandwidth, in 1/(GB/s), as `Forest.congestion`."""
-        loads = self.link_loads(topology)
-        return max(
-            Fraction(int(load), self.trees_per_root) / link.bandwidth
-            for load, link in zip(loads, topology.links, strict=True)
-        )
+        """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
+        return congestion(self.link_loads(topology), self.trees_per_root, topology)
+
+    def __repr__(self) -> str:
+        """One line in angle brackets."""
+        added, spread = self.reduce.num_trees, self.broadcast.num_trees
+        return f"<Allreduce: {self.num_ranks} ranks, {added} trees that reduce, {spread} that broadcast>"
 
 
 TreeSchedule = Forest | Allreduce

@@ -80,7 +80,14 @@ def forest_latency(forest: Forest, topology: Topology) -> Fraction:
     return Fraction(int(arrival.max()), scale)
 
 
-def schedule_time(schedule: TreeSchedule, topology: Topology, num_bytes: int, slices: int | None = None) -> Fraction:
+def schedule_time(
+    schedule: TreeSchedule,
+    topology: Topology,
+    num_bytes: int,
+    slices: int | None = None,
+    *,
+    inverse_rate: Fraction | None = None,
+) -> Fraction:
     """Time of a pipelined collective of `num_bytes` in all, in µs, by the alpha-beta model.
 
     The latency of the deepest path, and the bandwidth time: bytes over algbw.  With `slices`, data follows in that many
@@ -97,6 +104,8 @@ def schedule_time(schedule: TreeSchedule, topology: Topology, num_bytes: int, sl
         As nccl-tests counts them.
     slices : int, optional
         Pieces that each tree's data is cut into.
+    inverse_rate : Fraction, optional
+        The schedule's congestion, where it is known already.
 
     Returns
     -------
@@ -115,9 +124,10 @@ def schedule_time(schedule: TreeSchedule, topology: Topology, num_bytes: int, sl
     Fraction(4, 1)
     """
     if slices is not None and (isinstance(slices, bool) or not isinstance(slices, (int, np.integer)) or slices < 1):
-        raise UnsupportedError(f"slices is {slices!r}; expected a whole number of at least 1")
+        raise UnsupportedError(f"slices is {shown(slices)}; expected a whole number of at least 1")
     latency = sum((forest_latency(forest, topology) for forest in schedule.forests), Fraction(0))
     unit = Fraction(num_bytes, schedule.total_weight)
     hops = sum(int(forest.heights.max()) for forest in schedule.forests)
     waiting = Fraction(0) if slices is None else Fraction(hops - 1, int(slices))
-    return latency + unit * schedule.congestion(topology) / NS_PER_US * (1 + waiting)
+    rate = schedule.congestion(topology) if inverse_rate is None else inverse_rate
+    return latency + unit * rate / NS_PER_US * (1 + waiting)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -11,13 +11,19 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import UnsupportedError
 from ..topologies import Topology
+from ..topologies.validation import shown
+from .rates import congestion
+from .read_only import read_only
 
 __all__ = ["Direction", "Forest", "TreeEdge"]
 
 IntArray = npt.NDArray[np.int64]
 SmallArray = npt.NDArray[np.int32]
 Direction = Literal["broadcast", "reduce"]
+
+ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes", "root_weights")
 
 
 class TreeEdge(NamedTuple):
@@ -37,6 +43,8 @@ class Forest:
 
     Trees are described from the root outwards.  With `direction` "reduce" data runs the other way: a path is passed
     from its end to its start, and the root adds up what all ranks have for its shard.
+
+    The arrays cannot be written to through a forest; they are not copied.
 
     Attributes
     ----------
@@ -71,9 +79,17 @@ class Forest:
     direction: Direction = "broadcast"
 
     def __post_init__(self) -> None:
-        """Fill in equal shards where no weights are given."""
+        """Fill in equal shards where no weights are given, and let nobody write to the arrays."""
+        for name in ARRAYS:
+            if not isinstance(array := getattr(self, name), np.ndarray):
+                raise UnsupportedError(f"the forest's {name} is {shown(array)}; expected a numpy array of integers")
+            object.__setattr__(self, name, read_only(array))
         if not len(self.root_weights):
-            object.__setattr__(self, "root_weights", np.ones(self.num_ranks, dtype=np.int64))
+            object.__setattr__(self, "root_weights", read_only(np.ones(self.num_ranks, dtype=np.int64)))
+
+    def __reduce__(self) -> tuple[type[Forest], tuple[object, ...]]:
+        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
     @property
     def forests(self) -> tuple[Forest, ...]:
@@ -98,7 +114,7 @@ class Forest:
     def parents(self) -> IntArray:
         """Shape (trees, num_ranks): the rank that each rank receives from; -1 at the root."""
         senders = np.append(self.path_nodes[self.path_starts[:-1]], -1)
-        return senders[self.routes]
+        return read_only(senders[self.routes])
 
     def edges(self, tree: int) -> Iterator[TreeEdge]:
         """Yield the hops of one tree, each after the hop that brings data to its sender."""
@@ -124,7 +140,7 @@ class Forest:
             if np.array_equal(updated, depths):
                 break
             depths = updated
-        return depths
+        return read_only(depths)
 
     @property
     def heights(self) -> IntArray:
@@ -169,14 +185,14 @@ class Forest:
         return loads
 
     def congestion(self, topology: Topology) -> Fraction:
-        """Largest ``load / (k * bandwidth)`` over all links, in 1/(GB/s): the schedule's own value of 1/x.
+        """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
+        return congestion(self.link_loads(topology), self.trees_per_root, topology)
 
-        With shards of m bytes per unit of weight the bandwidth term of the schedule's time is ``m * congestion`` ns.
-        """
-        loads = self.link_loads(topology)
-        return max(
-            Fraction(int(load), self.trees_per_root) / link.bandwidth
-            for load, link in zip(loads, topology.links, strict=True)
+    def __repr__(self) -> str:
+        """One line in angle brackets."""
+        return (
+            f"<Forest: {self.direction}, {self.num_ranks} ranks, {self.num_trees} trees, "
+            f"{self.trees_per_root} per root by weight>"
         )
 
     @classmethod
@@ -185,8 +201,32 @@ class Forest:
         num_ranks: int,
         trees_per_root: int,
         trees: Sequence[tuple[int, int, Sequence[Sequence[int]]]],
+        *,
+        root_weights: Sequence[int] = (),
+        direction: Direction = "broadcast",
     ) -> Forest:
         """Build a forest from ``(root, weight, paths)`` triples, one path per rank that is not the root.
+
+        Parameters
+        ----------
+        num_ranks, trees_per_root
+            As the attributes.
+        trees : sequence of tuple
+            Roots, weights, and paths as sequences of node numbers.
+        root_weights : sequence of int, optional
+            As the attribute.
+        direction : {"broadcast", "reduce"}
+            As the attribute.
+
+        Returns
+        -------
+        Forest
+            Not verified: `collopt.schedules.verified_link_loads` does that.
+
+        Raises
+        ------
+        UnsupportedError
+            If the trees are not of this form.
 
         Examples
         --------
@@ -194,20 +234,25 @@ class Forest:
         >>> forest.parents.tolist()
         [[-1, 0], [1, -1]]
         """
-        numbers: dict[tuple[int, ...], int] = {}
-        routes = np.full((len(trees), num_ranks), -1, dtype=np.int32)
-        for tree, (_, _, paths) in enumerate(trees):
-            for path in paths:
-                route = numbers.setdefault(tuple(int(node) for node in path), len(numbers))
-                routes[tree, path[-1]] = route
-        starts = np.concatenate([[0], np.cumsum([len(path) for path in numbers])]).astype(np.int64)
-        nodes = np.array([node for path in numbers for node in path], dtype=np.int64)
-        return cls(
-            num_ranks,
-            trees_per_root,
-            np.array([root for root, _, _ in trees], dtype=np.int64),
-            np.array([weight for _, weight, _ in trees], dtype=np.int64),
-            routes,
-            starts,
-            nodes,
-        )
+        try:
+            numbers: dict[tuple[int, ...], int] = {}
+            routes = np.full((len(trees), num_ranks), -1, dtype=np.int32)
+            for tree, (_, _, paths) in enumerate(trees):
+                for path in paths:
+                    routes[tree, path[-1]] = numbers.setdefault(tuple(int(node) for node in path), len(numbers))
+            return cls(
+                num_ranks,
+                trees_per_root,
+                np.array([root for root, _, _ in trees], dtype=np.int64),
+                np.array([weight for _, weight, _ in trees], dtype=np.int64),
+                routes,
+                np.concatenate([[0], np.cumsum([len(path) for path in numbers])]).astype(np.int64),
+                np.array([node for path in numbers for node in path], dtype=np.int64),
+                np.array(root_weights, dtype=np.int64),
+                direction,
+            )
+        except (TypeError, ValueError, IndexError, OverflowError):
+            raise UnsupportedError(
+                f"the trees {shown(trees)} are not of the form (root, weight, paths) for {shown(num_ranks)} ranks; "
+                "expected whole numbers, and paths that end at ranks"
+            ) from None

@@ -16,9 +16,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import CertificateError
+from ..errors import CertificateError, UnsupportedError
 from ..topologies import Topology
+from ..topologies.validation import shown
 from .forest import Forest
+from .read_only import read_only
 
 __all__ = ["InNetwork", "in_network"]
 
@@ -107,6 +109,11 @@ def in_network(forest: Forest, topology: Topology) -> InNetwork:
     -------
     InNetwork
 
+    Raises
+    ------
+    UnsupportedError
+        If it is no forest.
+
     Examples
     --------
     Two leaves behind one switch receive from the same root; the second copy starts at the switch:
@@ -119,6 +126,10 @@ def in_network(forest: Forest, topology: Topology) -> InNetwork:
     >>> pruned.saving
     Fraction(1, 4)
     """
+    if not isinstance(forest, Forest):
+        raise UnsupportedError(
+            f"the forest is {shown(forest)}; expected a Forest, such as one of plan.schedule.forests"
+        )
     able = _able(forest, topology)
     skipped = np.zeros(forest.routes.shape, dtype=np.int64)
     if able:
@@ -128,7 +139,7 @@ def in_network(forest: Forest, topology: Topology) -> InNetwork:
                 known = [place for place, node in enumerate(edge.path) if node in supplied]
                 skipped[tree, edge.head] = known[-1] if known else 0
                 supplied |= able & set(edge.path[skipped[tree, edge.head] :])
-    return InNetwork(forest, topology, skipped)
+    return InNetwork(forest, topology, read_only(skipped))
 
 
 def _able(forest: Forest, topology: Topology) -> frozenset[int]:

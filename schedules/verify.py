@@ -7,15 +7,16 @@ links and nothing else.  Every step is linear in the size of the forest but one,
 from __future__ import annotations
 
 from math import lcm
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import CertificateError
 from ..topologies import Topology
-from .allreduce import TreeSchedule
+from ..topologies.validation import shown
+from .allreduce import Allreduce, TreeSchedule
 from .forest import Forest
+from .path_verify import verified_hops
 
 __all__ = ["verified_link_loads", "verified_schedule_loads"]
 
@@ -49,9 +50,11 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     CertificateError
         Naming the first thing that is wrong.
     """
+    if not isinstance(forest, Forest):
+        raise CertificateError(f"the schedule is {shown(forest)}; expected a Forest")
     _check_shapes(forest, topology)
     _check_weights(forest)
-    hops = _checked_paths(forest, topology)
+    hops = verified_hops(forest.path_starts, forest.path_nodes, forest.direction, topology, "forest")
     _check_size(forest)
     copies = np.zeros(len(forest.path_starts) - 1, dtype=np.int64)
     block = max(1, BLOCK_ENTRIES // forest.num_ranks)
@@ -65,13 +68,6 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     loads = np.zeros(len(topology.links), dtype=np.int64)
     np.add.at(loads, hops.links, copies[hops.paths])
     return loads
-
-
-class _Hops(NamedTuple):
-    """All hops of all paths: which path each belongs to, and which link of the topology it is."""
-
-    paths: IntArray
-    links: IntArray
 
 
 def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntArray:
@@ -96,6 +92,8 @@ def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntAr
     """
     if isinstance(schedule, Forest):
         return verified_link_loads(schedule, topology)
+    if not isinstance(schedule, Allreduce):
+        raise CertificateError(f"the schedule is {shown(schedule)}; expected a Forest or an Allreduce")
     added, spread = schedule.reduce, schedule.broadcast
     if (added.direction, spread.direction) != ("reduce", "broadcast"):
         raise CertificateError("the allreduce does not consist of a forest that reduces and one that broadcasts")
@@ -144,46 +142,6 @@ def _check_shapes(forest: Forest, topology: Topology) -> None:
     _refuse_if(forest.root_weights < 0, "the shard of rank {} has a weight below 0")
     if forest.direction not in ("broadcast", "reduce"):
         raise CertificateError(f"the forest's direction is {forest.direction!r}; expected 'broadcast' or 'reduce'")
-
-
-def _checked_paths(forest: Forest, topology: Topology) -> _Hops:
-    """Check every path and return all hops, path by path."""
-    starts, nodes, ranks = forest.path_starts, forest.path_nodes, topology.num_ranks
-    if len(starts) < 2 or starts[0] != 0 or starts[-1] != len(nodes) or (np.diff(starts) < 2).any():
-        raise CertificateError("the forest's path_starts do not cut its path_nodes into paths of two or more nodes")
-    _refuse_if((nodes < 0) | (nodes >= len(topology.nodes)), "path node {} is not a node of the topology")
-    path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    at_end = np.zeros(len(nodes), dtype=np.bool_)
-    at_end[starts[:-1]] = at_end[starts[1:] - 1] = True
-    misplaced = np.zeros(len(starts) - 1, dtype=np.bool_)
-    misplaced[path[at_end != (nodes < ranks)]] = True
-    _refuse_if(misplaced, "path {} does not run from a rank to a rank through switches only")
-    order = np.lexsort((nodes, path))
-    again = (np.diff(path[order]) == 0) & (np.diff(nodes[order]) == 0)
-    repeated = np.zeros(len(starts) - 1, dtype=np.bool_)
-    repeated[path[order[1:][again]]] = True
-    _refuse_if(repeated, "path {} passes a node twice")
-    goes_on = np.ones(len(nodes), dtype=np.bool_)
-    goes_on[starts[1:] - 1] = False
-    tails = np.flatnonzero(goes_on)
-    ends = (nodes[tails], nodes[tails + 1])
-    if forest.direction == "reduce":
-        ends = ends[::-1]
-    return _Hops(path[tails], _links_between(*ends, path[tails], topology))
-
-
-def _links_between(tails: IntArray, heads: IntArray, paths: IntArray, topology: Topology) -> IntArray:
-    size = len(topology.nodes)
-    known = topology.arrays.tails * size + topology.arrays.heads
-    order = np.argsort(known)
-    wanted = tails * size + heads
-    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-    missing = known[order][place] != wanted
-    if missing.any():
-        hop = int(np.flatnonzero(missing)[0])
-        tail, head = topology.nodes[tails[hop]], topology.nodes[heads[hop]]
-        raise CertificateError(f"path {paths[hop]} uses a link from {tail!r} to {head!r}, which is not there")
-    return order[place]
 
 
 def _checked_parents(forest: Forest, trees: slice) -> IntArray:

@@ -163,7 +163,7 @@ def build(name: str, /, **options: object) -> Topology:
 
 
 def _find(name: object) -> CatalogueEntry:
-    key = name.replace("_", "-") if isinstance(name, str) else name
+    key = name.replace("_", "-") if isinstance(name, str) else None
     for entry in catalogue():
         if entry.name == key:
             return entry

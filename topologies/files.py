@@ -15,9 +15,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ..errors import FileFormatError, TopologyError
+from ..errors import FileFormatError, TopologyError, UnsupportedError
 from .json_files import check_header, name_of, read_json
 from .topology import Topology
+from .validation import as_path, shown
 
 __all__ = [
     "read_json",
@@ -65,9 +66,13 @@ def write_topology(topology: Topology, path: str | os.PathLike[str]) -> None:
 
     Raises
     ------
+    TopologyError
+        If it is not a topology.
     OSError
         If the folder does not exist or cannot be written; nothing is left behind.
     """
+    if not isinstance(topology, Topology):
+        raise TopologyError(f"the topology is a {type(topology).__name__}; expected a Topology")
     fields = topology_to_json(topology)
     # One row per line: people compare and edit these files.
     rows = {
@@ -169,9 +174,13 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     ------
     OSError
         If the folder does not exist or cannot be written; nothing is left behind.
+    UnsupportedError
+        If it is not a path at all.
     """
+    if "\0" in str(as_path(path)):
+        raise UnsupportedError(f"the path {shown(str(path))} holds a null byte; expected one that a file can have")
     # Through a symbolic link, which stays.
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(as_path(path)))
     if target.exists() and not target.is_file():
         # Renaming would put a file in the place of a device or a pipe.
         raise OSError(errno.EINVAL, "not a regular file", str(target))

@@ -37,8 +37,8 @@ def from_networkx(
     latency : str
         Edge attribute with microseconds, 0 where absent.
     kind : str
-        Node attribute, ``"compute"`` (also where absent) or ``"switch"``.  A switch may further have the attributes
-        ``multicast`` and ``aggregation``, True or False.
+        Node attribute, ``"compute"`` or ``"switch"``: every node has it, or none, and then all are compute nodes.  A
+        switch may further have the attributes ``multicast`` and ``aggregation``, True or False.
     name : str, optional
         For people; by default the graph's own name.
 
@@ -50,8 +50,8 @@ def from_networkx(
     Raises
     ------
     TopologyError
-        For something that is not a networkx graph, an unknown kind, a missing or unusable bandwidth, two nodes of one
-        name, self-loops, or fewer than two compute nodes.
+        For something that is not a networkx graph, an unknown kind or one that only some nodes have, a missing or
+        unusable bandwidth, two nodes of one name, self-loops, or fewer than two compute nodes.
 
     Examples
     --------
@@ -65,8 +65,11 @@ def from_networkx(
 
     if not isinstance(graph, nx.Graph):
         raise TopologyError(f"the graph is a {type(graph).__name__}; expected a networkx graph")
+    for option, attribute in (("bandwidth", bandwidth), ("latency", latency), ("kind", kind)):
+        if not isinstance(attribute, str):
+            raise TopologyError(f"{option} is {shown(attribute)}; expected the name of an attribute")
     names = _node_names(graph)
-    kinds = {node: _kind_of(names[node], data, kind) for node, data in graph.nodes(data=True)}
+    kinds = _kinds(graph, names, kind)
     return Topology.from_links(
         _links(graph, names, bandwidth, latency),
         compute=[names[node] for node, kind_of_node in kinds.items() if kind_of_node == "compute"],
@@ -92,6 +95,11 @@ def to_networkx(topology: Topology) -> nx.DiGraph:
         Compute nodes in rank order, then switches, with the attribute ``kind`` and, on switches that have them,
         ``multicast`` and ``aggregation``; edges with ``bandwidth`` and ``latency`` as fractions.
 
+    Raises
+    ------
+    TopologyError
+        If it is not a topology.
+
     Notes
     -----
     networkx groups edges by node, so the way back may list the links in another order; the digest stays the same.
@@ -104,6 +112,8 @@ def to_networkx(topology: Topology) -> nx.DiGraph:
     """
     import networkx as nx
 
+    if not isinstance(topology, Topology):
+        raise TopologyError(f"the topology is a {type(topology).__name__}; expected a Topology")
     graph = nx.DiGraph(name=topology.name)
     graph.add_nodes_from(topology.compute_nodes, kind="compute")
     for switch in topology.switch_nodes:
@@ -128,8 +138,20 @@ def _node_names(graph: nx.Graph) -> dict[Hashable, str]:
     return names
 
 
-def _kind_of(name: str, data: Mapping[str, object], attribute: str) -> str:
-    kind = data.get(attribute, "compute")
+def _kinds(graph: nx.Graph, names: Mapping[Hashable, str], attribute: str) -> dict[Hashable, str]:
+    without = [node for node, data in graph.nodes(data=True) if attribute not in data]
+    if without and len(without) == len(graph):
+        return dict.fromkeys(graph.nodes, "compute")
+    if without:
+        # Taking them for compute nodes would make ranks of forgotten switches.
+        raise TopologyError(
+            f"node {shown(names[without[0]])} of the graph has no attribute {attribute!r}, while others have; give "
+            "every node 'compute' or 'switch', or none if all are compute nodes"
+        )
+    return {node: _kind_of(names[node], value, attribute) for node, value in graph.nodes(data=attribute)}
+
+
+def _kind_of(name: str, kind: object, attribute: str) -> str:
     if not isinstance(kind, str) or kind not in ("compute", "switch"):
         raise TopologyError(
             f"attribute {attribute!r} of node {shown(name)} is {shown(kind)}; expected 'compute' or 'switch'"

@@ -6,11 +6,10 @@ import json
 import os
 from collections.abc import Mapping
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from ..errors import FileFormatError
-from .validation import shown
+from .validation import as_path, shown
 
 __all__ = ["check_header", "name_of", "read_json"]
 
@@ -93,7 +92,7 @@ def check_header(data: object, expected_format: str, max_version: int, where: st
 
 def _read_text(path: str | os.PathLike[str], where: str) -> str:
     try:
-        with Path(path).open("rb") as stream:
+        with as_path(path).open("rb") as stream:
             # Reading a bounded amount also bounds pipes and devices, whose size nobody knows.
             content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
@@ -118,7 +117,7 @@ def _read_text(path: str | os.PathLike[str], where: str) -> str:
 
 def name_of(path: str | os.PathLike[str]) -> str:
     """Show a path in an error message on one line."""
-    name = os.fspath(path)
+    name = str(as_path(path))
     return name if name.isprintable() else repr(name)
 
 

@@ -15,7 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CapacityOverflowError, TopologyError
-from .validation import Exact, as_bandwidth, as_factor, as_latency, as_name, as_names, shown
+from .validation import (
+    Exact,
+    as_bandwidth,
+    as_factor,
+    as_flag,
+    as_latency,
+    as_list,
+    as_name,
+    as_names,
+    as_several,
+    shown,
+)
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -113,7 +124,7 @@ class Topology:
         object.__setattr__(self, "switch_nodes", switches)
         object.__setattr__(self, "links", _merged_links(self.links, known))
         for ability in ("multicast", "aggregation"):
-            able = frozenset(as_name(node) for node in getattr(self, ability))
+            able = frozenset(as_name(node) for node in as_list(getattr(self, ability), f"{ability} switches"))
             if stranger := sorted(able - set(switches)):
                 raise TopologyError(f"{ability} is claimed for {stranger[0]!r}, which is not a switch of this topology")
             object.__setattr__(self, ability, able)
@@ -157,19 +168,18 @@ class Topology:
             compute nodes.
         """
         exact = []
-        for entry in links:
-            if not isinstance(entry, tuple) or len(entry) not in (3, 4):
-                raise TopologyError(f"link {entry!r} is not a tuple (tail, head, bandwidth[, latency])")
-            link = Link(*entry)
+        both = as_flag(bidirectional, "bidirectional")
+        for entry in as_list(links, "the links"):
+            link = _as_link(entry)
             exact.append(link)
-            if bidirectional:
+            if both:
                 exact.append(link._replace(tail=link.head, head=link.tail))
         return cls(
-            tuple(compute),  # type: ignore[arg-type]
-            tuple(switches),  # type: ignore[arg-type]
+            as_list(compute, "compute nodes"),
+            as_list(switches, "switch nodes"),
             tuple(exact),
-            frozenset(multicast),
-            frozenset(aggregation),
+            as_list(multicast, "multicast switches"),  # type: ignore[arg-type]
+            as_list(aggregation, "aggregation switches"),  # type: ignore[arg-type]
             name,
         )
 
@@ -215,11 +225,11 @@ class Topology:
 
     def link(self, tail: str, head: str) -> Link:
         """Return the link from `tail` to `head`, or raise `TopologyError` if there is none."""
-        try:
-            return self.links[self._link_index[tail, head]]
-        except KeyError:
-            self._check_nodes((tail, head))
-            raise TopologyError(f"there is no link ({tail!r}, {head!r}) in {self!r}") from None
+        self._check_nodes((tail, head))
+        number = self._link_index.get((tail, head))
+        if number is None:
+            raise TopologyError(f"there is no link ({tail!r}, {head!r}) in {self!r}")
+        return self.links[number]
 
     @cached_property
     def _out_links(self) -> Mapping[str, tuple[Link, ...]]:
@@ -294,7 +304,7 @@ class Topology:
         TopologyError
             For an unknown or repeated rank, or if fewer than two remain.
         """
-        kept = as_names((self._rank_name(rank) for rank in ranks), "compute")
+        kept = as_names((self._rank_name(rank) for rank in as_several(ranks, "ranks")), "compute")
         alive = {*kept, *self.switch_nodes}
         links = tuple(link for link in self.links if link.tail in alive and link.head in alive)
         linked = {node for link in links for node in (link.tail, link.head)}
@@ -312,7 +322,7 @@ class Topology:
     def without_link(self, tail: str, head: str, *, bidirectional: bool = True) -> Topology:
         """Remove the link from `tail` to `head`, and its opposite if `bidirectional` and present."""
         gone = {self.link(tail, head)[:2]}
-        if bidirectional:
+        if as_flag(bidirectional, "bidirectional"):
             gone.add((head, tail))
         links = tuple(link for link in self.links if link[:2] not in gone)
         return replace(self, links=links, name=f"{self.name} without {tail}-{head}")
@@ -346,7 +356,7 @@ class Topology:
         """Multiply the bandwidth of one link (and of its opposite if `bidirectional`) by `factor`."""
         exact = as_factor(factor, "derating factor")
         changed = {self.link(tail, head)[:2]}
-        if bidirectional:
+        if as_flag(bidirectional, "bidirectional"):
             changed.add((head, tail))
         links = tuple(
             link._replace(bandwidth=link.bandwidth * exact) if link[:2] in changed else link for link in self.links
@@ -370,18 +380,24 @@ class Topology:
         if isinstance(rank, (int, np.integer)) and not isinstance(rank, bool) and 0 <= rank < self.num_ranks:
             return self.compute_nodes[rank]
         raise TopologyError(
-            f"rank {rank!r} is not in {self!r}; expected 0..{self.num_ranks - 1} or a compute node's name"
+            f"rank {shown(rank)} is not in {self!r}; expected 0..{self.num_ranks - 1} or a compute node's name"
         )
 
     def _check_nodes(self, nodes: Iterable[str]) -> None:
         for node in nodes:
-            if node not in self.node_index:
-                raise TopologyError(f"node {node!r} is not in {self!r}")
+            if not isinstance(node, str) or node not in self.node_index:
+                raise TopologyError(f"node {shown(node)} is not in {self!r}")
+
+
+def _as_link(entry: object) -> Link:
+    if not isinstance(entry, tuple) or len(entry) not in (3, 4):
+        raise TopologyError(f"link {shown(entry)} is not a tuple (tail, head, bandwidth[, latency])")
+    return Link(*entry)
 
 
 def _merged_links(links: Iterable[Link], known: Mapping[str, str]) -> tuple[Link, ...]:
     merged: dict[tuple[str, str], Link] = {}
-    for entry in links:
+    for entry in map(_as_link, as_list(links, "the links")):
         tail, head = as_name(entry[0]), as_name(entry[1])
         where = f"link ({tail!r}, {head!r})"
         for node in (tail, head):

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import reprlib
 from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
+from pathlib import Path
+from typing import Any
 
-from ..errors import TopologyError
+import numpy as np
 
-__all__ = ["MAX_BANDWIDTH", "Exact", "as_bandwidth", "as_factor", "as_latency", "as_name", "as_names", "shown"]
+from ..errors import TopologyError, UnsupportedError
+
+__all__ = [
+    "MAX_BANDWIDTH",
+    "Exact",
+    "as_amount",
+    "as_bandwidth",
+    "as_factor",
+    "as_flag",
+    "as_latency",
+    "as_list",
+    "as_name",
+    "as_names",
+    "as_path",
+    "as_several",
+    "shown",
+]
 
 Exact = int | float | str | Fraction | Decimal
 """What a number may be written as; floats are read by their shortest decimal form, so ``0.1`` is 1/10."""
@@ -95,6 +114,33 @@ def as_factor(value: object, what: str) -> Fraction:
     return factor
 
 
+def as_flag(value: object, what: str) -> bool:
+    """Read True or False; anything else raises `TopologyError`."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TopologyError(f"{what} is {shown(value)}; expected True or False")
+    return bool(value)
+
+
+def as_several(values: object, what: str) -> Iterable[Any]:
+    """Read things one by one, as there may be too many to keep; what cannot be gone through raises `TopologyError`."""
+    if not isinstance(values, Iterable) or isinstance(values, bytes):
+        raise TopologyError(f"{what} are {shown(values)}; expected a list")
+    return values
+
+
+def as_list(values: object, what: str) -> tuple[Any, ...]:
+    """Read several things and keep them; errors as in `as_several`."""
+    return tuple(as_several(values, what))
+
+
+def as_path(value: object) -> Path:
+    """Read the path of a file, or raise `UnsupportedError`."""
+    try:
+        return Path(os.fsdecode(value))  # type: ignore[arg-type]
+    except TypeError:
+        raise UnsupportedError(f"the path is {shown(value)}; expected text or a path") from None
+
+
 def as_name(value: object) -> str:
     """Read a node name: non-empty text, or an integer, which becomes its decimal digits."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
@@ -110,7 +156,7 @@ def as_names(values: Iterable[object], kind: str) -> tuple[str, ...]:
     """Read several node names and refuse one that occurs twice."""
     if isinstance(values, str):
         raise TopologyError(f"{kind} nodes are given as the text {shown(values)}; expected a list of names")
-    names = tuple(as_name(value) for value in values)
+    names = tuple(as_name(value) for value in as_list(values, f"{kind} nodes"))
     seen: set[str] = set()
     for name in names:
         if name in seen:

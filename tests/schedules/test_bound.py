@@ -65,8 +65,11 @@ def test_a_true_bound_is_accepted() -> None:
         (bound_of(), "holds 0 of 3 ranks"),
         (bound_of("a", "b", "c", "s"), "holds 3 of 3 ranks"),
         (bound_of("a", "b", "c"), "holds 3 of 3 ranks"),
-        (bound_of("a", "c", "s", rate=Fraction(3, 5)), r"claims 1/x\* = 3/5, but 2 shards .* over 3 GB/s"),
-        (bound_of("a", "c", rate=Fraction(2, 3)), r"claims 1/x\* = 2/3, but 2 shards .* over 5 GB/s"),
+        (
+            bound_of("a", "c", "s", rate=Fraction(3, 5)),
+            r"claims 1/x\* = 3/5, .* shows 2 shards over 3 GB/s",
+        ),
+        (bound_of("a", "c", rate=Fraction(2, 3)), r"claims 1/x\* = 2/3, .* shows 2 shards over 5 GB/s"),
         (replace(bound_of("a", "c", "s", rate=Fraction(2, 3)), collective="alltoall"), "says nothing about 'alltoall'"),
         (replace(bound_of("a", "c", "s", rate=Fraction(2, 3)), topology=dgx_a100()), "names 'a', which is not a node"),
     ],
@@ -108,7 +111,7 @@ def test_other_collectives_are_bound_by_what_crosses_a_cut(
     [
         ({"weights": (1, 1)}, "weights are not one number of at least 0 per rank"),
         ({"weights": (1, -1, 1)}, "weights are not one number of at least 0 per rank"),
-        ({"weights": (0, 1, 0)}, "but 0 shards cross its cut"),
+        ({"weights": (0, 1, 0)}, "but its witness shows 0 shards"),
         ({"witness": cuts_around("a", "b", "c")}, "cuts around single ranks say nothing about 'allgather'"),
         ({"witness": cuts_around("a", "b"), "collective": "allreduce"}, "has 2 cuts; expected one per rank, 3"),
         (
@@ -126,6 +129,24 @@ def test_wrong_weights_and_cuts_around_ranks_are_refused(changes: dict[str, obje
     """One message for each thing that can be wrong."""
     with pytest.raises(CertificateError, match=message):
         replace(bound_of("a", "c", "s", rate=Fraction(2, 3)), **changes).verify()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("collective", "weights", "message"),
+    [
+        ("alltoall", (), "says nothing about 'alltoall'; expected one of allgather,"),
+        ("allgather", (1, 1), "weights are not one number of at least 0 per rank"),
+        ("allgather", (0, 1, 0), "the witness shows 0 shards over 3 GB/s, which bounds nothing"),
+        ("broadcast", (1, 0, 1), "broadcast has one shard"),
+    ],
+)
+def test_nothing_is_stated_that_would_be_refused(collective: str, weights: tuple[int, ...], message: str) -> None:
+    """What a witness proves is stated only where it proves something."""
+    with pytest.raises(CertificateError, match=message):
+        Bound.from_witness(ONE_WAY, collective, Cut(frozenset("acs")), weights)
+    stated = Bound.from_witness(ONE_WAY, "allgather", Cut(frozenset("acs")), (3, 0, 1))
+    stated.verify()
+    assert stated.inverse_rate == Fraction(4, 3)
 
 
 def test_bus_bandwidth_counts_what_a_rank_sends() -> None:

@@ -50,7 +50,7 @@ def test_attributes_may_have_other_names() -> None:
     """As in graphs made for other tools."""
     graph = nx.DiGraph()
     graph.add_node("s", role="switch")
-    graph.add_node("a")
+    graph.add_node("a", role="compute")
     graph.add_node("b", role="compute")
     nx.add_cycle(graph, ["a", "s", "b"], capacity=4, delay=1)
     topology = from_networkx(graph, bandwidth="capacity", latency="delay", kind="role", name="mine")
@@ -95,8 +95,7 @@ def test_the_name_is_that_of_the_graph() -> None:
 
 def test_the_graph_is_left_alone() -> None:
     """Reading writes nothing back."""
-    graph = edge(bandwidth=1)
-    graph.add_node(("s", 0), kind="switch", multicast=True)
+    graph = with_node(kind="switch", multicast=True)
     before = copy.deepcopy((dict(graph.nodes(data=True)), list(graph.edges(data=True)), graph.graph))
     from_networkx(graph)
     assert (dict(graph.nodes(data=True)), list(graph.edges(data=True)), graph.graph) == before
@@ -105,6 +104,7 @@ def test_the_graph_is_left_alone() -> None:
 def test_abilities_are_node_attributes() -> None:
     """False and absent mean the same."""
     graph = nx.Graph()
+    graph.add_nodes_from("ab", kind="compute")
     graph.add_node("s", kind="switch", multicast=True, aggregation=False)
     nx.add_star(graph, ["s", "a", "b"], bandwidth=1)
     topology = from_networkx(graph)
@@ -115,6 +115,7 @@ def test_abilities_are_node_attributes() -> None:
 def with_node(**attributes: Any) -> nx.Graph:
     """Two ranks and a third node of the given attributes."""
     graph = edge(bandwidth=1)
+    graph.add_nodes_from("ab", kind="compute")
     graph.add_node("c", **attributes)
     return graph
 
@@ -137,7 +138,8 @@ def with_node(**attributes: Any) -> nx.Graph:
             with_node(kind="switch", multicast="yes"),
             "attribute 'multicast' of node 'c' is 'yes'; expected True or False",
         ),
-        (with_node(multicast=True), "multicast is claimed for 'c', which is not a switch"),
+        (with_node(kind="compute", multicast=True), "multicast is claimed for 'c', which is not a switch"),
+        (with_node(), "node 'c' of the graph has no attribute 'kind', while others have; give every node 'compute'"),
         (nx.Graph(), "0 compute nodes"),
         (nx.Graph([("a", "a", {"bandwidth": 1}), ("a", "b", {"bandwidth": 1})]), "self-loop"),
         (nx.Graph([("a", "", {"bandwidth": 1})]), "node name '' is not usable"),
@@ -169,3 +171,17 @@ def test_a_round_trip_gives_the_same_network(topology: Topology) -> None:
     assert back.nodes == topology.nodes
     assert set(back.links) == set(topology.links)
     assert back.name == topology.name
+
+
+@pytest.mark.parametrize("option", ["bandwidth", "latency", "kind"])
+@pytest.mark.parametrize("value", [None, 3, ["bandwidth"]])
+def test_names_of_attributes_are_text(option: str, value: Any) -> None:
+    """What is given instead is named."""
+    with pytest.raises(TopologyError, match=f"{option} is .*; expected the name of an attribute"):
+        from_networkx(edge(bandwidth=1), **{option: value})
+
+
+def test_what_is_no_topology_is_not_written() -> None:
+    """With the type that it has."""
+    with pytest.raises(TopologyError, match="the topology is a Graph; expected a Topology"):
+        to_networkx(edge(bandwidth=1))  # type: ignore[arg-type]

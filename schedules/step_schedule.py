@@ -1,0 +1,279 @@
+"""`StepSchedule`: pieces of shards that ranks exchange in synchronous steps, stored as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..topologies import Topology
+from .forest import Direction
+from .rates import congestion
+from .read_only import read_only
+
+__all__ = ["AnyStepSchedule", "Send", "StepAllreduce", "StepSchedule"]
+
+IntArray = npt.NDArray[np.int64]
+
+ARRAYS = ("steps", "sources", "lower", "upper", "routes", "path_starts", "path_nodes")
+
+
+class Send(NamedTuple):
+    """In `step`, chunks `lower` to `upper` - 1 of the shard of rank `source` pass `path`."""
+
+    step: int
+    source: int
+    lower: int
+    upper: int
+    path: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StepSchedule:
+    """An allgather in steps: a rank passes on in a step what it holds at the beginning of that step.
+
+    Every rank has a shard of equal size, cut into `chunks_per_shard` chunks; a send carries an interval of them.  Node
+    numbers are those of `Topology.nodes`: ranks first, then switches.  Steps count from 0.
+
+    With `direction` "reduce" it is a reduce-scatter, described by the allgather that it reverses: of T steps, step t
+    comes as number ``T - 1 - t``, a path is passed from its end to its start, and the rank at the start adds what
+    arrives to what it has (direct-connect paper, Definition 5 and Theorem 1).
+
+    The arrays cannot be written to through a schedule; they are not copied.  `collopt.schedules.verified_step_loads`
+    checks them.
+
+    Attributes
+    ----------
+    num_ranks : int
+        Compute nodes, each the source of one shard.
+    chunks_per_shard : int
+        The paper's P; 1/P of a shard is the unit of `lower` and `upper`.
+    steps : ndarray of int64, shape (sends,)
+        In which step a send happens.
+    sources : ndarray of int64, shape (sends,)
+        The rank whose shard it is a part of.
+    lower, upper : ndarray of int64, shape (sends,)
+        The chunks that are sent: ``lower``, ..., ``upper - 1``.
+    routes : ndarray of int64, shape (sends,)
+        The number of the path that they pass.
+    path_starts : ndarray of int64, shape (paths + 1,)
+        Path ``p`` is ``path_nodes[path_starts[p]:path_starts[p + 1]]``.
+    path_nodes : ndarray of int64
+        Node numbers: the sending rank, the switches passed, the receiving rank.
+    direction : {"broadcast", "reduce"}
+        Whether data runs away from the sources or towards them.
+
+    Examples
+    --------
+    Two ranks exchange their shards over links of 25 GB/s:
+
+    >>> from collopt.topologies import complete
+    >>> schedule = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
+    >>> schedule
+    <StepSchedule: allgather of 2 ranks, 1 step, 1 chunk per shard, 2 sends>
+    >>> schedule.inverse_rate(complete(2, bandwidth=25))
+    Fraction(1, 25)
+    """
+
+    num_ranks: int
+    chunks_per_shard: int
+    steps: IntArray
+    sources: IntArray
+    lower: IntArray
+    upper: IntArray
+    routes: IntArray
+    path_starts: IntArray
+    path_nodes: IntArray
+    direction: Direction = "broadcast"
+
+    def __post_init__(self) -> None:
+        """Let nobody write to the arrays."""
+        for name in ARRAYS:
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    def __reduce__(self) -> tuple[type[StepSchedule], tuple[object, ...]]:
+        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+    @classmethod
+    def from_sends(
+        cls,
+        num_ranks: int,
+        chunks_per_shard: int,
+        sends: Iterable[tuple[int, int, int, int, tuple[int, ...]]],
+        direction: Direction = "broadcast",
+    ) -> StepSchedule:
+        """Build a schedule from ``(step, source, lower, upper, path)`` tuples, such as `Send`.
+
+        Parameters
+        ----------
+        num_ranks : int
+            Compute nodes.
+        chunks_per_shard : int
+            Pieces of equal size that a shard is cut into.
+        sends : iterable of tuple
+            In any order; paths are tuples of node numbers.
+        direction : {"broadcast", "reduce"}
+            Whether data runs away from the sources or towards them.
+
+        Returns
+        -------
+        StepSchedule
+            Not verified.
+        """
+        numbers: dict[tuple[int, ...], int] = {}
+        rows = [(*send[:4], numbers.setdefault(tuple(map(int, send[4])), len(numbers))) for send in sends]
+        steps, sources, lower, upper, routes = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+        starts = np.cumsum([0, *map(len, numbers)], dtype=np.int64)
+        nodes = np.array([node for path in numbers for node in path], dtype=np.int64)
+        return cls(num_ranks, chunks_per_shard, steps, sources, lower, upper, routes, starts, nodes, direction)
+
+    @property
+    def schedules(self) -> tuple[StepSchedule, ...]:
+        """The schedule itself: what all schedules made of steps can be asked for."""
+        return (self,)
+
+    @cached_property
+    def num_steps(self) -> int:
+        """Number of steps, the T_L of the direct-connect paper in multiples of alpha."""
+        return int(self.steps.max()) + 1 if len(self.steps) else 0
+
+    @property
+    def num_sends(self) -> int:
+        """Number of sends; one that carries several chunks counts once."""
+        return len(self.steps)
+
+    def path(self, route: int) -> tuple[int, ...]:
+        """Node numbers along path number `route`."""
+        return tuple(int(node) for node in self.path_nodes[self.path_starts[route] : self.path_starts[route + 1]])
+
+    def sends(self) -> Iterator[Send]:
+        """Yield every send, in the order of the arrays."""
+        paths = [self.path(route) for route in range(len(self.path_starts) - 1)]
+        columns = (self.steps, self.sources, self.lower, self.upper, self.routes)
+        for step, source, lower, upper, route in zip(*(column.tolist() for column in columns), strict=True):
+            yield Send(step, source, lower, upper, paths[route])
+
+    def link_loads(self, topology: Topology) -> IntArray:
+        """Chunks that cross each link in each step.
+
+        Parameters
+        ----------
+        topology : Topology
+            The network that the paths are on.
+
+        Returns
+        -------
+        ndarray of int64, shape (steps, links)
+            Steps as in `steps`, links in the order of ``topology.links``.
+
+        Raises
+        ------
+        KeyError
+            If a path uses a link that the topology does not have; `collopt.schedules.verified_step_loads` says which.
+        """
+        links = self._path_links(topology)
+        lengths = np.diff(self.path_starts) - 1
+        first = np.cumsum(lengths) - lengths
+        loads = np.zeros((self.num_steps, len(topology.links)), dtype=np.int64)
+        for hop in range(int(lengths.max(initial=0))):
+            far = lengths[self.routes] > hop
+            passed = links[first[self.routes[far]] + hop]
+            np.add.at(loads, (self.steps[far], passed), (self.upper - self.lower)[far])
+        return loads
+
+    def inverse_rate(self, topology: Topology) -> Fraction:
+        """Sum over the steps of the largest ``load / bandwidth``, in 1/(GB/s): ns per byte of shard.
+
+        With shards of m bytes the bandwidth term of the schedule's time is ``m * inverse_rate`` ns; the algorithm
+        bandwidth is ``num_ranks / inverse_rate``.  Where N ranks have d links of bandwidth b each, the direct-connect
+        paper's T_B is ``d b / N`` times this, in its unit M/B with B = d b.
+
+        Parameters
+        ----------
+        topology : Topology
+            The network that the paths are on.
+
+        Returns
+        -------
+        Fraction
+        """
+        times = (congestion(loads, self.chunks_per_shard, topology) for loads in self.link_loads(topology))
+        return sum(times, Fraction(0))
+
+    def _path_links(self, topology: Topology) -> IntArray:
+        """Links of all paths, path by path, by their places in ``topology.links``."""
+        goes_on = np.ones(len(self.path_nodes), dtype=np.bool_)
+        goes_on[self.path_starts[1:] - 1] = False
+        tails = np.flatnonzero(goes_on)
+        ends = (tails, tails + 1) if self.direction == "broadcast" else (tails + 1, tails)
+        size = len(topology.nodes)
+        wanted = self.path_nodes[ends[0]] * size + self.path_nodes[ends[1]]
+        known = topology.arrays.tails * size + topology.arrays.heads
+        order = np.argsort(known)
+        place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+        if (known[order][place] != wanted).any():
+            raise KeyError("a path uses a link that the topology does not have")
+        return order[place]
+
+    def __repr__(self) -> str:
+        """Kind and size in angle brackets."""
+        kind = "allgather" if self.direction == "broadcast" else "reduce-scatter"
+        counts = [
+            f"{count} {word}{'' if count == 1 else 's'}{rest}"
+            for count, word, rest in (
+                (self.num_steps, "step", ""),
+                (self.chunks_per_shard, "chunk", " per shard"),
+                (self.num_sends, "send", ""),
+            )
+        ]
+        return f"<StepSchedule: {kind} of {self.num_ranks} ranks, {', '.join(counts)}>"
+
+
+@dataclass(frozen=True, eq=False)
+class StepAllreduce:
+    """A reduce-scatter in steps, and after its last step an allgather.
+
+    Attributes
+    ----------
+    reduce : StepSchedule
+        Of direction "reduce".
+    broadcast : StepSchedule
+        Of direction "broadcast".
+    """
+
+    reduce: StepSchedule
+    broadcast: StepSchedule
+
+    @property
+    def schedules(self) -> tuple[StepSchedule, ...]:
+        """Both, in the order in which they run."""
+        return self.reduce, self.broadcast
+
+    @property
+    def num_ranks(self) -> int:
+        """Compute nodes, each of which ends the reduction with one sum."""
+        return self.broadcast.num_ranks
+
+    @property
+    def num_steps(self) -> int:
+        """Number of steps of both."""
+        return self.reduce.num_steps + self.broadcast.num_steps
+
+    @property
+    def num_sends(self) -> int:
+        """Number of sends of both."""
+        return self.reduce.num_sends + self.broadcast.num_sends
+
+    def inverse_rate(self, topology: Topology) -> Fraction:
+        """Sum of both, for one runs after the other; see `StepSchedule.inverse_rate`."""
+        return sum((schedule.inverse_rate(topology) for schedule in self.schedules), Fraction(0))
+
+
+AnyStepSchedule = StepSchedule | StepAllreduce
+"""All schedules that consist of steps."""

@@ -1,0 +1,87 @@
+"""How figures are written for people: three significant digits at least, and a unit that suits them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+__all__ = ["bandwidth_text", "percentage_text", "time_text"]
+
+BANDWIDTHS = (("GB/s", Fraction(1)), ("MB/s", Fraction(1, 10**3)), ("kB/s", Fraction(1, 10**6)))
+"""In GB/s.  Nothing above GB/s, in which the field compares links and libraries."""
+BYTES_PER_S = ("B/s", Fraction(1, 10**9))
+TIMES = (("s", Fraction(10**6)), ("ms", Fraction(10**3)), ("µs", Fraction(1)))
+"""In µs."""
+NANOSECONDS = ("ns", Fraction(1, 10**3))
+
+DIGITS = 3
+TINY = 1e-4
+"""Below this in the smallest unit, figures are written with an exponent."""
+
+
+def bandwidth_text(value: float | Fraction, decimals: int = 0) -> str:
+    """Write a bandwidth.
+
+    Parameters
+    ----------
+    value : float or Fraction
+        GB/s, at least 0.
+    decimals : int
+        Decimals to write at least.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> bandwidth_text(0.0123456), bandwidth_text(Fraction(5312, 15)), bandwidth_text(Fraction(5312, 15), 2)
+    ('12.3 MB/s', '354 GB/s', '354.13 GB/s')
+    """
+    return _in_units(value, BANDWIDTHS, BYTES_PER_S, decimals)
+
+
+def time_text(microseconds: float | Fraction) -> str:
+    """Write a time that is given in µs.
+
+    Examples
+    --------
+    >>> time_text(191.04), time_text(2384.9), time_text(0.02)
+    ('191 µs', '2.38 ms', '20.0 ns')
+    """
+    return _in_units(microseconds, TIMES, NANOSECONDS, 0)
+
+
+def percentage_text(share: float | Fraction) -> str:
+    """Write a share of 1 in percent.
+
+    Examples
+    --------
+    >>> percentage_text(Fraction(37, 1162)), percentage_text(0.5), percentage_text(0.00001234)
+    ('3.18 %', '50.00 %', '0.00123 %')
+    """
+    return f"{_digits(float(100 * share), 2)} %"
+
+
+def _in_units(
+    value: float | Fraction, units: Sequence[tuple[str, Fraction]], smallest: tuple[str, Fraction], decimals: int
+) -> str:
+    """Write a value in the first unit of which it is at least one, once it is rounded."""
+    for name, unit in units:
+        # 999.7 MB/s are 1000 MB/s to three digits.
+        if float(value / unit) >= 1 - 0.5 * 10**-DIGITS:
+            return f"{_digits(float(value / unit), decimals)} {name}"
+    name, unit = smallest
+    return f"{_digits(float(value / unit), decimals)} {name}"
+
+
+def _digits(value: float, decimals: int) -> str:
+    """Write a number with three significant digits at least, and as many decimals."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if abs(value) < TINY:
+        return f"{value:.{DIGITS - 1}e}"
+    # Rounding first, because it can add a digit before the point.
+    exponent = int(f"{value:.{DIGITS - 1}e}".partition("e")[2])
+    return f"{value:.{max(decimals, DIGITS - 1 - exponent, 0)}f}"

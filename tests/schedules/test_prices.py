@@ -1,0 +1,186 @@
+"""Prices as witnesses: whatever they are, they never prove too much, and what does not add up is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import collopt
+from collopt.errors import CertificateError
+from collopt.schedules import Bound, LinkPrice, Prices
+from collopt.schedules.prices import hop_limits
+from collopt.schedules.witness_json import witness_from_json, witness_to_json
+from collopt.topologies import Topology, ring
+from strategies import eulerian_topologies, switch_free_topologies
+
+ONE_WAY = ring(3, bandwidth=10, bidirectional=False)
+
+
+def incoming(topology: Topology = ONE_WAY) -> Prices:
+    """Every rank of a one-way ring pays 1 for its own incoming link."""
+    links = tuple(LinkPrice(link.tail, link.head, Fraction(1)) for link in topology.links)
+    into = tuple(tuple(price for price in links if price.head == rank) for rank in topology.compute_nodes)
+    return Prices(links, into)
+
+
+def random_prices(data: st.DataObject, topology: Topology) -> Prices:
+    """Any prices of links, and for both kinds shares of them that add up to no more than they may."""
+    numbers = st.fractions(0, 5, max_denominator=4)
+    links = {(link.tail, link.head): data.draw(numbers) for link in topology.links}
+    relays = frozenset(topology.switch_nodes) if data.draw(st.booleans()) else frozenset()
+    sides = []
+    for _ in range(2):
+        own: list[list[LinkPrice]] = [[] for _ in topology.compute_nodes]
+        for (tail, head), limit in hop_limits(topology, links, relays).items():
+            parts = [data.draw(st.integers(0, 3)) for _ in own]
+            for prices, part in zip(own, parts, strict=True):
+                prices.append(LinkPrice(tail, head, limit * part / max(1, sum(parts))))
+        sides.append(tuple(tuple(prices) for prices in own))
+    return Prices(tuple(LinkPrice(*pair, price) for pair, price in links.items()), *sides, relays)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_prices_prove_more_than_the_best_cut(data: st.DataObject) -> None:
+    """Weak duality on random networks, in every collective but allreduce."""
+    topology = data.draw(st.one_of(eulerian_topologies(max_ranks=4), switch_free_topologies(max_ranks=4)))
+    prices = random_prices(data, topology)
+    prices.check(topology)
+    for collective in ("allgather", "reduce_scatter", "broadcast", "reduce"):
+        sizes = tuple(int(rank == 1) for rank in range(topology.num_ranks))
+        weights = sizes if collective in ("broadcast", "reduce") else ()
+        root = 1 if weights else None
+        amount, value = prices.crossing(topology, collective, weights)
+        best = collopt.bound(topology, collective, root=root)
+        assert amount <= value * best.inverse_rate
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_no_prices_prove_more_than_plans_of_trees_reach(data: st.DataObject) -> None:
+    """An allreduce by trees is never faster than prices allow."""
+    topology = data.draw(eulerian_topologies(max_ranks=4, max_switches=2))
+    prices = random_prices(data, topology)
+    amount, value = prices.crossing(topology, "allreduce")
+    assert amount * collopt.plan(topology, "allreduce").algbw <= value * topology.num_ranks
+
+
+def test_a_bound_is_verified_by_its_prices() -> None:
+    """The figure that they prove, no other, and in words."""
+    bound = Bound.from_witness(ONE_WAY, "allgather", incoming())
+    bound.verify()
+    assert bound.algbw == 15
+    assert incoming().reason(ONE_WAY, "allgather") == (
+        "links are worth 30, of which all schedules use 6 per unit of rate"
+    )
+    with pytest.raises(CertificateError, match="claims"):
+        replace(bound, inverse_rate=Fraction(1, 3)).verify()
+
+
+def test_both_ways_of_an_allreduce_share_the_links() -> None:
+    """On a line, the first link carries what its rank roots outwards, and the rank's part of everything else."""
+    line = Topology.from_links([("a", "b", 10), ("b", "c", 10)], compute="abc", bidirectional=True)
+    first = (LinkPrice("a", "b", Fraction(1)),)
+    prices = Prices(first, ((), first, ()), (first, (), ()))
+    bound = Bound.from_witness(line, "allreduce", prices)
+    bound.verify()
+    assert bound.algbw == 10
+    assert "at one rank" in prices.scope("allreduce")
+    assert "all schedules" not in prices.reason(line, "allreduce")
+    spread_alone = Prices(first, ((), first, ()), ((), (), ()))
+    with pytest.raises(CertificateError, match="bounds nothing"):
+        Bound.from_witness(line, "allreduce", spread_alone)
+
+
+def test_hops_past_switches_are_worth_their_cheapest_way() -> None:
+    """Three GPUs around a switch that can only pass on: every hop uses a link in and a link out."""
+    rows = [(rank, "s", 30) for rank in "abc"]
+    star = Topology.from_links(rows, compute="abc", switches="s", bidirectional=True)
+    prices = {(link.tail, link.head): Fraction(1) for link in star.links}
+    assert set(hop_limits(star, prices, frozenset()).values()) == {Fraction(2)}
+    assert set(hop_limits(star, prices, frozenset("s")).values()) == {Fraction(1)}
+    assert ("a", "s") not in hop_limits(star, prices, frozenset())
+
+
+def test_a_rank_out_of_reach_has_no_bound() -> None:
+    """What has no path has no price; a rank without data does not matter."""
+    line = Topology.from_links([("a", "b", 10), ("b", "c", 10)], compute="abc")
+    prices = Prices(tuple(LinkPrice(*link[:2], Fraction(1)) for link in line.links), ((), (), ()), ((), (), ()))
+    with pytest.raises(CertificateError, match="rank 'b' is not connected with every other"):
+        prices.crossing(line, "allgather")
+    with pytest.raises(CertificateError, match="bounds nothing"):
+        Bound.from_witness(line, "allreduce", prices)
+    own = Prices(prices.links, ((), (LinkPrice("a", "b", Fraction(1)),), (LinkPrice("b", "c", Fraction(1)),)))
+    bound = Bound.from_witness(line, "broadcast", own, (1, 0, 0))
+    bound.verify()
+    assert bound.algbw == 10
+
+
+def dearer(prices: Prices) -> Prices:
+    """One rank pays more for a hop than its link is worth."""
+    return replace(prices, into=((prices.into[0][0]._replace(price=Fraction(5, 4)),), *prices.into[1:]))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (dearer, r"prices of hop \('gpu2', 'gpu0'\) add up to 5/4; its links are worth 1"),
+        (lambda prices: replace(prices, into=prices.into[:2]), "prices for 2 ranks; expected one list per rank, 3"),
+        (lambda prices: replace(prices, links=prices.links[:2]), "add up to 1; its links are worth 0"),
+        (lambda prices: replace(prices, links=prices.links * 2), r"two prices for link \('gpu0', 'gpu1'\)"),
+        (
+            lambda prices: replace(prices, links=(*prices.links, LinkPrice("gpu1", "gpu0", Fraction(1)))),
+            r"a price for link \('gpu1', 'gpu0'\), which is none",
+        ),
+        (
+            lambda prices: replace(prices, into=((LinkPrice("gpu1", "gpu0", Fraction(1)),), *prices.into[1:])),
+            r"a price for hop \('gpu1', 'gpu0'\), which is none",
+        ),
+        (
+            lambda prices: replace(prices, links=(prices.links[0]._replace(price=Fraction(-1)), *prices.links[1:])),
+            "is -1; expected at least 0",
+        ),
+        (lambda prices: replace(prices, relays=frozenset({"gpu0"})), "relay 'gpu0' is not a switch"),
+    ],
+)
+def test_refuses_prices_that_do_not_add_up(spoil: Callable[[Prices], Prices], message: str) -> None:
+    """Each with what is wrong."""
+    incoming().check(ONE_WAY)
+    with pytest.raises(CertificateError, match=message):
+        spoil(incoming()).check(ONE_WAY)
+
+
+@pytest.mark.parametrize("ability", ["multicast", "aggregation"])
+def test_refuses_hops_past_switches_that_can_do_more(ability: str) -> None:
+    """What copies or adds up has to be a relay."""
+    rows = [(rank, "s", 30) for rank in "abc"]
+    abilities: dict[str, Any] = {ability: ["s"]}
+    star = Topology.from_links(rows, compute="abc", switches="s", bidirectional=True, **abilities)
+    with pytest.raises(CertificateError, match="leaves out of its relays 's'"):
+        Prices((), ((), (), ())).check(star)
+    Prices((), ((), (), ()), relays=frozenset("s")).check(star)
+
+
+def test_prices_are_written_and_read() -> None:
+    """Plain lists and text, and back to the same."""
+    prices = replace(incoming(), out_of=((), (), (LinkPrice("gpu2", "gpu0", Fraction(1, 3)),)))
+    ((field, value),) = json.loads(json.dumps(witness_to_json(prices))).items()
+    assert witness_from_json(field, value) == prices
+
+
+def test_refuses_what_the_prices_are_not_about() -> None:
+    """Other collectives, and the kind of data that has no prices."""
+    with pytest.raises(CertificateError, match="prices of trees say nothing about 'all_to_all'"):
+        incoming().crossing(ONE_WAY, "all_to_all")
+    for collective in ("reduce_scatter", "reduce", "allreduce"):
+        with pytest.raises(CertificateError, match="no prices for what ranks send"):
+            incoming().crossing(ONE_WAY, collective)
+    with pytest.raises(CertificateError, match="no prices for what ranks receive"):
+        Prices(incoming().links, out_of=incoming().into).crossing(ONE_WAY, "allgather")

@@ -1,0 +1,206 @@
+"""Witnesses: their sums against plain loops, what they prove, and what they say nothing about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt import plan
+from collopt.errors import CertificateError, UnsupportedError
+from collopt.schedules import Bound, Crossing, Cut, Partition, RankCuts, Witness
+from collopt.schedules.prices import LinkPrice, Prices
+from collopt.schedules.witness_json import WITNESS_FIELDS, witness_from_json, witness_to_json
+from collopt.topologies import Topology, ring
+from strategies import eulerian_topologies, switch_free_topologies
+
+STAR = Topology.from_links(
+    [("a", "s", 4), ("s", "a", 1), ("b", "s", 2), ("s", "b", 3), ("c", "s", 1), ("s", "c", 3), ("a", "b", 5)],
+    compute="abc",
+    switches="s",
+)
+"""Three ranks at a switch, faster one way than the other, and a shortcut."""
+
+
+def partition_of(*parts: str) -> Partition:
+    """Parts of nodes that are called by single letters."""
+    return Partition(tuple(frozenset(part) for part in parts))
+
+
+@st.composite
+def partitions(draw: st.DrawFn, topology: Topology) -> Partition:
+    """Any partition with ranks in two parts or more."""
+    labels = draw(st.lists(st.integers(0, 4), min_size=len(topology.nodes), max_size=len(topology.nodes)))
+    labels[:2] = [0, 1]
+    named = [[node for node, label in zip(topology.nodes, labels, strict=True) if label == part] for part in range(5)]
+    return Partition(tuple(frozenset(part) for part in named if part))
+
+
+@given(st.one_of(eulerian_topologies(), switch_free_topologies()), st.data())
+def test_cuts_add_up_the_same_from_either_side(topology: Topology, data: st.DataObject) -> None:
+    """Over all links one by one, whether few nodes are inside or many."""
+    cut = Cut(frozenset(data.draw(st.sets(st.sampled_from(topology.nodes)))))
+    leaving = [link.bandwidth for link in topology.links if link.tail in cut.nodes and link.head not in cut.nodes]
+    entering = [link.bandwidth for link in topology.links if link.tail not in cut.nodes and link.head in cut.nodes]
+    assert (cut.bandwidth(topology), cut.entering_bandwidth(topology)) == (sum(leaving), sum(entering))
+
+
+@pytest.mark.parametrize(
+    ("partition", "amount", "bandwidth"),
+    [
+        (partition_of("as", "b", "c"), 4, (2 + 1) + (3 + 5) + 3),
+        (partition_of("a", "b", "c", "s"), 4, 1 + (3 + 5) + 3),
+        (partition_of("ab", "c", "s"), 2, (1 + 3) + 3),
+        (partition_of("abs", "c"), 2, 1 + 3),
+    ],
+)
+def test_partitions_add_up_what_enters_parts_with_ranks(partition: Partition, amount: int, bandwidth: int) -> None:
+    """2 (p - 1) times the data; links into a part of switches only do not count."""
+    partition.check(STAR)
+    crossing = partition.crossing(STAR, "allreduce")
+    assert crossing == Crossing(Fraction(3 * amount), Fraction(bandwidth))
+    bound = Bound.from_witness(STAR, "allreduce", partition)
+    bound.verify()
+    assert bound.algbw == Fraction(bandwidth, amount)
+
+
+@given(st.one_of(eulerian_topologies(), switch_free_topologies()), st.data())
+def test_partitions_add_up_as_a_slow_count_does(topology: Topology, data: st.DataObject) -> None:
+    """Part by part, link by link."""
+    partition = data.draw(partitions(topology))
+    partition.check(topology)
+    parties = [part for part in partition.parts if part & set(topology.compute_nodes)]
+    entering = sum(
+        link.bandwidth for part in parties for link in topology.links if link.head in part and link.tail not in part
+    )
+    crossing = partition.crossing(topology, "allreduce")
+    assert crossing == Crossing(Fraction(2 * (len(parties) - 1) * topology.num_ranks), Fraction(entering))
+
+
+@settings(max_examples=60)
+@given(st.one_of(eulerian_topologies(max_ranks=5), switch_free_topologies(max_ranks=5)), st.data())
+def test_no_allreduce_is_faster_than_any_partition_allows(topology: Topology, data: st.DataObject) -> None:
+    """Whatever the parts: a bound that some plan beat would be no bound."""
+    made = plan(topology, "allreduce")
+    assert made.algbw <= Bound.from_witness(topology, "allreduce", data.draw(partitions(topology))).algbw
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+def test_partitions_are_tight_on_rings_and_stars(ranks: int) -> None:
+    """N b / (N - 1) on a two-way ring, half of that at a switch; a ring of two has two links each way."""
+    network = ring(ranks, bandwidth=6)
+    alone = Partition(tuple(frozenset({node}) for node in network.nodes))
+    assert Bound.from_witness(network, "allreduce", alone).algbw == Fraction(6 * ranks, ranks - 1)
+    links = [(f"gpu{rank}", "sw", 6) for rank in range(ranks)]
+    star = Topology.from_links(links, compute=[link[0] for link in links], switches=["sw"], bidirectional=True)
+    alone = Partition(tuple(frozenset({node}) for node in star.nodes))
+    proved = replace(plan(star, "allreduce"), bound=Bound.from_witness(star, "allreduce", alone))
+    proved.verify()
+    assert (proved.gap, proved.algbw) == (0, Fraction(6 * ranks, 2 * (ranks - 1)))
+
+
+@pytest.mark.parametrize(
+    ("partition", "message"),
+    [
+        (partition_of("as", "b"), "leaves out 'c'; expected every node in a part"),
+        (partition_of("a", "b", "c"), "leaves out 's'; expected every node in a part"),
+        (partition_of("as", "bs", "c"), "has 's' in two parts; expected one"),
+        (partition_of("as", "b", "cx"), "names 'x', which is not a node of <Topology"),
+        (partition_of("abc", "s"), "one part of the bound's partition holds all ranks; expected ranks in two or more"),
+        (partition_of(), "leaves out 'a'"),
+    ],
+)
+def test_what_is_no_partition_is_refused(partition: Partition, message: str) -> None:
+    """One message for each thing that can be wrong."""
+    with pytest.raises(CertificateError, match=message):
+        partition.check(STAR)
+    with pytest.raises(CertificateError, match=message):
+        Bound(STAR, "allreduce", Fraction(1), partition).verify()
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "broadcast", "reduce"])
+def test_partitions_are_about_allreduce_only(collective: str) -> None:
+    """Elsewhere a part need not both send and receive."""
+    with pytest.raises(CertificateError, match=f"^a partition says nothing about '{collective}'$"):
+        Bound.from_witness(STAR, collective, partition_of("as", "b", "c"), (1, 0, 0))
+
+
+def test_switches_that_add_up_must_belong_to_ranks() -> None:
+    """Outside all parties they could make one arrival of two messages; inside, the party adds up anyway."""
+    adding = replace(STAR, aggregation=frozenset("s"))
+    with pytest.raises(CertificateError, match="has 's', which can add up data, in a part without ranks"):
+        partition_of("a", "b", "c", "s").check(adding)
+    Bound.from_witness(adding, "allreduce", partition_of("as", "b", "c")).verify()
+
+
+def test_where_switches_copy_cuts_around_ranks_count_what_enters() -> None:
+    """One sending can be received by all others, so what a rank sends proves nothing then."""
+    cuts = RankCuts(tuple(Cut(frozenset(rank)) for rank in "abc"))
+    assert cuts.crossing(STAR, "allreduce") == Crossing(Fraction(4), Fraction(4 + 5))
+    copying = replace(STAR, multicast=frozenset("s"))
+    assert cuts.crossing(copying, "allreduce") == Crossing(Fraction(4), Fraction(3 + 5))
+    assert "some rank sends" in cuts.reason(STAR, "allreduce")
+    assert "some rank receives" in cuts.reason(copying, "allreduce")
+
+
+def test_weights_only_change_the_unit() -> None:
+    """An allreduce bound counts all data, whatever parts of it ranks have."""
+    parts = partition_of("as", "b", "c")
+    even, uneven = (Bound.from_witness(STAR, "allreduce", parts, weights) for weights in ((), (5, 0, 2)))
+    assert even.algbw == uneven.algbw
+    assert uneven.inverse_rate == even.inverse_rate * Fraction(7, 3)
+
+
+def test_a_bound_without_bandwidth_is_refused() -> None:
+    """It would be an infinite time, or none."""
+    dead_end = Topology.from_links([("a", "b", 1)], compute="ab")
+    with pytest.raises(CertificateError, match="the witness shows 2 shards over 0 GB/s, which bounds nothing"):
+        Bound.from_witness(dead_end, "allreduce", Cut(frozenset("b")))
+    with pytest.raises(CertificateError, match="over 0 GB/s"):
+        Bound(dead_end, "allreduce", Fraction(1), Cut(frozenset("b"))).verify()
+
+
+WITNESSES: dict[str, Witness] = {
+    "cut": Cut(frozenset("sa")),
+    "rank_cuts": RankCuts((Cut(frozenset("as")), Cut(frozenset("b")), Cut(frozenset("c")))),
+    "partition": partition_of("as", "c", "b"),
+    "prices": Prices(
+        (LinkPrice("a", "s", Fraction(1, 3)), LinkPrice("s", "b", Fraction(0))),
+        ((), (LinkPrice("a", "b", Fraction(1, 3)),), ()),
+        (),
+        frozenset("s"),
+    ),
+}
+
+
+@pytest.mark.parametrize("field", WITNESS_FIELDS)
+def test_witnesses_come_back_as_they_were(field: str) -> None:
+    """As one field of lists in a fixed order."""
+    witness = WITNESSES[field]
+    written = witness_to_json(witness)
+    assert list(written) == [field]
+    assert witness_from_json(field, written[field]) == witness
+    assert witness_to_json(partition_of("sa", "b")) == {"partition": [["a", "s"], ["b"]]}
+
+
+def test_every_kind_of_witness_has_a_test_above() -> None:
+    """A new field without one would fail here."""
+    assert set(WITNESSES) == set(WITNESS_FIELDS)
+
+
+@pytest.mark.parametrize("kind", ["cut", "rank_cuts", "partition"])
+def test_reasons_are_one_line_with_the_bandwidth(kind: str) -> None:
+    """Which is what is counted."""
+    witness = WITNESSES[kind]
+    reason = witness.reason(STAR, "allreduce")
+    assert "\n" not in reason
+    assert f" {witness.crossing(STAR, 'allreduce').bandwidth} GB/s" in reason
+
+
+def test_a_witness_without_a_form_is_not_written() -> None:
+    """Rather than a file without a witness."""
+    with pytest.raises(UnsupportedError, match="no form for a str in files"):
+        witness_to_json("because")  # type: ignore[arg-type]
