@@ -4,7 +4,34 @@ Each module's ``build`` states a model; between that and `collopt.solve` a user 
 objective.
 """
 
-from . import convex, sharing, survival, throughput
+from . import (
+    all_to_all,
+    allreduce,
+    allreduce_cuts,
+    bfb,
+    convex,
+    rate_rounding,
+    rounding,
+    sharing,
+    survival,
+    synthesis,
+    throughput,
+)
+from .blocks import Blocks
 from .pyomo_model import PyomoModel
 
-__all__ = ["PyomoModel", "convex", "sharing", "survival", "throughput"]
+__all__ = [
+    "Blocks",
+    "PyomoModel",
+    "all_to_all",
+    "allreduce",
+    "allreduce_cuts",
+    "bfb",
+    "convex",
+    "rate_rounding",
+    "rounding",
+    "sharing",
+    "survival",
+    "synthesis",
+    "throughput",
+]

@@ -119,11 +119,20 @@ class Component(NamedTuple):
     keys: tuple[Any, ...]
     names: tuple[str, ...]
 
-    def arrange(self, values: FloatArray) -> float | dict[Any, float]:
+    def arrange(self, values: npt.NDArray[Any]) -> Any:
         """Return one number, or one per index."""
         if self.positions.ndim == 0:
-            return float(values)
-        return dict(zip(self.keys, map(float, values), strict=True))
+            return np.asarray(values).item()
+        return dict(zip(self.keys, values.tolist(), strict=True))
+
+    def spread(self, values: Any) -> FloatArray:
+        """Undo `arrange`, where every index must have its number."""
+        if self.positions.ndim == 0:
+            return np.asarray(values, dtype=np.float64).reshape(())
+        try:
+            return np.array([values[key] for key in self.keys], dtype=np.float64)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UnsupportedError(f"a start value of {self.names[0]} and its like is not usable: {error!r}") from error
 
     def label(self, place: int) -> str:
         """Name one entry."""

@@ -26,6 +26,22 @@ at its rank and ends at the roots.
 The rate is an upper bound on any network.  Trees reach it where no switch takes in more, or less, than it gives out;
 that is a matter of shares where a further constraint narrows one (the warning of ForestColl, appendix G).
 
+A fixed number of trees per root makes it an integer program, in which everything is counted in trees.  What changes:
+
+=====================  =================================================  ============================================
+name                   meaning                                            equation
+=====================  =================================================  ============================================
+``inverse_bandwidth``  1/(GB/s) of one tree, to be minimised              U of Theorems 11 and 12, 1 / y of Algorithm 5
+``share``              whole number of trees that a link carries          edge-disjoint trees
+``link_bandwidth``     a link's trees fit the link                        c(u, v) <= floor(U b(u, v))
+``switch_balance``     as many trees enter a switch as leave it           Eulerian, as edge splitting asks for
+the other constraints  as above, with k, the trees per root, in place of  F(s, v) >= the sum of w times k
+                       the rate
+=====================  =================================================  ============================================
+
+These are in ForestColl, appendix E.4.  Where links have opposites, floors are balanced by themselves; elsewhere the
+appendix leaves open what to do, and here the best balanced numbers are found.
+
 Pyomo, because it is read and extended.
 
 Examples
@@ -46,18 +62,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
-from numbers import Rational
+from math import gcd, lcm
 from typing import Any
 
 from ..errors import UnsupportedError
 from ..schedules.forest import Direction
+from ..schedules.weights import as_weights
 from ..topologies import Topology
 from ..topologies.validation import shown
 from .pyomo_model import PyomoModel
 
-__all__ = ["ThroughputModel", "Variables", "build"]
+__all__ = ["FixedCountModel", "ThroughputModel", "Variables", "build", "build_fixed_count"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +119,29 @@ class ThroughputModel(PyomoModel):
     variables: Variables
 
 
+@dataclass(frozen=True, eq=False)
+class FixedCountModel(ThroughputModel):
+    """A throughput program with a fixed number of trees per root.
+
+    Attributes
+    ----------
+    program : ConcreteModel
+        As of `ThroughputModel`.
+    topology : Topology
+        As of `ThroughputModel`.
+    weights : tuple of Fraction
+        Whole numbers without a common divisor.
+    direction : {"broadcast", "reduce"}
+        As of `ThroughputModel`.
+    variables : Variables
+        Shares and flows in trees; ``variables.rate`` is the number of trees per root and unit of weight, no variable.
+    inverse_bandwidth : Var
+        1/(GB/s) of one tree: U.
+    """
+
+    inverse_bandwidth: Any
+
+
 def build(
     topology: Topology, *, weights: Sequence[object] | None = None, direction: Direction = "broadcast"
 ) -> ThroughputModel:
@@ -136,12 +175,13 @@ def build(
     """
     import pyomo.environ as pyo
 
-    shards = _checked_weights(topology, weights)
-    if direction not in ("broadcast", "reduce"):
-        raise UnsupportedError(f"direction is {shown(direction)}; expected 'broadcast' or 'reduce'")
+    shards = as_weights(weights, topology.num_ranks)
+    _check_direction(direction)
     program = pyo.ConcreteModel(name=f"throughput of {topology.name}")
-    model = ThroughputModel(program, topology, shards, direction, _add_variables(program, topology))
-    _link_bandwidth(model)
+    program.rate = pyo.Var(domain=pyo.NonNegativeReals)
+    variables = _add_variables(program, topology, program.rate, pyo.NonNegativeReals)
+    model = ThroughputModel(program, topology, shards, direction, variables)
+    _link_bandwidth(model, 1.0)
     _flow_in_share(model)
     _flow_balance(model)
     _flow_arrival(model)
@@ -149,26 +189,100 @@ def build(
     return model
 
 
-def _add_variables(program: Any, topology: Topology) -> Variables:
+def build_fixed_count(
+    topology: Topology,
+    trees_per_root: int,
+    *,
+    weights: Sequence[object] | None = None,
+    direction: Direction = "broadcast",
+) -> FixedCountModel:
+    """State the time that a collective takes with a given number of trees per root.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose links carry the data.
+    trees_per_root : int
+        Trees per root and unit of weight, the paper's k.
+    weights : sequence of number, optional
+        As for `build`; units of weight are as large as makes all of them whole.
+    direction : {"broadcast", "reduce"}
+        As for `build`.
+
+    Returns
+    -------
+    FixedCountModel
+        Its objective U is the inverse bandwidth of one tree; the rate per unit of weight is ``trees_per_root / U``.
+
+    Raises
+    ------
+    UnsupportedError
+        If `trees_per_root` is not a whole number of at least 1, or as for `build`.
+
+    Examples
+    --------
+    Four ranks in a ring of 10 GB/s: three shards arrive over two links, so one tree each leaves one of them half idle.
+
+    >>> from collopt import solve
+    >>> from collopt.topologies import ring
+    >>> [round(trees / solve(build_fixed_count(ring(4, bandwidth=10), trees)).objective, 6) for trees in (1, 2)]
+    [5.0, 6.666667]
+    """
+    import pyomo.environ as pyo
+
+    shards = as_weights(weights, topology.num_ranks)
+    _check_direction(direction)
+    if isinstance(trees_per_root, bool) or not isinstance(trees_per_root, int) or trees_per_root < 1:
+        raise UnsupportedError(f"trees_per_root is {shown(trees_per_root)}; expected a whole number of at least 1")
+    unit = Fraction(gcd(*(shard.numerator for shard in shards)), lcm(*(shard.denominator for shard in shards)))
+    program = pyo.ConcreteModel(name=f"throughput of {topology.name} with {trees_per_root} trees per root")
+    program.inverse_bandwidth = pyo.Var(domain=pyo.NonNegativeReals)
+    variables = _add_variables(program, topology, float(trees_per_root), pyo.NonNegativeIntegers)
+    model = FixedCountModel(
+        program, topology, tuple(shard / unit for shard in shards), direction, variables, program.inverse_bandwidth
+    )
+    _link_bandwidth(model, model.inverse_bandwidth)
+    _switch_balance(model)
+    _flow_in_share(model)
+    _flow_balance(model)
+    _flow_arrival(model)
+    model.minimize(model.inverse_bandwidth)
+    return model
+
+
+def _add_variables(program: Any, topology: Topology, rate: Any, domain: Any) -> Variables:
     import pyomo.environ as pyo
 
     links = [(link.tail, link.head) for link in topology.links]
     bandwidths = {(link.tail, link.head): float(link.bandwidth) for link in topology.links}
     program.bandwidth = pyo.Param(links, initialize=bandwidths, mutable=True, within=pyo.NonNegativeReals)
-    program.rate = pyo.Var(domain=pyo.NonNegativeReals)
-    program.share = pyo.Var(links, domain=pyo.NonNegativeReals)
+    program.share = pyo.Var(links, domain=domain)
     program.flow = pyo.Var(topology.compute_nodes, links, domain=pyo.NonNegativeReals)
-    return Variables(program.rate, program.share, program.flow)
+    return Variables(rate, program.share, program.flow)
 
 
-def _link_bandwidth(model: ThroughputModel) -> None:
-    """c(u, v) <= b(u, v) for each link."""
+def _link_bandwidth(model: ThroughputModel, scale: Any) -> None:
+    """c(u, v) <= U b(u, v) for each link, with U = 1 where shares are bandwidths."""
     import pyomo.environ as pyo
 
     share, bandwidth = model.variables.share, model.program.bandwidth
     model.program.link_bandwidth = pyo.Constraint(
         [(link.tail, link.head) for link in model.topology.links],
-        rule=lambda _, tail, head: share[tail, head] <= bandwidth[tail, head],
+        rule=lambda _, tail, head: share[tail, head] <= scale * bandwidth[tail, head],
+    )
+
+
+def _switch_balance(model: FixedCountModel) -> None:
+    """Sum of c(u, w) = sum of c(w, v) for each switch w."""
+    import pyomo.environ as pyo
+
+    topology, share = model.topology, model.variables.share
+    model.program.switch_balance = pyo.Constraint(
+        [switch for switch in topology.switch_nodes if topology.in_links(switch) or topology.out_links(switch)],
+        rule=lambda _, switch: (
+            pyo.quicksum(share[link.tail, link.head] for link in topology.in_links(switch))
+            == pyo.quicksum(share[link.tail, link.head] for link in topology.out_links(switch))
+        ),
     )
 
 
@@ -217,24 +331,6 @@ def _net_arrival(model: ThroughputModel, rank: str, node: str) -> Any:
     return arriving - leaving if model.direction == "broadcast" else leaving - arriving
 
 
-def _checked_weights(topology: Topology, weights: Sequence[object] | None) -> tuple[Fraction, ...]:
-    if weights is None:
-        return (Fraction(1),) * topology.num_ranks
-    exact = tuple(_as_weight(rank, value) for rank, value in enumerate(weights))
-    if len(exact) != topology.num_ranks:
-        raise UnsupportedError(f"weights has {len(exact)} entries; expected one per rank, {topology.num_ranks}")
-    if not any(exact):
-        raise UnsupportedError("all weights are 0; expected some rank to have data")
-    return exact
-
-
-def _as_weight(rank: int, value: object) -> Fraction:
-    try:
-        if isinstance(value, (int, float, str, Decimal, Rational)) and not isinstance(value, bool):
-            # A float means what it is written as.
-            exact = Fraction(repr(float(value)) if isinstance(value, float) else value)
-            if exact >= 0:
-                return exact
-    except (ValueError, OverflowError, ZeroDivisionError):
-        pass
-    raise UnsupportedError(f"weight {shown(value)} of rank {rank} is not usable; expected a number of at least 0")
+def _check_direction(direction: object) -> None:
+    if direction not in ("broadcast", "reduce"):
+        raise UnsupportedError(f"direction is {shown(direction)}; expected 'broadcast' or 'reduce'")

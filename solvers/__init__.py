@@ -3,18 +3,18 @@
 The names below solve linear programs; the routines with kernels are imported module by module, where they are needed.
 """
 
-from .blocks import Block, Blocks
-from .highs import solve
+from .highs import Session, solve
+from .progress import Progress
 from .solution import DualStatus, PrimalStatus, Solution, Status, Termination
 from .solver_options import Algorithm, HighsOptions
 
 __all__ = [
     "Algorithm",
-    "Block",
-    "Blocks",
     "DualStatus",
     "HighsOptions",
     "PrimalStatus",
+    "Progress",
+    "Session",
     "Solution",
     "Status",
     "Termination",

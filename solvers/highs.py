@@ -1,31 +1,31 @@
 """The only door to HiGHS: options in, one frozen answer out.
 
 A model is anything that can hand over a `LinearProgram`: the formulations, whose Pyomo programs are compiled on their
-own side, and `collopt.solvers.blocks.Blocks`.  Inside, everything is minimised and signs are flipped once, because
+own side, and `collopt.formulations.Blocks`.  Inside, everything is minimised and signs are flipped once, because
 HiGHS 1.15.1 returns flipped duals for a maximisation by interior point without crossover or by PDLP.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..errors import UnsupportedError
-from .linear_program import FloatArray, IntArray, Labels, LinearProgram, Model
-from .solution import DualStatus, Named, PrimalStatus, Solution, Status, Termination
+from .basis import Basis
+from .faults import check_numbers, message
+from .highs_arrays import entries, highs_basis, highs_model, highspy_module, kinds, spread
+from .linear_program import LinearProgram, Model
+from .program_changes import Changes, changes_between
+from .progress import Watch
+from .solution import DualStatus, Evidence, PrimalStatus, Solution, Status, Termination
 from .solver_options import HighsOptions
 
-__all__ = ["solve"]
+__all__ = ["Session", "Start", "solve"]
 
-NAMES_SHOWN = 3
-
-# HiGHS's small_matrix_value and large_matrix_value: coefficients beyond them it drops or refuses.
-SMALLEST, LARGEST = 1e-9, 1e15
-
-# HiGHS's infinite_cost.
-INFINITE_COST = 1e20
+Start = Solution | Mapping[str, Any]
+"""Where to start from: an earlier solution, or values by name of the variable block as in `Solution.values`."""
 
 TERMINATIONS = {
     "kOptimal": Termination.OPTIMAL,
@@ -36,12 +36,12 @@ TERMINATIONS = {
     "kIterationLimit": Termination.OTHER_LIMIT,
     "kSolutionLimit": Termination.OTHER_LIMIT,
     "kMemoryLimit": Termination.OTHER_LIMIT,
-    "kInterrupt": Termination.OTHER_LIMIT,
-    "kHighsInterrupt": Termination.OTHER_LIMIT,
+    "kInterrupt": Termination.INTERRUPTED,
+    "kHighsInterrupt": Termination.INTERRUPTED,
 }
 
 
-def solve(model: Model, options: HighsOptions | None = None) -> Solution:
+def solve(model: Model, options: HighsOptions | None = None, *, start: Start | None = None) -> Solution:
     """Solve a model with HiGHS.
 
     Parameters
@@ -50,6 +50,8 @@ def solve(model: Model, options: HighsOptions | None = None) -> Solution:
         Of `collopt.formulations`, or `Blocks`.
     options : HighsOptions, optional
         HiGHS's own choices by default.
+    start : Solution or mapping, optional
+        Where to start from, see `Session.solve`.
 
     Returns
     -------
@@ -61,155 +63,187 @@ def solve(model: Model, options: HighsOptions | None = None) -> Solution:
     UnsupportedError
         If `model` is not a model, has no variables, or has numbers beyond what HiGHS takes.
     """
-    if not callable(getattr(model, "linear_program", None)):
-        raise UnsupportedError(
-            f"cannot solve a {type(model).__name__}; expected a model of collopt.formulations or Blocks"
-        )
-    program = model.linear_program()
-    if not len(program.costs):
-        raise UnsupportedError(f"{program.name} has no variables; add some before solving it")
-    _check_numbers(program)
-    return _Run(program, options or HighsOptions()).solution()
+    return Session(model, options).solve(start)
 
 
-def _check_numbers(program: LinearProgram) -> None:
-    """HiGHS would silently leave out what is too small; a model must not be solved without a part of it."""
-    sizes = np.abs(program.matrix.data)
-    wrong = np.flatnonzero(~((sizes == 0) | ((sizes >= SMALLEST) & (sizes < LARGEST))))
-    if len(wrong):
-        row = _names(program.constraints, program.matrix.indices[wrong[:1]])
-        value = float(program.matrix.data[wrong[0]])
-        raise UnsupportedError(
-            f"a coefficient of {row} in {program.name} is {value:g}; expected sizes of {SMALLEST:g} to {LARGEST:g}: "
-            "choose another unit"
-        )
-    if len(endless := np.flatnonzero(~(np.abs(program.costs) < INFINITE_COST))):
-        raise UnsupportedError(
-            f"the objective of {program.name} has {_names(program.variables, endless)} with coefficient "
-            f"{float(program.costs[endless[0]]):g}; expected sizes below {INFINITE_COST:g}"
-        )
+class Session:
+    """A model that stays in HiGHS between solves, for sweeps and for models that grow.
+
+    Every solve reads the model again and hands over what changed: costs, bounds, coefficients, and blocks that came
+    after the others.  Simplex goes on from where the last solve ended.
+
+    Parameters
+    ----------
+    model : Model
+    options : HighsOptions, optional
+        For every solve.
+
+    Examples
+    --------
+    What a link of a ring is worth, as its bandwidth goes down:
+
+    >>> from collopt.formulations import throughput
+    >>> from collopt.topologies import ring
+    >>> model = throughput.build(ring(4, bandwidth=30))
+    >>> session = Session(model)
+    >>> rates = []
+    >>> for bandwidth in (30, 20, 10):
+    ...     model.program.bandwidth["gpu0", "gpu1"] = bandwidth
+    ...     rates.append(str(session.solve().exact.objective))
+    >>> rates
+    ['20', '50/3', '40/3']
+    """
+
+    def __init__(self, model: Model, options: HighsOptions | None = None) -> None:
+        if not callable(getattr(model, "linear_program", None)):
+            raise UnsupportedError(
+                f"cannot solve a {type(model).__name__}; expected a model of collopt.formulations or Blocks"
+            )
+        self._model, self._options = model, options or HighsOptions()
+        self._handle: _Handle | None = None
+        self._last: Solution | None = None
+
+    def solve(self, start: Start | None = None) -> Solution:
+        """Solve the model as it now stands.
+
+        Parameters
+        ----------
+        start : Solution or mapping, optional
+            Instead of where the last solve ended: an earlier solution of this or a similar model, or values of some
+            variables of an integer program, by name of their block and in the form that `Solution.values` has.
+
+        Returns
+        -------
+        Solution
+
+        Raises
+        ------
+        UnsupportedError
+            If the model cannot be handed over, see `solve`, or `start` does not fit it.
+        """
+        program = self._model.linear_program()
+        if not len(program.costs):
+            raise UnsupportedError(f"{program.name} has no variables; add some before solving it")
+        check_numbers(program)
+        # What is raised on the way leaves no handle behind of which nobody knows what it holds.
+        handle, self._handle = self._handle, None
+        changes = changes_between(handle.program, program) if handle else None
+        if handle is None or changes is None:
+            handle, start = _Handle(program, self._options), start or self._last
+        else:
+            handle.change(changes, program)
+            start = start or (self._last if program.whole.any() else None)
+        if start is not None:
+            handle.start(start)
+        self._last, self._handle = handle.solution(), handle
+        return self._last
 
 
-class _Run:
-    """One solve: HiGHS's object and the program that it holds."""
+class _Handle:
+    """HiGHS's object and the program that it holds."""
 
     def __init__(self, program: LinearProgram, options: HighsOptions) -> None:
-        highspy = _highspy()
+        highspy = highspy_module()
         self.program, self.options = program, options
-        # All signs of a maximisation are turned here, and back in `solution`.
+        # All signs of a maximisation are turned here, and back in `_answer`.
         self.sign = -1.0 if program.maximize else 1.0
         if options.threads is not None:
             # HiGHS refuses to change the number of threads of a scheduler that is running.
             highspy.Highs.resetGlobalScheduler(True)
         self.highs = highspy.Highs()
-        for name, value in options.settings().items():
-            self.highs.setOptionValue(name, value)
-        if self.highs.passModel(_highs_model(program, self.sign)) == highspy.HighsStatus.kError:
-            raise UnsupportedError(f"HiGHS refuses {program.name}; look for bounds that are not numbers")
+        self.highs.setOptionValue("output_flag", False)
+        self._accepted(self.highs.passModel(highs_model(program, self.sign)))
+
+    def change(self, changes: Changes, program: LinearProgram) -> None:
+        """Bring HiGHS's copy up to date without giving up its basis."""
+        rows, columns = self.program.matrix.shape
+        self.program, self.sign = program, -1.0 if program.maximize else 1.0
+        highs = self.highs
+        if len(which := changes.costs):
+            highs.changeColsCost(len(which), which.astype(np.int32), self.sign * program.costs[which])
+        if len(which := changes.column_bounds):
+            lower, upper = program.column_bounds
+            self._accepted(highs.changeColsBounds(len(which), which.astype(np.int32), lower[which], upper[which]))
+        if len(which := changes.row_bounds):
+            lower, upper = program.row_bounds
+            self._accepted(highs.changeRowsBounds(len(which), which.astype(np.int32), lower[which], upper[which]))
+        for row, column, value in zip(*changes.entries, strict=True):
+            highs.changeCoeff(int(row), int(column), float(value))
+        highs.changeObjectiveOffset(self.sign * program.offset)
+        self._append(rows, columns)
+        which = np.union1d(changes.whole, np.flatnonzero(program.whole[columns:]) + columns)
+        for column in which:
+            highs.changeColIntegrality(int(column), kinds()[int(program.whole[column])])
+
+    def start(self, start: Start) -> None:
+        """Hand over a basis or values."""
+        program = self.program
+        if isinstance(start, Solution):
+            evidence = start.evidence
+            if evidence.basis is not None and not program.whole.any():
+                self.highs.setBasis(highs_basis(*evidence.basis.moved(evidence.program, program)))
+            elif program.whole.any() and start.status.primal is PrimalStatus.FEASIBLE:
+                self.start({name: start.values[name] for name in start.values if name in program.variables})
+            return
+        if not program.whole.any():
+            raise UnsupportedError(
+                f"{program.name} has no whole variables and starts from a basis, not from values; give a Solution"
+            )
+        columns, values = spread(program, start)
+        self.highs.setSolution(len(columns), columns.astype(np.int32), values)
 
     def solution(self) -> Solution:
+        """Run HiGHS and read what it found."""
+        # The limit counts from when HiGHS's object was made.
+        limit = self.highs.getRunTime() + (np.inf if (given := self.options.time_limit) is None else given)
+        for name, value in (self.options.settings() | {"time_limit": limit}).items():
+            self.highs.setOptionValue(name, value)
         termination = self._run()
         if termination is Termination.INFEASIBLE_OR_UNBOUNDED:
             # Only presolve leaves this open.
-            self._restart()
+            self.restart()
             termination = self._run()
-        info, found = self.highs.getInfo(), self.highs.getSolution()
-        kinds = (PrimalStatus.NONE, PrimalStatus.INFEASIBLE, PrimalStatus.FEASIBLE)
-        primal = PrimalStatus.NONE if termination is Termination.UNBOUNDED else kinds[info.primal_solution_status]
-        dual_kinds = (DualStatus.NONE, DualStatus.INFEASIBLE, DualStatus.FEASIBLE)
-        dual = dual_kinds[info.dual_solution_status] if found.dual_valid else DualStatus.NONE
-        program = self.program
-        objective = self.sign * info.objective_function_value
-        values = np.array(found.col_value, dtype=np.float64)
-        duals, reduced = (self.sign * np.array(side, dtype=np.float64) for side in (found.row_dual, found.col_dual))
-        return Solution(
-            Status(termination, primal, dual),
-            self._message(termination),
-            objective,
-            Named("variable", program.variables, values),
-            Named("constraint", program.constraints, duals),
-            Named("variable", program.variables, reduced),
-        )
+        return self._answer(termination)
 
-    def _run(self) -> Termination:
-        self.highs.run()
-        return TERMINATIONS.get(self.highs.getModelStatus().name, Termination.UNKNOWN)
-
-    def _restart(self) -> None:
+    def restart(self) -> None:
+        """Forget the last run, and choose what leaves a ray behind if there is no answer."""
         self.highs.clearSolver()
         self.highs.setOptionValue("presolve", "off")
         self.highs.setOptionValue("solver", "simplex")
 
-    def _message(self, termination: Termination) -> str:
-        name = self.program.name
-        if termination is Termination.INFEASIBLE:
-            return f"{name} is infeasible: {self._conflict()}"
-        if termination is Termination.UNBOUNDED:
-            return f"{name} is unbounded: {self._escape()}"
-        if termination is Termination.TIME_LIMIT:
-            limit = f"time_limit={self.options.time_limit:g}"
-            return f"{name} was not solved within {limit} seconds; raise it or choose another algorithm"
-        if termination is Termination.OPTIMAL:
-            return f"{name} is solved to optimality"
-        stopped = self.highs.modelStatusToString(self.highs.getModelStatus())
-        return f"{name} has no proved answer, HiGHS stopped with {stopped!r}; try another algorithm or look at log=True"
+    def _append(self, rows: int, columns: int) -> None:
+        program = self.program
+        new_columns, new_rows = program.matrix[:rows, columns:].tocsc(), program.matrix.tocsr()[rows:]
+        if count := new_columns.shape[1]:
+            bounds = [side[columns:] for side in program.column_bounds]
+            costs = self.sign * program.costs[columns:]
+            self._accepted(self.highs.addCols(count, costs, *bounds, *entries(new_columns)))
+        if count := new_rows.shape[0]:
+            bounds = [side[rows:] for side in program.row_bounds]
+            self._accepted(self.highs.addRows(count, *bounds, *entries(new_rows)))
 
-    def _conflict(self) -> str:
-        lower, upper = self.program.column_bounds
-        if crossed := _names(self.program.variables, np.flatnonzero(lower > upper)):
-            return f"the lower bound of {crossed} is above its upper bound; change one"
-        if rows := _names(self.program.constraints, self._ray(self.highs.getDualRay)):
-            return f"{rows} cannot hold together with the bounds of the variables; relax one"
-        return "its constraints cannot hold together with whole values of its variables; relax one"
+    def _accepted(self, status: Any) -> None:
+        if status == highspy_module().HighsStatus.kError:
+            raise UnsupportedError(f"HiGHS refuses {self.program.name}; look for bounds that are not numbers")
 
-    def _escape(self) -> str:
-        if columns := _names(self.program.variables, self._ray(self.highs.getPrimalRay)):
-            return f"its objective improves without end along {columns}; bound one"
-        return "its objective improves without end; bound the variables in it"
+    def _run(self) -> Termination:
+        Watch(self.highs, self.options.progress, self.sign).run()
+        return TERMINATIONS.get(self.highs.getModelStatus().name, Termination.UNKNOWN)
 
-    def _ray(self, read: Callable[[], tuple[Any, bool, FloatArray]]) -> IntArray:
-        if self.program.whole.any():
-            return np.empty(0, dtype=np.int64)
-        _, known, ray = read()
-        if not known:
-            # Interior point and PDLP leave no ray; simplex without presolve does.
-            self._restart()
-            self.highs.run()
-            _, known, ray = read()
-        return np.flatnonzero(np.abs(ray) > 1e-9) if known else np.empty(0, dtype=np.int64)
-
-
-def _highspy() -> Any:
-    """Import HiGHS, whose type information is incomplete."""
-    import highspy
-
-    return highspy
-
-
-def _names(blocks: Mapping[str, Labels], chosen: IntArray) -> str:
-    """Name a few of the columns or rows chosen: one per block, last blocks first, for those are what users add."""
-    names: list[str] = []
-    for block in reversed(list(blocks.values())):
-        places = np.flatnonzero(np.isin(block.positions.ravel(), chosen))
-        if len(places) and len(names) < NAMES_SHOWN:
-            names.append(repr(block.label(int(places[0]))))
-    more = len(chosen) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more > 0 else "")
-
-
-def _highs_model(program: LinearProgram, sign: float) -> Any:
-    highspy = _highspy()
-    rows, columns = program.matrix.shape
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = columns, rows
-    model.col_cost_, model.offset_ = sign * program.costs, sign * program.offset
-    model.col_lower_, model.col_upper_ = program.column_bounds
-    model.row_lower_, model.row_upper_ = program.row_bounds
-    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    model.a_matrix_.start_ = program.matrix.indptr
-    model.a_matrix_.index_ = program.matrix.indices
-    model.a_matrix_.value_ = program.matrix.data
-    if program.whole.any():
-        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-        model.integrality_ = [kinds[int(whole)] for whole in program.whole]
-    return model
+    def _answer(self, termination: Termination) -> Solution:
+        info, found, program = self.highs.getInfo(), self.highs.getSolution(), self.program
+        kinds = (PrimalStatus.NONE, PrimalStatus.INFEASIBLE, PrimalStatus.FEASIBLE)
+        primal = PrimalStatus.NONE if termination is Termination.UNBOUNDED else kinds[info.primal_solution_status]
+        dual_kinds = (DualStatus.NONE, DualStatus.INFEASIBLE, DualStatus.FEASIBLE)
+        dual = dual_kinds[info.dual_solution_status] if found.dual_valid else DualStatus.NONE
+        values = np.array(found.col_value, dtype=np.float64)
+        duals, reduced = (self.sign * np.array(side, dtype=np.float64) for side in (found.row_dual, found.col_dual))
+        basis = self.highs.getBasis()
+        whole = bool(program.whole.any())
+        return Solution(
+            Status(termination, primal, dual),
+            message(self, termination),
+            Evidence(program, values, duals, reduced, Basis(basis) if basis.valid and not whole else None),
+            self.sign * info.objective_function_value,
+            self.sign * (info.mip_dual_bound if whole else info.objective_function_value),
+        )

@@ -8,10 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FloatArray", "IntArray", "Labels", "LinearProgram", "Model"]
+__all__ = ["FloatArray", "IntArray", "Labels", "LinearProgram", "Model", "named"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+NAMES_SHOWN = 3
 
 
 class Labels(Protocol):
@@ -23,6 +25,9 @@ class Labels(Protocol):
 
     def arrange(self, values: FloatArray) -> Any:
         """Give `values`, in the shape of `positions`, the form in which the user indexes the block."""
+
+    def spread(self, values: Any) -> FloatArray:
+        """Undo `arrange`: from the form in which the user indexes the block to the shape of `positions`."""
 
     def label(self, place: int) -> str:
         """Name the entry at a flat place of `positions`, for messages."""
@@ -76,4 +81,15 @@ class Model(Protocol):
     """What `solve` takes: a formulation's model or `Blocks`."""
 
     def linear_program(self) -> LinearProgram:
-        """Return the model as it stands, as arrays."""
+        """Return the model as it stands, as arrays that nobody changes any more."""
+
+
+def named(blocks: Mapping[str, Labels], chosen: IntArray) -> str:
+    """Name a few of the columns or rows chosen: one per block, last blocks first, for those are what users add."""
+    names: list[str] = []
+    for block in reversed(list(blocks.values())):
+        places = np.flatnonzero(np.isin(block.positions.ravel(), chosen))
+        if len(places) and len(names) < NAMES_SHOWN:
+            names.append(repr(block.label(int(places[0]))))
+    more = len(chosen) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more > 0 else "")

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import NoAnswerError
-from .linear_program import FloatArray, Labels
+from .basis import Basis
+from .linear_program import FloatArray, Labels, LinearProgram
 
-__all__ = ["DualStatus", "Named", "PrimalStatus", "Solution", "Status", "Termination"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .exact_lp import ExactAnswer
+    from .intervals import Interval
+
+__all__ = ["DualStatus", "Evidence", "Named", "PrimalStatus", "Solution", "Status", "Termination"]
 
 
 class Termination(Enum):
@@ -27,7 +35,9 @@ class Termination(Enum):
     TIME_LIMIT = "time limit"
     """`HighsOptions.time_limit` ran out."""
     OTHER_LIMIT = "other limit"
-    """Iterations, memory, or an interrupt."""
+    """Iterations or memory."""
+    INTERRUPTED = "interrupted"
+    """The listener in `HighsOptions.progress` said so."""
     UNKNOWN = "unknown"
     """The solver gave up, usually for numerical reasons."""
 
@@ -72,7 +82,7 @@ class Status(NamedTuple):
 class Named(Mapping[str, Any]):
     """Numbers by name of the block that they belong to; each is arranged when asked for."""
 
-    def __init__(self, kind: str, labels: Mapping[str, Labels], numbers: FloatArray) -> None:
+    def __init__(self, kind: str, labels: Mapping[str, Labels], numbers: npt.NDArray[Any]) -> None:
         self._kind, self._labels, self._numbers = kind, labels, numbers
 
     def __getitem__(self, name: str) -> Any:
@@ -88,7 +98,27 @@ class Named(Mapping[str, Any]):
         return len(self._labels)
 
 
-@dataclass(frozen=True)
+class Evidence(NamedTuple):
+    """What a solve leaves behind, as arrays in the order of the program.
+
+    Attributes
+    ----------
+    program : LinearProgram
+        As it stood.
+    values, duals, reduced_costs : ndarray of float64
+        Per column, row and column.
+    basis : Basis or None
+        Of a linear program that was solved by simplex or with crossover.
+    """
+
+    program: LinearProgram
+    values: FloatArray
+    duals: FloatArray
+    reduced_costs: FloatArray
+    basis: Basis | None
+
+
+@dataclass(frozen=True, eq=False)
 class Solution:
     """How a solve ended, and what it found, if anything.
 
@@ -97,14 +127,15 @@ class Solution:
     status : Status
     message : str
         One sentence that names the model and, where there is no answer, the constraints or inputs at fault.
+    evidence : Evidence
+        Of little use to people; what is exact is proved with it.
     """
 
     status: Status
     message: str
+    evidence: Evidence
     _objective: float
-    _values: Named
-    _duals: Named
-    _reduced_costs: Named
+    _bound: float
 
     @property
     def objective(self) -> float:
@@ -114,11 +145,18 @@ class Solution:
         return self._objective
 
     @property
+    def bound(self) -> float:
+        """What no point can beat, as HiGHS computed it in floats: of use where an integer program ran out of time."""
+        if self.status.termination is Termination.OPTIMAL or self.evidence.program.whole.any():
+            return self._bound
+        raise NoAnswerError(f"there is no bound: {self.message}")
+
+    @property
     def values(self) -> Named:
         """Values by name of the variable block; `NoAnswerError` unless the primal status is feasible."""
         if self.status.primal is not PrimalStatus.FEASIBLE:
             raise NoAnswerError(f"there are no values of variables: {self.message}")
-        return self._values
+        return Named("variable", self.evidence.program.variables, self.evidence.values)
 
     @property
     def duals(self) -> Named:
@@ -127,13 +165,42 @@ class Solution:
         A price is the change of the objective, in the sense that the model states it, per unit added to the bound.
         """
         self._check_dual("duals")
-        return self._duals
+        return Named("constraint", self.evidence.program.constraints, self.evidence.duals)
 
     @property
     def reduced_costs(self) -> Named:
         """Prices of the variables' own bounds, by name of the variable block; as `duals`."""
         self._check_dual("reduced costs")
-        return self._reduced_costs
+        return Named("variable", self.evidence.program.variables, self.evidence.reduced_costs)
+
+    @cached_property
+    def exact(self) -> ExactAnswer:
+        """The optimum in fractions, with prices that prove it; found on first use.
+
+        A coefficient means the simplest fraction that rounds to its float, see `collopt.solvers.rationals`.
+        `NoAnswerError` where the solve did not end in a basis that is optimal without tolerances: `interval` says what
+        is certain then.
+        """
+        from .exact_lp import exact_answer
+
+        if self.status.termination is not Termination.OPTIMAL:
+            raise NoAnswerError(f"there is no exact answer: {self.message}")
+        return exact_answer(self.evidence.program, self.evidence.basis)
+
+    @cached_property
+    def interval(self) -> Interval:
+        """Where the best value lies, as proved in fractions; a single point if there is an exact answer.
+
+        One end is the value of an exact point that is allowed, the other what exact prices prove; an end that cannot
+        be had is None.  Branch and bound proves nothing exactly: of an integer program only the former end is known,
+        and `bound` is what HiGHS has to say about the latter.
+        """
+        from .intervals import Interval, certified_interval
+
+        try:
+            return Interval(self.exact.objective, self.exact.objective)
+        except NoAnswerError:
+            return certified_interval(self)
 
     def _check_dual(self, what: str) -> None:
         if self.status.dual is not DualStatus.FEASIBLE:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from ..errors import UnsupportedError
+from .progress import Listener
 
 __all__ = ["Algorithm", "HighsOptions"]
 
@@ -39,6 +40,9 @@ class HighsOptions:
         How far a constraint, or a reduced cost, may be off; 1e-10 to 1.
     log : bool
         Let HiGHS print its own log.
+    progress : callable, optional
+        Called with a `collopt.solvers.Progress` a few times per second; if it returns False, the solve stops with
+        `Termination.INTERRUPTED`.  PDLP does not call it.
 
     Examples
     --------
@@ -52,20 +56,24 @@ class HighsOptions:
     primal_tolerance: float | None = None
     dual_tolerance: float | None = None
     log: bool = False
+    progress: Listener | None = None
 
     def __post_init__(self) -> None:
         """Check every field once."""
         if self.algorithm is not None and not isinstance(self.algorithm, Algorithm):
             known = ", ".join(f"Algorithm.{member.name}" for member in Algorithm)
             raise UnsupportedError(f"algorithm is {self.algorithm!r}; expected one of {known}")
+        if self.progress is not None and not callable(self.progress):
+            raise UnsupportedError(f"progress is {self.progress!r}; expected a function of one argument, or None")
         _check_number("time_limit", self.time_limit, 0, math.inf)
         _check_number("threads", self.threads, 1, 2**20, whole=True)
         _check_number("primal_tolerance", self.primal_tolerance, 1e-10, 1)
         _check_number("dual_tolerance", self.dual_tolerance, 1e-10, 1)
 
     def settings(self) -> dict[str, Any]:
-        """Return HiGHS's own names and values of the options that are set."""
-        settings: dict[str, Any] = {"output_flag": self.log}
+        """Return HiGHS's own names and values of the options that are set, except for the listener."""
+        # What an earlier solve of the same session may have changed is always set.
+        settings: dict[str, Any] = {"output_flag": self.log, "solver": "choose", "presolve": "choose"}
         if self.algorithm is not None:
             bare = self.algorithm is Algorithm.IPM_WITHOUT_CROSSOVER
             settings["solver"] = "ipm" if bare else self.algorithm.value

@@ -17,7 +17,7 @@ from collopt.formulations import throughput
 from collopt.solvers import HighsOptions, PrimalStatus, Termination, solve
 from collopt.topologies import Topology, dgx1_v100, leaf_spine, mi250, ring
 from oracles.throughput_cvxpy import best_rate
-from strategies import eulerian_topologies
+from strategies import eulerian_topologies, switch_free_topologies
 
 NETWORKS = {
     "ring": ring(4, bandwidth=25),
@@ -101,6 +101,13 @@ def test_a_second_spelling_agrees(topology: Topology, sizes: Any) -> None:
     weights = None if sizes is None else sizes(topology)
     rate = solve(throughput.build(topology, weights=weights)).objective
     assert rate == pytest.approx(best_rate(topology, weights), rel=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(topology=st.one_of(eulerian_topologies(max_ranks=5), switch_free_topologies(max_ranks=5)))
+def test_a_second_spelling_agrees_on_random_networks(topology: Topology) -> None:
+    """As above, with and without switches and opposites."""
+    assert solve(throughput.build(topology)).objective == pytest.approx(best_rate(topology), rel=1e-5)
 
 
 @networks
@@ -259,6 +266,53 @@ def test_refuses_weights_that_are_none(weights: Sequence[object], message: str) 
     """Each message names the weight."""
     with pytest.raises(UnsupportedError, match=message):
         throughput.build(ring(3), weights=weights)
+
+
+@networks
+@pytest.mark.parametrize("trees", [1, 2, 3])
+def test_fixed_counts_reach_what_the_planner_reaches(topology: Topology, trees: int) -> None:
+    """The integer program is as fast as the plan with the same number of trees, which rounds by other means."""
+    model = throughput.build_fixed_count(topology, trees)
+    plan = collopt.plan(topology, "allgather", trees_per_root=trees)
+    assert topology.num_ranks * trees / solve(model).objective == close(plan.algbw)
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.data(), topology=eulerian_topologies(max_ranks=4, max_bandwidth=5))
+def test_fixed_counts_are_no_worse_than_plans_on_random_networks(data: st.DataObject, topology: Topology) -> None:
+    """Not above the rate of any number of trees, and not below a plan that gave up what a switch had too much."""
+    trees = data.draw(st.integers(1, 3))
+    for direction, collective in (("broadcast", "allgather"), ("reduce", "reduce_scatter")):
+        algbw = (
+            topology.num_ranks
+            * trees
+            / solve(throughput.build_fixed_count(topology, trees, direction=direction)).objective
+        )
+        assert algbw <= float(collopt.bound(topology, collective).algbw) * (1 + 1e-7)
+        try:
+            plan = collopt.plan(topology, collective, trees_per_root=trees)
+        except UnsupportedError:
+            continue
+        assert algbw >= float(plan.algbw) * (1 - 1e-7)
+
+
+def test_fixed_counts_are_whole_and_balanced() -> None:
+    """Links carry whole trees, as many into a switch as out of it, and weights count in units that make them whole."""
+    topology = NETWORKS["leaf-spine"]
+    model = throughput.build_fixed_count(topology, 2, weights=["0.5", 1, 0, 1, 0, 0])
+    assert model.weights == (1, 2, 0, 2, 0, 0)
+    shares = solve(model).values["share"]
+    assert all(share == pytest.approx(round(share), abs=1e-6) for share in shares.values())
+    for switch in topology.switch_nodes:
+        net = sum(share * ((head == switch) - (tail == switch)) for (tail, head), share in shares.items())
+        assert net == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("trees", [0, True, 1.5, "2"])
+def test_refuses_numbers_of_trees_that_are_none(trees: Any) -> None:
+    """The message has the value."""
+    with pytest.raises(UnsupportedError, match=f"trees_per_root is {trees!r}; expected a whole number"):
+        throughput.build_fixed_count(ring(3), trees)
 
 
 def test_refuses_an_unknown_direction() -> None:

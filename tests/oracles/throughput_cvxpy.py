@@ -22,15 +22,16 @@ def best_rate(topology: Topology, weights: Sequence[float] | None = None) -> flo
     tails = [topology.node_index[link.tail] for link in topology.links]
     heads = [topology.node_index[link.head] for link in topology.links]
     arriving = np.eye(nodes)[:, heads] - np.eye(nodes)[:, tails]
-    room = np.array([float(link.bandwidth) for link in topology.links])
+    unit = max(float(link.bandwidth) for link in topology.links)
+    room = np.array([float(link.bandwidth) for link in topology.links]) / unit
     rate = cp.Variable(nonneg=True)
     limits = []
     for sink in range(ranks):
         flow, sent = cp.Variable(len(room), nonneg=True), cp.Variable(ranks, nonneg=True)
         gained = arriving @ flow + np.eye(nodes, ranks) @ sent
         others = np.arange(nodes) != sink
-        limits += [flow <= room, sent <= sizes * rate, gained[others] == 0, gained[sink] == sizes.sum() * rate]
+        limits += [flow <= room, sent <= sizes * rate, gained[others] >= 0, gained[sink] >= sizes.sum() * rate]
     problem = cp.Problem(cp.Maximize(rate), limits)
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-8, tol_gap_rel=1e-8, tol_feas=1e-8)
     assert problem.status == cp.OPTIMAL
-    return float(rate.value)
+    return unit * float(rate.value)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Any
 
@@ -9,8 +12,8 @@ import numpy as np
 import pytest
 
 from collopt.errors import ColloptError, NoAnswerError, UnsupportedError
-from collopt.solvers import Algorithm, DualStatus, HighsOptions, PrimalStatus, Status, Termination, solve
-from collopt.solvers.blocks import BlockProgram, Blocks
+from collopt.formulations.blocks import BlockProgram, Blocks
+from collopt.solvers import Algorithm, DualStatus, HighsOptions, PrimalStatus, Progress, Status, Termination, solve
 
 algorithms = pytest.mark.parametrize("algorithm", Algorithm, ids=lambda algorithm: algorithm.name.lower())
 
@@ -180,6 +183,78 @@ def test_the_number_of_threads_can_change_between_solves() -> None:
         assert solve(diet(), HighsOptions(threads=threads)).objective == pytest.approx(5)
 
 
+def knapsack(items: int = 60, rooms: int = 40) -> Blocks:
+    """Branch and bound works on this for longer than any test waits."""
+    random = np.random.default_rng(0)
+    blocks = Blocks("knapsack")
+    taken = blocks.variables("taken", items, upper=5, whole=True)
+    sizes = random.integers(1, 100, (rooms, items))
+    blocks.constraint("room", rooms, [(np.arange(rooms)[:, None], taken, sizes)], upper=sizes.sum(axis=1) // 2)
+    blocks.maximize([(taken, random.integers(1, 100, items))])
+    return blocks
+
+
+def test_a_listener_hears_how_far_it_is_and_can_stop_it() -> None:
+    """Figures are those of the model's sense; what was found until then is there, and so is the bound."""
+    heard: list[Progress] = []
+
+    def listener(progress: Progress) -> bool:
+        heard.append(progress)
+        return progress.best is None
+
+    solution = solve(knapsack(), HighsOptions(progress=listener))
+    last = heard[-1]
+    assert last.best is not None
+    assert last.bound is not None
+    assert 0 < last.best < last.bound
+    assert last.seconds > 0
+    assert solution.status == Status(Termination.INTERRUPTED, PrimalStatus.FEASIBLE, DualStatus.NONE)
+    assert "knapsack was not solved, since the listener" in solution.message
+    with pytest.raises(NoAnswerError, match="listener"):
+        solution.objective  # noqa: B018
+    low, high = solution.interval
+    assert low is not None
+    assert high is None
+    assert float(low) >= last.best
+    assert float(low) <= solution.bound <= last.bound + 1e-6
+
+
+def test_an_error_of_a_listener_comes_out() -> None:
+    """It is not swallowed by HiGHS, and the door works afterwards."""
+
+    def listener(progress: Progress) -> None:
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        solve(knapsack(), HighsOptions(progress=listener))
+    assert solve(diet()).objective == pytest.approx(5)
+
+
+def test_ctrl_c_stops_a_solve() -> None:
+    """Without a listener too, and soon."""
+    alarm = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    alarm.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            solve(knapsack(), HighsOptions(time_limit=60))
+    finally:
+        alarm.join()
+
+
+@algorithms
+def test_a_listener_changes_no_answer(algorithm: Algorithm) -> None:
+    """Short solves may not call it at all."""
+    options = HighsOptions(algorithm=algorithm, progress=lambda progress: True)
+    assert solve(diet(), options).objective == pytest.approx(5, rel=1e-5)
+
+
+def test_the_bound_of_an_unsolved_linear_program_is_not_known() -> None:
+    """Only branch and bound keeps one on its way."""
+    assert solve(diet()).bound == pytest.approx(5)
+    with pytest.raises(NoAnswerError, match="there is no bound: wishes is infeasible"):
+        solve(contradiction()).bound  # noqa: B018
+
+
 def test_the_log_is_printed_on_request_only(capfd: pytest.CaptureFixture[str]) -> None:
     """HiGHS's own words, or none."""
     solve(diet())
@@ -213,6 +288,7 @@ def test_tolerances_reach_the_solver() -> None:
         ({"threads": True}, "threads is True"),
         ({"primal_tolerance": 0}, "primal_tolerance is 0; expected a number from 1e-10 to 1"),
         ({"dual_tolerance": 2}, "dual_tolerance is 2"),
+        ({"progress": 5}, "progress is 5; expected a function of one argument"),
     ],
 )
 def test_refuses_options_that_are_none(options: dict[str, Any], message: str) -> None:

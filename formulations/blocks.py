@@ -42,6 +42,14 @@ class Block(NamedTuple):
         """Return `values` as they are: an array of the block's shape."""
         return values
 
+    def spread(self, values: Numbers) -> FloatArray:
+        """Return `values` as an array of the block's shape, to which they broadcast."""
+        what = f"the start of {self.name!r}"
+        numbers = _as_floats(values, what)
+        if np.isnan(numbers).any():
+            raise UnsupportedError(f"{what} is not a number somewhere; leave out what is not known")
+        return _as_shaped(numbers, self.positions.shape, what)
+
     def label(self, place: int) -> str:
         """Name one entry by its index.
 
@@ -103,8 +111,11 @@ class Blocks:
         self._entries: list[tuple[IntArray, IntArray, FloatArray]] = []
         self._costs: tuple[IntArray, FloatArray] = (np.empty(0, dtype=np.int64), np.empty(0))
         self._maximize = False
+        self._whole = [np.empty(0, dtype=np.int64)]
 
-    def variables(self, name: str, shape: Shape, *, lower: Numbers = 0.0, upper: Numbers = np.inf) -> IntArray:
+    def variables(
+        self, name: str, shape: Shape, *, lower: Numbers = 0.0, upper: Numbers = np.inf, whole: bool = False
+    ) -> IntArray:
         """Add a block of variables.
 
         Parameters
@@ -115,6 +126,8 @@ class Blocks:
             Of the block; ``()`` for a single variable.
         lower, upper : array_like
             Bounds that broadcast to the shape.
+        whole : bool
+            Whether they can only be integers.
 
         Returns
         -------
@@ -126,7 +139,10 @@ class Blocks:
         UnsupportedError
             If the name is taken, or the bounds are not numbers of that shape.
         """
-        return self._columns.add(name, shape, lower, upper)
+        columns = self._columns.add(name, shape, lower, upper)
+        if whole:
+            self._whole.append(columns.ravel())
+        return columns
 
     def constraint(
         self,
@@ -176,6 +192,8 @@ class Blocks:
 
         rows, columns, numbers = _joined(self._entries)
         matrix = coo_array((numbers, (rows, columns)), shape=(self._rows.size, self._columns.size)).tocsc()
+        whole = np.zeros(self._columns.size, dtype=np.bool_)
+        whole[np.concatenate(self._whole)] = True
         costs = np.bincount(self._costs[0], weights=self._costs[1], minlength=self._columns.size).astype(np.float64)
         return BlockProgram(
             self.name,
@@ -185,7 +203,7 @@ class Blocks:
             matrix,
             self._rows.bounds(),
             self._columns.bounds(),
-            np.zeros(self._columns.size, dtype=np.bool_),
+            whole,
             dict(self._columns.blocks),
             dict(self._rows.blocks),
         )
@@ -281,10 +299,14 @@ def _as_bounds(values: Numbers, shape: tuple[int, ...], what: str) -> FloatArray
     numbers = _as_floats(values, f"a bound of {what}")
     if np.isnan(numbers).any():
         raise UnsupportedError(f"a bound of {what} is not a number; use infinity for none")
+    return _as_shaped(numbers, shape, f"a bound of {what}").ravel()
+
+
+def _as_shaped(numbers: FloatArray, shape: tuple[int, ...], what: str) -> FloatArray:
     try:
-        return np.broadcast_to(numbers, shape).ravel()
+        return np.broadcast_to(numbers, shape)
     except ValueError:
-        raise UnsupportedError(f"the bounds of {what} have shape {numbers.shape}; expected {shape}") from None
+        raise UnsupportedError(f"{what} has shape {numbers.shape}; expected {shape}") from None
 
 
 def _as_floats(values: Numbers, what: str) -> FloatArray:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from collopt.errors import UnsupportedError
+from collopt.formulations.blocks import Blocks
 from collopt.solvers import Algorithm, HighsOptions, Solution, Termination, solve
-from collopt.solvers.blocks import Blocks
 
 algorithms = pytest.mark.parametrize("algorithm", Algorithm, ids=lambda algorithm: algorithm.name.lower())
 
@@ -161,6 +161,19 @@ def test_a_model_grows_and_changes_its_mind_between_solves() -> None:
     assert solve(blocks).objective == pytest.approx(0)
 
 
+def test_blocks_can_be_whole() -> None:
+    """Each block by itself: half of what the other may have, it may not."""
+    blocks = Blocks()
+    parts = blocks.variables("parts", ())
+    count = blocks.variables("count", 2, upper=3, whole=True)
+    blocks.constraint("room", (), [(0, count, 2), (0, parts, 2)], upper=5)
+    blocks.maximize([(count, 3), (parts, 2)])
+    assert blocks.linear_program().whole.tolist() == [False, True, True]
+    solution = solve(blocks)
+    assert solution.objective == pytest.approx(7)
+    assert solution.values["parts"] == pytest.approx(0.5)
+
+
 def test_columns_cannot_be_changed_by_accident() -> None:
     """What `variables` returns is also what the model keeps."""
     x = Blocks().variables("x", 3)
@@ -178,7 +191,7 @@ def test_columns_cannot_be_changed_by_accident() -> None:
         (("y", (2, 1.5), {}), "the shape of a block is"),
         (("y", 2, {"lower": [0, float("nan")]}), "a bound of variable 'y' is not a number"),
         (("y", 2, {"upper": "high"}), "a bound of variable 'y' is 'high'; expected numbers"),
-        (("y", 2, {"upper": [1, 2, 3]}), r"the bounds of variable 'y' have shape \(3,\); expected \(2,\)"),
+        (("y", 2, {"upper": [1, 2, 3]}), r"a bound of variable 'y' has shape \(3,\); expected \(2,\)"),
     ],
 )
 def test_refuses_variables_that_make_no_sense(arguments: tuple[Any, Any, dict[str, Any]], message: str) -> None:

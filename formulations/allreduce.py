@@ -1,0 +1,367 @@
+"""Throughput-optimal allreduce by trees as a linear program.
+
+Data is added up along in-trees and spread along out-trees with the same roots; both kinds share each link.  How much
+each rank roots, and how a link is divided, are free; the sum of the root rates is the algorithm bandwidth.
+
+=====================  ==============================================================  =============================
+name                   meaning                                                         equation
+=====================  ==============================================================  =============================
+variables
+``root_rate``          GB/s added up at a rank and spread from there                   x(v) of LP (5)
+``broadcast_share``    bandwidth from rank to rank given to out-trees                  c(u, v)^BC of LP (5)
+``reduce_share``       bandwidth from rank to rank given to in-trees                   c(u, v)^RE of LP (5)
+``broadcast_flow``     witness of rank t: how everything reaches t                     f(u, v)^(s,t) of LP (5)
+``reduce_flow``        witness of rank t: how its part of everything leaves t          f(u, v)^(t,s) of LP (5)
+``transit``            what links carry of the bandwidth from one rank to the others   flows of b'(α, β), appendix G
+constraints
+``link_bandwidth``     transit fits the link                                           capacities b(u, v), appendix G
+``switch_balance``     a switch gives out at most what it takes in, rank by rank       flows of b'(α, β), appendix G
+``link_sharing``       both shares fit what reaches one rank from another              c^RE + c^BC <= b'
+``broadcast_within``   no witness uses more than the share of out-trees                f^(s,t) <= c^BC
+``broadcast_balance``  a rank passes on at most what it receives and roots             f(s, v)^(s,t) <= x(v)
+``broadcast_arrival``  a rank receives all that is rooted anywhere                     F(s, t) >= sum of x(v)
+``reduce_within``      no witness uses more than the share of in-trees                 f^(t,s) <= c^RE
+``reduce_balance``     what a rank takes in goes on or stays at its root               f(v, s)^(t,s) <= x(v)
+``reduce_arrival``     all that a rank has arrives at the roots                         F(t, s) >= sum of x(v)
+=====================  ==============================================================  =============================
+
+LP (5) is that of ForestColl, appendix G, which is exact as it stands on networks without switches.  With switches it
+would let shares enter and leave a switch in different amounts, as if switches copied and added up data; the
+appendix therefore replaces links by bandwidths b'(α, β) between ranks, carried by flows through the switches.  Here
+that is done on every network: a link between two ranks carries its own b'.  Flows that passed other ranks would gain
+nothing, as they can be cut in pieces there without narrowing any cut, so transit passes switches only.
+
+With `relays`, switches take part like ranks without data, which copy and add up: LP (5) without the indirection, if all
+switches are relays.  The objective is then an upper bound; trees that branch at switches need not reach it.
+
+Pyomo, because it is read and extended.  `collopt.formulations.allreduce_cuts` states the same in fewer variables.
+
+Examples
+--------
+A ring of 4 whose uplink from ``gpu0`` must keep half of its bandwidth out of broadcasts:
+
+>>> from collopt import solve
+>>> from collopt.topologies import ring
+>>> model = build(ring(4, bandwidth=30))
+>>> round(solve(model).objective, 6)
+40.0
+>>> model.constrain("quiet_uplink", model.variables.broadcast_share["gpu0", "gpu1"] <= 15)
+>>> round(solve(model).objective, 6)
+40.0
+>>> model.constrain("no_sums", model.variables.reduce_share["gpu0", "gpu1"] <= 0)
+>>> round(solve(model).objective, 6)
+35.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..errors import UnsupportedError
+from ..schedules.forest import Direction
+from ..topologies import Link, Topology
+from ..topologies.validation import shown
+from .pyomo_model import PyomoModel
+
+__all__ = ["AllreduceModel", "Variables", "build"]
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Handles of the variables, to index when extending the model.
+
+    Attributes
+    ----------
+    root_rate : Var
+        ``[root]``: GB/s that are added up at a rank and spread from there.
+    broadcast_share, reduce_share : Var
+        ``[tail, head]``: GB/s from rank to rank for out-trees and for in-trees; the pairs are those that are joined by
+        a link, or by a path through switches.
+    broadcast_flow, reduce_flow : Var
+        ``[rank, tail, head]``: the witness of a rank, by the same pairs.
+    transit : Var
+        ``[origin, tail, head]``: GB/s that a link carries of what `origin` can send to other ranks.
+    """
+
+    root_rate: Any
+    broadcast_share: Any
+    reduce_share: Any
+    broadcast_flow: Any
+    reduce_flow: Any
+    transit: Any
+
+    def of(self, kind: Direction) -> tuple[Any, Any]:
+        """Share and flow of one kind of trees."""
+        if kind == "broadcast":
+            return self.broadcast_share, self.broadcast_flow
+        return self.reduce_share, self.reduce_flow
+
+
+@dataclass(frozen=True, eq=False)
+class AllreduceModel(PyomoModel):
+    """An allreduce program.
+
+    Attributes
+    ----------
+    program : ConcreteModel
+        ``program.bandwidth[tail, head]`` can be changed between two solves.
+    topology : Topology
+        Whose links carry the data.
+    roots : tuple of str
+        Ranks that may root trees.
+    relays : tuple of str
+        Switches that take part like ranks.
+    variables : Variables
+        To index when extending the model.
+    """
+
+    topology: Topology
+    roots: tuple[str, ...]
+    relays: tuple[str, ...]
+    variables: Variables
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Ranks and relays: where trees branch."""
+        return self.topology.compute_nodes + self.relays
+
+    @cached_property
+    def pairs_into(self) -> Mapping[str, Sequence[Pair]]:
+        """Pairs ``(tail, head)`` that have a share, by head."""
+        return _grouped((pair[1], pair) for pair in self.program.pairs)
+
+    @cached_property
+    def pairs_out_of(self) -> Mapping[str, Sequence[Pair]]:
+        """Pairs ``(tail, head)`` that have a share, by tail."""
+        return _grouped((pair[0], pair) for pair in self.program.pairs)
+
+
+def build(
+    topology: Topology, *, roots: Iterable[int | str] | None = None, relays: Iterable[str] = ()
+) -> AllreduceModel:
+    """State the rate of an allreduce on a topology.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose links carry the data.
+    roots : iterable of int or str, optional
+        Ranks that may root trees, by number or name; all by default.
+    relays : iterable of str
+        Switches that copy and add up data for the bound's sake; none by default.
+
+    Returns
+    -------
+    AllreduceModel
+        Its objective is the algorithm bandwidth, GB/s as in nccl-tests.
+
+    Raises
+    ------
+    UnsupportedError
+        If a root is no rank or a relay no switch, or there are no roots.
+
+    Examples
+    --------
+    Three GPUs around a switch; and if the switch could add up and copy:
+
+    >>> from collopt import solve
+    >>> from collopt.topologies import Topology
+    >>> star = Topology.from_links([(rank, "s", 30) for rank in "abc"], compute="abc", switches="s", bidirectional=True)
+    >>> round(solve(build(star)).objective, 6), round(solve(build(star, relays=["s"])).objective, 6)
+    (22.5, 30.0)
+    """
+    import pyomo.environ as pyo
+
+    chosen = _checked_roots(topology, roots)
+    able = _checked_relays(topology, relays)
+    program = pyo.ConcreteModel(name=f"allreduce of {topology.name}")
+    model = AllreduceModel(program, topology, chosen, able, _add_variables(program, topology, chosen, able))
+    _link_bandwidth(model)
+    _switch_balance(model)
+    _link_sharing(model)
+    kinds: tuple[Direction, ...] = ("broadcast", "reduce")
+    for kind in kinds:
+        _within(model, kind)
+        _balance(model, kind)
+        _arrival(model, kind)
+    model.maximize(pyo.quicksum(model.variables.root_rate.values()))
+    return model
+
+
+def _add_variables(program: Any, topology: Topology, roots: tuple[str, ...], relays: tuple[str, ...]) -> Variables:
+    import pyomo.environ as pyo
+
+    members = topology.compute_nodes + relays
+    links = [(link.tail, link.head) for link in topology.links]
+    bandwidths = {(link.tail, link.head): float(link.bandwidth) for link in topology.links}
+    passed = {member: _passed(topology, member, frozenset(members)) for member in members}
+    transit = [(member, link.tail, link.head) for member in members for link in passed[member]]
+    pairs = list(dict.fromkeys((origin, head) for origin, _, head in transit if head in passed))
+    program.bandwidth = pyo.Param(links, initialize=bandwidths, mutable=True, within=pyo.NonNegativeReals)
+    program.pairs = pyo.Set(initialize=pairs, dimen=2)
+    program.root_rate = pyo.Var(roots, domain=pyo.NonNegativeReals)
+    program.broadcast_share = pyo.Var(pairs, domain=pyo.NonNegativeReals)
+    program.reduce_share = pyo.Var(pairs, domain=pyo.NonNegativeReals)
+    program.broadcast_flow = pyo.Var(topology.compute_nodes, program.pairs, domain=pyo.NonNegativeReals)
+    program.reduce_flow = pyo.Var(topology.compute_nodes, program.pairs, domain=pyo.NonNegativeReals)
+    program.transit = pyo.Var(transit, domain=pyo.NonNegativeReals)
+    return Variables(
+        program.root_rate,
+        program.broadcast_share,
+        program.reduce_share,
+        program.broadcast_flow,
+        program.reduce_flow,
+        program.transit,
+    )
+
+
+def _link_bandwidth(model: AllreduceModel) -> None:
+    """Sum over origins α of y(α; u, v) <= b(u, v) for each link."""
+    import pyomo.environ as pyo
+
+    transit, users = model.variables.transit, _grouped((key[1:], key) for key in model.variables.transit)
+    model.program.link_bandwidth = pyo.Constraint(
+        list(users),
+        rule=lambda program, *link: pyo.quicksum(transit[key] for key in users[link]) <= program.bandwidth[link],
+    )
+
+
+def _switch_balance(model: AllreduceModel) -> None:
+    """Out of w <= into w in y(α) for each origin α and each switch w that it reaches."""
+    import pyomo.environ as pyo
+
+    transit, members = model.variables.transit, frozenset(model.members)
+    arriving = _grouped(((origin, head), (origin, tail, head)) for origin, tail, head in transit)
+    leaving = _grouped(((origin, tail), (origin, tail, head)) for origin, tail, head in transit)
+    model.program.switch_balance = pyo.Constraint(
+        [place for place in leaving if place[1] not in members],
+        rule=lambda _, *place: (
+            pyo.quicksum(transit[key] for key in leaving[place])
+            <= pyo.quicksum(transit[key] for key in arriving[place])
+        ),
+    )
+
+
+def _link_sharing(model: AllreduceModel) -> None:
+    """c^RE(α, β) + c^BC(α, β) <= b'(α, β), the sum of y(α; w, β) over the links (w, β)."""
+    import pyomo.environ as pyo
+
+    shares, transit = model.variables, model.variables.transit
+    arriving = _grouped(((origin, head), (origin, tail, head)) for origin, tail, head in transit)
+    model.program.link_sharing = pyo.Constraint(
+        model.program.pairs,
+        rule=lambda _, *pair: (
+            shares.reduce_share[pair] + shares.broadcast_share[pair]
+            <= pyo.quicksum(transit[key] for key in arriving[pair])
+        ),
+    )
+
+
+def _within(model: AllreduceModel, kind: Direction) -> None:
+    """f(t; u, v) <= c(u, v) for each rank t and pair."""
+    import pyomo.environ as pyo
+
+    share, flow = model.variables.of(kind)
+    constraint = pyo.Constraint(
+        model.topology.compute_nodes,
+        model.program.pairs,
+        rule=lambda _, rank, *pair: flow[(rank, *pair)] <= share[pair],
+    )
+    model.program.add_component(f"{kind}_within", constraint)
+
+
+def _balance(model: AllreduceModel, kind: Direction) -> None:
+    """Out of v - into v <= x(v) in f(t) for each rank t and member v other than t; of reduce, into v - out of v."""
+    import pyomo.environ as pyo
+
+    others = [(rank, node) for rank in model.topology.compute_nodes for node in model.members if node != rank]
+    constraint = pyo.Constraint(
+        others, rule=lambda _, rank, node: -_net_arrival(model, kind, rank, node) <= _rooted(model, node)
+    )
+    model.program.add_component(f"{kind}_balance", constraint)
+
+
+def _arrival(model: AllreduceModel, kind: Direction) -> None:
+    """Into t - out of t >= sum of x(v) - x(t), which is at t already, for each rank t; of reduce, out of t - into t."""
+    import pyomo.environ as pyo
+
+    total = pyo.quicksum(model.variables.root_rate.values())
+    constraint = pyo.Constraint(
+        model.topology.compute_nodes,
+        rule=lambda _, rank: _net_arrival(model, kind, rank, rank) >= total - _rooted(model, rank),
+    )
+    model.program.add_component(f"{kind}_arrival", constraint)
+
+
+def _rooted(model: AllreduceModel, node: str) -> Any:
+    return model.variables.root_rate[node] if node in model.roots else 0.0
+
+
+def _net_arrival(model: AllreduceModel, kind: Direction, rank: str, node: str) -> Any:
+    """Into `node` minus out of it, in the witness of `rank`; of reduce, against the direction of the data."""
+    import pyomo.environ as pyo
+
+    _, flow = model.variables.of(kind)
+    arriving = pyo.quicksum(flow[(rank, *pair)] for pair in model.pairs_into.get(node, ()))
+    leaving = pyo.quicksum(flow[(rank, *pair)] for pair in model.pairs_out_of.get(node, ()))
+    return arriving - leaving if kind == "broadcast" else leaving - arriving
+
+
+def _passed(topology: Topology, origin: str, members: frozenset[str]) -> list[Link]:
+    """Links on the ways from `origin` past switches alone to other members."""
+    found: list[Link] = []
+    reached, waiting = {origin}, [origin]
+    while waiting:
+        for link in topology.out_links(waiting.pop()):
+            if link.head == origin:
+                continue
+            found.append(link)
+            if link.head not in members and link.head not in reached:
+                reached.add(link.head)
+                waiting.append(link.head)
+    return found
+
+
+def _grouped(entries: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
+    groups: dict[Any, list[Any]] = {}
+    for key, entry in entries:
+        groups.setdefault(key, []).append(entry)
+    return groups
+
+
+def _checked_roots(topology: Topology, roots: Iterable[int | str] | None) -> tuple[str, ...]:
+    if roots is None:
+        return topology.compute_nodes
+    if isinstance(roots, str) or not isinstance(roots, Iterable):
+        raise UnsupportedError(f"roots is {shown(roots)}; expected a list of ranks, by number or name")
+    chosen = tuple(dict.fromkeys(_rank_name(topology, root) for root in roots))
+    if not chosen:
+        raise UnsupportedError("roots is empty; expected at least one rank")
+    return chosen
+
+
+def _rank_name(topology: Topology, root: int | str) -> str:
+    if isinstance(root, str) and root in topology.compute_nodes:
+        return root
+    if isinstance(root, (int, np.integer)) and not isinstance(root, bool) and 0 <= root < topology.num_ranks:
+        return topology.compute_nodes[root]
+    raise UnsupportedError(
+        f"root {shown(root)} is not a rank; expected 0..{topology.num_ranks - 1} or a compute node's name"
+    )
+
+
+def _checked_relays(topology: Topology, relays: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(relays, str) or not isinstance(relays, Iterable):
+        raise UnsupportedError(f"relays is {shown(relays)}; expected a list of switches")
+    chosen = tuple(dict.fromkeys(relays))
+    for relay in chosen:
+        if relay not in topology.switch_nodes:
+            raise UnsupportedError(f"relay {shown(relay)} is not a switch of {topology!r}")
+    return chosen

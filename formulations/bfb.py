@@ -1,0 +1,322 @@
+"""Breadth-first broadcast (BFB): what each link brings of each shard, one distance after the other.
+
+In step t of a BFB allgather every rank gets the shards of the ranks that are t hops away, from neighbours that are one
+hop nearer to them and so have these shards already.  Only how much comes over which link is open: the less the busiest
+link into a rank carries, the sooner the step is over.
+
+==================  ====================================================  ==================================
+name                meaning                                               equation
+==================  ====================================================  ==================================
+variables
+``share``           part of a source's shard that comes over a link       x(v, (w, u), t); y(v, (w, u), t)
+``busiest``         time of the busiest link into a rank                  U(u, t); W(u, t)
+constraints
+``link_load``       no link into a rank takes longer than its busiest     first rows of (1), (13), (14)
+``arrival``         a rank gets all of every shard that is due            second rows of (1), (13), (14)
+==================  ====================================================  ==================================
+
+The equations are those of the direct-connect paper: linear program (1) in section 6.1 with `build`, (13) in appendix
+E.2, where shards consist of chunks that stay whole, with `build_chunked`, and (14) in E.3, where links also have a
+latency, with `build_timed`.  All three are one program with other numbers.  That no share exceeds the shard follows
+from ``arrival``.
+
+The paper counts in shards per link.  Here a link's load is divided by its bandwidth, which is the same where all
+bandwidths are 1, counts parallel links, which a topology merges, as often as they are there, and is right for links
+that differ.  So the largest U of each distance, added up over the distances, is the `StepSchedule.inverse_rate` of the
+schedule: equation (2).
+
+The programs of different ranks share no variable.  One model holds those of all ranks at one distance, so that a whole
+schedule takes as many solves as the topology has distances.  Pyomo, because it is read and extended, and up to about
+5 * 10^4 shares; for thousands of ranks there is a formula.  Of all sets of links into a rank take the number of shards
+that only this set can bring, over the set's bandwidth: the largest is U (Theorem 19, generalised).
+
+Examples
+--------
+Two hops away on a ring of 4 there is one rank, whose shard can come both ways round:
+
+>>> from collopt.solvers.highs import solve
+>>> from collopt.topologies import ring
+>>> model = build(ring(4), 2, ranks=["gpu0"])
+>>> solution = solve(model)
+>>> solution.values["busiest"], solution.values["share"]["gpu2", "gpu1", "gpu0"]
+({'gpu0': 0.5}, 0.5)
+>>> model.constrain("quiet_link", model.variables.share["gpu2", "gpu1", "gpu0"] <= 0.25)
+>>> solve(model).values["busiest"]
+{'gpu0': 0.75}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UnsupportedError
+from ..topologies import Link, Topology
+from ..topologies.validation import shown
+from .direct_connect import as_count, hop_distances
+from .pyomo_model import PyomoModel
+
+__all__ = ["BfbModel", "Variables", "build", "build_chunked", "build_timed"]
+
+IntArray = npt.NDArray[np.int64]
+
+NS_PER_US = 1000
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Handles of the variables, to index when extending the model.
+
+    Attributes
+    ----------
+    share : Var
+        ``[source, tail, head]``: part of a source's shard, or its chunks, that comes over a link.
+    busiest : Var
+        ``[rank]``: the largest load over bandwidth, or time, of a link into a rank.
+    """
+
+    share: Any
+    busiest: Any
+
+
+@dataclass(frozen=True, eq=False)
+class BfbModel(PyomoModel):
+    """A breadth-first broadcast's program of one distance.
+
+    Attributes
+    ----------
+    program : ConcreteModel
+        ``program.bandwidth[tail, head]`` (GB/s), ``program.latency[tail, head]`` (µs) and ``program.size`` can be
+        changed between two solves.
+    topology : Topology
+        Whose links carry the data.
+    distance : int
+        Hops between the ranks and the sources of what they get: the paper's step t.
+    ranks : tuple of str
+        The ranks that get something in this program.
+    parts : int
+        What the shares of a shard add up to: 1, or the chunks per shard.
+    variables : Variables
+        To index when extending the model.
+    """
+
+    topology: Topology
+    distance: int
+    ranks: tuple[str, ...]
+    parts: int
+    variables: Variables
+
+
+def build(topology: Topology, distance: int, *, ranks: Iterable[str] | None = None) -> BfbModel:
+    """State how evenly the links into each rank can carry what comes from a distance: linear program (1).
+
+    Parameters
+    ----------
+    topology : Topology
+        Without switches; every rank reaches every other.
+    distance : int
+        1 to the diameter.
+    ranks : str or iterable of str, optional
+        Names of the ranks to state it for; all by default.
+
+    Returns
+    -------
+    BfbModel
+        Its objective is the sum of ``busiest`` over the ranks, each in ns per byte of shard: shards over GB/s.
+
+    Raises
+    ------
+    UnsupportedError
+        If there are switches, or `distance` or `ranks` are not of their form.
+    BoundError
+        If some rank cannot reach another.
+    """
+    return _build(topology, distance, ranks, _without_latency(topology), size=Fraction(1))
+
+
+def build_chunked(topology: Topology, distance: int, chunks: int, *, ranks: Iterable[str] | None = None) -> BfbModel:
+    """State the same for shards of equal chunks that stay whole: integer program (13).
+
+    Where all links into a rank are equally fast its optimum is ``ceil(chunks * U)`` chunks, with the U of `build`; see
+    `collopt.formulations.rounding`.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `build`.
+    distance : int
+        As for `build`.
+    chunks : int
+        Chunks per shard, the paper's P.
+    ranks : str or iterable of str, optional
+        As for `build`.
+
+    Returns
+    -------
+    BfbModel
+        Its objective is the sum of ``busiest`` over the ranks, each in ns per byte of chunk: chunks over GB/s.
+
+    Raises
+    ------
+    UnsupportedError
+        As `build`, or if `chunks` is not a whole number of at least 1.
+    BoundError
+        As `build`.
+    """
+    parts = as_count(chunks, "chunks")
+    links = _without_latency(topology)
+    return _build(topology, distance, ranks, links, size=Fraction(1), parts=parts, domain="NonNegativeIntegers")
+
+
+def build_timed(
+    topology: Topology,
+    distance: int,
+    shard_bytes: int,
+    *,
+    ranks: Iterable[str] | None = None,
+    links: Iterable[tuple[str, str]] | None = None,
+) -> BfbModel:
+    """State how soon what comes from a distance can be there where links have latencies: linear program (14).
+
+    A link that could bring something counts with its latency, whether it does or not.  Where a latency is worse than
+    all that the link could take over, state the program without that link, and take the better answer.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `build`.
+    distance : int
+        As for `build`; in hops, so slow links count like fast ones.
+    shard_bytes : int
+        Size of a shard, the paper's M/N.
+    ranks : str or iterable of str, optional
+        As for `build`.
+    links : iterable of (tail, head), optional
+        The links that may be used; all by default.
+
+    Returns
+    -------
+    BfbModel
+        Its objective is the sum of ``busiest`` over the ranks, each in µs.
+
+    Raises
+    ------
+    UnsupportedError
+        As `build`; if `shard_bytes` is not a whole number of at least 1; or if without the links left out, a rank would
+        not get a shard that is due.
+    TopologyError
+        If one of `links` is not in the topology.
+    BoundError
+        As `build`.
+    """
+    size = Fraction(as_count(shard_bytes, "shard_bytes", most=2**60), NS_PER_US)
+    used = topology.links if links is None else tuple(topology.link(tail, head) for tail, head in links)
+    return _build(topology, distance, ranks, used, size=size)
+
+
+def _build(
+    topology: Topology,
+    distance: int,
+    ranks: Iterable[str] | None,
+    links: Sequence[Link],
+    *,
+    size: Fraction,
+    parts: int = 1,
+    domain: str = "NonNegativeReals",
+) -> BfbModel:
+    import pyomo.environ as pyo
+
+    hops, names = hop_distances(topology), topology.compute_nodes
+    distance = as_count(distance, "distance", most=int(hops.max()))
+    chosen = _checked_ranks(topology, ranks)
+    into = [link for link in links if link.head in set(chosen)]
+    offers = [(names[source], *link[:2]) for link in into for source in _offered(topology, hops, distance, link)]
+    program = pyo.ConcreteModel(name=f"distance {distance} of a breadth-first broadcast on {topology.name}")
+    _add_parameters(program, into, size)
+    program.share = pyo.Var(offers, domain=getattr(pyo, domain))
+    program.busiest = pyo.Var(chosen, domain=pyo.NonNegativeReals)
+    model = BfbModel(program, topology, distance, chosen, parts, Variables(program.share, program.busiest))
+    due = [(names[source], rank) for rank in chosen for source in _due(topology, hops, distance, rank)]
+    _link_load(model, offers)
+    _arrival(model, due, offers)
+    model.minimize(pyo.quicksum(program.busiest.values()))
+    return model
+
+
+def _without_latency(topology: Topology) -> list[Link]:
+    return [link._replace(latency=Fraction(0)) for link in topology.links]
+
+
+def _checked_ranks(topology: Topology, ranks: Iterable[str] | None) -> tuple[str, ...]:
+    if ranks is None:
+        return topology.compute_nodes
+    chosen = (ranks,) if isinstance(ranks, str) else tuple(ranks)
+    for place, rank in enumerate(chosen):
+        if rank not in topology.compute_nodes or rank in chosen[:place]:
+            raise UnsupportedError(f"ranks has {shown(rank)}; expected different names of ranks of {topology!r}")
+    if not chosen:
+        raise UnsupportedError("ranks is empty; expected some names of ranks, or None for all")
+    return chosen
+
+
+def _due(topology: Topology, hops: IntArray, distance: int, rank: str) -> list[int]:
+    """Sources whose shards a rank gets: N-t(u)."""
+    found: list[int] = np.flatnonzero(hops[:, topology.node_index[rank]] == distance).tolist()
+    return found
+
+
+def _offered(topology: Topology, hops: IntArray, distance: int, link: Link) -> list[int]:
+    """Sources whose shards can come over a link: d(v, u) = d(v, w) + 1 = t."""
+    tail, head = topology.node_index[link.tail], topology.node_index[link.head]
+    found: list[int] = np.flatnonzero((hops[:, tail] == distance - 1) & (hops[:, head] == distance)).tolist()
+    return found
+
+
+def _add_parameters(program: Any, links: Sequence[Link], size: Fraction) -> None:
+    import pyomo.environ as pyo
+
+    ends = [link[:2] for link in links]
+    bandwidths = {link[:2]: float(link.bandwidth) for link in links}
+    latencies = {link[:2]: float(link.latency) for link in links}
+    program.bandwidth = pyo.Param(ends, initialize=bandwidths, mutable=True, within=pyo.PositiveReals)
+    program.latency = pyo.Param(ends, initialize=latencies, mutable=True, within=pyo.NonNegativeReals)
+    program.size = pyo.Param(initialize=float(size), mutable=True, within=pyo.PositiveReals)
+
+
+def _link_load(model: BfbModel, offers: Sequence[tuple[str, str, str]]) -> None:
+    """alpha(w, u) + size / b(w, u) * sum over v of x(v, (w, u)) <= U(u) for each link with something to bring."""
+    import pyomo.environ as pyo
+
+    program, share, busiest = model.program, model.variables.share, model.variables.busiest
+    offered: dict[tuple[str, str], list[str]] = {}
+    for source, tail, head in offers:
+        offered.setdefault((tail, head), []).append(source)
+
+    def rule(_: Any, tail: str, head: str) -> Any:
+        load = pyo.quicksum(share[source, tail, head] for source in offered[tail, head])
+        time = program.latency[tail, head] + program.size / program.bandwidth[tail, head] * load
+        return time <= busiest[head]
+
+    program.link_load = pyo.Constraint(list(offered), rule=rule)
+
+
+def _arrival(model: BfbModel, due: Sequence[tuple[str, str]], offers: Sequence[tuple[str, str, str]]) -> None:
+    """Sum over w of x(v, (w, u)) = 1, or P, for each source v that is due at rank u."""
+    import pyomo.environ as pyo
+
+    share = model.variables.share
+    tails: dict[tuple[str, str], list[str]] = {}
+    for source, tail, head in offers:
+        tails.setdefault((source, head), []).append(tail)
+
+    def rule(_: Any, source: str, rank: str) -> Any:
+        if (source, rank) not in tails:
+            raise UnsupportedError(f"no link may bring {rank!r} the shard of {source!r}; add one that can to links")
+        return pyo.quicksum(share[source, tail, rank] for tail in tails[source, rank]) == model.parts
+
+    model.program.arrival = pyo.Constraint(due, rule=rule)

@@ -1,0 +1,60 @@
+"""A model made of blocks, open to more constraints and other objectives like those in Pyomo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .blocks import BlockProgram, Blocks, Numbers
+
+__all__ = ["BlockModel", "Terms"]
+
+Terms = Sequence[tuple[npt.ArrayLike, Numbers]]
+"""``(columns, coefficients)`` pairs that broadcast against each other; their products are added up."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockModel:
+    """A linear program in blocks, open to more constraints and to other objectives.
+
+    Attributes
+    ----------
+    blocks : Blocks
+        For whole blocks of variables or constraints; what is added counts from the next solve on.
+    """
+
+    blocks: Blocks
+
+    def constrain(self, name: str, terms: Terms, *, lower: float = -np.inf, upper: float = np.inf) -> None:
+        """Add a constraint.
+
+        Parameters
+        ----------
+        name : str
+            Under which its price will be found; new in this model.
+        terms : sequence of tuple
+            ``(columns, coefficients)``, columns being those in ``model.variables``.
+        lower, upper : float
+            Bounds on the sum of the terms.
+
+        Raises
+        ------
+        UnsupportedError
+            If the name is taken, a column does not exist, or columns and coefficients do not fit together.
+        """
+        self.blocks.constraint(name, (), [(0, *term) for term in terms], lower=lower, upper=upper)
+
+    def maximize(self, terms: Terms) -> None:
+        """Replace the objective by the greatest sum of the terms; `UnsupportedError` as for `constrain`."""
+        self.blocks.maximize(terms)
+
+    def minimize(self, terms: Terms) -> None:
+        """Replace the objective by the least sum of the terms; `UnsupportedError` as for `constrain`."""
+        self.blocks.minimize(terms)
+
+    def linear_program(self) -> BlockProgram:
+        """Return the program as it stands, as the arrays that `collopt.solve` reads."""
+        return self.blocks.linear_program()

@@ -1,0 +1,87 @@
+"""What the models of direct-connect topologies share: distances in hops, and checks of what they are asked."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import BoundError, UnsupportedError
+from ..topologies import Topology
+from ..topologies.validation import shown
+
+__all__ = ["as_count", "hop_distances"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def hop_distances(topology: Topology) -> IntArray:
+    """Fewest links from every rank to every rank.
+
+    Parameters
+    ----------
+    topology : Topology
+        Without switches.
+
+    Returns
+    -------
+    ndarray of int64, shape (num_ranks, num_ranks)
+        ``[source, rank]``; the largest entry is the diameter.
+
+    Raises
+    ------
+    UnsupportedError
+        If the topology has switches.
+    BoundError
+        If some rank cannot reach another.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> hop_distances(ring(4, bidirectional=False))[0].tolist()
+    [0, 1, 2, 3]
+    """
+    if topology.switch_nodes:
+        raise UnsupportedError(
+            f"{topology!r} has switches, such as {topology.switch_nodes[0]!r}; expected direct links between ranks only"
+        )
+    tails, heads = topology.arrays.tails, topology.arrays.heads
+    distances = np.full((topology.num_ranks, topology.num_ranks), -1)
+    np.fill_diagonal(distances, 0)
+    for distance in count(1):
+        reached = (distances[:, tails] == distance - 1) & (distances[:, heads] < 0)
+        if not reached.any():
+            break
+        sources, links = np.nonzero(reached)
+        distances[sources, heads[links]] = distance
+    if (distances < 0).any():
+        source, rank = (topology.compute_nodes[place] for place in np.argwhere(distances < 0)[0])
+        raise BoundError(f"rank {source!r} cannot reach rank {rank!r}; add links until every rank reaches every other")
+    return distances
+
+
+def as_count(value: object, what: str, *, most: int = 2**20) -> int:
+    """Read a whole number from 1 to `most`.
+
+    Parameters
+    ----------
+    value : int
+        Numpy integers are fine; booleans, floats and text are not.
+    what : str
+        Names the thing in the error message, such as ``"chunks"``.
+    most : int
+        Included.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    UnsupportedError
+        If the value is not a whole number or outside the limits.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
+        raise UnsupportedError(f"{what} is {shown(value)}; expected a whole number from 1 to {most}")
+    return int(value)

@@ -1,0 +1,275 @@
+"""The fastest allgather in at most some number of steps, as an integer program over who sends which chunk when.
+
+A step is over when its slowest link has carried all that it has to.  With few steps data must hurry along shortest
+paths, whatever the load; every further step leaves more room to spread it.
+
+==================  ====================================================  ==================================
+name                meaning                                               in terms of the paper
+==================  ====================================================  ==================================
+variables
+``send``            whether a link carries a chunk in a step              ((v, C), (u, w), t) is in A
+``duration``        how long a step takes, in ticks                       T_B(A_t)
+constraints
+``arrival``         every rank gets every chunk of every other once       Definition 4
+``holding``         a rank passes on what it got in an earlier step       t_1 < t_2 < ... in Definition 4
+``link_load``       a step lasts as long as its slowest link needs        section 3.2
+==================  ====================================================  ==================================
+
+The objective is the sum of the durations: T_B.  The words are those of the direct-connect paper, which finds such
+schedules for base topologies with other tools and prints no program.  Two facts keep it small without losing a
+schedule: no chunk needs to arrive twice, and what comes from v can leave u no earlier than it can be there, one step
+for each hop from v to u.  So 16 ranks with 4 chunks per shard and 3 steps take 5 * 10^3 variables instead of 12 * 10^3.
+
+A chunk takes a whole number of *ticks* on every link, in inverse proportion to the link's bandwidth, so durations are
+whole numbers and a solver that leaves a gap of less than one tick has proved the optimum.
+
+Pyomo, because it is read and extended, and the search takes longer than the statement.
+
+Examples
+--------
+A ring of 4, both ways round: two steps and halves of shards are enough for the least time, 3 shards over 2 links:
+
+>>> from collopt.solvers.highs import solve
+>>> from collopt.topologies import ring
+>>> model = build(ring(4), steps=2, chunks=2)
+>>> round(solve(model).objective)
+3
+>>> as_schedule(model, solve(model).values["send"]).num_steps
+2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import lcm
+from typing import Any, NamedTuple
+
+from ..errors import UnsupportedError
+from ..schedules.step_schedule import Send, StepSchedule
+from ..topologies import Topology
+from .direct_connect import as_count, hop_distances
+from .pyomo_model import PyomoModel
+
+__all__ = ["SynthesisModel", "Variables", "as_schedule", "build"]
+
+MAX_TICKS = 10**6
+"""Per chunk and link: beyond, a solver's tolerance is no longer small next to a tick."""
+MAX_SENDS = 10**6
+
+
+class Sending(NamedTuple):
+    """The index of a ``send``: `chunk` of `source` passes the link from `tail` to `head` in `step`."""
+
+    source: str
+    chunk: int
+    tail: str
+    head: str
+    step: int
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Handles of the variables, to index when extending the model.
+
+    Attributes
+    ----------
+    send : Var
+        ``[source, chunk, tail, head, step]``: 1 if it happens, 0 if not; only where it can happen at all.
+    duration : Var
+        ``[step]``: whole ticks.
+    """
+
+    send: Any
+    duration: Any
+
+
+@dataclass(frozen=True, eq=False)
+class SynthesisModel(PyomoModel):
+    """The program of an allgather in steps.
+
+    Attributes
+    ----------
+    program : ConcreteModel
+        ``program.ticks[tail, head]``, how long a chunk takes on a link, can be changed between two solves.
+    topology : Topology
+        Whose links carry the data.
+    steps : int
+        How many there may be; they count from 0.
+    chunks : int
+        Chunks per shard.
+    tick : Fraction
+        Length of a tick in ns per byte of shard: ``tick`` times the objective is `StepSchedule.inverse_rate`.
+    variables : Variables
+        To index when extending the model.
+    """
+
+    topology: Topology
+    steps: int
+    chunks: int
+    tick: Fraction
+    variables: Variables
+
+
+def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
+    """State the fastest allgather in at most some number of steps.
+
+    Parameters
+    ----------
+    topology : Topology
+        Without switches; every rank reaches every other.
+    steps : int
+        At least the diameter.
+    chunks : int
+        Chunks per shard.
+
+    Returns
+    -------
+    SynthesisModel
+        Its objective is the sum of the durations, in ticks.
+
+    Raises
+    ------
+    UnsupportedError
+        If there are switches, `steps` or `chunks` are not of their form, the program would have more than 10^6
+        variables, or bandwidths have no common multiple that is small enough to count in.
+    BoundError
+        If some rank cannot reach another.
+    """
+    import pyomo.environ as pyo
+
+    hops = hop_distances(topology)
+    chunks, steps, diameter = as_count(chunks, "chunks"), as_count(steps, "steps"), int(hops.max())
+    if steps < diameter:
+        raise UnsupportedError(f"steps is {steps}; expected at least {diameter}, the diameter of {topology!r}")
+    ticks, tick = _ticks(topology, chunks)
+    sendings = _sendings(topology, hops.tolist(), steps, chunks)
+    program = pyo.ConcreteModel(name=f"allgather on {topology.name} in {steps} steps with {chunks} chunks per shard")
+    program.ticks = pyo.Param(list(ticks), initialize=ticks, mutable=True, within=pyo.PositiveReals)
+    program.send = pyo.Var(sendings, domain=pyo.Binary)
+    program.duration = pyo.Var(range(steps), domain=pyo.NonNegativeIntegers)
+    model = SynthesisModel(program, topology, steps, chunks, tick, Variables(program.send, program.duration))
+    incoming: dict[tuple[str, int, str], list[Sending]] = {}
+    for sending in sendings:
+        incoming.setdefault((sending.source, sending.chunk, sending.head), []).append(sending)
+    _arrival(model, incoming)
+    _holding(model, sendings, incoming)
+    _link_load(model, sendings)
+    model.minimize(pyo.quicksum(program.duration.values()))
+    return model
+
+
+def as_schedule(model: SynthesisModel, sends: Mapping[tuple[str, int, str, str, int], float]) -> StepSchedule:
+    """Read the schedule off a solution.
+
+    Parameters
+    ----------
+    model : SynthesisModel
+        That was solved.
+    sends : mapping of (source, chunk, tail, head, step) to float
+        The values of ``send``.
+
+    Returns
+    -------
+    StepSchedule
+        Not verified.  Steps in which nothing happens are left out; chunks of one source that pass a link in the same
+        step and follow each other are one send.
+    """
+    rank = model.topology.node_index
+    chosen = sorted(
+        (step, rank[source], rank[tail], rank[head], chunk)
+        for (source, chunk, tail, head, step), value in sends.items()
+        if round(value)
+    )
+    used = sorted({step for step, *_ in chosen})
+    merged: list[Send] = []
+    for step, source, tail, head, chunk in chosen:
+        send = Send(used.index(step), source, chunk, chunk + 1, (tail, head))
+        if (
+            merged
+            and merged[-1]._replace(lower=0, upper=0) == send._replace(lower=0, upper=0)
+            and merged[-1].upper == chunk
+        ):
+            send = send._replace(lower=merged.pop().lower)
+        merged.append(send)
+    return StepSchedule.from_sends(model.topology.num_ranks, model.chunks, merged)
+
+
+def _ticks(topology: Topology, chunks: int) -> tuple[dict[tuple[str, str], int], Fraction]:
+    """How many ticks a chunk takes on every link, and how long a tick is in ns per byte of shard."""
+    capacities = topology.arrays.capacities.tolist()
+    common = lcm(*capacities)
+    if common > MAX_TICKS * min(capacities):
+        raise UnsupportedError(
+            f"a chunk would take {common // min(capacities)} ticks on the slowest link of {topology!r}; "
+            f"expected at most {MAX_TICKS}: round the bandwidths"
+        )
+    ticks = {link[:2]: common // capacity for link, capacity in zip(topology.links, capacities, strict=True)}
+    return ticks, 1 / (common * topology.arrays.unit * chunks)
+
+
+def _sendings(topology: Topology, hops: list[list[int]], steps: int, chunks: int) -> list[Sending]:
+    """All that can happen: nothing comes back to its source, and nothing leaves a rank before it can be there."""
+    rank = topology.node_index
+    ways = [
+        (source, link.tail, link.head, first)
+        for source, link in product(topology.compute_nodes, topology.links)
+        if link.head != source and (first := hops[rank[source]][rank[link.tail]]) < steps
+    ]
+    count = chunks * sum(steps - first for *_, first in ways)
+    if count > MAX_SENDS:
+        raise UnsupportedError(
+            f"{chunks} chunks and {steps} steps on {topology!r} give {count} variables; expected at most {MAX_SENDS}"
+        )
+    return [
+        Sending(source, chunk, tail, head, step)
+        for source, tail, head, first in ways
+        for chunk in range(chunks)
+        for step in range(first, steps)
+    ]
+
+
+Incoming = Mapping[tuple[str, int, str], list[Sending]]
+
+
+def _arrival(model: SynthesisModel, incoming: Incoming) -> None:
+    """Sum over (w, u) and t of x(v, p, (w, u), t) = 1 for each rank u and each chunk p of each other rank v."""
+    import pyomo.environ as pyo
+
+    send = model.variables.send
+    model.program.arrival = pyo.Constraint(
+        list(incoming), rule=lambda _, *chunk_at: pyo.quicksum(send[sending] for sending in incoming[chunk_at]) == 1
+    )
+
+
+def _holding(model: SynthesisModel, sendings: list[Sending], incoming: Incoming) -> None:
+    """x(v, p, (u, w), t) <= sum over (r, u) and s < t of x(v, p, (r, u), s) unless u = v."""
+    import pyomo.environ as pyo
+
+    send = model.variables.send
+
+    def rule(_: Any, *key: Any) -> Any:
+        sending = Sending(*key)
+        earlier = (each for each in incoming[sending.source, sending.chunk, sending.tail] if each.step < sending.step)
+        return send[sending] <= pyo.quicksum(send[each] for each in earlier)
+
+    passed_on = [sending for sending in sendings if sending.tail != sending.source]
+    model.program.holding = pyo.Constraint(passed_on, rule=rule)
+
+
+def _link_load(model: SynthesisModel, sendings: list[Sending]) -> None:
+    """Ticks(u, w) * sum over v and p of x(v, p, (u, w), t) <= duration(t) for each link (u, w) and step t."""
+    import pyomo.environ as pyo
+
+    send, duration, ticks = model.variables.send, model.variables.duration, model.program.ticks
+    carried: dict[tuple[str, str, int], list[Sending]] = {}
+    for sending in sendings:
+        carried.setdefault(sending[2:], []).append(sending)
+
+    def rule(_: Any, tail: str, head: str, step: int) -> Any:
+        load = pyo.quicksum(send[sending] for sending in carried[tail, head, step])
+        return ticks[tail, head] * load <= duration[step]
+
+    model.program.link_load = pyo.Constraint(list(carried), rule=rule)

@@ -1,0 +1,112 @@
+"""Trees rooted at their centres, where links work both ways.
+
+The root of a tree whose links are used in both directions is free: the height of the tree is smallest, its radius, at
+the middle of its longest path.  Moving the root turns around the links between the old root and the new one.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["centred"]
+
+IntArray = npt.NDArray[np.int64]
+SmallArray = npt.NDArray[np.int32]
+
+
+def centred(roots: IntArray, routes: SmallArray, senders: IntArray) -> tuple[IntArray, SmallArray]:
+    """Move every root to the centre of its tree, and not at all if that lowers nothing.
+
+    Parameters
+    ----------
+    roots : ndarray of int64, shape (trees,)
+        Root of each tree; left alone.
+    routes : ndarray of int32, shape (trees, ranks)
+        Number of the path on which each rank receives, -1 at the root; left alone.
+    senders : ndarray of int64, shape (paths,)
+        Rank that each path starts from.
+
+    Returns
+    -------
+    roots, routes : ndarray
+        Of the moved trees; a path p that is passed the other way is number ``p + len(senders)``.
+
+    Examples
+    --------
+    A chain of four ranks from one end becomes a tree of height 2:
+
+    >>> import numpy as np
+    >>> roots, routes = centred(np.array([0]), np.array([[-1, 0, 1, 2]], dtype=np.int32), np.array([0, 1, 2]))
+    >>> roots.tolist(), routes.tolist()
+    ([1], [[3, -1, 1, 2]])
+    """
+    moved_roots, moved_routes = roots.copy(), routes.copy()
+    _move_roots(moved_roots, moved_routes, senders)
+    return moved_roots, moved_routes
+
+
+@numba.njit(cache=True, nogil=True)
+def _move_roots(roots: IntArray, routes: SmallArray, senders: IntArray) -> None:
+    trees, ranks = routes.shape
+    parent = np.empty(ranks, dtype=np.int64)
+    for tree in range(trees):
+        for rank in range(ranks):
+            parent[rank] = senders[routes[tree, rank]] if routes[tree, rank] >= 0 else -1
+        centre = _centre(roots[tree], parent)
+        # The path on which a rank received leads the other way now, to the rank that used to send on it.
+        rank, incoming = centre, np.int32(-1)
+        while rank >= 0:
+            outgoing = routes[tree, rank]
+            routes[tree, rank] = incoming
+            incoming = np.int32(outgoing + len(senders))
+            rank = parent[rank]
+        roots[tree] = centre
+
+
+@numba.njit(cache=True, nogil=True)
+def _centre(root: int, parent: IntArray) -> int:
+    """Find the nearest rank to the root from which the farthest one is as near as possible."""
+    order = _downwards(root, parent)
+    deepest = np.zeros((len(parent), 2), dtype=np.int64)  # the two longest ways down, through different children
+    for place in range(len(order) - 1, 0, -1):
+        rank, above = order[place], parent[order[place]]
+        length = deepest[rank, 0] + 1
+        if length > deepest[above, 0]:
+            deepest[above, 1] = deepest[above, 0]
+            deepest[above, 0] = length
+        else:
+            deepest[above, 1] = max(deepest[above, 1], length)
+    up = np.zeros(len(parent), dtype=np.int64)  # the longest way that begins upwards
+    centre, least = root, deepest[root, 0]
+    for rank in order[1:]:
+        above = parent[rank]
+        beside = deepest[above, 1] if deepest[above, 0] == deepest[rank, 0] + 1 else deepest[above, 0]
+        up[rank] = 1 + max(up[above], beside)
+        farthest = max(up[rank], deepest[rank, 0])
+        if farthest < least:
+            centre, least = rank, farthest
+    return centre
+
+
+@numba.njit(cache=True, nogil=True)
+def _downwards(root: int, parent: IntArray) -> IntArray:
+    """Ranks in an order in which everyone comes after its parent."""
+    order = np.empty(len(parent), dtype=np.int64)
+    placed = np.zeros(len(parent), dtype=np.bool_)
+    chain = np.empty(len(parent), dtype=np.int64)
+    order[0] = root
+    placed[root] = True
+    done = 1
+    for rank in range(len(parent)):
+        length, node = 0, rank
+        while not placed[node]:
+            chain[length] = node
+            length += 1
+            node = parent[node]
+        for place in range(length - 1, -1, -1):
+            order[done] = chain[place]
+            placed[chain[place]] = True
+            done += 1
+    return order

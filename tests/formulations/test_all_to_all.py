@@ -1,0 +1,177 @@
+"""The all-to-all program on networks with known answers, against a second spelling, and as users extend it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import UnsupportedError
+from collopt.formulations import all_to_all
+from collopt.solvers import Algorithm, HighsOptions, solve
+from collopt.topologies import Topology, complete, dgx1_v100, hypercube, leaf_spine, ring, torus
+from oracles.all_to_all_cvxpy import best_rate
+from strategies import eulerian_topologies, switch_free_topologies
+
+NETWORKS = {
+    "ring": ring(5, bandwidth=25),
+    "one-way ring": ring(4, bandwidth="200/3", bidirectional=False),
+    "dgx1-v100": dgx1_v100(),
+    "leaf-spine": leaf_spine(2, 2, 2, 50, oversubscription=2),
+    "slow link": ring(4, bandwidth=12).derate("gpu0", "gpu1", "1/2", bidirectional=False),
+}
+
+networks = pytest.mark.parametrize("topology", NETWORKS.values(), ids=NETWORKS.keys())
+
+
+def close(bandwidth: Fraction | float) -> Any:
+    """Equal to 1e-7, relatively."""
+    return pytest.approx(float(bandwidth), rel=1e-7)
+
+
+def rate(topology: Topology, traffic: Any = None) -> Fraction:
+    """The exact objective of the solved program."""
+    objective = solve(all_to_all.build(topology, traffic=traffic)).exact.objective
+    assert isinstance(objective, Fraction)
+    return objective
+
+
+def uneven(topology: Topology) -> list[list[int]]:
+    """Traffic of 0 to 4 units, none from rank 1."""
+    ranks = range(topology.num_ranks)
+    return [[0 if rank == 1 else (3 * rank + 2 * other) % 5 for other in ranks] for rank in ranks]
+
+
+@pytest.mark.parametrize(
+    ("topology", "distances"),
+    [
+        (complete(5, bandwidth=1), 4),
+        (hypercube(3, bandwidth=1), 12),
+        (ring(5, bandwidth=1), 6),
+        (ring(5, bandwidth=1, bidirectional=False), 10),
+        (torus(3, 3, bandwidth=1), 12),
+    ],
+    ids=["complete", "hypercube", "ring", "one-way ring", "torus"],
+)
+def test_symmetric_networks_are_limited_by_distance(topology: Topology, distances: int) -> None:
+    """Every unit of data takes a unit of bandwidth per hop, and all links are alike: f is degree over distances."""
+    assert rate(topology) == Fraction(len(topology.out_links(topology.nodes[0])), distances)
+
+
+def test_switches_keep_nothing() -> None:
+    """N ranks around a switch share their uplinks with N - 1 others; across boxes the narrow switch limits."""
+    star = Topology.from_links([(node, "s", 30) for node in "abcd"], compute="abcd", switches="s", bidirectional=True)
+    assert rate(star) == 10
+    links = [("a", "s", 8), ("b", "s", 8), ("c", "t", 8), ("d", "t", 8), ("s", "t", 2)]
+    assert rate(Topology.from_links(links, compute="abcd", switches="st", bidirectional=True)) == Fraction(1, 2)
+
+
+def test_traffic_is_served_in_proportion() -> None:
+    """One pair alone gets everything; what a rank keeps does not count, nor does the unit of the traffic."""
+    network = ring(4, bandwidth=10)
+    alone = np.zeros((4, 4))
+    alone[0, 2] = 7e9
+    alone[3, 3] = 1e12
+    model = all_to_all.build(network, traffic=alone)
+    assert model.largest == 7_000_000_000
+    assert model.sources.tolist() == [0]
+    assert solve(model).exact.objective == 20
+    uneven_rate = rate(network, uneven(network))
+    assert rate(network, [[Fraction(amount, 3) for amount in row] for row in uneven(network)]) == uneven_rate
+
+
+@networks
+@pytest.mark.parametrize("weighted", [False, True], ids=["equal", "uneven"])
+def test_a_second_spelling_agrees(topology: Topology, weighted: bool) -> None:
+    """CVXPY with another solver, a commodity per pair, the same rate."""
+    traffic = np.array(uneven(topology), dtype=float) if weighted else None
+    scale = 1.0 if traffic is None else (traffic * (1 - np.eye(len(traffic)))).max()
+    assert float(rate(topology, traffic)) == pytest.approx(scale * best_rate(topology, traffic), rel=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(topology=st.one_of(eulerian_topologies(max_ranks=5, max_switches=2), switch_free_topologies(max_ranks=5)))
+def test_a_second_spelling_agrees_on_random_networks(topology: Topology) -> None:
+    """As above, with and without switches and opposites."""
+    assert float(rate(topology)) == pytest.approx(best_rate(topology), rel=1e-5)
+
+
+@networks
+def test_prices_of_links_prove_the_rate(topology: Topology) -> None:
+    """Strong duality and complementary slackness: only full links have a price, and with bandwidths they add up."""
+    solution = solve(all_to_all.build(topology, traffic=uneven(topology)))
+    prices = solution.duals["link_bandwidth"]
+    bandwidths = np.array([float(link.bandwidth) for link in topology.links])
+    used = solution.values["flow"].sum(axis=0)
+    assert (prices >= -1e-9).all()
+    assert (used <= bandwidths + 1e-6).all()
+    assert prices * (bandwidths - used) == pytest.approx(0, abs=1e-6)
+    assert prices @ bandwidths == close(solution.objective)
+
+
+@networks
+def test_flows_deliver_the_traffic(topology: Topology) -> None:
+    """Each rank keeps its part of each source's flow, and switches keep nothing that anyone needs."""
+    model = all_to_all.build(topology, traffic=uneven(topology))
+    values = solve(model).values
+    tails, heads, _, _ = topology.arrays
+    for source, flow in zip(model.sources.tolist(), values["flow"], strict=True):
+        for node in range(len(topology.nodes)):
+            part = model.shares[source, node] if node < topology.num_ranks else 0
+            if node != source:
+                assert flow[heads == node].sum() - flow[tails == node].sum() >= values["rate"] * part - 1e-6
+
+
+def test_constraints_and_objectives_of_users() -> None:
+    """A quiet link lowers the rate and gets a price; at a fixed rate the least traffic goes shortest ways."""
+    network = ring(5, bandwidth=10)
+    model = all_to_all.build(network)
+    uplink = network.links.index(network.link("gpu0", "gpu1"))
+    model.constrain("quiet", [(model.variables.flow[:, uplink], 1)], upper=5)
+    solution = solve(model)
+    assert solution.objective < 10 / 3 - 1e-3
+    assert solution.duals["quiet"] > 1e-3
+    model.constrain("fixed", [(model.variables.rate, 1)], lower=1, upper=1)
+    model.minimize([(model.variables.flow, 1)])
+    assert solve(model).objective == close(5 * 6)
+    model.maximize([(model.variables.rate, 3)])
+    assert solve(model).objective == close(3)
+    with pytest.raises(UnsupportedError, match="constraint 'quiet' exists already"):
+        model.constrain("quiet", [(model.variables.rate, 1)], upper=5)
+
+
+def test_a_rank_out_of_reach_has_rate_zero() -> None:
+    """No path is a rate of 0, not an error."""
+    assert rate(Topology.from_links([("a", "b", 1)], compute=["a", "b"])) == 0
+
+
+@pytest.mark.slow
+def test_interior_point_solves_ten_thousands_of_columns() -> None:
+    """An 8 x 8 torus: 64 flows of 256 links; f is 4 links over the distances to 63 others."""
+    network = torus(8, 8, bandwidth=1)
+    model = all_to_all.build(network)
+    assert model.variables.flow.size == 64 * 256
+    solution = solve(model, HighsOptions(algorithm=Algorithm.IPM_WITHOUT_CROSSOVER))
+    assert solution.objective == pytest.approx(4 / 256, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("traffic", "message"),
+    [
+        ("all", "traffic is 'all'; expected a matrix"),
+        ([[0, 1], [1, 0]], "traffic has 2 rows of 2 entries; expected 3 of 3"),
+        ([[0, 1, 1], [1, 0], [1, 1, 0]], "traffic has 3 rows of 2, 3 entries; expected 3 of 3"),
+        ([1, 1, 1], "traffic has 3 rows of 0 entries"),
+        ([[5, 0, 0], [0, 5, 0], [0, 0, 5]], "all traffic is 0"),
+        ([[0, -1, 1], [1, 0, 1], [1, 1, 0]], "traffic -1 from rank 0 to rank 1 is not usable"),
+        ([[0, 1, 1], [1, 0, "much"], [1, 1, 0]], "traffic 'much' from rank 1 to rank 2"),
+    ],
+)
+def test_refuses_traffic_that_is_none(traffic: Any, message: str) -> None:
+    """Each message names what is wrong."""
+    with pytest.raises(UnsupportedError, match=message):
+        all_to_all.build(ring(3), traffic=traffic)

@@ -1,0 +1,249 @@
+"""The programs of a breadth-first broadcast against exact values, a second spelling, and facts from the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from itertools import combinations
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import BoundError, TopologyError, UnsupportedError
+from collopt.formulations import bfb
+from collopt.solvers.highs import solve
+from collopt.topologies import Topology, complete, dgx_a100, hypercube, ring, torus
+from oracles.bfb_cvxpy import least_times
+from oracles.bfb_subsets import diameter_of, least_load, least_time, offered_links
+from strategies import bandwidths, switch_free_topologies
+
+
+def circulant(size: int, jumps: Iterable[int]) -> Topology:
+    """Ranks on a circle with links to those that many places away, both ways."""
+    pairs = {(rank, (rank + sign * jump) % size) for rank in range(size) for jump in jumps for sign in (1, -1)}
+    return Topology.from_links([(*pair, 1) for pair in sorted(pairs)], compute=range(size), name=f"circulant-{size}")
+
+
+def kautz(degree: int, size: int) -> Topology:
+    """The generalised Kautz graph, without its self-loops: x to -d x - 1, ..., -d x - d."""
+    pairs = [(tail, -(degree * tail + step) % size) for tail in range(size) for step in range(1, degree + 1)]
+    links = [(tail, head, 1) for tail, head in pairs if tail != head]
+    return Topology.from_links(links, compute=range(size), name=f"kautz-{degree}-{size}")
+
+
+NETWORKS = [
+    ring(5, bandwidth=25),
+    ring(6, bandwidth="200/3", bidirectional=False),
+    torus(3, 4),
+    torus(4, 2, bandwidth=2),
+    hypercube(4),
+    complete(5, bandwidth=7),
+    circulant(15, (1, 4, 5)),
+    kautz(2, 9),
+    kautz(3, 13),
+    hypercube(3).derate("gpu0", "gpu1", "1/3"),
+]
+
+networks = pytest.mark.parametrize("topology", NETWORKS, ids=lambda topology: topology.name)
+
+
+def close(value: Fraction | float) -> Any:
+    """Equal to 1e-7."""
+    return pytest.approx(float(value), rel=1e-7, abs=1e-9)
+
+
+def with_latencies(topology: Topology, latency: Callable[[], Fraction]) -> Topology:
+    """The topology with a new latency on every link."""
+    links = [link._replace(latency=latency()) for link in topology.links]
+    return Topology.from_links(links, compute=topology.compute_nodes, name="with latencies")
+
+
+def check_loads(topology: Topology) -> None:
+    """At every distance: HiGHS, its exact answer, CVXPY and the worst set of links agree, and prices prove it."""
+    for distance in range(1, diameter_of(topology) + 1):
+        solution = solve(model := bfb.build(topology, distance))
+        exact = {rank: least_load(topology, distance, rank) for rank in topology.compute_nodes}
+        again = least_times(topology, distance)
+        for rank, value in solution.values["busiest"].items():
+            assert value == close(exact[rank])
+            assert again[rank] == pytest.approx(float(exact[rank]), rel=1e-6, abs=1e-8)
+        assert solution.exact.values["busiest"] == exact
+        check_answer(model, solution)
+
+
+def check_answer(model: bfb.BfbModel, solution: Any) -> None:
+    """The conditions of Karush, Kuhn and Tucker, which prove the optimum."""
+    topology, shares, busiest = model.topology, solution.values["share"], solution.values["busiest"]
+    prices, worths = solution.duals["link_load"], solution.duals["arrival"]
+    offers = [
+        ((topology.compute_nodes.index(rank), place), mask)
+        for rank in topology.compute_nodes
+        for place, mask in enumerate(offered_links(topology, model.distance, rank))
+    ]
+    assert len(offers) == len(worths)
+    assert len(shares) == sum(len(mask) for _, mask in offers)
+    loads = dict.fromkeys(prices, 0.0)
+    for (_, tail, head), share in shares.items():
+        assert share >= -1e-9
+        loads[tail, head] += share / float(topology.link(tail, head).bandwidth)
+    for (tail, head), load in loads.items():
+        price = -prices[tail, head]
+        assert price >= -1e-9
+        assert load <= busiest[head] + 1e-7
+        assert price * (busiest[head] - load) == pytest.approx(0, abs=1e-7)
+    for rank, time in busiest.items():
+        total = sum(-price for (_, head), price in prices.items() if head == rank)
+        assert total == close(1 if time > 0 else total)
+    for (source, tail, head), share in shares.items():
+        cost = -prices[tail, head] / float(topology.link(tail, head).bandwidth)
+        assert worths[source, head] <= cost + 1e-7
+        assert share * (cost - worths[source, head]) == pytest.approx(0, abs=1e-7)
+    assert sum(worths.values()) == close(sum(busiest.values()))
+    assert solution.objective == close(sum(busiest.values()))
+
+
+@networks
+def test_loads_are_as_even_as_can_be(topology: Topology) -> None:
+    """On families and broken families, by three ways of finding out."""
+    check_loads(topology)
+
+
+@settings(max_examples=40)
+@given(topology=switch_free_topologies(max_ranks=7))
+def test_loads_are_as_even_as_can_be_on_random_networks(topology: Topology) -> None:
+    """With bandwidths of their own, in directed graphs."""
+    check_loads(topology)
+
+
+@pytest.mark.parametrize(
+    ("topology", "degree"),
+    [(ring(7), 2), (torus(3, 4), 4), (torus(5, 5), 4), (hypercube(5), 5), (circulant(12, (2, 3)), 4), (complete(6), 5)],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_families_reach_the_least_bandwidth_time(topology: Topology, degree: int) -> None:
+    """Equation (2) adds up to (N - 1)/N where the paper says so: every rank takes in N - 1 shards over d links."""
+    total = sum(
+        max(solve(bfb.build(topology, distance)).values["busiest"].values())
+        for distance in range(1, diameter_of(topology) + 1)
+    )
+    assert total == close(Fraction(topology.num_ranks - 1, degree))
+
+
+def test_a_circulant_of_degree_six_misses_it() -> None:
+    """Against the paper's conjecture 1: on C(15, {1, 4, 5}) six shards have only four links in the second step."""
+    topology = circulant(15, (1, 4, 5))
+    loads = [solve(bfb.build(topology, distance, ranks="0")).values["busiest"]["0"] for distance in (1, 2)]
+    assert loads == [close(1), close(Fraction(3, 2))]
+    assert sum(loads) > 14 / 6 + 1e-3
+
+
+@settings(max_examples=25)
+@given(topology=switch_free_topologies(max_ranks=6), chunks=st.integers(1, 6))
+def test_whole_chunks_need_the_load_rounded_up(topology: Topology, chunks: int) -> None:
+    """Integer program (13) on links of equal bandwidth: ceil(P U), exactly."""
+    equal = Topology.from_links([(*link[:2], 1) for link in topology.links], compute=topology.compute_nodes)
+    for distance in range(1, diameter_of(equal) + 1):
+        solution = solve(bfb.build_chunked(equal, distance, chunks))
+        for rank, load in solution.values["busiest"].items():
+            assert load == close(ceil(chunks * least_load(equal, distance, rank)))
+        assert all(abs(share - round(share)) < 1e-6 for share in solution.values["share"].values())
+
+
+@settings(max_examples=30)
+@given(topology=switch_free_topologies(max_ranks=5), data=st.data())
+def test_times_with_latencies_agree_with_a_second_spelling(topology: Topology, data: st.DataObject) -> None:
+    """Linear program (14), every link with its own bandwidth and latency."""
+    topology = with_latencies(topology, lambda: data.draw(bandwidths(5)))
+    for distance in range(1, diameter_of(topology) + 1):
+        values = solve(bfb.build_timed(topology, distance, 2000)).values["busiest"]
+        assert values == {
+            rank: pytest.approx(time, rel=1e-6) for rank, time in least_times(topology, distance, 2000).items()
+        }
+
+
+@settings(max_examples=40)
+@given(topology=switch_free_topologies(max_ranks=5, max_bandwidth=3), data=st.data())
+def test_the_best_set_of_links_is_exact(topology: Topology, data: st.DataObject) -> None:
+    """Linear program (14) over all sets of links that bring everything: the least is what the formula for sets says."""
+    topology = with_latencies(topology, lambda: data.draw(st.sampled_from([Fraction(1), Fraction(2), Fraction(9)])))
+    distance = data.draw(st.integers(1, diameter_of(topology)))
+    rank = data.draw(st.sampled_from(topology.compute_nodes))
+    masks = offered_links(topology, distance, rank)
+    every = sorted(frozenset().union(*masks))
+    times = [
+        solve(bfb.build_timed(topology, distance, 1500, ranks=rank, links=[link[:2] for link in chosen])).objective
+        for size in range(1, len(every) + 1)
+        for chosen in combinations(every, size)
+        if all(mask & set(chosen) for mask in masks)
+    ]
+    assert min(times, default=0.0) == close(least_time(topology, distance, rank, 1500))
+
+
+def test_a_latency_counts_on_a_link_that_brings_nothing() -> None:
+    """As the paper warns of (14): without the slow link the answer is better."""
+    links = [("a", "b", 10, 1), ("b", "a", 10, 1), ("b", "c", 10, 1), ("a", "c", 10, 1), ("c", "d", 10, 1)]
+    slow = ("b", "d", 10, 100)
+    topology = Topology.from_links([*links, slow, ("d", "a", 10, 1)], compute="abcd")
+    every = solve(bfb.build_timed(topology, 2, 1000, ranks="d"))
+    assert every.values["busiest"]["d"] == close(100)
+    assert every.values["share"]["a", "b", "d"] == close(0)
+    fast = [link[:2] for link in topology.links if link[:2] != slow[:2]]
+    assert solve(bfb.build_timed(topology, 2, 1000, ranks="d", links=fast)).values["busiest"]["d"] == close(1.1)
+    with pytest.raises(UnsupportedError, match="no link may bring 'd' the shard of 'b'; add one that can to links"):
+        bfb.build_timed(topology, 1, 1000, ranks="d", links=fast)
+    with pytest.raises(TopologyError, match=r"there is no link \('d', 'b'\)"):
+        bfb.build_timed(topology, 1, 1000, links=[("d", "b")])
+
+
+def test_ranks_are_independent_of_each_other() -> None:
+    """The program of one rank has the same optimum as its part in the program of all."""
+    topology = NETWORKS[-1]
+    together = solve(bfb.build(topology, 2)).values["busiest"]
+    assert {rank: solve(bfb.build(topology, 2, ranks=[rank])).objective for rank in topology.compute_nodes} == {
+        rank: close(time) for rank, time in together.items()
+    }
+
+
+def test_changed_numbers_count_from_the_next_solve_on() -> None:
+    """Bandwidths, latencies and the size are parameters."""
+    model = bfb.build_timed(ring(4, bandwidth=10, latency=1), 1, 1000, ranks="gpu0")
+    assert solve(model).objective == close(1.1)
+    model.program.bandwidth["gpu1", "gpu0"] = 5
+    assert solve(model).objective == close(1.2)
+    model.program.latency["gpu3", "gpu0"] = 2
+    assert solve(model).objective == close(2.1)
+    model.program.size = 10
+    assert solve(model).objective == close(3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: bfb.build(ring(4), 3), "distance is 3; expected a whole number from 1 to 2"),
+        (lambda: bfb.build(ring(4), 0), "distance is 0; expected"),
+        (lambda: bfb.build(ring(4), 1.0), "distance is 1.0; expected"),
+        (
+            lambda: bfb.build(ring(4), 1, ranks=["gpu9"]),
+            "ranks has 'gpu9'; expected different names of ranks of <Topology",
+        ),
+        (lambda: bfb.build(ring(4), 1, ranks=["gpu1", "gpu1"]), "ranks has 'gpu1'; expected different"),
+        (lambda: bfb.build(ring(4), 1, ranks=[]), "ranks is empty; expected some names of ranks, or None for all"),
+        (lambda: bfb.build_chunked(ring(4), 1, 0), "chunks is 0; expected a whole number from 1"),
+        (lambda: bfb.build_chunked(ring(4), 1, True), "chunks is True; expected"),
+        (lambda: bfb.build_timed(ring(4), 1, "1M"), "shard_bytes is '1M'; expected a whole number from 1"),
+        (lambda: bfb.build(dgx_a100(), 1), "has switches, such as 'box0/nvswitch'; expected direct links"),
+    ],
+)
+def test_refuses_what_makes_no_sense(make: Callable[[], bfb.BfbModel], message: str) -> None:
+    """Each message names the value."""
+    with pytest.raises(UnsupportedError, match=message):
+        make()
+
+
+def test_refuses_a_rank_out_of_reach() -> None:
+    """There is no broadcast to it."""
+    with pytest.raises(BoundError, match="rank 'b' cannot reach rank 'a'; add links"):
+        bfb.build(Topology.from_links([("a", "b", 1)], compute="ab"), 1)

@@ -1,0 +1,46 @@
+"""What every Pyomo model hands over: numbers arranged by index, and start values read back."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from collopt.errors import UnsupportedError
+from collopt.formulations import throughput
+from collopt.formulations.pyomo_model import Component
+from collopt.solvers import solve
+from collopt.topologies import ring
+
+
+def test_numbers_are_arranged_by_index_whatever_their_kind() -> None:
+    """Floats stay floats, fractions stay fractions, and a single number has no index."""
+    indexed = Component(np.array([3, 1]), (("a", "b"), ("b", "a")), ("x[a,b]", "x[b,a]"))
+    single = Component(np.array(2), (None,), ("x",))
+    assert indexed.arrange(np.array([0.5, 1.0])) == {("a", "b"): 0.5, ("b", "a"): 1.0}
+    exact = indexed.arrange(np.array([Fraction(1, 3), Fraction(2)], dtype=object))
+    assert exact == {("a", "b"): Fraction(1, 3), ("b", "a"): 2}
+    assert isinstance(exact["a", "b"], Fraction)
+    assert single.arrange(np.float64(4)) == 4.0
+    assert single.arrange(Fraction(1, 3)) == Fraction(1, 3)  # type: ignore[arg-type]
+
+
+def test_start_values_are_read_by_index() -> None:
+    """What `arrange` makes is understood again; what is missing is named."""
+    indexed = Component(np.array([3, 1]), ("a", "b"), ("x[a]", "x[b]"))
+    assert indexed.spread({"b": 2, "a": 1}).tolist() == [1, 2]
+    assert Component(np.array(2), (None,), ("x",)).spread(7).tolist() == 7
+    for wrong in ({"a": 1}, {"a": 1, "b": "many"}, 5):
+        with pytest.raises(UnsupportedError, match=r"a start value of x\[a\] and its like is not usable"):
+            indexed.spread(wrong)
+
+
+def test_exact_values_and_prices_have_the_models_names() -> None:
+    """By variable, constraint and index, as in the float solution."""
+    topology = ring(3, bandwidth="1/3")
+    answer = solve(throughput.build(topology)).exact
+    answer.verify()
+    assert answer.objective == answer.values["rate"] == Fraction(1, 3)
+    assert set(answer.values["share"]) == {(link.tail, link.head) for link in topology.links}
+    assert sum(answer.duals["link_bandwidth"].values()) == 1

@@ -1,0 +1,128 @@
+"""Rounding to multiples of 1/k: nothing grows, trees still fit, and the loss is what is promised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import chain, combinations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import UnsupportedError
+from collopt.formulations import allreduce
+from collopt.formulations.rate_rounding import RoundedRates, round_flow, round_rates
+from collopt.solvers import solve
+from collopt.topologies import Topology, leaf_spine, ring
+from strategies import switch_free_topologies
+
+Pair = tuple[str, str]
+
+NETWORKS = {
+    "ring": ring(4, bandwidth=10),
+    "slow link": ring(5, bandwidth=7).derate("gpu0", "gpu1", "1/2", bidirectional=False),
+    "leaf-spine": leaf_spine(2, 2, 2, 50, oversubscription=2),
+}
+
+
+def rounded(values: Mapping[str, Any], k: int) -> RoundedRates:
+    """Round the values of a solved allreduce program."""
+    return round_rates(values["root_rate"], values["broadcast_share"], values["reduce_share"], k)
+
+
+def proper_sets(ranks: tuple[str, ...]) -> list[set[str]]:
+    """All sets of ranks but none and all."""
+    return [set(chosen) for chosen in chain.from_iterable(combinations(ranks, size) for size in range(1, len(ranks)))]
+
+
+def assert_trees_fit(result: RoundedRates, ranks: tuple[str, ...]) -> None:
+    """Every set of ranks lets out, and in, all that is rooted in it: by LP (5), trees with these rates exist."""
+    for inside in proper_sets(ranks):
+        rooted = sum(result.root_rates[rank] for rank in inside)
+        leaving = sum(share for (u, v), share in result.broadcast_shares.items() if u in inside and v not in inside)
+        entering = sum(share for (u, v), share in result.reduce_shares.items() if u not in inside and v in inside)
+        assert rooted <= leaving
+        assert rooted <= entering
+
+
+@pytest.mark.parametrize("k", [1, 3, 64, 10**6])
+@pytest.mark.parametrize("topology", NETWORKS.values(), ids=NETWORKS.keys())
+def test_trees_fit_what_is_left_of_exact_solutions(topology: Topology, k: int) -> None:
+    """All are multiples of 1/k, none grows, every cut is wide enough, and the loss is within its bound."""
+    values = solve(allreduce.build(topology)).exact.values
+    result = rounded(values, k)
+    lost = []
+    for kind, shares in (("broadcast", result.broadcast_shares), ("reduce", result.reduce_shares)):
+        given_shares = values[f"{kind}_share"]
+        assert all((share * k).denominator == 1 and share <= given_shares[pair] for pair, share in shares.items())
+        lost.append(sum(share != given_shares[pair] for pair, share in shares.items()))
+    assert_trees_fit(result, topology.compute_nodes)
+    before = sum(values["root_rate"].values())
+    assert result.loss == before - result.rate
+    assert 0 <= result.loss <= Fraction(topology.num_ranks * (max(lost) + 1), k)
+
+
+@settings(max_examples=25, deadline=None)
+@given(topology=switch_free_topologies(max_ranks=4), k=st.integers(1, 200))
+def test_trees_fit_on_random_networks(topology: Topology, k: int) -> None:
+    """As above, with one-way links and uneven bandwidths."""
+    result = rounded(solve(allreduce.build(topology)).exact.values, k)
+    assert all((rate * k).denominator == 1 and rate >= 0 for rate in result.root_rates.values())
+    assert_trees_fit(result, topology.compute_nodes)
+
+
+def test_nothing_is_lost_where_everything_is_a_multiple() -> None:
+    """On a ring of four all of the solution comes in twelfths, say."""
+    values = solve(allreduce.build(ring(4, bandwidth=1))).exact.values
+    numbers = [
+        *values["root_rate"].values(), *values["broadcast_share"].values(), *values["reduce_share"].values()
+    ]  # fmt: skip
+    k = 1
+    for number in numbers:
+        k *= (number * k).denominator
+    result = rounded(values, k)
+    assert result.loss == 0
+    assert result.rate == Fraction(4, 3)
+
+
+def test_paths_are_rounded_down_one_by_one() -> None:
+    """Through two switches in a row: every node passes on what it gets, and nothing exceeds what was there."""
+    flow = {("a", "s"): 1.0, ("s", "t"): 0.75, ("s", "b"): 0.25, ("t", "b"): 0.375, ("t", "c"): 0.375}
+    left = round_flow(flow, "a", ["b", "c"], 4)
+    assert left == {("a", "s"): Fraction(3, 4), ("s", "b"): Fraction(1, 4), ("s", "t"): Fraction(1, 2),
+                    ("t", "b"): Fraction(1, 4), ("t", "c"): Fraction(1, 4)}  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), k=st.integers(1, 50))
+def test_rounded_flows_are_balanced_and_never_larger(data: st.DataObject, k: int) -> None:
+    """Flows that solvers leave unbalanced, with circles: out of the origin, through switches, to ends."""
+    nodes = ["o", "s", "t", "u", "x", "y"]
+    links = [(tail, head) for tail in nodes[:4] for head in nodes[1:] if tail != head]
+    flow = {link: data.draw(st.floats(0, 5)) for link in links}
+    left = round_flow(flow, "o", {"x", "y"}, k)
+    for link, amount in left.items():
+        assert 0 < amount <= flow[link]
+        assert (amount * k).denominator == 1
+    for switch in ("s", "t", "u"):
+        net = sum(amount * ((head == switch) - (tail == switch)) for (tail, head), amount in left.items())
+        assert net == 0
+
+
+def test_loss_of_a_flow_is_less_than_one_multiple_per_link() -> None:
+    """What reaches the ends of a balanced flow falls by less than 1/k per path, of which there are few."""
+    flow = {("o", "s"): Fraction(5, 3), ("s", "x"): Fraction(2, 3), ("s", "y"): Fraction(1), ("o", "x"): Fraction(1, 7)}
+    left = round_flow(flow, "o", {"x", "y"}, 10)
+    arrived = sum(amount for (_, head), amount in left.items() if head in "xy")
+    assert Fraction(5, 3) + Fraction(1, 7) - Fraction(len(flow), 10) < arrived
+
+
+@pytest.mark.parametrize("k", [0, -3, True, 2.0])
+def test_refuses_multiples_that_are_none(k: Any) -> None:
+    """The message has the value."""
+    with pytest.raises(UnsupportedError, match=f"k is {k!r}; expected a whole number"):
+        round_rates({}, {}, {}, k)
+    with pytest.raises(UnsupportedError, match="expected a whole number"):
+        round_flow({}, "a", [], k)

@@ -1,0 +1,146 @@
+"""The program of an allgather in steps against known optima, a second spelling, and as users extend it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import BoundError, UnsupportedError
+from collopt.formulations import synthesis
+from collopt.schedules import StepSchedule, verified_step_loads
+from collopt.solvers.highs import solve
+from collopt.solvers.solution import PrimalStatus, Termination
+from collopt.topologies import Topology, complete, dgx_a100, hypercube, ring
+from oracles.bfb_subsets import diameter_of
+from oracles.synthesis_cvxpy import least_time
+from strategies import switch_free_topologies
+
+
+def best(topology: Topology, steps: int, chunks: int) -> tuple[StepSchedule, Fraction]:
+    """The schedule that the solved program stands for, checked, with its bandwidth time in ns per byte of shard."""
+    model = synthesis.build(topology, steps=steps, chunks=chunks)
+    solution = solve(model)
+    schedule = synthesis.as_schedule(model, solution.values["send"])
+    verified_step_loads(schedule, topology)
+    assert schedule.inverse_rate(topology) == round(solution.objective) * model.tick
+    return schedule, schedule.inverse_rate(topology)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_complete_graph_takes_one_step(size: int) -> None:
+    """Everyone tells everyone: one shard on each link."""
+    schedule, time = best(complete(size, bandwidth=25), 1, 1)
+    assert (schedule.num_steps, time) == (1, Fraction(1, 25))
+
+
+@pytest.mark.parametrize("size", [3, 4, 6])
+def test_a_one_way_ring_takes_a_step_for_each_hop(size: int) -> None:
+    """N - 1 steps, and one shard on each link in each."""
+    schedule, time = best(ring(size, bidirectional=False), size - 1, 1)
+    assert (schedule.num_steps, time) == (size - 1, size - 1)
+    assert schedule.link_loads(ring(size, bidirectional=False)).tolist() == [[1] * size] * (size - 1)
+
+
+def test_a_two_way_ring_needs_halves_to_be_even() -> None:
+    """On a ring of 4 the rank across comes both ways, half and half; whole shards take longer."""
+    assert best(ring(4), 2, 2)[1] == Fraction(3, 2)
+    assert best(ring(4), 2, 1)[1] == 2
+    assert best(ring(4), 3, 1)[1] == 2
+    assert best(ring(5), 2, 1)[1] == 2
+
+
+def test_a_hypercube_in_thirds() -> None:
+    """Seven shards over three links in three steps."""
+    assert best(hypercube(3), 3, 3)[1] == Fraction(7, 3)
+
+
+def test_a_slow_link_is_left_to_what_must_pass_it() -> None:
+    """With links of 3 and 2 GB/s a chunk takes 2 and 3 ticks; the fast way round takes over what it can."""
+    topology = Topology.from_links([("a", "b", 3), ("b", "c", 3), ("a", "c", 2)], compute="abc", bidirectional=True)
+    model = synthesis.build(topology, steps=2, chunks=1)
+    assert model.tick == Fraction(1, 6)
+    assert model.program.ticks["a", "c"].value == 3
+    assert best(topology, 1, 1)[1] == Fraction(1, 2)
+    assert best(topology, 2, 3)[1] < Fraction(1, 2)
+
+
+@settings(max_examples=30)
+@given(
+    topology=switch_free_topologies(max_ranks=4, max_bandwidth=3), chunks=st.integers(1, 2), further=st.integers(0, 1)
+)
+def test_a_second_spelling_agrees(topology: Topology, chunks: int, further: int) -> None:
+    """CVXPY, by what is held after each step and with all variables; and one step less than the diameter is too few."""
+    diameter = diameter_of(topology)
+    time = best(topology, diameter + further, chunks)[1]
+    assert least_time(topology, diameter + further, chunks) == pytest.approx(float(time), rel=1e-6)
+    if diameter > 1 and not further:
+        assert least_time(topology, diameter - 1, chunks) == float("inf")
+        with pytest.raises(UnsupportedError, match=f"steps is {diameter - 1}; expected at least {diameter}"):
+            synthesis.build(topology, steps=diameter - 1, chunks=chunks)
+
+
+def test_chunks_that_follow_each_other_are_one_send() -> None:
+    """As far as link, step and source are the same."""
+    schedule, _ = best(ring(3, bidirectional=False), 2, 4)
+    assert (schedule.num_sends, schedule.chunks_per_shard) == (6, 4)
+    assert {(send.lower, send.upper) for send in schedule.sends()} == {(0, 4)}
+
+
+def test_a_link_can_be_kept_free_in_a_step() -> None:
+    """As users extend the model: gpu0 tells gpu1 nothing in the first step; if it never may, two steps are too few."""
+    topology = ring(4)
+    model = synthesis.build(topology, steps=2, chunks=1)
+    over = {key[4]: [] for key in model.variables.send}
+    for key, variable in model.variables.send.items():
+        if key[2:4] == ("gpu0", "gpu1"):
+            over[key[4]].append(variable)
+    model.constrain("quiet_start", sum(over[0]) == 0)
+    loads = verified_step_loads(synthesis.as_schedule(model, solve(model).values["send"]), topology)
+    quiet = [link[:2] for link in topology.links].index(("gpu0", "gpu1"))
+    assert loads[0, quiet] == 0 < loads[1, quiet]
+    model.constrain("quiet_end", sum(over[1]) == 0)
+    solution = solve(model)
+    assert solution.status.termination is Termination.INFEASIBLE
+    assert solution.status.primal is PrimalStatus.NONE
+
+
+def test_a_slower_link_counts_from_the_next_solve_on() -> None:
+    """Ticks are parameters."""
+    model = synthesis.build(complete(3), steps=1, chunks=1)
+    assert solve(model).objective == pytest.approx(1)
+    model.program.ticks["gpu0", "gpu1"] = 5
+    assert solve(model).objective == pytest.approx(5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: synthesis.build(ring(4), steps=1, chunks=1),
+            "steps is 1; expected at least 2, the diameter of <Topology",
+        ),
+        (lambda: synthesis.build(ring(4), steps="2", chunks=1), "steps is '2'; expected a whole number from 1"),
+        (lambda: synthesis.build(ring(4), steps=2, chunks=0), "chunks is 0; expected a whole number from 1"),
+        (lambda: synthesis.build(dgx_a100(), steps=1, chunks=1), "has switches, such as 'box0/nvswitch'"),
+        (lambda: synthesis.build(ring(4), steps=10**4, chunks=10**4), r"give \d+ variables; expected at most 1000000"),
+        (
+            lambda: synthesis.build(ring(3).derate("gpu0", "gpu1", "1/1234567"), steps=1, chunks=1),
+            "a chunk would take 1234567 ticks on the slowest link of .*: round the bandwidths",
+        ),
+    ],
+)
+def test_refuses_what_makes_no_sense(make: Callable[[], Any], message: str) -> None:
+    """Each message names the value."""
+    with pytest.raises(UnsupportedError, match=message):
+        make()
+
+
+def test_refuses_a_rank_out_of_reach() -> None:
+    """There is no allgather."""
+    with pytest.raises(BoundError, match="rank 'b' cannot reach rank 'a'"):
+        synthesis.build(Topology.from_links([("a", "b", 1)], compute="ab"), steps=1, chunks=1)

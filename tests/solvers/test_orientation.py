@@ -1,0 +1,110 @@
+"""Room for trees on two-way links, against all cuts of small networks."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import gcd
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from collopt.errors import CapacityOverflowError
+from collopt.solvers.orientation import Orientation, orient
+from collopt.solvers.strength import Strength, strength
+from collopt.solvers.tree_packing import pack_trees
+from collopt.topologies import Topology, hypercube, ring, torus
+from oracles.brute_force_cuts import supplies_fit
+from two_way_networks import TwoWay, random_regular, two_way, two_way_topologies
+
+
+def oriented(network: TwoWay) -> Orientation:
+    """Orient for as many trees as the strength allows."""
+    return orient(*network, strength(*network))
+
+
+def fits(network: TwoWay, room: Orientation) -> bool:
+    """Whether every rank can receive all trees, by all cuts; those that enter it, seen from outside."""
+    nodes, _, tails, heads, _ = network
+    both_tails, both_heads = np.concatenate([tails, heads]), np.concatenate([heads, tails])
+    return supplies_fit(nodes, both_tails, both_heads, np.concatenate([room.forward, room.backward]), room.supplies)
+
+
+@given(two_way_topologies(max_ranks=6, max_switches=3))
+@settings(max_examples=150)
+def test_every_rank_can_receive_as_many_trees_as_the_strength_allows(topology: Topology) -> None:
+    """No link is used beyond its capacity, switches are balanced, and all cuts let the trees through."""
+    network = two_way(topology)
+    best = strength(*network)
+    room = orient(*network, best)
+    assert room.supplies.sum() == best.value * room.scale
+    assert min(room.supplies.min(), room.forward.min(), room.backward.min()) >= 0
+    for forward, backward, capacity in zip(
+        room.forward.tolist(), room.backward.tolist(), network.capacities.tolist(), strict=True
+    ):
+        assert forward + backward == capacity * room.scale
+    surplus = np.zeros(network.num_nodes, dtype=np.int64)
+    np.add.at(surplus, network.heads, room.forward - room.backward)
+    np.subtract.at(surplus, network.tails, room.forward - room.backward)
+    assert not surplus[network.num_ranks :].any()
+    assert fits(network, room)
+    assert gcd(*room.supplies.tolist(), *room.forward.tolist(), *room.backward.tolist()) == 1
+
+
+@given(two_way_topologies(max_ranks=6, max_switches=0))
+@settings(max_examples=60)
+def test_trees_can_be_packed_into_the_room(topology: Topology) -> None:
+    """As many as start at each rank, each spanning, none beyond the room of a link."""
+    network = two_way(topology)
+    room = oriented(network)
+    tails = np.concatenate([network.tails, network.heads])
+    heads = np.concatenate([network.heads, network.tails])
+    capacities = np.concatenate([room.forward, room.backward])
+    used = capacities > 0
+    packing = pack_trees(network.num_ranks, tails[used], heads[used], capacities[used], room.supplies)
+    loads = np.zeros(int(used.sum()), dtype=np.int64)
+    for weight, links in zip(packing.weights, packing.links, strict=True):
+        loads[links[links >= 0]] += weight
+    assert (loads <= capacities[used]).all()
+    assert packing.weights.sum() == room.supplies.sum()
+
+
+@given(two_way_topologies(max_ranks=5, max_switches=2))
+@settings(max_examples=40)
+def test_one_tree_more_does_not_fit(topology: Topology) -> None:
+    """With the same room an additional tree is too much for some cut."""
+    network = two_way(topology)
+    room = oriented(network)
+    more = room.supplies.copy()
+    more[0] += 1
+    assert not fits(network, room._replace(supplies=more))
+
+
+@pytest.mark.parametrize("topology", [ring(5), torus(3, 4), hypercube(3)], ids=lambda topology: topology.name)
+def test_symmetric_networks_split_every_link_evenly(topology: Topology) -> None:
+    """And start equally many trees at every rank, as a reduce-scatter and an allgather do."""
+    room = oriented(two_way(topology))
+    assert np.array_equal(room.forward, room.backward)
+    assert len(set(room.supplies.tolist())) == 1
+
+
+def test_a_star_of_ranks_leads_outwards() -> None:
+    """Every link can carry one tree, whichever its root: together they are the tree."""
+    network = TwoWay(5, 5, np.zeros(4, dtype=np.int64), np.arange(1, 5), np.ones(4, dtype=np.int64))
+    room = oriented(network)
+    assert room.scale * strength(*network).value == room.supplies.sum()
+    assert fits(network, room)
+    assert (room.forward > room.backward).any()
+
+
+def test_starts_of_trees_are_spread() -> None:
+    """On an irregular network they differ by one at most."""
+    room = oriented(two_way(random_regular(40, 4, 100, seed=1)))
+    assert room.supplies.max() - room.supplies.min() <= 1
+
+
+def test_capacities_that_could_overflow_are_refused() -> None:
+    """Exact sums have to stay below 2^62."""
+    network = TwoWay(3, 3, np.array([0, 1]), np.array([1, 2]), np.full(2, 2**58))
+    with pytest.raises(CapacityOverflowError):
+        orient(*network, Strength(Fraction(2**58), np.arange(3)))

@@ -1,0 +1,139 @@
+"""Strength of networks of two-way links against all partitions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import CapacityOverflowError, SolverError
+from collopt.solvers.rank_needs import rank_needs
+from collopt.solvers.strength import Strength, strength
+from collopt.topologies import Topology, complete, dgx_a100, hypercube, mi250, ring, torus
+from oracles.partitions import allreduce_limit
+from oracles.strengths import strength_of_graph, strength_of_network
+from two_way_networks import TwoWay, random_regular, two_way, two_way_topologies
+
+SWITCHED = two_way_topologies(max_ranks=6, max_switches=4)
+
+
+def value_of(network: TwoWay, best: Strength) -> Fraction:
+    """Add up the sets that a strength comes with, set by set, and check that they are such sets."""
+    labels = best.labels.tolist()
+    assert len(labels) == network.num_nodes
+    assert min(labels[: network.num_ranks]) >= 0
+    assert set(labels[: network.num_ranks]) == set(labels) - {-1} == set(range(max(labels) + 1))
+    total = 0
+    for label in range(max(labels) + 1):
+        for tail, head, capacity in zip(network.tails, network.heads, network.capacities, strict=True):
+            total += int(capacity) * ((labels[tail] == label) != (labels[head] == label))
+    return Fraction(total, 2 * max(labels))
+
+
+@given(two_way_topologies(max_ranks=8, max_switches=0, max_bandwidth=20))
+@settings(max_examples=250)
+def test_without_switches_it_is_the_smallest_ratio_of_all_partitions(topology: Topology) -> None:
+    """Exactly, and the partition that comes with it has this ratio."""
+    network = two_way(topology)
+    best = strength(*network)
+    assert best.value == strength_of_graph(*network[1:])
+    assert best.value == value_of(network, best)
+
+
+@given(SWITCHED)
+@settings(max_examples=150)
+def test_with_switches_it_is_the_smallest_ratio_of_all_families(topology: Topology) -> None:
+    """Of the narrowest sets around parts of the ranks, which are disjoint."""
+    network = two_way(topology)
+    best = strength(*network)
+    assert best.value == strength_of_network(*network)
+    assert best.value == value_of(network, best)
+
+
+@given(two_way_topologies(max_ranks=4, max_switches=3))
+@settings(max_examples=60)
+def test_no_partition_of_all_nodes_proves_more(topology: Topology) -> None:
+    """Switches may lie in any part, or in parts of their own."""
+    assert strength(*two_way(topology)).value * topology.arrays.unit == allreduce_limit(topology)
+
+
+@pytest.mark.parametrize(
+    ("topology", "value"),
+    [
+        (ring(7, bandwidth=3), Fraction(7, 2)),
+        (complete(6), Fraction(3)),
+        (torus(4, 4), Fraction(32, 15)),
+        (hypercube(4), Fraction(32, 15)),
+        (dgx_a100(boxes=2), Fraction(520, 3)),
+        (mi250(boxes=2), Fraction(2656, 15)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_strength_of_well_known_networks(topology: Topology, value: Fraction) -> None:
+    """All links over all ranks but one; with switches, what enters single GPUs."""
+    assert strength(*two_way(topology)).value * topology.arrays.unit == value
+
+
+def test_a_slow_rank_is_its_own_part() -> None:
+    """The links of one rank bound the whole, as all data passes them both ways."""
+    links = [(str(a), str(b), 100) for a in range(6) for b in range(a)] + [("slow", "0", 3), ("slow", "1", 4)]
+    topology = Topology.from_links(links, compute=[*map(str, range(6)), "slow"], bidirectional=True)
+    best = strength(*two_way(topology))
+    assert best.value * topology.arrays.unit == 7
+    assert len(set(best.labels.tolist())) == 2
+    assert (best.labels == best.labels[6]).sum() == 1
+
+
+def test_networks_of_networks_take_several_rounds() -> None:
+    """Three clusters, each of two pairs: ever larger parts, until the clusters are left."""
+    links = []
+    for cluster in range(3):
+        a, b, c, d = (f"{cluster}{name}" for name in "abcd")
+        links += [(a, b, 90), (c, d, 90), (a, c, 30), (b, d, 10)]
+    links += [("0a", "1a", 7), ("1b", "2b", 8), ("2c", "0c", 4)]
+    nodes = sorted({end for link in links for end in link[:2]})
+    topology = Topology.from_links(links, compute=nodes, bidirectional=True)
+    best = strength(*two_way(topology))
+    assert best.value == Fraction(19, 2)
+    assert [len({*best.labels[start : start + 4].tolist()}) for start in (0, 4, 8)] == [1, 1, 1]
+    assert best.labels.max() == 2
+
+
+@given(two_way_topologies(max_ranks=6, max_switches=2), st.integers(2, 1000))
+@settings(max_examples=40)
+def test_strength_scales_with_capacity_and_ignores_how_links_are_written(topology: Topology, factor: int) -> None:
+    """Direction, order and parallel parts of links make no difference."""
+    nodes, ranks, tails, heads, capacities = two_way(topology)
+    best = strength(nodes, ranks, tails, heads, capacities)
+    assert strength(nodes, ranks, tails, heads, capacities * factor).value == best.value * factor
+    assert strength(nodes, ranks, heads[::-1].copy(), tails[::-1].copy(), capacities[::-1].copy()).value == best.value
+    twice = [np.concatenate([array, array]) for array in (tails, heads, capacities)]
+    assert strength(nodes, ranks, *twice).value == 2 * best.value
+
+
+def test_ranks_without_a_connection_are_refused() -> None:
+    """Two pairs without a link between them."""
+    with pytest.raises(SolverError, match="do not connect"):
+        strength(4, 4, np.array([0, 2]), np.array([1, 3]), np.array([1, 1]))
+
+
+def test_capacities_that_could_overflow_are_refused() -> None:
+    """Exact sums have to stay below 2^62."""
+    links = np.array([0, 1]), np.array([1, 2])
+    with pytest.raises(CapacityOverflowError):
+        strength(3, 3, *links, np.full(2, 2**57))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_partition_of_an_irregular_network_has_the_strength(seed: int) -> None:
+    """On 256 ranks, where needs prove that nothing is smaller."""
+    network = two_way(random_regular(256, 6, 100, seed))
+    best = strength(*network)
+    assert best.value == value_of(network, best)
+    level, factor = 2 * best.value.numerator, best.value.denominator
+    wish = level // 256 + (np.arange(256) < level % 256)
+    needs = rank_needs(256, network.tails, network.heads, network.capacities * factor, level, wish)
+    assert needs.sum() == level

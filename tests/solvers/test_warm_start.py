@@ -1,0 +1,289 @@
+"""Solving again: only what changed goes to HiGHS, and answers are those of a new start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import UnsupportedError
+from collopt.formulations import Blocks, throughput
+from collopt.formulations.blocks import BlockProgram
+from collopt.solvers import Algorithm, HighsOptions, Progress, Session, Solution, Termination, solve
+from collopt.solvers.program_changes import changes_between
+from collopt.topologies import dgx_a100, ring
+
+
+def routing(nodes: int = 12) -> Blocks:
+    """Cheapest flow of one unit from every node of a complete network to the last one, with capacities."""
+    random = np.random.default_rng(nodes)
+    tails, heads = np.nonzero(~np.eye(nodes, dtype=bool))
+    blocks = Blocks("routing")
+    flow = blocks.variables("flow", len(tails), upper=random.integers(1, 4, len(tails)))
+    balance: list[Any] = [(tails, flow, 1), (heads, flow, -1)]
+    blocks.constraint("balance", nodes, balance, lower=[*[1] * (nodes - 1), -(nodes - 1)], upper=np.inf)
+    blocks.minimize([(flow, random.integers(1, 30, len(tails)))])
+    return blocks
+
+
+def knapsack(items: int = 60, rooms: int = 40) -> Blocks:
+    """Branch and bound works on this for longer than any test waits."""
+    random = np.random.default_rng(0)
+    blocks = Blocks("knapsack")
+    taken = blocks.variables("taken", items, upper=5, whole=True)
+    sizes = random.integers(1, 100, (rooms, items))
+    blocks.constraint("room", rooms, [(np.arange(rooms)[:, None], taken, sizes)], upper=sizes.sum(axis=1) // 2)
+    blocks.maximize([(taken, random.integers(1, 100, items))])
+    return blocks
+
+
+@dataclass
+class Sketch:
+    """A model whose arrays are changed by hand."""
+
+    program: BlockProgram
+
+    def linear_program(self) -> BlockProgram:
+        """As of `Blocks`."""
+        return self.program
+
+    def change(self, **arrays: Any) -> None:
+        """Replace some arrays."""
+        self.program = replace(self.program, **arrays)
+
+
+def iterations(solution: Solution, session: Session) -> int:
+    """Simplex steps of the last solve."""
+    assert solution.status.termination is Termination.OPTIMAL
+    handle = session._handle
+    assert handle is not None
+    return int(handle.highs.getInfo().simplex_iteration_count)
+
+
+def test_simplex_goes_on_where_it_ended() -> None:
+    """Nothing changed, nothing to do; a small change takes fewer steps than a new start."""
+    blocks = routing()
+    session = Session(blocks)
+    first = iterations(session.solve(), session)
+    assert iterations(session.solve(), session) == 0
+    blocks.constraint("quiet", (), [(0, np.arange(11), 1)], upper=1)
+    warm = session.solve()
+    assert 0 < iterations(warm, session) < first
+    assert warm.exact.objective == solve(blocks).exact.objective
+
+
+def swapped_costs(program: BlockProgram) -> dict[str, Any]:
+    """Costs in the opposite order."""
+    return {"costs": program.costs[::-1].copy()}
+
+
+def narrower_columns(program: BlockProgram) -> dict[str, Any]:
+    """Upper bounds of every third column lowered."""
+    upper = program.column_bounds[1].copy()
+    upper[::3] /= 2
+    return {"column_bounds": (program.column_bounds[0], upper)}
+
+
+def smaller_demand(program: BlockProgram) -> dict[str, Any]:
+    """Lower bounds of rows, some of them."""
+    lower = program.row_bounds[0].copy()
+    lower[:4] /= 3
+    return {"row_bounds": (lower, program.row_bounds[1])}
+
+
+def leaking_links(program: BlockProgram) -> dict[str, Any]:
+    """Coefficients changed, one gone and one new."""
+    matrix = program.matrix.tolil()
+    matrix[0, 0], matrix[1, 0], matrix[3, 0] = 1.5, 0, -0.25
+    return {"matrix": matrix.tocsc()}
+
+
+def opposite_sense(program: BlockProgram) -> dict[str, Any]:
+    """Maximise what was minimised."""
+    return {"maximize": not program.maximize}
+
+
+def whole_columns(program: BlockProgram) -> dict[str, Any]:
+    """An integer program."""
+    return {"whole": ~program.whole}
+
+
+def shifted_objective(program: BlockProgram) -> dict[str, Any]:
+    """A constant more."""
+    return {"offset": program.offset + 10}
+
+
+changes = [
+    swapped_costs,
+    narrower_columns,
+    smaller_demand,
+    leaking_links,
+    opposite_sense,
+    whole_columns,
+    shifted_objective,
+]
+
+
+@pytest.mark.parametrize("change", changes)
+def test_every_change_counts(change: Callable[[BlockProgram], dict[str, Any]]) -> None:
+    """In place, and back again."""
+    sketch = Sketch(routing().linear_program())
+    session, before = Session(sketch), sketch.program
+    original = session.solve().objective
+    sketch.change(**change(before))
+    differences = changes_between(before, sketch.program)
+    assert differences is not None
+    assert session.solve().objective == pytest.approx(solve(sketch).objective, rel=1e-9)
+    sketch.program = before
+    assert session.solve().objective == pytest.approx(original, rel=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(order=st.lists(st.sampled_from(changes), max_size=6))
+def test_changes_in_any_order_count(order: list[Callable[[BlockProgram], dict[str, Any]]]) -> None:
+    """One session against new starts."""
+    sketch = Sketch(routing(6).linear_program())
+    session = Session(sketch)
+    for change in order:
+        session.solve()
+        sketch.change(**change(sketch.program))
+    found, fresh = session.solve(), solve(sketch)
+    assert found.status == fresh.status
+    if found.status.termination is Termination.OPTIMAL:
+        assert found.objective == pytest.approx(fresh.objective, rel=1e-6)
+
+
+def test_new_blocks_join_and_old_ones_may_leave() -> None:
+    """New columns and rows come after the others; where others moved, the basis goes by name."""
+    first, second = routing(), routing()
+    extra = second.variables("extra", 3, upper=2)
+    second.constraint("supply", 2, [(0, extra, 1), (1, [0, 1, 2], 1)], lower=1)
+    second.minimize([(np.arange(132), 5), (extra, [3, 2, 1])])
+    sketch = Sketch(first.linear_program())
+    session = Session(sketch)
+    for blocks in (first, second, first):
+        sketch.program = blocks.linear_program()
+        assert session.solve().exact.objective == solve(blocks).exact.objective
+
+
+def test_a_pyomo_model_is_swept_in_place() -> None:
+    """Bandwidths, added and deactivated constraints, another objective."""
+    topology = dgx_a100()
+    model = throughput.build(topology)
+    session = Session(model)
+    link = topology.links[0]
+    share = model.variables.share[link.tail, link.head]
+    steps: list[Callable[[], None]] = [
+        lambda: None,
+        lambda: model.program.bandwidth.__setitem__((link.tail, link.head), 30.5),
+        lambda: model.constrain("quiet", share <= 7),
+        lambda: model.program.quiet.deactivate(),  # noqa: PLW0108 - there is no such constraint yet
+        lambda: model.maximize(model.variables.rate + share),
+    ]
+    for step in steps:
+        step()
+        assert session.solve().exact.objective == solve(model).exact.objective
+
+
+def test_a_session_survives_a_model_without_answer() -> None:
+    """Infeasible in between, then solved again, with all options as they were."""
+    model = throughput.build(ring(4, bandwidth=30))
+    session = Session(model, HighsOptions(algorithm=Algorithm.IPM))
+    assert session.solve().exact.objective == 20
+    model.constrain("wish", model.variables.rate >= 50)
+    assert "'wish'" in session.solve().message
+    model.program.wish.deactivate()
+    assert session.solve().exact.objective == 20
+
+
+def test_a_session_survives_an_error_on_the_way() -> None:
+    """Of a listener, or of numbers that HiGHS refuses: the next solve starts afresh and is right."""
+    patient = [False]
+
+    def listener(progress: Progress) -> None:
+        if not patient[0]:
+            raise RuntimeError("enough")
+
+    blocks = knapsack()
+    session = Session(blocks, HighsOptions(progress=listener, time_limit=1))
+    with pytest.raises(RuntimeError, match="enough"):
+        session.solve()
+    patient[0] = True
+    assert session.solve().status.termination is Termination.TIME_LIMIT
+    sketch = Sketch(routing().linear_program())
+    session, before = Session(sketch), sketch.program
+    value = session.solve().objective
+    sketch.change(costs=2 * before.costs, row_bounds=(np.full(12, np.nan), before.row_bounds[1]))
+    with pytest.raises(UnsupportedError, match="HiGHS refuses routing"):
+        session.solve()
+    sketch.change(row_bounds=before.row_bounds)
+    assert session.solve().objective == pytest.approx(2 * value)
+
+
+def test_every_solve_has_its_own_time() -> None:
+    """HiGHS counts the time of all solves of an object together."""
+    session = Session(routing(), HighsOptions(time_limit=5))
+    handle_time = []
+    for _ in range(3):
+        session.solve()
+        assert session._handle is not None
+        handle_time.append(session._handle.highs.getOptionValue("time_limit")[1])
+    assert handle_time == sorted(handle_time)
+    assert handle_time[-1] > 5
+
+
+def test_an_earlier_solution_is_a_start() -> None:
+    """Its basis is taken over, also where the model has grown."""
+    blocks = routing()
+    earlier = solve(blocks)
+    session = Session(blocks)
+    assert iterations(session.solve(earlier), session) == 0
+    blocks.constraint("quiet", (), [(0, np.arange(11), 1)], upper=1)
+    session = Session(blocks)
+    assert session.solve(earlier).exact.objective == solve(blocks).exact.objective
+
+
+def test_values_are_a_start_for_whole_variables() -> None:
+    """The first answer that the listener hears of is no worse than what was given; some values are enough."""
+    blocks = knapsack()
+    rough = solve(blocks, HighsOptions(progress=lambda progress: progress.best is None))
+    heard: list[Progress] = []
+
+    def listener(progress: Progress) -> bool:
+        heard.append(progress)
+        return False
+
+    for start in (rough, rough.values, {"taken": rough.values["taken"]}):
+        solve(blocks, HighsOptions(progress=listener), start=start)
+        least = rough.interval.lower
+        assert least is not None
+        assert heard[-1].best is not None
+        assert heard[-1].best >= float(least)
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ({"wrong": 1}, "the start names variable 'wrong', which small has not; it has count"),
+        ({"count": [1, 2, 3]}, r"the start of 'count' has shape \(3,\); expected \(2,\)"),
+        ({"count": "many"}, "the start of 'count' is 'many'; expected numbers"),
+        ({"count": float("nan")}, "the start of 'count' is not a number somewhere"),
+    ],
+)
+def test_refuses_starts_that_do_not_fit(start: dict[str, Any], message: str) -> None:
+    """Each message names the variable."""
+    blocks = Blocks("small")
+    blocks.variables("count", 2, upper=3, whole=True)
+    with pytest.raises(UnsupportedError, match=message):
+        solve(blocks, start=start)
+
+
+def test_refuses_values_as_a_start_of_simplex() -> None:
+    """A linear program starts from a basis, and says so."""
+    with pytest.raises(UnsupportedError, match="routing has no whole variables and starts from a basis"):
+        solve(routing(), start={"flow": 0})
