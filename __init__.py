@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors, formulations, planners, runtime, schedules, solvers, topologies
-    from .planners import Plan, bound, load_plan, plan, scan_trees_per_root
+    from .formulations import Blocks
+    from .planners import Plan, bound, compare, load_plan, plan, scan_trees_per_root, sensitivity
     from .schedules import Bound, Forest
-    from .solvers import Blocks, HighsOptions, Solution, solve
+    from .solvers import HighsOptions, Session, Solution, solve
     from .topologies import Topology, read_topology, write_topology
 
 __all__ = [
@@ -30,10 +31,12 @@ __all__ = [
     "Forest",
     "HighsOptions",
     "Plan",
+    "Session",
     "Solution",
     "Topology",
     "__version__",
     "bound",
+    "compare",
     "errors",
     "formulations",
     "load_plan",
@@ -43,6 +46,7 @@ __all__ = [
     "runtime",
     "scan_trees_per_root",
     "schedules",
+    "sensitivity",
     "solve",
     "solvers",
     "topologies",
@@ -51,17 +55,20 @@ __all__ = [
 
 _ROOMS = ("errors", "formulations", "planners", "runtime", "schedules", "solvers", "topologies")
 _NAMES = {
-    "Blocks": "solvers",
+    "Blocks": "formulations",
     "Bound": "schedules",
     "Forest": "schedules",
     "HighsOptions": "solvers",
     "Plan": "planners",
+    "Session": "solvers",
     "Solution": "solvers",
     "Topology": "topologies",
     "bound": "planners",
+    "compare": "planners",
     "load_plan": "planners",
     "plan": "planners",
     "scan_trees_per_root": "planners",
+    "sensitivity": "planners",
     "read_topology": "topologies",
     "solve": "solvers",
     "write_topology": "topologies",

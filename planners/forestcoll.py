@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
-
 from ..errors import SolverError
-from ..schedules import Allreduce, Bound, Cut, Forest, RankCuts, TreeSchedule
+from ..schedules import Allreduce, Bound, Cut, Forest, TreeSchedule, congestion
 from ..schedules.forest import Direction
 from ..solvers.bottleneck import Bottleneck
-from ..solvers.max_flow import check_capacities, flow_network, solve_network
 from ..topologies import Topology
+from .allreduce_bound import allreduce_bound, named
 from .plan import Plan
-from .requests import Network, checked_count, network, shard_weights
+from .requests import Network, check_request, checked_count, network, shard_weights
 from .trace import Trace
 from .tree_engine import best_forest, bottleneck
 
@@ -73,9 +71,10 @@ def bound_trees(
     >>> bound_trees(dgx_a100(boxes=2), "allgather").inverse_rate
     Fraction(3, 65)
     """
+    check_request(topology, collective)
     shards = shard_weights(topology, collective, root, weights)
     if collective == "allreduce":
-        return _allreduce_bound(topology)
+        return allreduce_bound(topology)
     asked = network(topology, DIRECTIONS[collective], shards)
     return _tree_bound(asked, collective, shards, bottleneck(asked))
 
@@ -122,6 +121,7 @@ def plan_trees(
     >>> plan.gap, plan.algbw
     (Fraction(0, 1), Fraction(200, 1))
     """
+    check_request(topology, collective)
     shards = shard_weights(topology, collective, root, weights)
     count = None if trees_per_root is None else checked_count(trees_per_root)
     trace = Trace()
@@ -133,7 +133,7 @@ def plan_trees(
     options: dict[str, int | str] = {} if count is None else {"trees_per_root": count}
     with trace.stage("verification"):
         loads = schedule.link_loads(topology)
-        rate = schedule.congestion(topology)
+        rate = congestion(loads, schedule.trees_per_root, topology)
         plan = Plan(topology, collective, schedule, bound, rate, loads, "forestcoll", options, trace.provenance)
         plan.verify()
     if count is None and collective != "allreduce" and plan.gap != 0:
@@ -152,73 +152,20 @@ def _one_way(
 
 def _tree_bound(asked: Network, collective: str, shards: tuple[int, ...], best: Bottleneck) -> Bound:
     rate = Fraction(best.supply, best.capacity) / asked.topology.arrays.unit
-    return Bound(asked.topology, collective, rate, Cut(_names(asked.topology, best.source_side)), shards)
-
-
-def _names(topology: Topology, inside: Sequence[bool] | np.ndarray[tuple[int], np.dtype[np.bool_]]) -> frozenset[str]:
-    return frozenset(node for node, member in zip(topology.nodes, inside, strict=True) if member)
+    return Bound(asked.topology, collective, rate, Cut(named(asked.topology, best.source_side)), shards)
 
 
 def _allreduce(topology: Topology, count: int | None, trace: Trace) -> tuple[Allreduce, Bound]:
     """Reduce-scatter and allgather at the same time; on a symmetric network, along the same trees."""
     with trace.stage("bottleneck"):
-        bound = _allreduce_bound(topology)
+        bound = allreduce_bound(topology)
     spread, _ = _one_way(topology, "allgather", (), count, trace)
     if _is_symmetric(topology):
         return Allreduce(replace(spread, direction="reduce"), spread), bound
     added, _ = _one_way(topology, "reduce_scatter", (), count, trace)
-    schedule = Allreduce(added, spread)
-    # Loads are counted in parts of one unit that suits both forests.
-    check_capacities(
-        sum(
-            schedule.trees_per_root // forest.trees_per_root * int(forest.link_loads(topology).max())
-            for forest in schedule.forests
-        )
-    )
-    return schedule, bound
+    return Allreduce(added, spread), bound
 
 
 def _is_symmetric(topology: Topology) -> bool:
     bandwidths = {(link.tail, link.head): link.bandwidth for link in topology.links}
     return all(bandwidths.get((head, tail)) == bandwidth for (tail, head), bandwidth in bandwidths.items())
-
-
-def _allreduce_bound(topology: Topology) -> Bound:
-    """The larger of Theorem 16 (any cut) and Corollary 18 (cuts around single ranks) of the pipeline paper."""
-    cuts = []
-    for direction in ("broadcast", "reduce"):
-        one = (1, *(0 for _ in topology.compute_nodes[1:]))
-        side = _names(topology, bottleneck(network(topology, direction, one)).source_side)
-        # Seen against the links' direction, what is outside the cut has to leave.
-        cuts.append(Cut(side if direction == "broadcast" else frozenset(topology.nodes) - side))
-    narrowest = min(cuts, key=lambda cut: cut.bandwidth(topology))
-    if topology.aggregation:
-        # Theorem 17 counts what ranks send if only ranks add up.
-        return Bound(topology, "allreduce", topology.num_ranks / narrowest.bandwidth(topology), narrowest)
-    alone = RankCuts(tuple(_cut_around(topology)))
-    ranks = topology.num_ranks
-    bounds = [
-        Bound(topology, "allreduce", ranks / narrowest.bandwidth(topology), narrowest),
-        Bound(topology, "allreduce", Fraction(2 * (ranks - 1)) / alone.bandwidth(topology), alone),
-    ]
-    return max(bounds, key=lambda bound: bound.inverse_rate)
-
-
-def _cut_around(topology: Topology) -> list[Cut]:
-    """Per rank the narrowest cut that holds it alone: a minimum cut towards all other ranks."""
-    tails, heads, capacities, _ = topology.arrays
-    ranks, sink = topology.num_ranks, len(topology.nodes)
-    plenty = int(capacities.sum())
-    graph = flow_network(
-        sink + 1,
-        np.concatenate([tails, np.arange(ranks)]),
-        np.concatenate([heads, np.full(ranks, sink)]),
-        np.concatenate([capacities, np.full(ranks, plenty)]),
-    )
-    cuts = []
-    for rank in range(ranks):
-        offers = graph.capacities.copy()
-        offers[2 * (len(tails) + rank)] = 0
-        side = solve_network(graph, rank, sink, residual=offers).source_side
-        cuts.append(Cut(_names(topology, side[:sink])))
-    return cuts

@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UnsupportedError
+from ..schedules import as_bytes
 from ..topologies import Topology
+from ..topologies.validation import shown
 from .registry import bound, plan
+from .requests import checked_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["scan_trees_per_root"]
 
 MAX_COUNTS = 8
+OPTIONS = ("root", "weights")
 
 
 def scan_trees_per_root(
@@ -50,7 +54,7 @@ def scan_trees_per_root(
     Raises
     ------
     UnsupportedError
-        If `counts` is empty, or as for `collopt.plan`.
+        If `counts` is empty or no list of whole numbers, or as for `collopt.plan`.
 
     Examples
     --------
@@ -60,10 +64,11 @@ def scan_trees_per_root(
     """
     import pandas as pd
 
+    as_bytes(size)  # refused before the work
+    if unknown := sorted(set(options) - set(OPTIONS)):
+        raise UnsupportedError(f"there is no option {unknown[0]!r} here; expected one of {', '.join(OPTIONS)}")
     best = bound(topology, collective, **options).trees_per_root
-    asked = list(counts) if counts is not None else [count for count in range(1, MAX_COUNTS + 1) if count < best]
-    if counts is not None and not asked:
-        raise UnsupportedError("counts is empty; name at least one number of trees per root")
+    asked = range(1, min(best, MAX_COUNTS + 1)) if counts is None else _checked_counts(counts)
     plans = [plan(topology, collective, trees_per_root=count, **options) for count in asked]
     plans.append(plan(topology, collective, **options))
     rows = []
@@ -88,3 +93,11 @@ def scan_trees_per_root(
         not ((better <= row).all(axis=1) & (better < row).any(axis=1)).any() for _, row in better.iterrows()
     ]
     return frame
+
+
+def _checked_counts(counts: Iterable[int]) -> list[int]:
+    if isinstance(counts, (str, bytes)) or not isinstance(counts, Iterable):
+        raise UnsupportedError(f"counts is {shown(counts)}; expected a list of numbers of trees per root")
+    if not (asked := [checked_count(count) for count in counts]):
+        raise UnsupportedError("counts is empty; name at least one number of trees per root")
+    return asked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
@@ -14,17 +14,23 @@ import numpy.typing as npt
 
 from ..errors import CertificateError, TopologyError, UnsupportedError
 from ..schedules import (
+    EVERY_SCHEDULE,
     Allreduce,
     Bound,
+    Forest,
     InNetwork,
     TreeSchedule,
     as_bytes,
     bus_factor,
+    congestion,
     in_network,
     schedule_time,
     verified_schedule_loads,
 )
+from ..schedules.read_only import read_only
+from ..schedules.units import bandwidth_text, percentage_text
 from ..topologies import Topology
+from ..topologies.validation import shown
 
 __all__ = ["EXPORTERS", "Heights", "Plan"]
 
@@ -56,7 +62,8 @@ class Plan:
     bound : Bound
         What no schedule can beat.
     inverse_rate : Fraction
-        What this one achieves, as in `Bound`: ns per byte of shard, ``1 / x``.
+        What this one achieves, ``1 / x``: ns per byte of a shard of weight 1 in ``schedule.root_weights``.  Those of an
+        allreduce may differ from the bound's, so compare `algbw`.
     link_loads : ndarray of int64, shape (links,)
         Tree copies that each link of the topology carries.
     planner : str
@@ -77,6 +84,18 @@ class Plan:
     options: Mapping[str, int | str] = field(default_factory=dict)
     provenance: Mapping[str, float | str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Let nobody write to the loads."""
+        if not isinstance(self.link_loads, np.ndarray):
+            raise UnsupportedError(
+                f"the plan's link_loads is {shown(self.link_loads)}; expected a numpy array of integers"
+            )
+        object.__setattr__(self, "link_loads", read_only(self.link_loads))
+
+    def __reduce__(self) -> tuple[type[Plan], tuple[object, ...]]:
+        """Copy and pickle by construction, as `Forest` does."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
     @property
     def algbw(self) -> Fraction:
         """Algorithm bandwidth in GB/s as in nccl-tests: bytes in all over time, latency left out."""
@@ -90,7 +109,7 @@ class Plan:
     @property
     def gap(self) -> Fraction:
         """Exact share of the bound that is missed, ``1 - algbw / bound.algbw``; 0 means optimal."""
-        return 1 - self.bound.inverse_rate / self.inverse_rate
+        return 1 - self.algbw / self.bound.algbw
 
     def verify(self, topology: Topology | None = None) -> None:
         """Check the bound, the schedule and what the plan says of both, without the code that made them.
@@ -116,14 +135,11 @@ class Plan:
         loads = verified_schedule_loads(self.schedule, self.topology)
         if not np.array_equal(loads, self.link_loads):
             self._refuse_loads(loads)
-        busiest = max(
-            Fraction(load, self.schedule.trees_per_root) / link.bandwidth
-            for load, link in zip(loads.tolist(), self.topology.links, strict=True)
-        )
+        busiest = congestion(loads, self.schedule.trees_per_root, self.topology)
         if busiest != self.inverse_rate:
             raise CertificateError(f"the plan claims 1/x = {self.inverse_rate}; its busiest link makes it {busiest}")
-        if self.inverse_rate < self.bound.inverse_rate:
-            raise CertificateError(f"the plan claims 1/x = {self.inverse_rate}, which beats its bound: {self.bound}")
+        if self.algbw > self.bound.algbw:
+            raise CertificateError(f"the plan claims algbw = {self.algbw}, which beats its bound: {self.bound}")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON; `load_plan` reads it back.
@@ -156,7 +172,8 @@ class Plan:
         UnsupportedError
             If the size or the number of slices is not understood.
         """
-        return float(schedule_time(self.schedule, self.topology, as_bytes(size), slices))
+        num_bytes = as_bytes(size)
+        return float(schedule_time(self.schedule, self.topology, num_bytes, slices, inverse_rate=self.inverse_rate))
 
     @property
     def heights(self) -> Heights:
@@ -194,9 +211,9 @@ class Plan:
             For an unknown format, or a plan that the format cannot hold.
         """
         known = entry_points(group=EXPORTERS)
-        if format not in known.names:
+        if not isinstance(format, str) or format not in known.names:
             raise UnsupportedError(
-                f"there is no export format {format!r}; expected one of {', '.join(sorted(known.names))}"
+                f"there is no export format {shown(format)}; expected one of {', '.join(sorted(known.names))}"
             )
         known[format].load()(self, path, **options)
 
@@ -206,9 +223,11 @@ class Plan:
 
     def __str__(self) -> str:
         """One line."""
-        verdict = "optimal" if self.gap == 0 else f"{float(100 * self.gap):.2f} % below the bound"
+        verdict = "optimal" if self.gap == 0 else f"{percentage_text(self.gap)} below the bound"
+        if self.bound.scope != EVERY_SCHEDULE:
+            verdict += f" of {self.bound.scope}"
         return (
-            f"{self.collective} on {self.topology.name} by {self.planner}: {float(self.algbw):.2f} GB/s, {verdict}; "
+            f"{self.collective} on {self.topology.name} by {self.planner}: {bandwidth_text(self.algbw, 2)}, {verdict}; "
             f"{self.schedule.num_trees} trees, {self.schedule.forests[-1].trees_per_root} per root by weight"
         )
 
@@ -217,6 +236,8 @@ class Plan:
         return f"<Plan {self}>"
 
     def _check_network(self, topology: Topology) -> None:
+        if not isinstance(topology, Topology):
+            raise TopologyError(f"the topology is {shown(topology)}; expected the Topology to use the plan on")
         if topology.digest != self.topology.digest:
             raise TopologyError(
                 f"the plan was made for {self.topology!r} (digest {self.topology.digest[:12]}), not for {topology!r} "
@@ -225,11 +246,15 @@ class Plan:
 
     def _check_purpose(self) -> None:
         """Check that the schedule is of the kind that the collective needs, for the shards that the bound is about."""
+        if not isinstance(self.schedule, (Forest, Allreduce)):
+            raise CertificateError(f"the plan's schedule is {shown(self.schedule)}; expected trees")
         kinds = {"allgather": "broadcast", "broadcast": "broadcast", "reduce_scatter": "reduce", "reduce": "reduce"}
         if isinstance(self.schedule, Allreduce) != (self.collective == "allreduce") or (
             not isinstance(self.schedule, Allreduce) and self.schedule.direction != kinds.get(self.collective)
         ):
             raise CertificateError(f"the plan's trees are not of the kind that {self.collective!r} needs")
+        if self.collective == "allreduce":
+            return  # every rank ends with all sums, so any roots will do
         weights = np.array(self.bound.weights or np.ones(self.topology.num_ranks))
         if not np.array_equal(self.schedule.root_weights, weights):
             raise CertificateError("the plan's shards are not those that its bound is about")

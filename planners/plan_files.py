@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 import os
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import FileFormatError
-from ..schedules import Bound, Cut, RankCuts, schedule_from_json, schedule_to_json
+from ..errors import FileFormatError, UnsupportedError
+from ..schedules import Bound, Witness, schedule_from_json, schedule_to_json
+from ..schedules.witness_json import WITNESS_FIELDS, witness_from_json, witness_to_json
 from ..topologies import Topology
 from ..topologies.files import read_json, topology_from_json, topology_to_json, write_whole
 from ..topologies.json_files import name_of
+from ..topologies.validation import shown
 from .plan import Plan
+
+if TYPE_CHECKING:
+    from .plan_schema import BoundEntry
 
 __all__ = ["load_plan", "plan_from_json", "plan_to_json", "save_plan"]
 
 PLAN_FORMAT = "collopt-plan"
-PLAN_VERSION = 1
+PLAN_VERSION = 2
+"""Version 2 added partitions and prices as witnesses, and allreduce with any roots; version 1 is read as it is."""
 INT64_MAX = 2**63 - 1
 
 
@@ -37,7 +43,10 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
     ------
     OSError
         If the folder does not exist or cannot be written; nothing is left behind.
+    UnsupportedError
+        If `path` is no path, or the bound's witness of a kind that files do not hold.
     """
+    _check_path(path)
     fields = plan_to_json(plan)
     body = ",\n".join(f"{json.dumps(key)}: {_laid_out(value)}" for key, value in fields.items())
     write_whole(path, f"{{\n{body}\n}}\n")
@@ -65,7 +74,10 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
         If the plan is for another network than `topology`.
     CertificateError
         If the plan does not prove what it claims.
+    UnsupportedError
+        If `path` is no path.
     """
+    _check_path(path)
     plan = plan_from_json(read_json(path, PLAN_FORMAT, PLAN_VERSION), name_of(path))
     plan.verify(topology)
     return plan
@@ -94,7 +106,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "bound": {
             "inverse_rate": str(plan.bound.inverse_rate),
             "weights": list(plan.bound.weights),
-            **_witness_to_json(plan.bound.witness),
+            **witness_to_json(plan.bound.witness),
         },
         "topology_digest": plan.topology.digest,
         "topology": topology_to_json(plan.topology),
@@ -140,11 +152,7 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
     if any(abs(load) > INT64_MAX for load in document.link_loads):
         raise FileFormatError(f"{where}: field link_loads has a number beyond 64 bits")
     entry = document.bound
-    if (entry.cut is None) == (entry.rank_cuts is None):
-        raise FileFormatError(f"{where}: field bound has neither or both of cut and rank_cuts; expected one")
-    cuts = [Cut(frozenset(nodes)) for nodes in ([entry.cut] if entry.cut is not None else entry.rank_cuts or [])]
-    witness = cuts[0] if entry.cut is not None else RankCuts(tuple(cuts))
-    bound = Bound(topology, document.collective, entry.inverse_rate, witness, tuple(entry.weights))
+    bound = Bound(topology, document.collective, entry.inverse_rate, _witness(entry, where), tuple(entry.weights))
     return Plan(
         topology,
         document.collective,
@@ -157,10 +165,18 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
     )
 
 
-def _witness_to_json(witness: Cut | RankCuts) -> dict[str, Any]:
-    if isinstance(witness, Cut):
-        return {"cut": sorted(witness.nodes)}
-    return {"rank_cuts": [sorted(cut.nodes) for cut in witness.cuts]}
+def _check_path(path: object) -> None:
+    if not isinstance(path, (str, os.PathLike)):
+        raise UnsupportedError(f"the path is {shown(path)}; expected a file's name")
+
+
+def _witness(entry: BoundEntry, where: str) -> Witness:
+    stated = entry.model_dump(include=set(WITNESS_FIELDS), exclude_none=True)
+    if len(stated) != 1:
+        names = " and ".join(stated) or "no witness"
+        raise FileFormatError(f"{where}: field bound has {names}; expected one of {', '.join(WITNESS_FIELDS)}")
+    [(name, value)] = stated.items()
+    return witness_from_json(name, value)
 
 
 def _laid_out(value: object) -> str:

@@ -11,18 +11,43 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstra
 __all__ = ["BoundEntry", "PlanDocument"]
 
 
+FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
+
+
 def _as_fraction(value: object) -> Fraction:
-    if not isinstance(value, str) or not re.fullmatch(r"[1-9]\d{0,99}(/[1-9]\d{0,99})?", value, re.ASCII):
+    if not isinstance(value, str) or not re.fullmatch(FRACTION, value, re.ASCII):
         raise ValueError("expected a positive fraction as text, such as '3/65'")
     return Fraction(value)
+
+
+def _as_price_row(row: object) -> tuple[str, str, str]:
+    if isinstance(row, list) and len(row) == 3 and all(isinstance(part, str) for part in row):
+        tail, head, price = row
+        if price == "0" or re.fullmatch(FRACTION, price, re.ASCII):
+            return tail, head, price
+    raise ValueError("expected [tail, head, price], the price a fraction as text, such as '3/65'")
 
 
 ExactText = Annotated[Fraction, PlainValidator(_as_fraction)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
 
 
+PriceRow = Annotated[tuple[str, str, str], PlainValidator(_as_price_row)]
+
+
+class PricesEntry(BaseModel):
+    """Prices of links, and per rank of hops, each with both ends; see `collopt.schedules.prices.Prices`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    links: list[PriceRow]
+    into: list[list[PriceRow]]
+    out_of: list[list[PriceRow]]
+    relays: list[str]
+
+
 class BoundEntry(BaseModel):
-    """The bound and the nodes of its cut, or of one cut around each rank."""
+    """The bound and its witness: nodes of a cut, of one cut around each rank, or of parts of a partition; or prices."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -30,6 +55,8 @@ class BoundEntry(BaseModel):
     weights: list[int] = Field(default_factory=list)
     cut: list[str] | None = None
     rank_cuts: list[list[str]] | None = None
+    partition: list[list[str]] | None = None
+    prices: PricesEntry | None = None
 
 
 class PlanDocument(BaseModel):

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import UnsupportedError
+from ..errors import NoAnswerError, UnsupportedError
 from ..schedules import COLLECTIVES, Bound
 from ..topologies import Topology
 from ..topologies.validation import shown
+from . import lazy_planners as lazy
+from .lazy_planners import Make
 from .plan import Plan
 
 __all__ = ["PLANNERS", "Planner", "bound", "plan"]
@@ -35,7 +37,7 @@ class Planner:
     functions: dict[str, Callable[..., Plan]]
 
 
-def _forestcoll(collective: str) -> Callable[..., Plan]:
+def _auto(collective: str) -> Make:
     def make(
         topology: Topology,
         *,
@@ -43,21 +45,62 @@ def _forestcoll(collective: str) -> Callable[..., Plan]:
         root: int | str | None = None,
         weights: Sequence[object] | None = None,
     ) -> Plan:
-        # Imported on first use, like every module with kernels: see docs/explanation/architecture.md.
-        from .forestcoll import plan_trees
-
-        return plan_trees(topology, collective, trees_per_root=trees_per_root, root=root, weights=weights)
+        if trees_per_root is None and collective == "allreduce":
+            return _best_allreduce(topology, root=root, weights=weights)
+        forestcoll = PLANNERS["forestcoll"].functions[collective]
+        return forestcoll(topology, trees_per_root=trees_per_root, root=root, weights=weights)
 
     return make
 
 
+EVERY_ROOT = ("allgather", "reduce_scatter", "allreduce")
+"""Collectives in which all ranks do the same."""
+
+ONE_ROOT = ("allreduce", "broadcast", "reduce")
+"""Collectives that all data can pass one rank in."""
+
+
+def _planner(name: str, summary: str, collectives: Sequence[str], function: Callable[[str], Make]) -> Planner:
+    return Planner(name, summary, {collective: function(collective) for collective in collectives})
+
+
 PLANNERS = {
-    "forestcoll": Planner(
-        "forestcoll",
-        "throughput-optimal spanning trees on any topology with switches (ForestColl)",
-        {collective: _forestcoll(collective) for collective in COLLECTIVES},
+    planner.name: planner
+    for planner in (
+        _planner("auto", "the best plan of the exact planners, the next three", COLLECTIVES, _auto),
+        _planner(
+            "forestcoll",
+            "throughput-optimal spanning trees, one set per rank (ForestColl)",
+            COLLECTIVES,
+            lazy.forestcoll,
+        ),
+        Planner("strength", "optimal allreduce where links are as fast both ways", {"allreduce": lazy.strength}),
+        Planner(
+            "allreduce-lp",
+            "the best allreduce that trees allow, by linear programming",
+            {"allreduce": lazy.allreduce_lp},
+        ),
+        _planner("ring", "rings through all boxes, as NCCL and RCCL run them", COLLECTIVES, lazy.ring),
+        _planner(
+            "hierarchical-ring",
+            "rings among boxes, then rings inside boxes (BlueConnect)",
+            EVERY_ROOT,
+            lazy.hierarchical_ring,
+        ),
+        _planner(
+            "double-binary-tree", "two trees over the boxes, as NCCL runs them", ONE_ROOT, lazy.double_binary_tree
+        ),
+        _planner(
+            "recursive-halving-doubling",
+            "exchanges with ranks that differ in one bit",
+            EVERY_ROOT,
+            lazy.recursive_doubling,
+        ),
+        _planner("multitree", "one greedily grown tree per rank (MultiTree)", EVERY_ROOT, lazy.multitree),
+        _planner("blink", "optimal trees that all have one root (Blink)", COLLECTIVES, lazy.blink),
     )
 }
+"""By name.  A planner that does not suit a topology raises `UnsupportedError`, whose message is the reason."""
 
 
 def bound(
@@ -104,7 +147,7 @@ def bound(
     return bound_trees(topology, collective, root=root, weights=weights)
 
 
-def plan(topology: Topology, collective: str, *, planner: str = "forestcoll", **options: Any) -> Plan:
+def plan(topology: Topology, collective: str, *, planner: str = "auto", **options: Any) -> Plan:
     """Plan a collective on a topology.
 
     Parameters
@@ -114,9 +157,11 @@ def plan(topology: Topology, collective: str, *, planner: str = "forestcoll", **
     collective : str
         As for `bound`.
     planner : str
-        A key of `PLANNERS`.
+        A key of `PLANNERS`.  ``"auto"`` is ForestColl, which is optimal, but for an allreduce the first of
+        ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that reaches its bound, or the best of them.
     **options : object
-        What the planner takes: for ``"forestcoll"``, ``trees_per_root``, and ``root`` and ``weights`` as for `bound`.
+        What the planner takes: for ``"auto"`` and ``"forestcoll"``, ``trees_per_root``, and ``root`` and ``weights`` as
+        for `bound`.
 
     Returns
     -------
@@ -135,6 +180,8 @@ def plan(topology: Topology, collective: str, *, planner: str = "forestcoll", **
     >>> from collopt.topologies import ring
     >>> plan(ring(4, bandwidth=25), "allgather").algbw
     Fraction(200, 3)
+    >>> plan(ring(4, bandwidth=25), "allgather", planner="blink").algbw
+    Fraction(40, 1)
     """
     _check_topology(topology)
     if not isinstance(planner, str) or planner not in PLANNERS:
@@ -143,6 +190,23 @@ def plan(topology: Topology, collective: str, *, planner: str = "forestcoll", **
     _check_collective(collective, tuple(functions), f"planner {planner!r}")
     _check_options(functions[collective], options, planner)
     return functions[collective](topology, **options)
+
+
+def _best_allreduce(topology: Topology, **shards: Any) -> Plan:
+    """Ask one exact planner after the other; none of them beats "strength" where it applies."""
+    best = PLANNERS["forestcoll"].functions["allreduce"](topology, **shards)
+    for name in ("strength", "allreduce-lp"):
+        if best.gap == 0:
+            break
+        try:
+            other = PLANNERS[name].functions["allreduce"](topology)
+        except (UnsupportedError, NoAnswerError):
+            continue  # not for this network, or too large for it
+        if (other.algbw, -other.gap) > (best.algbw, -best.gap):
+            best = other
+        if name == "strength":
+            break
+    return best
 
 
 def _check_topology(topology: object) -> None:
@@ -163,4 +227,5 @@ def _check_options(function: Callable[..., Plan], options: dict[str, Any], plann
     known = [name for name in inspect.signature(function).parameters if name != "topology"]
     for option in options:
         if option not in known:
-            raise UnsupportedError(f"planner {planner!r} has no option {option!r}; expected one of {', '.join(known)}")
+            expected = f"expected one of {', '.join(known)}" if known else "it takes none here"
+            raise UnsupportedError(f"planner {planner!r} has no option {option!r}; {expected}")

@@ -10,12 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BoundError, TopologyError, UnsupportedError
+from ..errors import BoundError, UnsupportedError
+from ..schedules import COLLECTIVES
 from ..schedules.forest import Direction
+from ..schedules.weights import as_weights
 from ..topologies import Topology
-from ..topologies.validation import as_amount, shown
+from ..topologies.validation import shown
 
-__all__ = ["Network", "checked_count", "network", "shard_weights"]
+__all__ = ["Network", "check_request", "checked_count", "network", "shard_weights"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -96,7 +98,7 @@ def shard_weights(
     root : int or str, optional
         Rank, by number or name.
     weights : sequence of number, optional
-        One per rank, not negative, not all zero: integers, fractions, decimals, or text such as ``"0.25"``.
+        One per rank; see `collopt.schedules.weights.as_weights`.
 
     Returns
     -------
@@ -126,7 +128,19 @@ def shard_weights(
         return ()
     if collective not in ("allgather", "reduce_scatter"):
         raise UnsupportedError(f"{collective} takes no weights; only allgather and reduce_scatter do")
-    return _whole(weights, topology.num_ranks)
+    return _whole(as_weights(weights, topology.num_ranks))
+
+
+def check_request(topology: object, collective: object) -> None:
+    """Raise `UnsupportedError` unless trees on a topology, and a collective that they carry out, are asked for."""
+    if not isinstance(topology, Topology):
+        raise UnsupportedError(
+            f"the topology is {shown(topology)}; expected a Topology, such as collopt.topologies.build('ring', n=4)"
+        )
+    if collective not in COLLECTIVES:
+        raise UnsupportedError(
+            f"trees do not carry out the collective {shown(collective)}; expected one of {', '.join(COLLECTIVES)}"
+        )
 
 
 def checked_count(trees_per_root: int) -> int:
@@ -148,30 +162,15 @@ def _rank(topology: Topology, root: int | str) -> int:
     )
 
 
-def _whole(weights: Sequence[object], num_ranks: int) -> tuple[int, ...]:
-    if isinstance(weights, (str, bytes)) or not isinstance(weights, (Sequence, np.ndarray)):
-        raise UnsupportedError(f"weights is {shown(weights)}; expected a list of numbers, one per rank in rank order")
-    values = [_weight(rank, value) for rank, value in enumerate(weights)]
-    if len(values) != num_ranks:
-        raise UnsupportedError(f"weights has {len(values)} entries; expected one per rank, {num_ranks}")
-    if not any(values):
-        raise UnsupportedError("all weights are 0; expected some rank to have data")
-    scale = lcm(*(value.denominator for value in values))
-    scaled = [int(value * scale) for value in values]
+def _whole(weights: tuple[Fraction, ...]) -> tuple[int, ...]:
+    """Scale weights to integers without a common divisor; equal ones are left out."""
+    scale = lcm(*(weight.denominator for weight in weights))
+    scaled = [int(weight * scale) for weight in weights]
     common = gcd(*scaled)
-    whole = tuple(value // common for value in scaled)
+    whole = tuple(weight // common for weight in scaled)
     if sum(whole) > MAX_WEIGHT:
         raise UnsupportedError(f"the weights need more than {MAX_WEIGHT} equal parts; round them to fewer digits")
     return () if set(whole) == {1} else whole
-
-
-def _weight(rank: int, value: object) -> Fraction:
-    try:
-        return as_amount(value)
-    except TopologyError:
-        raise UnsupportedError(
-            f"weight {shown(value)} of rank {rank} is not usable; expected a number of at least 0"
-        ) from None
 
 
 def _check_reachable(asked: Network) -> None:

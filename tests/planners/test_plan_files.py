@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from collopt import Plan, load_plan, plan
 from collopt.errors import CertificateError, ColloptError, FileFormatError, TopologyError
 from collopt.planners.plan_files import plan_from_json, plan_to_json
+from collopt.schedules import Bound
+from collopt.schedules.prices import LinkPrice, Prices
 from collopt.topologies import Topology, dgx_a100, mi250, ring, write_topology
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -104,6 +106,26 @@ def test_the_fields_are_the_documented_ones() -> None:
     assert set(document()) == {"format", "version", *FIELDS}
 
 
+def test_files_of_version_1_are_read(tmp_path: Path) -> None:
+    """They have the same fields, fewer kinds of witness, and allreduces with equal shards only."""
+    path = tmp_path / "old.json"
+    for made in (small_plan(), plan(mi250(), "allreduce", trees_per_root=1), plan(ring(4), "allreduce")):
+        old = plan_to_json(made) | {"version": 1}
+        path.write_text(json.dumps(old), encoding="utf-8")
+        assert plan_to_json(load_plan(path, made.topology)) == old | {"version": 2}
+
+
+def test_prices_come_back_as_they_were(tmp_path: Path) -> None:
+    """On a one-way ring each rank pays for its own incoming link, and that proves the allgather optimal."""
+    made = plan(ring(3, bandwidth=10, bidirectional=False), "allgather")
+    links = tuple(LinkPrice(link.tail, link.head, Fraction(1)) for link in made.topology.links)
+    into = tuple(tuple(price for price in links if price.head == rank) for rank in made.topology.compute_nodes)
+    priced = replace(made, bound=Bound.from_witness(made.topology, "allgather", Prices(links, into)))
+    priced.save(tmp_path / "plan.json")
+    again = load_plan(tmp_path / "plan.json")
+    assert (again.bound, again.gap) == (priced.bound, 0)
+
+
 def test_a_plan_is_written_the_same_every_time(tmp_path: Path) -> None:
     """One row per link, path and tree, so that files can be compared; nothing but JSON and a last line end."""
     for name in ("one.json", "two.json"):
@@ -169,9 +191,15 @@ def put(value: object, *place: str | int) -> Change:
     return change
 
 
-def cases(what: str, values: list[object], message: str, *place: str | int) -> dict[str, tuple[Change, str]]:
-    """One case for each value that is written to some place."""
-    return {f"{what} {value!r}": (put(value, *place), message) for value in values}
+def cases(
+    what: str,
+    values: list[object],
+    message: str,
+    *place: str | int,
+    value_in: Callable[[object], object] = lambda value: value,
+) -> dict[str, tuple[Change, str]]:
+    """One case for each value that is written to some place, or in something that is."""
+    return {f"{what} {value!r}": (put(value_in(value), *place), message) for value in values}
 
 
 NO_RATE = [
@@ -204,7 +232,7 @@ BAD: dict[str, tuple[Change, str]] = {
         "is of format 'collopt-topology'; expected 'collopt-plan'",
     ),
     **cases("format", [None, 1, ["collopt-plan"]], "is of format .*; expected 'collopt-plan'", "format"),
-    "a newer version": (put(2, "version"), "is version 2; this release reads version 1: upgrade collopt"),
+    "a newer version": (put(3, "version"), "is version 3; this release reads versions 1 to 2: upgrade collopt"),
     **cases(
         "version", [0, -1, True, "1", None, [1], 1.5], "field version of .* expected a whole number from 1", "version"
     ),
@@ -221,6 +249,23 @@ BAD: dict[str, tuple[Change, str]] = {
     **cases("bound", NO_RATE, "field bound.inverse_rate: expected a positive", "bound", "inverse_rate"),
     **cases("bound entry", [None, [], "1/2"], "field bound", "bound"),
     **cases("cut", ["a", [1], [None], {"a": 1}, [["a"]]], "field bound.cut", "bound", "cut"),
+    **cases(
+        "partition", ["a", [1], ["a"], [None], {"a": 1}, [["a", 1]]], "field bound.partition", "bound", "partition"
+    ),
+    "two witnesses": (
+        put([["a"]], "bound", "partition"),
+        "field bound has cut and partition; expected one of cut, rank_cuts, partition, prices",
+    ),
+    **cases("prices", ["a", [], {}, {"links": []}], "field bound.prices", "bound", "prices"),
+    **cases(
+        "price",
+        [None, ["a", "b"], ["a", "b", 1], ["a", "b", "-1"], ["a", "b", "1/0"], ["a", 1, "1"], "abc"],
+        r"field bound.prices.links\[0\]: expected \[tail, head, price\]",
+        "bound",
+        "prices",
+        value_in=lambda row: {"links": [row], "into": [], "out_of": [], "relays": []},
+    ),
+    "no witness": (lambda made: made["bound"].pop("cut"), "field bound has no witness; expected one of cut, rank_cuts"),
     **cases("collective", NO_WORD, "field collective", "collective"),
     **cases("planner", NO_WORD, "field planner", "planner"),
     **cases("made_by", [None, 3], "field made_by", "made_by"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -23,14 +24,65 @@ def test_every_planner_is_listed_under_its_name() -> None:
         assert entry.functions
 
 
-def test_the_default_planner_plans_what_it_lists() -> None:
+def test_a_planner_plans_what_it_lists() -> None:
     """`plan` takes the same options as the function behind it."""
-    assert inspect.signature(plan).parameters["planner"].default == "forestcoll"
     assert "allgather" in PLANNERS["forestcoll"].functions
     made = plan(ring(3), "allgather", planner="forestcoll", trees_per_root=2)
     assert (made.planner, made.schedule.trees_per_root) == ("forestcoll", 2)
     direct = PLANNERS["forestcoll"].functions["allgather"](ring(3), trees_per_root=2)
     assert direct.inverse_rate == made.inverse_rate
+
+
+@pytest.mark.parametrize(
+    ("collective", "options"),
+    [
+        ("allgather", {}),
+        ("reduce_scatter", {"weights": [1, 2, 3]}),
+        ("broadcast", {"root": 1}),
+        ("reduce", {"root": "gpu2"}),
+        ("allgather", {"trees_per_root": 1}),
+        ("allreduce", {"trees_per_root": 1}),
+        ("allreduce", {}),
+    ],
+)
+def test_without_a_planner_forestcoll_plans(collective: str, options: dict[str, Any]) -> None:
+    """It is optimal, or has the number of trees asked for; of an allreduce, on a ring, it is optimal too."""
+    assert inspect.signature(plan).parameters["planner"].default == "auto"
+    made = plan(ring(3), collective, **options)
+    assert made.planner == "forestcoll"
+    assert made.options == {name: value for name, value in options.items() if name == "trees_per_root"}
+    assert made.inverse_rate == plan(ring(3), collective, planner="forestcoll", **options).inverse_rate
+
+
+def test_without_a_planner_allreduce_takes_the_strength_where_that_is_better() -> None:
+    """A triangle with one wide side, along which more should be added up than an equal part."""
+    links = [("a", "b", 2), ("a", "c", 2), ("b", "c", 3)]
+    triangle = Topology.from_links(links, compute="abc", bidirectional=True)
+    assert plan(triangle, "allreduce", planner="forestcoll").algbw == 3
+    made = plan(triangle, "allreduce")
+    assert (made.planner, made.algbw, made.gap) == ("strength", Fraction(7, 2), 0)
+
+
+def test_without_a_planner_allreduce_takes_the_program_where_links_lack_opposites() -> None:
+    """All data should be added up before the slow link of a one-way ring and spread from there."""
+    one_way = Topology.from_links([("a", "b", 2), ("b", "c", 1), ("c", "a", 4)], compute="abc")
+    assert plan(one_way, "allreduce", planner="forestcoll").algbw == Fraction(3, 4)
+    made = plan(one_way, "allreduce")
+    assert (made.planner, made.algbw, made.gap) == ("allreduce-lp", 1, 0)
+
+
+def test_options_of_other_collectives_are_refused_without_a_planner_too() -> None:
+    """An allreduce has neither root nor weights."""
+    with pytest.raises(UnsupportedError, match=r"^allreduce has no root; leave root=1 out$"):
+        plan(ring(3), "allreduce", root=1)
+    with pytest.raises(UnsupportedError, match=r"^allreduce takes no weights"):
+        plan(ring(3), "allreduce", weights=[1, 1, 2])
+
+
+def test_an_option_of_a_planner_that_takes_none_is_refused() -> None:
+    """In one sentence that ends."""
+    with pytest.raises(UnsupportedError, match=r"^planner 'strength' has no option 'root'; it takes none here$"):
+        plan(ring(3), "allreduce", planner="strength", root=1)
 
 
 @pytest.mark.parametrize("name", ["forest", "FORESTCOLL", "", None, 3, [], {}, ("forestcoll",)])
@@ -44,7 +96,7 @@ def test_unknown_planners_are_refused(name: Any) -> None:
 def test_unknown_collectives_are_refused(collective: Any) -> None:
     """With the known ones, by planner and bound."""
     with pytest.raises(
-        UnsupportedError, match=r"planner 'forestcoll' does not cover the collective .*; expected one of .*allgather"
+        UnsupportedError, match=r"planner 'auto' does not cover the collective .*; expected one of .*allgather"
     ):
         plan(ring(3), collective)
     with pytest.raises(UnsupportedError, match=r"bound does not cover the collective .*; expected one of .*allgather"):
@@ -60,7 +112,7 @@ def test_unknown_options_are_refused(option: str) -> None:
             plan(ring(3), "allgather", **arguments)
     else:
         with pytest.raises(
-            UnsupportedError, match=rf"^planner 'forestcoll' has no option '{option}'; expected one of .*trees_per_root"
+            UnsupportedError, match=rf"^planner 'auto' has no option '{option}'; expected one of .*trees_per_root"
         ):
             plan(ring(3), "allgather", **arguments)
 

@@ -1,0 +1,126 @@
+"""What is known of the best allreduce on a network, side by side: bounds for all algorithms, and what trees can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from ..schedules import Bound, Cut, RankCuts
+from ..solvers.max_flow import max_flow
+from ..topologies import Topology
+from .allreduce_bound import named, narrowest_cut
+from .cut_rounds import best_rates
+from .forestcoll import bound_trees
+
+__all__ = ["AllreduceBounds", "allreduce_bounds"]
+
+
+@dataclass(frozen=True)
+class AllreduceBounds:
+    """Bounds on the algorithm bandwidth of an allreduce; theorems are those of the pipeline paper, appendix B.
+
+    Attributes
+    ----------
+    any_cut : Bound
+        All data must leave every cut: Theorem 16.
+    widest_rank : Fraction or None
+        Some rank sends, and some rank receives, ``2 (N - 1) / N`` of the data: Theorem 17 with all links of a rank,
+        GB/s.  None where switches can add up data, since the theorem counts on ranks alone to do so.
+    rank_cuts : Bound or None
+        The same with the narrowest cut around each rank: Corollary 18.
+    trees : Fraction
+        The best rate of in-trees and out-trees, GB/s: the optimum of LP (5) of ForestColl, appendix G.  Other
+        algorithms may be faster.
+    reduce_scatter_allgather : Fraction
+        What a best reduce-scatter and a best allgather reach together, GB/s.
+    """
+
+    any_cut: Bound
+    widest_rank: Fraction | None
+    rank_cuts: Bound | None
+    trees: Fraction
+    reduce_scatter_allgather: Fraction
+
+    @property
+    def theorem_19(self) -> Literal["a", "b"] | None:
+        """Condition of Theorem 19 under which reduce-scatter and allgather are a best allreduce; None if neither holds.
+
+        Either condition says that the bottleneck cut of the allgather makes reduce-scatter and allgather together as
+        fast as a bound: (a) that of Theorem 16, if half of the ranks are inside, and (b) that of Corollary 18, if all
+        but one are.  Conversely, if the rates are equal, then a cut that gives such a bound, or its complement, is a
+        bottleneck cut of that kind.  So rates are compared; where links come without opposites, equal ones prove the
+        same though the theorem does not speak of them.
+        """
+        if self.reduce_scatter_allgather == self.any_cut.algbw:
+            return "a"
+        if self.rank_cuts is not None and self.reduce_scatter_allgather == self.rank_cuts.algbw:
+            return "b"
+        return None
+
+
+def allreduce_bounds(topology: Topology) -> AllreduceBounds:
+    """Compute the bounds on an allreduce, and what trees and reduce-scatter with allgather reach.
+
+    Parameters
+    ----------
+    topology : Topology
+        Every switch must take in as much bandwidth as it gives out.
+
+    Returns
+    -------
+    AllreduceBounds
+
+    Raises
+    ------
+    BoundError
+        If some rank cannot reach another.
+    UnsupportedError
+        If a switch's ingress and egress differ, or the program for `AllreduceBounds.trees` is too large.
+    NoAnswerError
+        If that program cannot be solved.
+
+    Examples
+    --------
+    Three ranks in a row: the ends need twice as much time for a reduce-scatter and an allgather as they have to.
+
+    >>> path = Topology.from_links([("a", "b", 24), ("b", "c", 24)], compute="abc", bidirectional=True)
+    >>> bounds = allreduce_bounds(path)
+    >>> bounds.any_cut.algbw, bounds.rank_cuts.algbw, bounds.trees, bounds.reduce_scatter_allgather
+    (Fraction(24, 1), Fraction(36, 1), Fraction(24, 1), Fraction(18, 1))
+    >>> bounds.theorem_19 is None
+    True
+    """
+    scattered, gathered = (bound_trees(topology, collective).algbw for collective in ("reduce_scatter", "allgather"))
+    adding = bool(topology.aggregation)
+    return AllreduceBounds(
+        Bound.from_witness(topology, "allreduce", narrowest_cut(topology)),
+        None if adding else _widest_rank(topology),
+        None if adding else Bound.from_witness(topology, "allreduce", _cuts_around(topology)),
+        best_rates(topology).rate,
+        1 / (1 / scattered + 1 / gathered),
+    )
+
+
+def _widest_rank(topology: Topology) -> Fraction:
+    widest = max(topology.ingress(rank) for rank in topology.compute_nodes)
+    if not topology.multicast:
+        # Where switches copy, ranks need not send as much as others receive.
+        widest = min(widest, max(topology.egress(rank) for rank in topology.compute_nodes))
+    return widest * topology.num_ranks / (2 * (topology.num_ranks - 1))
+
+
+def _cuts_around(topology: Topology) -> RankCuts:
+    """Per rank the narrowest cut that holds it alone: a minimum cut towards all other ranks, joined in one sink."""
+    tails, heads, capacities, _ = topology.arrays
+    sink, ranks = len(topology.nodes), np.arange(topology.num_ranks)
+    plenty = np.full(topology.num_ranks - 1, capacities.sum())
+    cuts = []
+    for rank in ranks:
+        others = ranks[ranks != rank]
+        ends = np.concatenate([tails, others]), np.concatenate([heads, np.full_like(others, sink)])
+        side = max_flow(sink + 1, *ends, np.concatenate([capacities, plenty]), int(rank), sink).source_side
+        cuts.append(Cut(named(topology, side[:sink])))
+    return RankCuts(tuple(cuts))

@@ -1,0 +1,271 @@
+"""Planners side by side: what each achieves, how far that is from what can be achieved at all, and what it cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..errors import BoundError, CapacityOverflowError, ColloptError, UnsupportedError
+from ..schedules import Bound, as_bytes
+from ..topologies import Topology
+from ..topologies.validation import shown
+from .bounds import BOUNDS
+from .plan import Plan
+from .registry import PLANNERS, plan
+from .requests import check_request, shard_weights
+from .trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Outcome", "compare", "compared", "outcome", "outcomes"]
+
+Kind = Literal["bound", "plan"]
+Status = Literal["ok", "not applicable", "failed"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of asking one planner, or for one bound.
+
+    Attributes
+    ----------
+    kind : {"bound", "plan"}
+        Whether `answer` says what cannot be beaten, or what can be done.
+    name : str
+        A key of `BOUNDS` or of `PLANNERS`.
+    answer : Bound, Plan or None
+        None where there is none.
+    status : {"ok", "not applicable", "failed"}
+        Planners that do not suit a topology are not applicable; failures are for people to look into.
+    reason : str
+        Why there is no answer; of a bound that is not about all schedules, what it is about.
+    seconds : float
+        Wall time, with what compilation and imports it took.
+    """
+
+    kind: Kind
+    name: str
+    answer: Bound | Plan | None
+    status: Status
+    reason: str
+    seconds: float
+
+    @property
+    def limit(self) -> Fraction | None:
+        """The algorithm bandwidth that this proves to be the most for any schedule, if it proves one."""
+        found = self.answer.bound if isinstance(self.answer, Plan) else self.answer
+        return None if found is None or (self.kind == "bound" and self.reason) else found.algbw
+
+
+def compare(
+    topology: Topology,
+    collective: str,
+    *,
+    planners: Sequence[str] | None = None,
+    bounds: Sequence[str] | None = None,
+    sizes: Sequence[int | str] | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    executor: Executor | None = None,
+) -> pd.DataFrame:
+    """Plan a collective with several planners, and list what each gives beside what can be proved.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `collopt.bound`.
+    collective : str
+        As for `collopt.bound`.
+    planners : sequence of str, optional
+        Keys of `PLANNERS`; all but ``"auto"`` by default.
+    bounds : sequence of str, optional
+        Keys of `BOUNDS`, ways to bound the speed of any schedule; all by default.
+    sizes : sequence of int or str, optional
+        Bytes in all, such as ``"1M"``, to predict times for; see `Plan.estimate`.
+    root : int or str, optional
+        As for `collopt.bound`.
+    weights : sequence of number, optional
+        As for `collopt.bound`.
+    executor : concurrent.futures.Executor, optional
+        Where to run planners at the same time, such as a ``ProcessPoolExecutor``; one after the other by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per bound and per planner.
+
+        - ``kind``: ``"bound"`` or ``"plan"``; ``planner``: the name.
+        - ``status``: ``"ok"``, ``"not applicable"`` or ``"failed"``; ``reason``: why, if not ok.
+        - ``algbw``, ``algbw_exact``: GB/s that no schedule exceeds, or that the plan achieves.
+        - ``bound``, ``bound_exact``: the lowest bound of all, the same in every row.
+        - ``gap``: share of it that the plan misses, 0 only if none.
+        - ``num_trees``, ``max_height``: trees of the plan, and hops from root to leaf of the highest.
+        - ``us_<size>``: predicted µs, for each of `sizes`.
+        - ``seconds``: wall time, with what compilation and imports it took.
+        - ``plan``: the `Plan`.
+
+        What a row has not is None, nan or NA, by the kind of the column.
+
+    Raises
+    ------
+    UnsupportedError
+        If a name, a size, the root or the weights are not of their form.
+    TopologyError
+        If the topology is none.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_a100
+    >>> table = compare(dgx_a100(boxes=2), "allgather", planners=["forestcoll", "ring"], bounds=["forestcoll"])
+    >>> print(table[["kind", "planner", "algbw_exact", "gap"]].to_string(index=False))
+     kind    planner algbw_exact      gap
+    bound forestcoll      1040/3      NaN
+     plan forestcoll      1040/3 0.000000
+     plan       ring       640/3 0.384615
+    """
+    found = outcomes(
+        topology,
+        collective,
+        planners=planners,
+        bounds=bounds,
+        sizes=sizes,
+        root=root,
+        weights=weights,
+        executor=executor,
+    )
+    return compared(list(found), sizes or ())
+
+
+def outcomes(
+    topology: Topology,
+    collective: str,
+    *,
+    planners: Sequence[str] | None = None,
+    bounds: Sequence[str] | None = None,
+    sizes: Sequence[int | str] | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    executor: Executor | None = None,
+) -> Iterator[Outcome]:
+    """Yield what comes of each bound and planner as soon as it is known, in their order; see `compare`."""
+    check_request(topology, collective)
+    shard_weights(topology, collective, root, weights)
+    _check_sizes(sizes)
+    shards = {name: value for name, value in (("root", root), ("weights", weights)) if value is not None}
+    tasks: list[tuple[Kind, str]] = [("bound", name) for name in _names(bounds, "bounds", list(BOUNDS))]
+    everyone = [name for name in PLANNERS if name != "auto"]
+    tasks += [("plan", name) for name in _names(planners, "planners", everyone, ("auto",))]
+    if not tasks:
+        raise UnsupportedError("there are neither planners nor bounds to compare; name one of them")
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
+    if executor is None:
+        return (outcome(topology, collective, kind, name, shards) for kind, name in tasks)
+    futures = [executor.submit(outcome, topology, collective, kind, name, shards) for kind, name in tasks]
+    return (future.result() for future in futures)
+
+
+def outcome(topology: Topology, collective: str, kind: Kind, name: str, shards: dict[str, Any]) -> Outcome:
+    """Ask one planner, or for one bound.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `compare`.
+    collective : str
+        As for `compare`.
+    kind : {"bound", "plan"}
+        What to ask for.
+    name : str
+        A key of `BOUNDS` or `PLANNERS`.
+    shards : dict
+        ``root`` and ``weights``, where given.
+
+    Returns
+    -------
+    Outcome
+    """
+    start = time.perf_counter()
+    answer: Bound | Plan | None = None
+    status: Status = "ok"
+    reason = ""
+    try:
+        with Trace().stage(f"{kind} by {name}"):
+            if kind == "plan":
+                answer = plan(topology, collective, planner=name, **shards)
+            else:
+                answer, reason = BOUNDS[name](topology, collective, shards)
+    except (UnsupportedError, BoundError, CapacityOverflowError) as error:
+        status, reason = "not applicable", str(error)
+    except ColloptError as error:
+        status, reason = "failed", str(error)
+    return Outcome(kind, name, answer, status, reason, time.perf_counter() - start)
+
+
+def compared(found: Sequence[Outcome], sizes: Sequence[int | str] = ()) -> pd.DataFrame:
+    """Lay outcomes out as `compare` does.
+
+    Parameters
+    ----------
+    found : sequence of Outcome
+        From `outcomes`.
+    sizes : sequence of int or str
+        As for `compare`.
+
+    Returns
+    -------
+    DataFrame
+    """
+    import pandas as pd
+
+    limits = [entry.limit for entry in found if entry.limit is not None]
+    lowest = min(limits, default=None)
+    frame = pd.DataFrame([_row(entry, lowest, sizes) for entry in found])
+    return frame.astype(dict.fromkeys(("num_trees", "max_height"), "Int64"))
+
+
+def _names(asked: Sequence[str] | None, what: str, usual: Sequence[str], others: Sequence[str] = ()) -> list[str]:
+    """Check names that were asked for, or take the usual ones; each once."""
+    if asked is None:
+        return list(usual)
+    if isinstance(asked, str) or not isinstance(asked, Sequence):
+        raise UnsupportedError(f"{what} is {shown(asked)}; expected a list of names: {', '.join(usual)}")
+    for name in asked:
+        if name not in (*usual, *others):
+            raise UnsupportedError(
+                f"there is no {shown(name)} among the {what}; expected {', '.join((*usual, *others))}"
+            )
+    return list(dict.fromkeys(asked))
+
+
+def _check_sizes(sizes: Sequence[int | str] | None) -> None:
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence | None):
+        raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
+    for size in sizes or ():
+        as_bytes(size)
+
+
+def _row(entry: Outcome, lowest: Fraction | None, sizes: Sequence[int | str]) -> dict[str, object]:
+    answer = entry.answer
+    made = answer if isinstance(answer, Plan) else None
+    return {
+        "kind": entry.kind,
+        "planner": entry.name,
+        "status": entry.status,
+        "reason": entry.reason,
+        "algbw": None if answer is None else float(answer.algbw),
+        "algbw_exact": None if answer is None else answer.algbw,
+        "bound": None if lowest is None else float(lowest),
+        "bound_exact": lowest,
+        "gap": None if made is None or lowest is None else float(1 - made.algbw / lowest),
+        "num_trees": None if made is None else made.schedule.num_trees,
+        "max_height": None if made is None else made.heights.highest,
+        **{f"us_{size}": None if made is None else made.estimate(size) for size in sizes},
+        "seconds": entry.seconds,
+        "plan": made,
+    }

@@ -1,0 +1,131 @@
+"""The functions of all planners, which import what they need when they are called.
+
+Modules with kernels take seconds to import, and nobody needs all planners: see ``docs/explanation/architecture.md``.
+What a planner takes beyond the topology is in the signature of its function here, where `collopt.plan` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..topologies import Topology
+from .plan import Plan
+
+__all__ = [
+    "Make",
+    "allreduce_lp",
+    "blink",
+    "double_binary_tree",
+    "forestcoll",
+    "hierarchical_ring",
+    "multitree",
+    "recursive_doubling",
+    "ring",
+    "strength",
+]
+
+Make = Callable[..., Plan]
+
+
+def forestcoll(collective: str) -> Make:
+    """Return `plan_trees` for one collective."""
+
+    def make(
+        topology: Topology,
+        *,
+        trees_per_root: int | None = None,
+        root: int | str | None = None,
+        weights: Sequence[object] | None = None,
+    ) -> Plan:
+        from .forestcoll import plan_trees
+
+        return plan_trees(topology, collective, trees_per_root=trees_per_root, root=root, weights=weights)
+
+    return make
+
+
+def strength(topology: Topology) -> Plan:
+    """Call `plan_strength`."""
+    from .strength import plan_strength
+
+    return plan_strength(topology)
+
+
+def allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) -> Plan:
+    """Call `plan_allreduce_lp`."""
+    from .allreduce_lp import plan_allreduce_lp
+
+    return plan_allreduce_lp(topology, trees_per_root=trees_per_root)
+
+
+def ring(collective: str) -> Make:
+    """Return `plan_ring` for one collective."""
+
+    def make(
+        topology: Topology,
+        *,
+        channels: int | None = None,
+        order: str | Sequence[int | str] | None = None,
+        root: int | str | None = None,
+        weights: Sequence[object] | None = None,
+    ) -> Plan:
+        from .ring import plan_ring
+
+        return plan_ring(topology, collective, channels=channels, order=order, root=root, weights=weights)
+
+    return make
+
+
+def double_binary_tree(collective: str) -> Make:
+    """Return `plan_double_binary_tree` for one collective."""
+
+    def make(topology: Topology, *, root: int | str | None = None) -> Plan:
+        from .double_binary_tree import plan_double_binary_tree
+
+        return plan_double_binary_tree(topology, collective, root=root)
+
+    return make
+
+
+def recursive_doubling(collective: str) -> Make:
+    """Return `plan_recursive_doubling` for one collective."""
+
+    def make(topology: Topology) -> Plan:
+        from .recursive_doubling import plan_recursive_doubling
+
+        return plan_recursive_doubling(topology, collective)
+
+    return make
+
+
+def hierarchical_ring(collective: str) -> Make:
+    """Return `plan_hierarchical_ring` for one collective."""
+
+    def make(topology: Topology, *, weights: Sequence[object] | None = None) -> Plan:
+        from .hierarchical_ring import plan_hierarchical_ring
+
+        return plan_hierarchical_ring(topology, collective, weights=weights)
+
+    return make
+
+
+def multitree(collective: str) -> Make:
+    """Return `plan_multitree` for one collective."""
+
+    def make(topology: Topology, *, weights: Sequence[object] | None = None) -> Plan:
+        from .multitree import plan_multitree
+
+        return plan_multitree(topology, collective, weights=weights)
+
+    return make
+
+
+def blink(collective: str) -> Make:
+    """Return `plan_blink` for one collective."""
+
+    def make(topology: Topology, *, root: int | str | None = None, weights: Sequence[object] | None = None) -> Plan:
+        from .blink import plan_blink
+
+        return plan_blink(topology, collective, root=root, weights=weights)
+
+    return make

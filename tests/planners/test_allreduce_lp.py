@@ -1,0 +1,168 @@
+"""Allreduce plans at the optimum of the allreduce program, and the bounds around them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import collopt
+from collopt.errors import BoundError, NoAnswerError, UnsupportedError
+from collopt.formulations import allreduce
+from collopt.planners import cut_rounds
+from collopt.planners.allreduce_lp import plan_allreduce_lp
+from collopt.planners.allreduce_theorems import allreduce_bounds
+from collopt.planners.cut_rounds import best_rates
+from collopt.planners.forestcoll import plan_trees
+from collopt.planners.strength import strength_bound
+from collopt.schedules import Partition
+from collopt.solvers import solve
+from collopt.solvers.solution import Solution
+from collopt.topologies import Topology, dgx1_v100, dgx_a100, dgx_h100, leaf_spine, mi250, ring
+from strategies import eulerian_topologies, switch_free_topologies
+
+FAST_LANE = Topology.from_links([("a", "b", 20), ("b", "c", 20), ("c", "d", 10), ("d", "a", 10)], compute="abcd")
+PATH = Topology.from_links([("a", "b", 24), ("b", "c", 24)], compute="abc", bidirectional=True)
+
+TWO_WAY = {
+    "path": PATH,
+    "ring": ring(4, bandwidth="200/3"),
+    "dgx1-v100": dgx1_v100(),
+    "mi250": mi250(),
+    "leaf-spine": leaf_spine(3, 2, 2, 50, oversubscription=2),
+    "two boxes": dgx_a100(boxes=2),
+}
+
+any_networks = st.one_of(eulerian_topologies(max_ranks=5), switch_free_topologies(max_ranks=5))
+
+
+@pytest.mark.parametrize("topology", TWO_WAY.values(), ids=TWO_WAY.keys())
+def test_two_way_links_reach_the_strength(topology: Topology) -> None:
+    """Where every link has an opposite, the program's optimum is the strength, and the plan's gap is 0."""
+    plan = plan_allreduce_lp(topology)
+    assert plan.algbw == strength_bound(topology).algbw
+    assert plan.gap == 0
+    assert plan.provenance["tree_algbw"] == str(plan.algbw)
+
+
+@pytest.mark.slow
+def test_two_mi250_boxes_reach_the_strength() -> None:
+    """32 GPUs with direct links and switches."""
+    plan = plan_allreduce_lp(mi250(boxes=2))
+    assert plan.algbw == Fraction(2656, 15)
+    assert plan.gap == 0
+
+
+def test_a_reduce_scatter_and_an_allgather_are_beaten_where_links_are_one_way() -> None:
+    """Half the way round a one-way ring is twice as fast; one root uses that, equal shards cannot."""
+    plan = plan_allreduce_lp(FAST_LANE)
+    assert plan.algbw == 10
+    assert plan.gap == 0
+    assert plan.algbw > plan_trees(FAST_LANE, "allreduce").algbw
+
+
+def test_one_slow_direction_of_a_link_is_planned_and_proved() -> None:
+    """The partition that is best for the mean of both directions bounds all algorithms, and trees reach it."""
+    slow = mi250().derate("box0/gpu0", "box0/gpu1", "1/2", bidirectional=False)
+    plan = plan_allreduce_lp(slow)
+    assert isinstance(plan.bound.witness, Partition)
+    assert plan.gap == 0
+    assert plan.algbw < plan_allreduce_lp(mi250()).algbw
+    assert plan.algbw > plan_trees(slow, "allreduce").algbw
+
+
+@settings(max_examples=40, deadline=None)
+@given(topology=any_networks)
+def test_plans_reach_the_program_and_no_less_than_equal_shards(topology: Topology) -> None:
+    """On random networks: verified, at the optimum of the program in flows, and as fast as ForestColl's plan."""
+    plan = plan_allreduce_lp(topology)
+    plan.verify()
+    assert float(plan.algbw) == pytest.approx(solve(allreduce.build(topology)).objective, rel=1e-7)
+    assert plan.algbw >= plan_trees(topology, "allreduce").algbw
+    assert plan.schedule.link_loads(topology).shape == (len(topology.links),)
+
+
+def test_few_trees_cost_rate() -> None:
+    """With a number of trees per root the plan is of that number, and slower if that is too few."""
+    whole, few = plan_allreduce_lp(mi250()), plan_allreduce_lp(mi250(), trees_per_root=2)
+    assert {forest.trees_per_root for forest in few.schedule.forests} == {2}
+    assert few.algbw < whole.algbw
+    assert few.options == {"trees_per_root": 2}
+
+
+@pytest.mark.parametrize("topology", [FAST_LANE, TWO_WAY["leaf-spine"]], ids=["one way", "two way"])
+def test_without_an_exact_basis_rates_are_rounded(topology: Topology, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If HiGHS's basis does not hold in fractions, floats are rounded to something that trees fit."""
+    exact = plan_allreduce_lp(topology)
+
+    def refuse(_: Solution) -> None:
+        raise NoAnswerError("the basis is optimal only within tolerances")
+
+    monkeypatch.setattr(Solution, "exact", property(refuse))
+    rates = best_rates(topology)
+    assert not rates.exact
+    assert exact.algbw <= rates.rate <= exact.algbw * (1 + Fraction(1, 10**6))
+    plan = plan_allreduce_lp(topology)
+    assert exact.algbw * (1 - Fraction(1, 10**5)) <= plan.algbw <= exact.algbw
+
+
+def test_programs_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has the size and the limit."""
+    monkeypatch.setattr(cut_rounds, "MAX_COLUMNS", 7)
+    with pytest.raises(UnsupportedError, match="has 8 variables; expected at most 7"):
+        plan_allreduce_lp(ring(4))
+
+
+def test_ranks_out_of_reach_are_refused() -> None:
+    """The bound names them."""
+    with pytest.raises(BoundError, match="no path from rank 'b' to rank 'a'"):
+        plan_allreduce_lp(Topology.from_links([("a", "b", 1)], compute="ab"))
+
+
+def test_bounds_stand_side_by_side() -> None:
+    """Three ranks in a row: the cut is what trees reach, and more than a reduce-scatter with an allgather."""
+    bounds = allreduce_bounds(PATH)
+    assert bounds.any_cut.algbw == bounds.trees == 24
+    assert bounds.widest_rank == bounds.rank_cuts.algbw == 36
+    assert bounds.reduce_scatter_allgather == 18
+    assert bounds.theorem_19 is None
+
+
+@pytest.mark.parametrize(
+    ("topology", "condition"),
+    [(dgx_a100(), "b"), (leaf_spine(2, 2, 2, 50, oversubscription=4), "a"), (mi250(), None)],
+    ids=["one box", "two leaves", "mi250"],
+)
+def test_theorem_19_tells_when_a_reduce_scatter_and_an_allgather_are_best(
+    topology: Topology, condition: str | None
+) -> None:
+    """Half of the ranks behind the bottleneck cut, or all but one; on an MI250 box the theorem is silent."""
+    bounds = allreduce_bounds(topology)
+    assert bounds.theorem_19 == condition
+    if condition:
+        assert bounds.trees == bounds.reduce_scatter_allgather
+
+
+@settings(max_examples=30, deadline=None)
+@given(topology=any_networks)
+def test_bounds_are_above_what_trees_reach(topology: Topology) -> None:
+    """No bound is below the trees, and trees are not below reduce-scatter with allgather; witnesses add up."""
+    bounds = allreduce_bounds(topology)
+    assert bounds.rank_cuts is not None
+    assert bounds.widest_rank is not None
+    for bound in (bounds.any_cut, bounds.rank_cuts):
+        bound.verify()
+        assert bound.algbw >= bounds.trees
+    assert bounds.widest_rank >= bounds.trees >= bounds.reduce_scatter_allgather
+    strongest = max(bounds.any_cut.inverse_rate, bounds.rank_cuts.inverse_rate)
+    assert collopt.bound(topology, "allreduce").inverse_rate >= strongest
+
+
+def test_switches_that_add_up_are_not_bound_by_what_ranks_send() -> None:
+    """Theorem 17 is about ranks that add up themselves."""
+    bounds = allreduce_bounds(dgx_h100())
+    assert bounds.widest_rank is None
+    assert bounds.rank_cuts is None
+    assert bounds.any_cut.algbw > bounds.trees

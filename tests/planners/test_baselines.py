@@ -1,0 +1,292 @@
+"""The planners with a pattern of their own: verified everywhere, known values, and why they do not suit a network."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import collopt
+from collopt.errors import UnsupportedError
+from collopt.planners import PLANNERS, Plan
+from collopt.planners.double_binary_tree import plan_double_binary_tree, tree_pair
+from collopt.planners.multitree import plan_multitree
+from collopt.planners.recursive_doubling import plan_recursive_doubling
+from collopt.runtime import lower, run_program
+from collopt.schedules import COLLECTIVES, StepSchedule
+from collopt.topologies import (
+    Topology,
+    build,
+    complete,
+    dgx1_v100,
+    dgx_a100,
+    dgx_h100,
+    hypercube,
+    mi250,
+    mi300x,
+    ring,
+    torus,
+)
+from oracles.slow_check import plan_holds
+from strategies import eulerian_topologies, switch_free_topologies
+
+BASELINES = ("ring", "hierarchical-ring", "double-binary-tree", "recursive-halving-doubling", "multitree", "blink")
+TOPOLOGIES = [
+    dgx_a100(boxes=2),
+    dgx_h100(boxes=2),
+    dgx1_v100(boxes=2),
+    mi250(boxes=2).restrict([*range(8), *range(16, 24)]),
+    mi300x(),
+    build("leaf-spine", leaves=3, spines=2, hosts_per_leaf=2, oversubscription=2),
+    build("rail", boxes=2, gpus_per_box=4, oversubscription=None),
+    build("fat-tree", k=4),
+    build("dragonfly", routers_per_group=2, hosts_per_router=2, global_links_per_router=1),
+    torus(3, 3),
+    hypercube(3),
+    ring(5, bidirectional=False),
+    dgx_a100(boxes=2).without_node("box1/gpu3"),
+]
+
+
+def attempt(topology: Topology, collective: str, planner: str, **options: Any) -> Plan | None:
+    """The plan, or None if the planner says why there is none."""
+    if collective in ("broadcast", "reduce"):
+        options.setdefault("root", topology.num_ranks - 1)
+    try:
+        return collopt.plan(topology, collective, planner=planner, **options)
+    except UnsupportedError:
+        return None
+
+
+@pytest.mark.parametrize("planner", BASELINES)
+@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.name)
+def test_plans_of_the_catalogue_are_verified_and_move_the_right_data(topology: Topology, planner: str) -> None:
+    """By the verifier, and by the interpreter, which counts every rank's contribution once."""
+    for collective in PLANNERS[planner].functions:
+        if plan := attempt(topology, collective, planner):
+            plan.verify()
+            assert (plan.planner, plan.collective) == (planner, collective)
+            assert plan.bound.verify() is None
+            assert plan.algbw <= collopt.plan(topology, collective, **_root_of(plan)).bound.algbw
+            if plan.schedule.num_trees * topology.num_ranks < 5000:
+                run_program(lower(plan.schedule, collective), interleavings=1)
+
+
+def _root_of(plan: Plan) -> dict[str, int]:
+    return {"root": plan.topology.num_ranks - 1} if plan.collective in ("broadcast", "reduce") else {}
+
+
+def test_every_planner_suits_some_of_these_networks_for_each_of_its_collectives() -> None:
+    """Otherwise the test above would say nothing about it."""
+    for planner in BASELINES:
+        for collective in PLANNERS[planner].functions:
+            assert any(attempt(topology, collective, planner) for topology in TOPOLOGIES), (planner, collective)
+
+
+@settings(max_examples=60)
+@given(eulerian_topologies(max_ranks=6, max_switches=3), st.sampled_from(BASELINES), st.sampled_from(COLLECTIVES))
+def test_plans_of_random_networks_are_verified(topology: Topology, planner: str, collective: str) -> None:
+    """Or it is said why there is none; an allgather also holds by plain loops."""
+    plan = attempt(topology, collective, planner) if collective in PLANNERS[planner].functions else None
+    if plan:
+        plan.verify()
+        assert plan.gap >= 0
+        assert collective != "allgather" or plan_holds(plan)
+
+
+@settings(max_examples=40)
+@given(
+    switch_free_topologies(max_ranks=6), st.sampled_from(BASELINES), st.sampled_from(("reduce_scatter", "allreduce"))
+)
+def test_one_way_links_are_used_in_their_direction(topology: Topology, planner: str, collective: str) -> None:
+    """Where links have no opposite, reductions get trees of the transposed network."""
+    plan = attempt(topology, collective, planner) if collective in PLANNERS[planner].functions else None
+    if plan:
+        plan.verify()
+
+
+@pytest.mark.parametrize("planner", ["ring", "hierarchical-ring", "multitree", "blink"])
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])
+def test_shards_can_differ(planner: str, collective: str) -> None:
+    """And some can be empty."""
+    weights = [1, 0, 2, 1, 1, 1, 1, 1] * 2
+    plan = collopt.plan(dgx_a100(boxes=2), collective, planner=planner, weights=weights)
+    plan.verify()
+    assert plan.schedule.root_weights.tolist() == weights
+    assert plan.gap == 1 - plan.algbw / collopt.bound(dgx_a100(boxes=2), collective, weights=weights).algbw
+
+
+@pytest.mark.parametrize(
+    ("planner", "topology", "collective", "algbw"),
+    [
+        # A shard enters each box by one NIC, and goes round it: 14 of 16 shards per hop inside, one per NIC.
+        ("hierarchical-ring", dgx_a100(boxes=2), "allgather", Fraction(16, 14) * 300),
+        ("hierarchical-ring", dgx_a100(boxes=4), "allgather", Fraction(32, 3) * 25),
+        ("hierarchical-ring", dgx_a100(boxes=4), "allreduce", Fraction(32, 6) * 25),
+        # One of eight pairs per NIC; each box gets all data once and passes half of it on twice, down and up.
+        ("double-binary-tree", dgx_a100(boxes=4), "allreduce", Fraction(200, 2)),
+        # Two boxes: each half crosses once down and once up, so the chains inside are slower than the NICs.
+        ("double-binary-tree", dgx_a100(boxes=2), "allreduce", Fraction(8, 14) * 300),
+        ("double-binary-tree", dgx_a100(), "broadcast", Fraction(300)),
+        ("recursive-halving-doubling", hypercube(3), "allgather", Fraction(24, 7)),
+        ("recursive-halving-doubling", hypercube(4), "allreduce", Fraction(32, 15)),
+        ("recursive-halving-doubling", dgx_a100(boxes=2), "allgather", Fraction(16, 14) * 300),
+        # What a complete graph of four lets through in one step.
+        ("multitree", complete(4), "allgather", Fraction(4)),
+        ("multitree", dgx_a100(boxes=4), "allgather", Fraction(32, 3) * 25),
+        # Links that do not touch the root carry half of the data down one tree, and half up the other.
+        ("blink", ring(4, bandwidth=10), "allreduce", Fraction(10)),
+        ("blink", ring(4, bandwidth=10), "broadcast", Fraction(20)),
+        ("blink", mi250(boxes=2), "broadcast", Fraction(256)),
+        # Only as fast as reduction and broadcast one after the other: the other box's way back is full, too.
+        ("blink", mi250(boxes=2), "allreduce", Fraction(128)),
+    ],
+    ids=str,
+)
+def test_known_values(planner: str, topology: Topology, collective: str, algbw: Fraction) -> None:
+    """Worked out by hand, or from the narrowest cut."""
+    plan = attempt(topology, collective, planner, **({"root": 0} if collective == "broadcast" else {}))
+    assert plan
+    assert plan.algbw == algbw
+
+
+@pytest.mark.parametrize("topology", [dgx_a100(boxes=2), mi250(boxes=2), ring(6), torus(3, 3)], ids=str)
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_blink_is_optimal_with_one_root(topology: Topology, collective: str) -> None:
+    """Its packing is the optimal one."""
+    plan = collopt.plan(topology, collective, planner="blink", root=1)
+    assert (plan.gap, plan.options) == (0, {})
+
+
+def test_blink_sends_everything_through_the_rank_that_it_is_told() -> None:
+    """By number or name; in an allreduce the only root, in an allgather the one whose trees all use."""
+    plan = collopt.plan(mi250(boxes=2), "allreduce", planner="blink", root="box1/gpu0")
+    assert plan.options == {"root": 16}
+    assert plan.schedule.root_weights.tolist() == [int(rank == 16) for rank in range(32)]
+    gathered = collopt.plan(dgx_a100(boxes=2), "allgather", planner="blink", root=3)
+    assert gathered.options == {"root": 3}
+    # Every tree has the same edges, whichever its root is.
+    shapes = {
+        frozenset(frozenset(edge[:2]) for edge in gathered.schedule.forests[0].edges(tree))
+        for tree in range(gathered.schedule.num_trees)
+    }
+    assert len(shapes) <= gathered.schedule.num_trees // 16
+
+
+@pytest.mark.parametrize("count", range(1, 40))
+def test_no_box_is_inner_in_both_trees(count: int) -> None:
+    """Both are binary trees below the root, which has one child in each, as high as they have to be."""
+    inner = []
+    for parents in tree_pair(count):
+        assert parents[0] == -1
+        children = [parents.count(node) for node in range(count)]
+        assert children[0] == min(1, count - 1)
+        assert all(number <= 2 for number in children[1:])
+        inner.append({node for node in range(1, count) if children[node]})
+        for node in range(1, count):
+            height = 0
+            while node > 0:
+                node, height = parents[node], height + 1  # noqa: PLW2901 - climbs
+            assert node == 0
+            assert height <= count.bit_length()
+    assert not inner[0] & inner[1]
+
+
+def test_double_binary_trees_chain_the_gpus_of_a_box() -> None:
+    """A rank receives from its own box unless it is where a tree enters the box."""
+    forest = plan_double_binary_tree(dgx_a100(boxes=3), "broadcast", root=9).schedule.forests[0]
+    assert forest.num_trees == 16
+    for tree in range(forest.num_trees):
+        crossing = [edge for edge in forest.edges(tree) if edge.tail // 8 != edge.head // 8]
+        assert len(crossing) == 2
+        assert {edge.tail % 8 for edge in crossing} == {edge.head % 8 for edge in crossing} == {tree // 2}
+        inside = [edge for edge in forest.edges(tree) if edge.tail // 8 == edge.head // 8]
+        assert len({edge.tail for edge in inside}) == len(inside) == 21
+
+
+@pytest.mark.parametrize("topology", [hypercube(3), dgx_a100(boxes=2), complete(4)], ids=str)
+def test_steps_of_recursive_doubling_take_what_a_schedule_in_steps_takes(topology: Topology) -> None:
+    """The figure in the provenance is the rate of the same exchanges as a `StepSchedule`."""
+    plan = plan_recursive_doubling(topology, "allgather")
+    forest = plan.schedule.forests[0]
+    ranks, parts = forest.num_ranks, forest.trees_per_root
+    sends = []
+    for tree in range(forest.num_trees):
+        part = tree // ranks
+        depth = {int(forest.roots[tree]): -1}
+        bits = list(range(ranks.bit_length() - 1))[::-1]
+        order = bits[part:] + bits[:part]
+        for edge in forest.edges(tree):
+            depth[edge.head] = order.index((edge.tail ^ edge.head).bit_length() - 1)
+            assert depth[edge.tail] < depth[edge.head]
+            sends.append((depth[edge.head], int(forest.roots[tree]), part, part + 1, edge.path))
+    steps = StepSchedule.from_sends(ranks, parts, sends)
+    assert Fraction(str(plan.provenance["stepped_algbw"])) == ranks / steps.inverse_rate(topology)
+    both = plan_recursive_doubling(topology, "allreduce").provenance["stepped_algbw"]
+    assert 2 * Fraction(str(both)) == ranks / steps.inverse_rate(topology)
+
+
+def test_multitree_lets_every_link_carry_its_units_once_per_step() -> None:
+    """Steps are levels here: a rank joins after its parent, and no link is used more often than there are steps."""
+    topology = torus(4, 4)
+    plan = plan_multitree(topology, "allgather")
+    assert plan.link_loads.max() <= 2 * plan.heights.highest
+    assert plan.schedule.num_trees == 16
+    assert np.unique(plan.schedule.forests[0].weights).tolist() == [1]
+
+
+def test_multitree_does_not_leave_a_box_to_come_back() -> None:
+    """On MI250, where not all GPUs of a box are neighbours and NICs lead everywhere."""
+    forest = plan_multitree(mi250(boxes=2), "allgather").schedule.forests[0]
+    for tree in range(forest.num_trees):
+        for edge in forest.edges(tree):
+            assert len(edge.path) == (2 if edge.tail // 16 == edge.head // 16 else 5)
+
+
+def test_multitree_leaves_a_box_where_nothing_else_leads_on() -> None:
+    """Two ranks that only a switch joins, near a third that both can send to but not hear from."""
+    links = [("a", "c", 1), ("b", "c", 1), ("c", "s", 2), ("s", "t", 2), ("t", "a", 1), ("t", "b", 1)]
+    plan = plan_multitree(Topology.from_links(links, compute="abc", switches="st"), "allgather")
+    plan.verify()
+
+
+@pytest.mark.parametrize(
+    ("planner", "topology", "collective", "message"),
+    [
+        ("hierarchical-ring", dgx_a100(), "allgather", "form one box, where a hierarchical ring is a ring"),
+        ("hierarchical-ring", ring(6), "allreduce", "form one box"),
+        (
+            "hierarchical-ring",
+            mi300x(boxes=2).without_node("box1/gpu3"),
+            "allgather",
+            "have 7 or 8 ranks; .* boxes of equal size",
+        ),
+        ("double-binary-tree", ring(6), "allreduce", "would have to send to .* passes other ranks"),
+        ("recursive-halving-doubling", complete(6), "allgather", "needs a power of two ranks; .* has 6"),
+        ("recursive-halving-doubling", torus(4, 4), "allgather", "would have to send to .* passes other ranks"),
+        ("multitree", dgx_a100(boxes=33), "allgather", "up to 256 ranks here"),
+        ("blink", ring(4, bidirectional=False), "allgather", "links without an opposite of the same bandwidth"),
+        ("strength", ring(4, bidirectional=False), "allreduce", "the link from 'gpu0' to 'gpu1' has 1 GB/s"),
+    ],
+    ids=str,
+)
+def test_planners_say_why_they_do_not_suit(planner: str, topology: Topology, collective: str, message: str) -> None:
+    """In one line."""
+    with pytest.raises(UnsupportedError, match=message) as caught:
+        collopt.plan(topology, collective, planner=planner)
+    assert "\n" not in str(caught.value)
+
+
+def test_cross_box_hops_spread_over_spines() -> None:
+    """Each of two spines carries half of what leaves a leaf, in a pattern that knows nothing of spines."""
+    topology = build("leaf-spine", leaves=4, spines=2, hosts_per_leaf=4)
+    for planner in ("hierarchical-ring", "recursive-halving-doubling"):
+        plan = collopt.plan(topology, "allgather", planner=planner)
+        loads = dict(zip(topology.links, plan.link_loads.tolist(), strict=True))
+        up = [load for link, load in loads.items() if link.tail.startswith("leaf") and link.head.startswith("spine")]
+        assert all(one == other for one, other in pairwise(up))

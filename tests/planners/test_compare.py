@@ -1,0 +1,215 @@
+"""Planners side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from fractions import Fraction
+from multiprocessing import get_context
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import collopt
+from collopt.errors import BoundError, CertificateError, SolverError, UnsupportedError
+from collopt.planners import PLANNERS, Plan, Planner
+from collopt.planners.bounds import BOUNDS
+from collopt.planners.compare import compare
+from collopt.topologies import Topology, complete, dgx_a100, mi250, ring
+
+COLUMNS = ["kind", "planner", "status", "reason", "algbw", "algbw_exact", "bound", "bound_exact", "gap"]
+COLUMNS += ["num_trees", "max_height", "seconds", "plan"]
+
+
+def rows(frame: pd.DataFrame, kind: str = "plan") -> dict[str, dict[str, Any]]:
+    """By name of planner or bound."""
+    return {row["planner"]: row for row in frame.to_dict("records") if row["kind"] == kind}
+
+
+def test_every_planner_and_bound_has_a_row() -> None:
+    """In their order; all columns are there whatever came of it."""
+    frame = compare(ring(4), "allgather")
+    assert list(frame.columns) == COLUMNS
+    assert frame["planner"].tolist() == [*BOUNDS, *(name for name in PLANNERS if name != "auto")]
+    assert frame["kind"].tolist() == ["bound"] * len(BOUNDS) + ["plan"] * (len(PLANNERS) - 1)
+    assert (frame["seconds"] > 0).all()
+    assert set(frame["status"]) == {"ok", "not applicable"}
+    assert (frame["reason"] == "").tolist() == (frame["status"] == "ok").tolist()
+
+
+def test_two_boxes_of_a100_as_known() -> None:
+    """The bound, ring and Blink; the figures are those of the plans."""
+    topology = dgx_a100(boxes=2)
+    frame = compare(topology, "allgather", planners=["forestcoll", "ring", "blink"], sizes=["1M", 2**30])
+    found = rows(frame)
+    assert [found[name]["algbw_exact"] for name in found] == [Fraction(1040, 3), Fraction(640, 3), 240]
+    assert [found[name]["gap"] for name in found] == [0, pytest.approx(5 / 13), pytest.approx(4 / 13)]
+    for name, row in found.items():
+        plan = row["plan"]
+        plan.verify()
+        assert plan.planner == name
+        assert (row["num_trees"], row["max_height"]) == (plan.schedule.num_trees, plan.heights.highest)
+        assert (row["us_1M"], row[f"us_{2**30}"]) == (plan.estimate("1M"), plan.estimate("1G"))
+        assert row["bound_exact"] == Fraction(1040, 3)
+    bounds = rows(frame, "bound")
+    assert bounds["forestcoll"]["algbw_exact"] == bounds["linear-program"]["algbw_exact"] == Fraction(1040, 3)
+    assert pd.isna(bounds["forestcoll"]["gap"])
+    assert bounds["forestcoll"]["plan"] is None
+
+
+def test_gaps_are_to_the_lowest_bound() -> None:
+    """The strength bounds this allreduce lower than any cut that ForestColl's bound looks at, or as low."""
+    triangle = Topology.from_links([("a", "b", 2), ("a", "c", 2), ("b", "c", 3)], compute="abc", bidirectional=True)
+    frame = compare(triangle, "allreduce")
+    found, bounds = rows(frame), rows(frame, "bound")
+    assert bounds["strength"]["algbw_exact"] == Fraction(7, 2) <= bounds["forestcoll"]["algbw_exact"]
+    assert set(frame["bound_exact"]) == {Fraction(7, 2)}
+    assert found["strength"]["gap"] == found["allreduce-lp"]["gap"] == 0
+    assert found["forestcoll"]["gap"] == pytest.approx(1 / 7)
+
+
+def test_bounds_on_trees_alone_are_not_taken_for_bounds() -> None:
+    """The linear program of an allreduce is about roots; its row says so, and gaps do not count it."""
+    links = [("g0", "g1", 2), ("g1", "g2", 2), ("g2", "g3", 4), ("g3", "g4", 2), ("g4", "g0", 4), ("g4", "g1", 3)]
+    frame = compare(Topology.from_links(links, compute=[f"g{rank}" for rank in range(5)]), "allreduce")
+    program = rows(frame, "bound")["linear-program"]
+    assert program["reason"] == "about allreduces that add up every byte at one rank and spread it from there"
+    assert program["algbw_exact"] == Fraction(4, 3) < program["bound_exact"]
+    assert rows(frame)["allreduce-lp"]["algbw_exact"] == Fraction(4, 3)
+    assert rows(frame)["allreduce-lp"]["gap"] > 0
+
+
+def test_planners_that_do_not_suit_say_why() -> None:
+    """A topology, a collective, or shards that they do not plan for."""
+    found = rows(compare(complete(6), "broadcast", root=2))
+    assert {name for name, row in found.items() if row["status"] == "ok"} == {
+        "forestcoll",
+        "ring",
+        "double-binary-tree",
+        "blink",
+    }
+    assert found["multitree"]["reason"].startswith("the planner 'multitree' does not cover the collective 'broadcast'")
+    assert rows(compare(complete(6), "allgather", planners=["recursive-halving-doubling"]))[
+        "recursive-halving-doubling"
+    ]["reason"].startswith("recursive halving and doubling needs a power of two ranks")
+    weighted = rows(compare(dgx_a100(boxes=2), "allgather", weights=[1, 2] * 8, bounds=[]))
+    assert weighted["recursive-halving-doubling"]["reason"].startswith(
+        "planner 'recursive-halving-doubling' has no opti"
+    )
+    assert weighted["ring"]["status"] == weighted["multitree"]["status"] == "ok"
+
+
+def test_large_programs_are_not_solved_for_comparison() -> None:
+    """Their row says how to solve them all the same."""
+    frame = compare(mi250(boxes=2), "allreduce", planners=[], bounds=["linear-program"])
+    (row,) = rows(frame, "bound").values()
+    assert row["status"] == "not applicable"
+    assert "about 13312 columns" in row["reason"]
+    assert row["bound_exact"] is None
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UnsupportedError("not here"), "not applicable"),
+        (BoundError("no way"), "not applicable"),
+        (SolverError("a defect"), "failed"),
+        (CertificateError("a lie"), "failed"),
+    ],
+)
+def test_a_planner_that_fails_leaves_the_others_alone(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, status: str
+) -> None:
+    """What is wrong stands in its row."""
+
+    def fail(topology: Topology) -> Plan:
+        raise error
+
+    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", {"allgather": fail}))
+    found = rows(compare(ring(3), "allgather", planners=["mine", "ring"]))
+    assert (found["mine"]["status"], found["mine"]["reason"], found["mine"]["plan"]) == (status, str(error), None)
+    assert found["ring"]["status"] == "ok"
+
+
+def test_errors_that_nobody_raises_on_purpose_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are defects of the planner."""
+
+    def fail(topology: Topology) -> Plan:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", {"allgather": fail}))
+    with pytest.raises(ZeroDivisionError):
+        compare(ring(3), "allgather", planners=["mine"])
+
+
+class Recorder(Executor):
+    """Runs what it is given at once, and remembers what it was."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """As an executor's."""
+        self.asked.append(args)
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def test_executors_are_given_one_task_per_row() -> None:
+    """And the table is the same as without."""
+    executor = Recorder()
+    frame = compare(ring(4), "allgather", executor=executor)
+    assert [args[3] for args in executor.asked] == frame["planner"].tolist()
+    alone = compare(ring(4), "allgather")
+    same = [column for column in COLUMNS if column not in ("seconds", "plan")]
+    pd.testing.assert_frame_equal(frame[same], alone[same])
+
+
+@pytest.mark.slow
+def test_processes_send_their_plans_back() -> None:
+    """Plans and topologies travel between processes."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        frame = compare(dgx_a100(boxes=2), "allgather", planners=["forestcoll", "ring"], bounds=[], executor=executor)
+    for row in rows(frame).values():
+        row["plan"].verify(dgx_a100(boxes=2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"planners": ["forest"]}, r"there is no 'forest' among the planners; expected forestcoll, .*auto"),
+        ({"planners": "ring"}, r"planners is 'ring'; expected a list of names"),
+        ({"bounds": ["cuts"]}, r"there is no 'cuts' among the bounds; expected forestcoll, strength, linear-program$"),
+        ({"sizes": "1M"}, r"sizes is '1M'; expected a list such as"),
+        ({"sizes": ["1X"]}, r"size '1X' is not understood"),
+        ({"root": 1}, r"allgather has no root"),
+        ({"weights": [1, 2]}, r"weights has 2 entries"),
+        ({"executor": 3}, r"executor is 3; expected one like those of concurrent.futures"),
+        ({"planners": [], "bounds": []}, r"there are neither planners nor bounds to compare"),
+    ],
+)
+def test_unusable_requests_are_refused_before_the_work(options: dict[str, Any], message: str) -> None:
+    """As a whole, not row by row."""
+    with pytest.raises(UnsupportedError, match=rf"^{message}"):
+        compare(ring(4), "allgather", **options)
+
+
+def test_a_collective_or_topology_that_is_none_is_refused() -> None:
+    """Likewise."""
+    with pytest.raises(UnsupportedError, match="collective 'gossip'"):
+        compare(ring(4), "gossip")
+    with pytest.raises(UnsupportedError, match="the topology is 'ring'"):
+        compare("ring", "allgather")  # type: ignore[arg-type]
+
+
+def test_names_are_asked_once_and_auto_on_request() -> None:
+    """In the order given."""
+    asked: Sequence[str] = ["auto", "ring", "auto"]
+    assert list(rows(compare(ring(4), "allgather", planners=asked, bounds=[]))) == ["auto", "ring"]
+
+
+def test_it_is_among_the_public_names() -> None:
+    """As `collopt.compare`."""
+    assert collopt.compare is compare

@@ -1,0 +1,176 @@
+"""Allreduce plans whose trees start anywhere: every rank ends with all sums, so shards may be of any size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import collopt
+from collopt.cli.figures import busiest_links, plan_figures, witness_figures, witness_text
+from collopt.errors import CertificateError
+from collopt.planners import Plan
+from collopt.planners.plan_files import plan_from_json, plan_to_json
+from collopt.runtime.interpreter import run_program
+from collopt.runtime.lowering import lower
+from collopt.schedules import Allreduce, Bound, Forest, Partition, congestion
+from collopt.topologies import Topology, ring
+
+RING = ring(4, bandwidth=25)
+STAR = Topology.from_links(
+    [(rank, "sw", 10) for rank in "abc"], compute="abc", switches=["sw"], bidirectional=True, multicast=["sw"]
+)
+
+
+def plan_of(topology: Topology, spread: Forest, witness: Partition) -> Plan:
+    """A plan by hand that adds up along the trees along which it spreads."""
+    schedule = Allreduce(replace(spread, direction="reduce"), spread)
+    loads = schedule.link_loads(topology)
+    rate = congestion(loads, schedule.trees_per_root, topology)
+    bound = Bound.from_witness(topology, "allreduce", witness)
+    return Plan(topology, "allreduce", schedule, bound, rate, loads, "by-hand")
+
+
+def ring_plan(*roots: int) -> Plan:
+    """The four spanning trees of the ring, each without another link and with the root that is named."""
+    trees = []
+    for gap, root in enumerate(roots):
+        # Walk from the root both ways until the gap between `gap` and `gap + 1`.
+        ahead, back = (gap - root) % 4, (root - gap - 1) % 4
+        paths = [((root + step) % 4, (root + step + 1) % 4) for step in range(ahead)]
+        paths += [((root - step) % 4, (root - step - 1) % 4) for step in range(back)]
+        trees.append((root, 1, paths))
+    weights = [roots.count(rank) for rank in range(4)]
+    common = int(np.gcd.reduce(weights))
+    spread = Forest.from_paths(4, common, trees, root_weights=[weight // common for weight in weights])
+    return plan_of(RING, spread, Partition(tuple(frozenset({node}) for node in RING.nodes)))
+
+
+def star_plan() -> Plan:
+    """One tree, a chain through the switch."""
+    spread = Forest.from_paths(3, 1, [(1, 1, [(1, 3, 0), (1, 3, 2)])], root_weights=[0, 1, 0])
+    return plan_of(STAR, spread, Partition(tuple(frozenset({node}) for node in STAR.nodes)))
+
+
+@given(st.lists(st.integers(0, 3), min_size=4, max_size=4))
+def test_any_roots_are_as_good(roots: list[int]) -> None:
+    """The ring's four spanning trees carry 4/3 of a link's bandwidth, wherever they start."""
+    made = ring_plan(*roots)
+    made.verify()
+    assert (made.algbw, made.gap) == (Fraction(100, 3), 0)
+    assert made.inverse_rate == made.schedule.total_weight * Fraction(3, 100)
+    assert made.schedule.root_weights.sum() == made.schedule.total_weight
+
+
+def test_a_single_root_reads_like_any_other_plan() -> None:
+    """Texts and figures compare algorithm bandwidths, whose unit does not depend on the shards."""
+    made = ring_plan(0, 0, 0, 0)
+    assert made.schedule.root_weights.tolist() == [1, 0, 0, 0]
+    assert (made.schedule.total_weight, made.bound.total_weight) == (1, 4)
+    assert str(made) == "allreduce on ring-4 by by-hand: 33.33 GB/s, optimal; 8 trees, 4 per root by weight"
+    figures = plan_figures(made)
+    assert json.loads(json.dumps(figures)) == figures
+    assert (figures["gap"], figures["optimal"]) == ("0", True)
+    assert figures["algbw_exact"] == figures["bound"]["algbw_exact"] == "100/3"
+    assert (figures["root_weights"], figures["busiest_links"]) == ([1, 0, 0, 0], 8)
+    assert busiest_links(made) == 8
+    assert witness_text(made.bound) == "4 parts must receive 2 (p - 1) times all data between them, over 200 GB/s"
+    assert witness_figures(made.bound) == {
+        "cut_bandwidth": "200",
+        "partition": [["gpu0"], ["gpu1"], ["gpu2"], ["gpu3"]],
+    }
+
+
+@pytest.mark.parametrize("roots", [(0, 0, 0, 0), (1, 1, 3, 1), (0, 1, 2, 3)], ids=str)
+def test_files_keep_the_roots(roots: tuple[int, ...], tmp_path: Path) -> None:
+    """Loading verifies; every figure is what it was, and the witness too."""
+    made = ring_plan(*roots)
+    made.save(tmp_path / "plan.json")
+    again = collopt.load_plan(tmp_path / "plan.json", RING)
+    assert (again.algbw, again.gap, again.bound) == (made.algbw, made.gap, made.bound)
+    assert again.schedule.root_weights.tolist() == made.schedule.root_weights.tolist()
+    assert again.estimate("1M") == made.estimate("1M")
+
+
+def test_time_depends_on_the_data_not_on_the_unit() -> None:
+    """One root, four roots: the same bytes over the same bandwidth, and the same hops without latency."""
+    times = {ring_plan(*roots).estimate(10**8) for roots in [(0, 0, 0, 0), (0, 1, 2, 3), (3, 3, 0, 3)]}
+    assert times == {3000.0}
+
+
+def test_a_switch_that_copies_saves_traffic_of_a_single_root() -> None:
+    """Of the four hops down from rank b, one is a copy that the switch can make; adding up it cannot do."""
+    made = star_plan()
+    made.verify()
+    assert made.gap == Fraction(1, 3)  # the links of rank b carry everything twice
+    added, spread = made.in_network()
+    added.verify()
+    spread.verify()
+    assert (added.saving, spread.saving) == (0, Fraction(1, 4))
+
+
+@pytest.mark.parametrize(
+    "made", [ring_plan(0, 0, 0, 0), ring_plan(2, 0, 2, 2), star_plan()], ids=["one", "two", "star"]
+)
+def test_programs_leave_all_sums_everywhere(made: Plan) -> None:
+    """The interpreter runs the lowered plan."""
+    run_program(lower(made.schedule, "allreduce"), interleavings=3)
+
+
+def test_the_gap_compares_bandwidths_not_rates() -> None:
+    """With one unit of data instead of four, 1/x of a slower plan can be below that of the bound."""
+    made = ring_plan(0, 0, 0, 0)
+    spread = replace(made.schedule.broadcast, weights=np.array([4]), **_first_tree(made.schedule.broadcast))
+    slower = plan_of(RING, spread, made.bound.witness)
+    slower.verify()
+    assert slower.inverse_rate < slower.bound.inverse_rate
+    assert (slower.algbw, slower.gap) == (25, Fraction(1, 4))
+
+
+def _first_tree(forest: Forest) -> dict[str, np.ndarray]:
+    return {"roots": forest.roots[:1], "routes": forest.routes[:1]}
+
+
+def test_a_plan_that_is_faster_than_its_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In GB/s, so with free roots too."""
+    made = ring_plan(0, 0, 0, 0)
+    wrong = replace(made, bound=replace(made.bound, inverse_rate=made.bound.inverse_rate * 2))
+    monkeypatch.setattr(Bound, "verify", lambda bound: None)
+    with pytest.raises(
+        CertificateError, match=r"claims algbw = 100/3, which beats its bound: allreduce: at most 16\.67"
+    ):
+        wrong.verify()
+
+
+def test_both_halves_need_the_same_roots() -> None:
+    """Sums that are at one rank cannot be spread from another."""
+    made = ring_plan(0, 0, 0, 0)
+    other = ring_plan(1, 1, 1, 1).schedule
+    assert isinstance(other, Allreduce)
+    mixed = replace(made, schedule=Allreduce(made.schedule.reduce, other.broadcast))
+    with pytest.raises(CertificateError, match="spreads other shards than it adds up"):
+        mixed.verify()
+
+
+def test_other_collectives_keep_their_shards() -> None:
+    """An allgather in which one rank has everything is a broadcast, not an allgather."""
+    spread = ring_plan(0, 0, 0, 0).schedule.broadcast
+    bound = collopt.bound(RING, "allgather")
+    loads = spread.link_loads(RING)
+    rate = congestion(loads, spread.trees_per_root, RING)
+    with pytest.raises(CertificateError, match="shards are not those that its bound is about"):
+        Plan(RING, "allgather", spread, bound, rate, loads, "by-hand").verify()
+
+
+def test_text_and_back() -> None:
+    """The document of such a plan says version 2, and the same text comes back."""
+    document = plan_to_json(ring_plan(1, 1, 3, 1))
+    assert (document["version"], "partition" in document["bound"]) == (2, True)
+    again = plan_to_json(plan_from_json(json.loads(json.dumps(document)), "text"))
+    assert again == document

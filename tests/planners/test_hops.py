@@ -1,0 +1,104 @@
+"""How ranks reach each other past switches, and which of them form a box."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from collopt.errors import UnsupportedError
+from collopt.planners.hops import Hops, LinkUses, find_boxes
+from collopt.planners.requests import network
+from collopt.topologies import Topology, build, dgx1_v100, dgx_a100, mi250, mi300x, ring, torus
+from strategies import eulerian_topologies
+
+
+def hops_of(topology: Topology) -> Hops:
+    """In the direction of the links."""
+    return Hops(network(topology, "broadcast", ()))
+
+
+@settings(max_examples=60)
+@given(eulerian_topologies(max_ranks=5, max_switches=4))
+def test_routes_are_the_widest_of_the_shortest_ways(topology: Topology) -> None:
+    """Against networkx, which lists all shortest ways through switches for every pair."""
+    hops, graph = hops_of(topology), nx.DiGraph()
+    graph.add_nodes_from(topology.nodes)
+    graph.add_weighted_edges_from((link.tail, link.head, link.bandwidth) for link in topology.links)
+    for tail, sender in enumerate(topology.compute_nodes):
+        for head, receiver in enumerate(topology.compute_nodes):
+            others = set(topology.compute_nodes) - {sender, receiver}
+            through = graph.subgraph(set(graph) - others)
+            expected: set[tuple[str, ...]] = set()
+            if tail != head and nx.has_path(through, sender, receiver):
+                ways = list(nx.all_shortest_paths(through, sender, receiver))
+                widths = [min(graph.edges[hop]["weight"] for hop in pairwise(way)) for way in ways]
+                expected = {tuple(way) for way, width in zip(ways, widths, strict=True) if width == max(widths)}
+            routes = hops.routes(tail, head)
+            assert {tuple(topology.nodes[node] for node in route.nodes) for route in routes} == expected
+            for route in routes:
+                links = [topology.links[link] for link in route.links]
+                assert [(link.tail, link.head) for link in links] == [
+                    (topology.nodes[one], topology.nodes[other]) for one, other in pairwise(route.nodes)
+                ]
+
+
+def test_impossible_hops_are_refused_in_the_direction_of_the_data() -> None:
+    """With both names; where data is added up, links are seen the other way round."""
+    for direction, sender, receiver in (("broadcast", "gpu0", "gpu2"), ("reduce", "gpu2", "gpu0")):
+        hops = Hops(network(ring(4), direction, ()))  # type: ignore[arg-type]
+        assert hops.routes(0, 2) == ()
+        with pytest.raises(
+            UnsupportedError,
+            match=rf"^rank '{sender}' would have to send to '{receiver}', but every way there .* passes",
+        ):
+            hops.needed(0, 2)
+
+
+def test_uses_spread_over_ways_of_equal_width() -> None:
+    """Four copies over two spines: two each; a tie goes to the first."""
+    hops = hops_of(build("leaf-spine", leaves=2, spines=2, hosts_per_leaf=1))
+    uses = LinkUses(hops.network.capacities)
+    taken = [uses.take(hops.routes(0, 1)).nodes for _ in range(4)]
+    assert taken[0] != taken[1]
+    assert taken[:2] == taken[2:]
+    # The host's link of 25 GB/s carries all four; half as wide, a spine's carries two.
+    assert uses.peak() == 4 * uses.common // int(hops.network.capacities.max())
+
+
+def test_many_ranks_are_looked_up_again_once_they_are_forgotten() -> None:
+    """More ranks than are kept give the same routes in any order."""
+    topology = dgx_a100(boxes=9)
+    hops, again = hops_of(topology), hops_of(topology)
+    pairs = [(tail, (tail + 9) % 72) for tail in range(72)]
+    forward = {pair: hops.routes(*pair) for pair in [*pairs, *pairs]}
+    assert forward == {pair: again.routes(*pair) for pair in reversed(pairs)}
+
+
+@pytest.mark.parametrize(
+    ("topology", "sizes"),
+    [
+        (dgx_a100(), [8]),
+        (dgx_a100(boxes=3), [8, 8, 8]),
+        (dgx1_v100(boxes=2), [8, 8]),
+        (mi250(boxes=2), [16, 16]),
+        (mi250(boxes=2).restrict([*range(8), *range(16, 24)]), [8, 8]),
+        (mi300x(boxes=2).without_node("box1/gpu3"), [8, 7]),
+        (build("leaf-spine", leaves=3, spines=2, hosts_per_leaf=4), [4, 4, 4]),
+        (build("rail", boxes=2, oversubscription=None), [8, 8]),
+        (build("fat-tree", k=4), [2] * 8),
+        (torus(3, 3), [9]),
+    ],
+    ids=lambda entry: entry.name if isinstance(entry, Topology) else "",
+)
+def test_boxes_are_found_without_their_names(topology: Topology, sizes: list[int]) -> None:
+    """GPUs on one switch or in one mesh; renaming and reordering the ranks does not change who is with whom."""
+    boxes = find_boxes(hops_of(topology))
+    assert [len(box) for box in boxes] == sizes
+    assert sorted(rank for box in boxes for rank in box) == list(range(topology.num_ranks))
+    order = np.random.default_rng(0).permutation(topology.num_ranks).tolist()
+    shuffled = find_boxes(hops_of(topology.restrict(order)))
+    assert {frozenset(order[rank] for rank in box) for box in shuffled} == {frozenset(box) for box in boxes}

@@ -1,0 +1,148 @@
+"""Rings: what they reach where that is known, and how they are asked for."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import collopt
+from collopt.errors import UnsupportedError
+from collopt.planners.hops import Hops, find_boxes
+from collopt.planners.requests import network
+from collopt.planners.ring import plan_ring
+from collopt.planners.ring_search import find_rings, sharing_time
+from collopt.topologies import Topology, build, complete, dgx1_v100, dgx_a100, hypercube, mi250, mi300x, ring, torus
+
+
+@pytest.mark.parametrize(
+    ("topology", "collective", "algbw"),
+    [
+        # N / (N - 1) times what a rank can send.
+        (ring(5, bandwidth=10), "allgather", Fraction(25)),
+        (ring(5, bandwidth=10), "allreduce", Fraction(25, 2)),
+        (ring(6, bandwidth=10, bidirectional=False), "reduce_scatter", Fraction(12)),
+        (dgx_a100(), "allgather", Fraction(2400, 7)),
+        # Three cycles in each direction fill the hybrid cube mesh, as NCCL finds.
+        (dgx1_v100(), "allgather", Fraction(1200, 7)),
+        # Every ring takes 15 of 16 shards out of each box, through eight NICs of 25 GB/s.
+        (dgx_a100(boxes=2), "allgather", Fraction(16, 15) * 200),
+        (dgx_a100(boxes=2), "allreduce", Fraction(8, 15) * 200),
+        (dgx_a100(boxes=4), "allgather", Fraction(32, 31) * 200),
+        (mi250(boxes=2), "allgather", Fraction(32, 31) * 256),
+        (mi250(boxes=2).restrict([*range(8), *range(16, 24)]), "allgather", Fraction(16, 15) * 128),
+        # Eight zigzag paths use each of the 56 links of a box once.
+        (mi300x(boxes=2), "allgather", Fraction(16, 15) * 400),
+        (complete(8), "allgather", Fraction(8)),
+        (torus(4, 4), "allgather", Fraction(64, 15)),
+        (hypercube(4), "allgather", Fraction(64, 15)),
+    ],
+    ids=str,
+)
+def test_rings_are_as_fast_as_any_can_be(topology: Topology, collective: str, algbw: Fraction) -> None:
+    """What leaves a rank, or a box, sets the speed."""
+    plan = plan_ring(topology, collective)
+    assert (plan.planner, plan.algbw) == ("ring", algbw)
+    assert plan.gap == 1 - algbw / collopt.bound(topology, collective).algbw
+
+
+@pytest.mark.parametrize("topology", [dgx_a100(boxes=2), mi250(boxes=2), mi300x(boxes=2)], ids=str)
+def test_every_nic_serves_one_ring_each_way(topology: Topology) -> None:
+    """A ring enters and leaves a box once, at GPUs that no other ring enters or leaves by."""
+    asked = network(topology, "broadcast", ())
+    hops = Hops(asked)
+    boxes = find_boxes(hops)
+    box_of = {rank: number for number, box in enumerate(boxes) for rank in box}
+    rings = find_rings(hops, boxes)
+    crossings = [
+        pair
+        for found in rings
+        for pair in pairwise([*found.ranks, found.ranks[0]])
+        if box_of[pair[0]] != box_of[pair[1]]
+    ]
+    assert len(rings) == len(boxes[0])
+    assert len(crossings) == len(rings) * len(boxes)
+    assert len({tail for tail, _ in crossings}) == len({head for _, head in crossings}) == topology.num_ranks
+
+
+@settings(max_examples=40)
+@given(st.integers(3, 8), st.data())
+def test_found_rings_visit_every_rank_once(ranks: int, data: st.DataObject) -> None:
+    """On graphs that hide a ring among other links; the time is that of the busiest link."""
+    order = data.draw(st.permutations(range(ranks)))
+    extra = data.draw(st.lists(st.tuples(st.integers(0, ranks - 1), st.integers(0, ranks - 1)), max_size=8))
+    pairs = {*zip(order, order[1:] + order[:1], strict=True), *(pair for pair in extra if pair[0] != pair[1])}
+    links = [(f"gpu{tail}", f"gpu{head}", 1 + (tail + head) % 3) for tail, head in sorted(pairs)]
+    topology = Topology.from_links(links, compute=[f"gpu{rank}" for rank in range(ranks)])
+    hops = Hops(network(topology, "broadcast", ()))
+    rings = find_rings(hops, find_boxes(hops))
+    loads = dict.fromkeys(pairs, 0)
+    for found in rings:
+        assert sorted(found.ranks) == list(range(ranks))
+        for pair, route in zip(pairwise([*found.ranks, found.ranks[0]]), found.routes, strict=True):
+            assert route.nodes == pair
+            loads[pair] += 1
+    busiest = max(Fraction(load, 1 + sum(pair) % 3) for pair, load in loads.items())
+    assert sharing_time(hops, rings) == busiest / len(rings) * topology.arrays.unit
+
+
+def test_rails_without_a_spine_are_kept_to() -> None:
+    """A ring leaves a box by the rail on which it enters the next one."""
+    plan = plan_ring(build("rail", boxes=3, oversubscription=None), "allgather")
+    assert plan.algbw == Fraction(24, 23) * 400
+
+
+def test_an_order_is_followed() -> None:
+    """By number or name; the other way round too where that helps."""
+    plan = plan_ring(ring(4), "allgather", order="0, gpu1,2,3")
+    assert (plan.options, plan.gap, plan.schedule.trees_per_root) == ({"order": "0,1,2,3"}, 0, 2)
+    one_way = plan_ring(ring(4, bidirectional=False), "reduce_scatter", order=[1, 2, 3, "gpu0"])
+    assert (one_way.gap, one_way.schedule.trees_per_root) == (0, 1)
+    # In rank order, one GPU of each box sends all that leaves it.
+    assert plan_ring(dgx_a100(boxes=2), "allgather", order=list(range(16))).algbw == Fraction(16, 15) * 50
+
+
+def test_a_number_of_channels_is_kept() -> None:
+    """Three of eight NICs can send at a time; more rings than there are different ones repeat."""
+    plan = plan_ring(dgx_a100(boxes=2), "allgather", channels=3)
+    assert (plan.options, plan.algbw, plan.schedule.trees_per_root) == ({"channels": 3}, Fraction(16, 15) * 75, 3)
+    assert plan_ring(ring(3, bidirectional=False), "allgather", channels=2).schedule.trees_per_root == 2
+
+
+def test_shards_weigh_what_they_are_given() -> None:
+    """A shard of weight 0 has no tree; a heavy one makes every link carry more."""
+    plan = plan_ring(ring(3, bidirectional=False), "allgather", weights=[0, 1, 3])
+    assert sorted(set(plan.schedule.roots.tolist())) == [1, 2]
+    # The link into rank 1 carries 0 and 2, the one into 2 carries 0 and 1, the one into 0 carries 1 and 2.
+    assert plan.link_loads.tolist() == [3, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"order": [0, 1, 3, 2]}, "rank 'gpu1' would have to send to 'gpu3', but every way there"),
+        ({"order": [0, 1, 2]}, "order has 3 ranks; expected all 4, each once"),
+        ({"order": "0,1,2,7"}, "order does not name ranks: "),
+        ({"order": [0, 1, 2, 2]}, "order does not name ranks: "),
+        ({"order": 3}, "order is 3; expected the ranks one after the other"),
+        ({"order": [0, 1, 2, 3], "channels": 2}, "order describes one ring; leave channels out"),
+        ({"channels": 0}, "channels is 0; expected a whole number from 1 to 32"),
+        ({"channels": True}, "channels is True; expected a whole number"),
+        ({"channels": "two"}, "channels is 'two'; expected a whole number"),
+    ],
+)
+def test_unusable_options_are_refused(options: dict[str, Any], message: str) -> None:
+    """In one line that says what was expected."""
+    with pytest.raises(UnsupportedError, match=rf"^{message}"):
+        plan_ring(ring(4), "allgather", **options)
+
+
+def test_networks_without_a_ring_are_refused() -> None:
+    """A star of direct links has none."""
+    star = Topology.from_links([("a", "b", 1), ("a", "c", 1), ("a", "d", 1)], compute="abcd", bidirectional=True)
+    with pytest.raises(UnsupportedError, match=r"^no ring through 4 ranks of .* was found in which only switches lie"):
+        plan_ring(star, "allgather")

@@ -1,0 +1,85 @@
+"""Which links to widen: prices are exact, and what is gained is what planning again says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+
+import collopt
+from collopt.errors import BoundError, TopologyError, UnsupportedError
+from collopt.topologies import Link, Topology, dgx_a100, ring
+from strategies import switch_free_topologies
+
+
+def widened(topology: Topology, tail: str, head: str, part: Fraction) -> Topology:
+    """The same network with a link wider by a part of its bandwidth."""
+    links = tuple(
+        link._replace(bandwidth=link.bandwidth * (1 + part)) if link[:2] == (tail, head) else link
+        for link in topology.links
+    )
+    return replace(topology, links=links)
+
+
+@settings(max_examples=15, deadline=None)
+@given(topology=switch_free_topologies(max_ranks=4))
+def test_gains_are_those_of_planning_again(topology: Topology) -> None:
+    """Exactly, link by link; worths add up to the bandwidth."""
+    part = Fraction(1, 10)
+    frame = collopt.sensitivity(topology, "allgather", step=part)
+    before = collopt.bound(topology, "allgather").algbw
+    assert len(frame) == len(topology.links)
+    assert frame["worth"].sum() == before
+    for row in frame.itertuples():
+        after = collopt.bound(widened(topology, row.tail, row.head, part), "allgather").algbw
+        assert after - before == row.gain * part
+        assert 0 <= row.gain <= row.worth == row.price * row.bandwidth
+
+
+def test_links_of_a_kind_are_widened_together() -> None:
+    """In a cluster one wider link gains nothing, as another rank takes its place; wider NICs do."""
+    topology = dgx_a100(boxes=2)
+
+    def kind(link: Link) -> str:
+        return "NIC" if link.bandwidth == 25 else "NVSwitch"
+
+    alone = collopt.sensitivity(topology, "allgather", step=1)
+    kinds = collopt.sensitivity(topology, "allgather", step=1, together=kind).drop_duplicates("group")
+    assert (alone["gain"] == 0).all()
+    assert kinds["gain"].sum() > 0
+    assert kinds["worth"].sum() == collopt.bound(topology, "allgather").algbw
+    nics = tuple(
+        link._replace(bandwidth=link.bandwidth * 2) if kind(link) == "NIC" else link for link in topology.links
+    )
+    gained = collopt.bound(replace(topology, links=nics), "allgather").algbw - kinds["worth"].sum()
+    assert kinds.set_index("group")["gain"]["NIC"] == gained
+
+
+def test_the_slowest_link_of_a_one_way_ring_comes_first() -> None:
+    """For allreduce and for broadcast: the bandwidth is its own, and no other has a price."""
+    slow = ring(5, bandwidth=30, bidirectional=False).derate("gpu3", "gpu4", "1/3", bidirectional=False)
+    for collective, root in (("allgather", None), ("allreduce", None), ("broadcast", "gpu0")):
+        frame = collopt.sensitivity(slow, collective, root=root)
+        assert frame.iloc[0][["tail", "head", "bandwidth"]].tolist() == ["gpu3", "gpu4", 10]
+        assert frame["gain"].iloc[0] == frame["worth"].iloc[0] > 0
+        assert (frame["price"].iloc[1:] == 0).all()
+
+
+def test_uneven_shards_count() -> None:
+    """The unit of the prices is that of the algorithm bandwidth."""
+    topology = ring(3, bandwidth=10, bidirectional=False)
+    weights = [1, 0, "0.5"]
+    frame = collopt.sensitivity(topology, "reduce_scatter", weights=weights)
+    assert frame["worth"].sum() == collopt.bound(topology, "reduce_scatter", weights=weights).algbw
+
+
+def test_refuses_what_makes_no_sense() -> None:
+    """As other requests, and steps that are none."""
+    with pytest.raises(UnsupportedError, match="all_to_all"):
+        collopt.sensitivity(ring(3), "all_to_all")
+    with pytest.raises(TopologyError, match="step is 0"):
+        collopt.sensitivity(ring(3), "allgather", step=0)
+    with pytest.raises(BoundError, match="cannot reach"):
+        collopt.sensitivity(Topology.from_links([("a", "b", 1)], compute="ab"), "allgather")

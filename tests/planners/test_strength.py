@@ -1,0 +1,249 @@
+"""Allreduce at the strength of the network: bound and plan meet on every network of two-way links."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from fractions import Fraction
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import collopt
+from collopt.errors import BoundError, UnsupportedError
+from collopt.formulations import allreduce
+from collopt.planners.forestcoll import plan_trees
+from collopt.planners.strength import plan_strength, strength_bound
+from collopt.runtime import lower, run_program
+from collopt.schedules import Partition
+from collopt.topologies import (
+    Topology,
+    dgx1_v100,
+    dgx_a100,
+    dgx_h100,
+    dragonfly,
+    fat_tree,
+    hypercube,
+    leaf_spine,
+    mi250,
+    mi300x,
+    rail,
+    ring,
+    torus,
+)
+from oracles.strengths import strength_of_network
+from two_way_networks import random_regular, two_way, two_way_topologies
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "allreduce_beyond_reduce_scatter.py"
+
+
+def cubic(*pairs: tuple[int, int]) -> Topology:
+    """Eight ranks with three unit links each."""
+    links = [(str(tail), str(head), 1) for tail, head in pairs]
+    topology = Topology.from_links(links, compute=map(str, range(8)), bidirectional=True, name="three links per rank")
+    assert {topology.egress(rank) for rank in topology.nodes} == {3}
+    return topology
+
+
+ONE_LINK = cubic(
+    (0, 7), (0, 7), (0, 4), (4, 7), (4, 5), (1, 6), (1, 6), (1, 2), (2, 3), (2, 5), (3, 5), (3, 6),
+)  # fmt: skip
+THREE_GROUPS = cubic(
+    (0, 1), (0, 1), (1, 2), (2, 3), (2, 3), (3, 4), (4, 5), (4, 6), (5, 6), (5, 7), (6, 7), (7, 0),
+)  # fmt: skip
+EIGHT_AND_EIGHT = mi250(boxes=2).restrict([*range(8), *range(16, 24)])
+EIGHT_AND_FOUR = dgx_a100(boxes=2).restrict(range(12))
+
+
+@given(two_way_topologies(max_ranks=6, max_switches=4))
+@settings(max_examples=200)
+def test_plans_reach_the_strength(topology: Topology) -> None:
+    """Bound, plan and all families of sets agree, with switches and without."""
+    plan = plan_strength(topology)
+    plan.verify()
+    assert plan.gap == 0
+    assert plan.algbw == strength_of_network(*two_way(topology)) * topology.arrays.unit
+    assert plan.bound == strength_bound(topology)
+    assert isinstance(plan.bound.witness, Partition)
+    assert (plan.collective, plan.planner, plan.options) == ("allreduce", "strength", {})
+
+
+@given(two_way_topologies(max_ranks=5, max_switches=2))
+@settings(max_examples=20)
+def test_the_linear_program_of_all_trees_has_the_same_optimum(topology: Topology) -> None:
+    """ForestColl's appendix G, which knows nothing of partitions or of links that work both ways."""
+    optimum = collopt.solve(allreduce.build(topology)).objective
+    assert optimum == pytest.approx(float(strength_bound(topology).algbw), rel=1e-6)
+
+
+@given(two_way_topologies(max_ranks=5, max_switches=3))
+@settings(max_examples=60)
+def test_sums_go_back_the_way_they_came_from_the_middle_of_every_tree(topology: Topology) -> None:
+    """Both forests are the same trees, each rooted at a centre."""
+    schedule = plan_strength(topology).schedule
+    added, spread = schedule.forests
+    assert np.array_equal(added.routes, spread.routes)
+    assert np.array_equal(added.weights, spread.weights)
+    for tree in range(spread.num_trees):
+        graph = nx.Graph([(edge.tail, edge.head) for edge in spread.edges(tree)])
+        assert int(spread.heights[tree]) == nx.radius(graph)
+
+
+@given(two_way_topologies(max_ranks=6, max_switches=3))
+@settings(max_examples=40)
+def test_no_reduce_scatter_and_allgather_are_faster(topology: Topology) -> None:
+    """The plans of ForestColl are schedules too, and within the bound."""
+    assert plan_trees(topology, "allreduce").algbw <= strength_bound(topology).algbw
+
+
+@pytest.mark.parametrize(
+    ("topology", "algbw", "by_shards"),
+    [
+        (ONE_LINK, Fraction(1), Fraction(1)),
+        (THREE_GROUPS, Fraction(3, 2), Fraction(4, 3)),
+        (EIGHT_AND_EIGHT, Fraction(128), Fraction(104)),
+        (EIGHT_AND_FOUR, Fraction(100), Fraction(75)),
+        (mi250(boxes=2), Fraction(2656, 15), Fraction(2656, 15)),
+        (dgx_a100(boxes=2), Fraction(520, 3), Fraction(520, 3)),
+        (ring(8), Fraction(8, 7), Fraction(8, 7)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_plans_against_reduce_scatter_and_allgather(topology: Topology, algbw: Fraction, by_shards: Fraction) -> None:
+    """Both at once along the same trees: as good on symmetric networks, slower where ranks are unequal."""
+    plan = plan_strength(topology)
+    assert (plan.algbw, plan.gap) == (algbw, 0)
+    assert plan_trees(topology, "allreduce").algbw == by_shards
+
+
+NETWORKS = [
+    dgx_a100(boxes=3).restrict(range(21)),
+    dgx_a100(boxes=2).derate("box0/nic0", "ib", Fraction(1, 4)),
+    dgx1_v100(),
+    mi300x(),
+    leaf_spine(3, 2, 2, oversubscription=2),
+    rail(2, 4),
+    fat_tree(4),
+    dragonfly(2, 2, 1),
+    torus(3, 3).without_node("gpu1.1"),
+    hypercube(3),
+    THREE_GROUPS,
+]
+
+
+@pytest.mark.parametrize("topology", NETWORKS, ids=lambda topology: topology.name)
+def test_plans_leave_the_right_sums_everywhere(topology: Topology) -> None:
+    """The interpreter counts every rank's contribution once."""
+    plan = plan_strength(topology)
+    assert plan.gap == 0 or topology.aggregation
+    run_program(lower(plan.schedule, "allreduce"), interleavings=2)
+
+
+@pytest.mark.parametrize(("degree", "seed"), [(4, 0), (6, 1)])
+def test_irregular_networks_of_many_ranks_are_planned_exactly(degree: int, seed: int) -> None:
+    """Where no theorem about equal ranks helps."""
+    topology = random_regular(96, degree, 100, seed)
+    plan = plan_strength(topology)
+    assert plan.gap == 0
+    assert plan.algbw > plan_trees(topology, "allreduce").algbw
+
+
+def test_switches_that_add_up_leave_a_gap_that_is_told() -> None:
+    """The partition says nothing about them, so the bound is that of other witnesses."""
+    topology = dgx_h100(boxes=2)
+    assert topology.aggregation
+    plan = plan_strength(topology)
+    plan.verify()
+    assert plan.bound == strength_bound(topology)
+    assert not isinstance(plan.bound.witness, Partition)
+    assert 0 < plan.gap < 1
+
+
+def test_switches_that_add_up_inside_a_part_are_no_obstacle() -> None:
+    """They may add up what their part has; the links to the other part are the bottleneck."""
+    links = [(f"gpu{rank}", f"sw{rank // 4}", 100) for rank in range(8)] + [("gpu0", "gpu4", 10)]
+    topology = Topology.from_links(
+        links,
+        compute=[f"gpu{rank}" for rank in range(8)],
+        switches=["sw0", "sw1"],
+        bidirectional=True,
+        aggregation=["sw0", "sw1"],
+    )
+    plan = plan_strength(topology)
+    assert (plan.algbw, plan.gap) == (10, 0)
+
+
+def test_copying_switches_do_not_weaken_the_bound() -> None:
+    """What counts is what arrives at parts."""
+    links = [(rank, "sw", 10) for rank in "abcd"]
+    star = Topology.from_links(links, compute="abcd", switches=["sw"], bidirectional=True, multicast=["sw"])
+    plan = plan_strength(star)
+    assert (plan.algbw, plan.gap) == (Fraction(20, 3), 0)
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        [("a", "b", 2), ("b", "c", 2), ("c", "a", 2)],
+        [("a", "b", 2), ("b", "a", 2), ("b", "c", 2), ("c", "b", 1), ("c", "a", 1), ("a", "c", 2)],
+    ],
+)
+def test_links_without_an_equal_opposite_are_refused(links: list[tuple[str, str, int]]) -> None:
+    """A ring that leads one way, and one whose links differ in their directions."""
+    topology = Topology.from_links(links, compute="abc")
+    for function in (plan_strength, strength_bound):
+        with pytest.raises(UnsupportedError, match=r"its opposite \d; expected links as fast one way as the other"):
+            function(topology)
+
+
+def test_ranks_out_of_reach_are_refused() -> None:
+    """As by every planner."""
+    topology = Topology.from_links([("a", "b", 1), ("c", "d", 1)], compute="abcd", bidirectional=True)
+    for function in (plan_strength, strength_bound):
+        with pytest.raises(BoundError, match="no path"):
+            function(topology)
+
+
+def test_plans_can_be_saved_and_read_back(tmp_path: Path) -> None:
+    """With their partition and their roots of unequal weight."""
+    plan = plan_strength(EIGHT_AND_FOUR)
+    plan.save(tmp_path / "plan.json")
+    again = collopt.load_plan(tmp_path / "plan.json", EIGHT_AND_FOUR)
+    assert (again.algbw, again.bound, again.planner) == (plan.algbw, plan.bound, "strength")
+
+
+def test_any_scale_and_unit_of_bandwidth_will_do() -> None:
+    """Exactly, whatever the fractions."""
+    topology = random_regular(12, 4, 9, seed=3)
+    assert plan_strength(topology.scaled(Fraction(355, 113))).algbw == plan_strength(topology).algbw * Fraction(
+        355, 113
+    )
+
+
+@pytest.mark.parametrize(("topology", "in_turn"), [(ONE_LINK, Fraction(4, 5)), (THREE_GROUPS, Fraction(4, 3))])
+def test_equal_bandwidth_per_rank_does_not_make_reduce_scatter_and_allgather_optimal(
+    topology: Topology, in_turn: Fraction
+) -> None:
+    """Each at its best and in turn, they fall short of the strength."""
+    assert collopt.bound(topology, "allgather").algbw / 2 == in_turn < plan_strength(topology).algbw
+
+
+def test_the_example_prints_what_it_is_known_to_print(capsys: pytest.CaptureFixture[str]) -> None:
+    """In turn, at once, and at the strength, GB/s."""
+    with pytest.raises(SystemExit) as done:
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
+    assert done.value.code == 0
+    output = capsys.readouterr().out
+    printed = [tuple(re.findall(rf"{name} +(\d+\.\d\d) GB/s", output)) for name in ("in turn", "at once", "strength")]
+    assert list(zip(*printed, strict=True)) == [
+        ("0.80", "1.00", "1.00"),
+        ("1.33", "1.33", "1.50"),
+        ("104.00", "104.00", "128.00"),
+        ("62.50", "62.50", "100.00"),
+        ("100.00", "100.00", "125.00"),
+        ("163.33", "163.33", "172.66"),
+    ]
+    assert output.count("gap 0") == output.count("the right sums on all ranks") == 6

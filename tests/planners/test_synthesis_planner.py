@@ -1,0 +1,144 @@
+"""Synthesised allgathers: known optima of base topologies, frontiers, and what is said of them when time runs out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+import collopt
+from collopt.errors import CertificateError, NoAnswerError, UnsupportedError
+from collopt.planners.synthesis import synthesis_frontier, synthesise
+from collopt.topologies import Topology, complete, dgx_a100, ring
+
+OUT = [(1, 2), (2, 3), (4, 5), (0, 6), (0, 6), (3, 7), (5, 7), (1, 4)]
+DIAMOND = Topology.from_links(
+    [(tail, head, 1) for tail, heads in enumerate(OUT) for head in heads], compute=range(8), name="diamond"
+)
+"""8 ranks with 2 links each in and out, diameter 3."""
+
+
+def test_the_diamond_is_optimal_in_both_with_two_chunks() -> None:
+    """As table 9 of the direct-connect paper has it: 3 steps and T_B = 7/8, which a breadth-first broadcast misses."""
+    found = synthesise(DIAMOND, chunks=2)
+    assert found.schedule.num_steps == 3
+    assert found.inverse_rate * Fraction(2, 8) == Fraction(7, 8)
+    assert found.proved
+    assert found.gap == 0
+
+
+def test_the_diamond_needs_two_chunks() -> None:
+    """With whole shards four steps are no better than five loads."""
+    found = synthesise(DIAMOND)
+    assert found.proved
+    assert found.inverse_rate * Fraction(2, 8) == 1
+
+
+def de_bruijn_with_cycle(degree: int, length: int, cycle: list[int]) -> Topology:
+    """The de Bruijn graph with one cycle in place of its self-loops and 2-cycles."""
+    size = degree**length
+    arcs = {(tail, (degree * tail + letter) % size) for tail in range(size) for letter in range(degree)}
+    kept = {(tail, head) for tail, head in arcs if (head, tail) not in arcs}
+    kept |= set(zip(cycle, cycle[1:] + cycle[:1], strict=True))
+    return Topology.from_links([(*arc, 1) for arc in sorted(kept)], compute=range(size))
+
+
+@pytest.mark.parametrize(
+    ("degree", "length", "cycle", "steps", "chunks"),
+    [
+        (2, 3, [0, 5, 2, 7], 4, 2),
+        (3, 2, [0, 7, 5, 4, 2, 6, 3, 1, 8], 3, 3),
+        pytest.param(2, 4, [0, 15, 5, 10], 5, 2, marks=pytest.mark.slow),
+        pytest.param(4, 2, [0, 13, 7, 8, 12, 10, 14, 4, 11, 9, 15, 6, 1, 3, 2, 5], 3, 4, marks=pytest.mark.slow),
+    ],
+)
+def test_modified_de_bruijn_graphs_are_bandwidth_optimal(
+    degree: int, length: int, cycle: list[int], steps: int, chunks: int
+) -> None:
+    """As table 9 has them: T_B = (N - 1)/N in that many steps."""
+    topology = de_bruijn_with_cycle(degree, length, cycle)
+    assert {len(topology.out_links(node)) for node in topology.nodes} == {degree}
+    found = synthesise(topology, steps=steps, chunks=chunks)
+    assert found.schedule.num_steps == steps
+    assert found.inverse_rate == Fraction(topology.num_ranks - 1, degree)
+    assert found.gap == 0
+
+
+def test_the_fewest_steps_are_the_default() -> None:
+    """On a complete graph one, and it meets the bound."""
+    found = synthesise(complete(5, bandwidth=10))
+    assert (found.schedule.num_steps, found.inverse_rate, found.algbw, found.gap) == (1, Fraction(1, 10), 50, 0)
+
+
+def test_a_frontier_trades_steps_for_bandwidth() -> None:
+    """On a ring with two slow links a few more steps help."""
+    topology = ring(6).derate("gpu0", "gpu1", "1/2")
+    frame = synthesis_frontier(topology, steps=[3, 4, 5], chunks=[1, 2])
+    assert all(isinstance(rate, Fraction) for rate in frame["inverse_rate"])
+    assert (frame["steps"] <= [3, 3, 4, 4, 5, 5]).all()
+    assert frame["chunks"].tolist() == [1, 2] * 3
+    for _, row in frame.iterrows():
+        found = row["synthesis"]
+        found.verify()
+        assert (row["inverse_rate"], row["algbw"], row["gap"]) == (found.inverse_rate, found.algbw, found.gap)
+        as_soon = frame[frame["steps"] <= row["steps"]]
+        assert not row["pareto"] or row["inverse_rate"] == min(as_soon["inverse_rate"])
+    front = frame[frame["pareto"]]
+    assert len(front) == 2
+    assert front["inverse_rate"].is_monotonic_decreasing
+    assert min(front["inverse_rate"]) == min(frame["inverse_rate"])
+
+
+def test_a_frontier_ends_where_the_bound_is_met() -> None:
+    """No further steps are tried; and of equal rows the one with fewer chunks stays."""
+    frame = synthesis_frontier(ring(5), chunks=[1, 2])
+    assert frame["steps"].tolist() == [2, 2]
+    assert frame["pareto"].tolist() == [True, False]
+
+
+def test_time_that_runs_out_leaves_no_claim() -> None:
+    """No schedule: an error that names the limit."""
+    with pytest.raises(NoAnswerError, match="time_limit=0"):
+        synthesise(DIAMOND, steps=5, chunks=6, time_limit=0)
+
+
+def test_nothing_is_called_proved_that_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If branch and bound ends with a gap, the limit says so, and never less than the cut."""
+    whole = synthesise(DIAMOND)
+    monkeypatch.setattr("collopt.solvers.solution.Solution.bound", 3.6)
+    assert (whole.limit, whole.inverse_rate) == (4, 4)
+    assert synthesise(DIAMOND).limit == 4
+    monkeypatch.setattr("collopt.solvers.solution.Solution.bound", 2.000_000_1)
+    assert synthesise(DIAMOND).limit == whole.bound.inverse_rate == Fraction(7, 2)
+    monkeypatch.setattr("collopt.solvers.solution.Solution.bound", float("-inf"))
+    found = synthesise(ring(4))
+    assert (found.limit, found.bound.inverse_rate, found.inverse_rate) == (Fraction(3, 2), Fraction(3, 2), 2)
+    assert not found.proved
+    assert "not proved" in str(found)
+
+
+def test_a_synthesis_claims_only_what_holds() -> None:
+    """Another rate, another network, another bound."""
+    found = synthesise(ring(4), chunks=2)
+    found.verify()
+    with pytest.raises(CertificateError, match=r"takes 3/2 ns per byte of shard; 1 is claimed"):
+        replace(found, inverse_rate=Fraction(1)).verify()
+    with pytest.raises(CertificateError, match=r"takes 3/2 ns per byte of shard, which beats its limit 2"):
+        replace(found, limit=Fraction(2)).verify()
+    with pytest.raises(CertificateError, match="the bound is about allgather on"):
+        replace(found, topology=ring(4, bandwidth=2)).verify()
+    with pytest.raises(CertificateError, match="the bound is about broadcast on"):
+        replace(found, bound=collopt.bound(ring(4), "broadcast", root=0)).verify()
+
+
+def test_refuses_what_makes_no_sense() -> None:
+    """Empty lists, too few steps, switches."""
+    with pytest.raises(UnsupportedError, match="chunks is empty; name at least one number"):
+        synthesis_frontier(ring(4), chunks=[])
+    with pytest.raises(UnsupportedError, match="steps is empty; name at least one number"):
+        synthesis_frontier(ring(4), steps=[])
+    with pytest.raises(UnsupportedError, match="steps is 1; expected at least 2, the diameter"):
+        synthesise(ring(4), steps=1)
+    with pytest.raises(UnsupportedError, match="has switches"):
+        synthesise(dgx_a100())

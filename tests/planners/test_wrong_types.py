@@ -1,0 +1,119 @@
+"""Things of the wrong type handed to public functions: one of our sentences, never a bare error of Python's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import collopt
+from collopt.errors import CertificateError, ColloptError, TopologyError, UnsupportedError
+from collopt.planners.allreduce_bound import allreduce_bound
+from collopt.planners.forestcoll import bound_trees, plan_trees
+from collopt.schedules import Forest, in_network, verified_link_loads, verified_schedule_loads
+from collopt.topologies import ring
+
+RING = ring(3)
+MADE = collopt.plan(RING, "allgather")
+
+CALLS: dict[str, tuple[Callable[[], object], type[ColloptError], str]] = {
+    "plan, no topology": (lambda: collopt.plan(3, "allgather"), UnsupportedError, "the topology is 3"),
+    "plan, no collective": (lambda: collopt.plan(RING, 3), UnsupportedError, "the collective 3"),
+    "plan, a list": (lambda: collopt.plan(RING, ["allgather"]), UnsupportedError, "the collective"),
+    "plan, no planner": (lambda: collopt.plan(RING, "allgather", planner=3), UnsupportedError, "no planner 3"),
+    "bound, no topology": (lambda: collopt.bound("ring", "allgather"), UnsupportedError, "the topology is 'ring'"),
+    "bound, no root": (lambda: collopt.bound(RING, "broadcast", root=[0]), UnsupportedError, r"root \[0\]"),
+    "bound, no weights": (lambda: collopt.bound(RING, "allgather", weights=3), UnsupportedError, "weights is 3"),
+    "bound_trees, no topology": (lambda: bound_trees(None, "allgather"), UnsupportedError, "the topology is None"),
+    "bound_trees, no collective": (lambda: bound_trees(RING, "gossip"), UnsupportedError, "the collective 'gossip'"),
+    "plan_trees, no topology": (lambda: plan_trees(3, "allreduce"), UnsupportedError, "the topology is 3"),
+    "plan_trees, no collective": (lambda: plan_trees(RING, None), UnsupportedError, "the collective None"),
+    "plan_trees, no count": (
+        lambda: plan_trees(RING, "allgather", trees_per_root="2"),
+        UnsupportedError,
+        "trees_per_root is '2'; expected a whole number",
+    ),
+    "allreduce_bound, no topology": (lambda: allreduce_bound("ring"), UnsupportedError, "the topology is 'ring'"),
+    "scan, no topology": (
+        lambda: collopt.scan_trees_per_root("x", "allgather"),
+        UnsupportedError,
+        "the topology is 'x'",
+    ),
+    "scan, a number": (lambda: collopt.scan_trees_per_root(RING, "allgather", 3), UnsupportedError, "counts is 3"),
+    "scan, a text": (lambda: collopt.scan_trees_per_root(RING, "allgather", "12"), UnsupportedError, "counts is '12'"),
+    "scan, texts": (
+        lambda: collopt.scan_trees_per_root(RING, "allgather", ["1"]),
+        UnsupportedError,
+        "trees_per_root is '1'; expected a whole number",
+    ),
+    "scan, no size": (
+        lambda: collopt.scan_trees_per_root(RING, "allgather", [1], size=None),
+        UnsupportedError,
+        "size None is not understood",
+    ),
+    "scan, an option too many": (
+        lambda: collopt.scan_trees_per_root(RING, "allgather", [1], trees_per_root=1),
+        UnsupportedError,
+        "there is no option 'trees_per_root' here; expected one of root, weights",
+    ),
+    "estimate, no size": (lambda: MADE.estimate(None), UnsupportedError, "size None is not understood"),
+    "estimate, no slices": (lambda: MADE.estimate("1M", "2"), UnsupportedError, "slices is '2'"),
+    "verify, no topology": (lambda: MADE.verify(3), TopologyError, "the topology is 3; expected the Topology"),
+    "export, no format": (lambda: MADE.export(3, "x"), UnsupportedError, "no export format 3"),
+    "export, a list": (lambda: MADE.export(["xml"], "x"), UnsupportedError, "no export format"),
+    "save, no path": (lambda: MADE.save(3), UnsupportedError, "the path is 3; expected a file's name"),
+    "save, none": (lambda: MADE.save(None), UnsupportedError, "the path is None; expected a file's name"),
+    "load, no path": (lambda: collopt.load_plan(3), UnsupportedError, "the path is 3; expected a file's name"),
+    "load, none": (lambda: collopt.load_plan(None), UnsupportedError, "the path is None; expected a file's name"),
+    "a plan of something": (
+        lambda: replace(MADE, schedule="trees").verify(),
+        CertificateError,
+        "the plan's schedule is 'trees'; expected trees",
+    ),
+    "loads of something": (
+        lambda: verified_schedule_loads("trees", RING),
+        CertificateError,
+        "the schedule is 'trees'; expected a Forest or an Allreduce",
+    ),
+    "loads of a forest of something": (
+        lambda: verified_link_loads("trees", RING),
+        CertificateError,
+        "the schedule is 'trees'; expected a Forest",
+    ),
+    "in_network, no forest": (lambda: in_network("trees", RING), UnsupportedError, "the forest is 'trees'"),
+    "trees that are a number": (lambda: Forest.from_paths(3, 1, 3), UnsupportedError, "the trees 3 are not"),
+    "trees that are numbers": (lambda: Forest.from_paths(3, 1, [1, 2]), UnsupportedError, "are not of the form"),
+    "a path beyond the ranks": (
+        lambda: Forest.from_paths(2, 1, [(0, 1, [(0, 5)])]),
+        UnsupportedError,
+        "expected whole numbers, and paths that end at ranks",
+    ),
+    "a weight that is a word": (
+        lambda: Forest.from_paths(2, 1, [(0, "one", [(0, 1)])]),
+        UnsupportedError,
+        "expected whole numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_wrong_types_are_refused(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line that shows the value, and nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    make, kind, message = CALLS[case]
+    with pytest.raises(kind, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("collective", ["allgather", "allreduce"])
+def test_things_are_shown_in_one_short_line(collective: str) -> None:
+    """However many ranks there are."""
+    made = collopt.plan(collopt.topologies.dgx_a100(boxes=8), collective)
+    for thing in (made, made.bound, made.schedule, made.schedule.forests[0]):
+        assert repr(thing).startswith(f"<{type(thing).__name__}")
+        assert "\n" not in repr(thing)
+        assert len(repr(thing)) < 150
