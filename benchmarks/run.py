@@ -12,18 +12,27 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import models
 import optimality_test
 import planning_cpu
 import scaling
 from rich.console import Console
 from rich.table import Table
 
-BENCHMARKS = {"planning": planning_cpu.measure, "optimality-test": optimality_test.measure, "scaling": scaling.measure}
+BENCHMARKS = {
+    "planning": planning_cpu.measure,
+    "optimality-test": optimality_test.measure,
+    "models": models.measure,
+    "scaling": scaling.measure,
+}
 PLAIN_WIDTH = 140
 COLUMNS = {
     "case": "case",
     "engine": "engine",
+    "columns": "columns",
+    "build_cpu_s": "building, CPU s",
     "cpu_s": "CPU s",
+    "by_hand_cpu_s": "by hand, CPU s",
     "ratio": "ratio",
     "bound_cpu_s": "bound alone, CPU s",
     "peak_mib": "peak MiB",
@@ -33,7 +42,7 @@ COLUMNS = {
     "max_height": "max height",
     "exponent": "exponent",
 }
-PACKAGES = ("collopt", "numba", "numpy", "networkx", "ortools")
+PACKAGES = ("collopt", "numba", "numpy", "networkx", "ortools", "highspy", "pyomo")
 
 
 def _table(title: str, rows: list[dict[str, object]]) -> Table:
