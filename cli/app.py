@@ -14,6 +14,7 @@ import typer
 
 from ..errors import CertificateError, ColloptError, ProgramError
 from .bound import bound
+from .compare import compare
 from .output import emit, give_up_output, note
 from .plan import plan
 from .run import run
@@ -29,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for command in (bound, plan, verify, run, topologies):
+for command in (bound, plan, compare, verify, run, topologies):
     app.command()(command)
 
 

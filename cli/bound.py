@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..schedules.bound import Cut, RankCuts
-from .figures import crossed_bandwidth, witness_text
+from ..schedules import Cut, Partition
+from .figures import witness_figures, witness_text
 from .output import emit_json, emit_rows
 from .parameters import (
     BoxesOption,
@@ -23,10 +23,11 @@ from .parameters import (
     shard_options,
 )
 from .progress import computing
-from .wording import rate, shortened
+from .wording import SHOWN, rate, shortened
 
 if TYPE_CHECKING:
     from ..schedules import Bound
+    from ..topologies import Topology
 
 __all__ = ["bound"]
 
@@ -70,33 +71,32 @@ def _as_json(found: Bound) -> dict[str, Any]:
         "busbw": float(found.busbw),
         "trees_per_root": found.trees_per_root,
         "weights": list(found.weights),
-        **_witness_figures(found),
-    }
-
-
-def _witness_figures(found: Bound) -> dict[str, Any]:
-    network, witness = found.topology, found.witness
-    if isinstance(witness, RankCuts):
-        cuts = [[node for node in network.nodes if node in cut.nodes] for cut in witness.cuts]
-        return {"cut_bandwidth": str(witness.bandwidth(network)), "rank_cuts": cuts}
-    return {
-        "cut_ranks": witness.supply(network),
-        "cut_bandwidth": str(crossed_bandwidth(found)),
-        "cut": [node for node in network.nodes if node in witness.nodes],
+        **witness_figures(found),
     }
 
 
 def _print(found: Bound) -> None:
-    network, cut = found.topology, found.witness
+    network, witness = found.topology, found.witness
     rows = {
         "algbw": f"at most {rate(found.algbw)}",
         "busbw": f"at most {rate(found.busbw)}",
         "1/x*": f"{found.inverse_rate} ns per byte of a shard",
-        "trees per root": f"{found.trees_per_root} reach it exactly",
-        "bottleneck cut": witness_text(found),
     }
-    if isinstance(cut, Cut):
-        rows["ranks inside"] = shortened(node for node in network.compute_nodes if node in cut.nodes)
-        if switches := [node for node in network.switch_nodes if node in cut.nodes]:
+    if found.collective != "allreduce":
+        rows["trees per root"] = f"{found.trees_per_root} reach it exactly"
+    rows["bottleneck cut" if isinstance(witness, Cut) else "bottleneck"] = witness_text(found)
+    if isinstance(witness, Cut):
+        rows["ranks inside"] = shortened(node for node in network.compute_nodes if node in witness.nodes)
+        if switches := [node for node in network.switch_nodes if node in witness.nodes]:
             rows["switches inside"] = shortened(switches)
+    if isinstance(witness, Partition):
+        rows["ranks in parts"] = _parts(witness, network)
     emit_rows(f"{found.collective} on {network.name}, {network.num_ranks} ranks", rows)
+
+
+def _parts(witness: Partition, network: Topology) -> str:
+    """Name the ranks of each part that has some."""
+    members = [[node for node in network.compute_nodes if node in part] for part in witness.parts]
+    shown = [shortened(ranks) for ranks in members if ranks]
+    more = f" | and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+    return " | ".join(shown[:SHOWN]) + more

@@ -5,13 +5,14 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from ..schedules.bound import ENTERING, Cut, RankCuts
+from ..schedules import EVERY_SCHEDULE, Cut, rates
+from ..schedules.witness_json import witness_to_json
 
 if TYPE_CHECKING:
     from ..planners import Plan
     from ..schedules import Bound
 
-__all__ = ["busiest_links", "crossed_bandwidth", "plan_figures", "witness_text"]
+__all__ = ["busiest_links", "crossed_bandwidth", "plan_figures", "witness_figures", "witness_text"]
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
             "algbw_exact": str(plan.bound.algbw),
         },
         "gap": str(plan.gap),
-        "optimal": plan.gap == 0,
+        "optimal": plan.gap == 0 and plan.bound.scope == EVERY_SCHEDULE,
         "trees_per_root": forest.forests[-1].trees_per_root,
         "root_weights": forest.root_weights.tolist(),
         "num_trees": forest.num_trees,
@@ -47,26 +48,23 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
 
 
 def crossed_bandwidth(bound: Bound) -> Fraction:
-    """Bandwidth of the links that data must take across the bound's cut, or around a single rank."""
-    if isinstance(bound.witness, Cut) and bound.collective in ENTERING:
-        return bound.witness.entering_bandwidth(bound.topology)
-    return bound.witness.bandwidth(bound.topology)
+    """Bandwidth of the links that the bound's witness adds up."""
+    return bound.witness.crossing(bound.topology, bound.collective).bandwidth
 
 
 def witness_text(bound: Bound) -> str:
     """Say in one line what the bound follows from."""
-    network, bandwidth = bound.topology, crossed_bandwidth(bound)
-    if isinstance(bound.witness, RankCuts):
-        return f"some rank sends 2 (N - 1) / N of all data, and none has more than {bandwidth} GB/s"
-    inside, way = bound.witness.supply(network), "enter" if bound.collective in ENTERING else "leave"
-    what = "which all data must leave" if bound.collective == "allreduce" else f"whose shards {way}"
-    return f"{inside} of {network.num_ranks} ranks, {what} over {bandwidth} GB/s"
+    return bound.witness.reason(bound.topology, bound.collective)
+
+
+def witness_figures(bound: Bound) -> dict[str, Any]:
+    """Describe the bound's witness by plain values, ready for JSON."""
+    figures = {"cut_bandwidth": str(crossed_bandwidth(bound)), **witness_to_json(bound.witness)}
+    if isinstance(bound.witness, Cut):
+        figures["cut_ranks"] = bound.witness.supply(bound.topology)
+    return figures
 
 
 def busiest_links(plan: Plan) -> int:
     """Count the links that decide the plan's speed."""
-    trees = plan.schedule.trees_per_root
-    return sum(
-        Fraction(load, trees) / link.bandwidth == plan.inverse_rate
-        for load, link in zip(plan.link_loads.tolist(), plan.topology.links, strict=True)
-    )
+    return len(rates.busiest_links(plan.link_loads, plan.topology))

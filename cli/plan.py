@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..schedules import as_bytes
+from ..schedules.units import percentage_text, time_text
 from .figures import busiest_links, plan_figures
 from .files import check_targets, writing
 from .output import emit_json, emit_rows, note
@@ -43,7 +45,15 @@ TreesOption = Annotated[
 SizeOption = Annotated[
     str | None, typer.Option("--size", metavar="SIZE", help="Estimate the time for so many bytes in all: 64M, 1G.")
 ]
-PlannerOption = Annotated[str, typer.Option("--planner", help="Who plans: forestcoll.")]
+PlannerOption = Annotated[
+    str,
+    typer.Option(
+        "--planner",
+        metavar="NAME",
+        help="Who plans: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
+        "recursive-halving-doubling, multitree or blink; auto if left out.",
+    ),
+]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan to this file.")
 ]
@@ -65,7 +75,7 @@ RuntimeOption = Annotated[
 ]
 ChannelsOption = Annotated[
     int | None,
-    typer.Option("--channels", help="Channels that every connection has at least.", rich_help_panel=PANEL),
+    typer.Option("--channels", help="Channels of every connection with as many transfers.", rich_help_panel=PANEL),
 ]
 ProtocolOption = Annotated[
     str | None,
@@ -99,7 +109,7 @@ def plan(
     root: RootOption = None,
     weights: WeightsOption = None,
     trees_per_root: TreesOption = None,
-    planner: PlannerOption = "forestcoll",
+    planner: PlannerOption = "auto",
     size: SizeOption = None,
     output: OutputOption = None,
     xml: XmlOption = None,
@@ -180,8 +190,9 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
             f"{heights.mean:.1f} on average",
             "busiest links": f"{busiest_links(made)} of {len(network.links)}",
         }
+        | _roots(made)
         | _savings(made)
-        | ({} if size is None else {"estimate": f"{size} in {made.estimate(size):.0f} µs, finely pipelined"})
+        | ({} if size is None else {"estimate": f"{size} in {time_text(made.estimate(size))}, finely pipelined"})
         | (
             {}
             if intact is None
@@ -190,8 +201,20 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
     )
 
 
+def _roots(made: Plan) -> dict[str, str]:
+    """Where an allreduce adds up, unless all ranks do alike."""
+    weights, total = made.schedule.root_weights.tolist(), made.schedule.total_weight
+    if made.collective != "allreduce" or len(set(weights)) == 1:
+        return {}
+    parts = sorted({Fraction(weight, total) for weight in weights if weight})
+    if parts == [1]:
+        return {"roots": f"{made.topology.compute_nodes[weights.index(total)]} alone adds up all data"}
+    each = " to ".join(map(str, dict.fromkeys((parts[0], parts[-1]))))
+    return {"roots": f"{sum(weight > 0 for weight in weights)} of {len(weights)} ranks add up {each} of the data each"}
+
+
 def _lost(made: Plan, intact: Bound) -> str:
-    return f"{float(100 * (1 - made.algbw / intact.algbw)):.2f} %"
+    return percentage_text(1 - made.algbw / intact.algbw)
 
 
 def _estimate(made: Plan, size: str | None) -> dict[str, Any]:
@@ -208,5 +231,5 @@ def _savings(made: Plan) -> dict[str, str]:
     small = made.schedule.num_trees * made.topology.num_ranks <= LARGE
     if not small or not (made.topology.multicast or made.topology.aggregation):
         return {}
-    saved = [float(100 * pruned.saving) for pruned in made.in_network()]
-    return {"in-network": f"multicast and aggregation in switches can save {max(saved):.1f} % of the traffic"}
+    saved = max(pruned.saving for pruned in made.in_network())
+    return {"in-network": f"multicast and aggregation in switches can save {percentage_text(saved)} of the traffic"}

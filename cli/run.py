@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import ProgramError
-from .output import emit, emit_json
+from .output import emit, emit_json, note
 from .parameters import JsonOption, PlanArgument
 from .progress import working
 
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 LONGEST_S = 10**6
+GRACE_S = 5.0
+"""Torch's own errors, which say more, get this long after the deadline."""
+FAILED = 1
+"""Exit status of a check that failed, as in `collopt.cli.app`."""
 
 BackendOption = Annotated[str, typer.Option("--backend", help="Transport: gloo, or nccl (NCCL and RCCL).")]
 ElementsOption = Annotated[
@@ -49,10 +56,10 @@ def run(
     Under torchrun every process is one of the ranks, and the first one prints.
     """
     from ..planners import load_plan
-    from ..runtime import run_local
+    from ..runtime import launched_rank, run_local
 
-    loaded = load_plan(plan)
-    with working(f"running {plan} on {loaded.topology.num_ranks} ranks"):
+    loaded, rank = load_plan(plan), launched_rank()
+    with working(f"running {plan} on {loaded.topology.num_ranks} ranks"), _as_one_of_the_ranks(plan, timeout):
         report = run_local(
             loaded,
             backend=backend,
@@ -63,7 +70,8 @@ def run(
             slices=slices,
             op=op,
         )
-    if _speaks():
+    # Under torchrun all ranks have the whole report, and one of them is enough.
+    if not rank:
         if as_json:
             emit_json(_as_json(plan, report))
         else:
@@ -73,10 +81,36 @@ def run(
         raise ProgramError(f"{plan} left wrong data on ranks {wrong}; report this, and rule out faulty hardware")
 
 
-def _speaks() -> bool:
-    """Whether this process prints: under torchrun all ranks have the whole report, and one of them is enough."""
-    launched = "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ
-    return not launched or os.environ.get("RANK", "0") == "0"
+@contextmanager
+def _as_one_of_the_ranks(plan: Path, timeout: float) -> Iterator[None]:
+    """Where torchrun started the ranks: keep torch's libraries from talking in between, and end in time.
+
+    Torch can wait for ever if something else than a rank answers where the ranks are to meet.
+    """
+    from ..runtime.torchrun import launch_of_environment
+
+    launch = launch_of_environment()
+    if launch is None:
+        yield
+        return
+    # Their errors come as exceptions too, without stack traces; the libraries look at this when torch is imported.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
+    message = (
+        f"rank {launch.rank} of {launch.size} was not done with {plan} within {timeout:g} s; make sure that all ranks "
+        f"are started and can reach {launch.meeting_point}, or give a longer --timeout"
+    )
+    late = threading.Timer(timeout + GRACE_S, _give_up, (message,))
+    late.daemon = True
+    late.start()
+    try:
+        yield
+    finally:
+        late.cancel()
+
+
+def _give_up(message: str) -> None:
+    note(f"collopt: error: {message}")
+    os._exit(FAILED)
 
 
 def _as_json(plan: Path, report: RunReport) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from .parameters import (
     SetOption,
     ShapeOption,
     UsageError,
+    WithoutOption,
 )
 from .progress import working
 from .wording import gap, rate
@@ -47,13 +48,14 @@ def verify(
     shape: ShapeOption = None,
     ranks: RanksOption = None,
     settings: SetOption = None,
+    without: WithoutOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check everything that a plan file claims, trusting nothing in it."""
     from ..planners import load_plan
     from .networks import find_network
 
-    options = NetworkOptions(boxes, nodes, shape, ranks, settings)
+    options = NetworkOptions(boxes, nodes, shape, ranks, settings, without)
     if topology is None and options.given():
         raise UsageError(f"{options.given()[0]} describes a network; give --topology too, or leave it out")
     network = None if topology is None else find_network(topology, options)
@@ -74,13 +76,14 @@ def verify(
 def _checks(checked: Plan, given: bool) -> dict[str, str]:
     """Say what has been checked, one line each."""
     bound, forest, network = checked.bound, checked.schedule, checked.topology
+    shard = "the part that it adds up" if checked.collective == "allreduce" else "its shard"
     paths = sum(len(part.path_starts) - 1 for part in forest.forests)
     origin = "is the one given" if given else "comes from the file; --topology compares it with yours"
     return {
         "bound": f"{witness_text(bound)}, so {rate(bound.algbw)} at most",
         "routes": f"{paths} paths follow links and pass only switches",
         "trees": f"{forest.num_trees} trees reach all {network.num_ranks} ranks; "
-        f"those of each root weigh {forest.forests[-1].trees_per_root} per unit of its shard",
+        f"those of each root weigh {forest.forests[-1].trees_per_root} per unit of {shard}",
         "links": f"{len(network.links)} loads are as stated, which makes {rate(checked.algbw)}",
         "gap": gap(checked.gap),
         "network": f"{network.name}, digest {network.digest[:12]}, {origin}",

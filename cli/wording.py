@@ -7,22 +7,27 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import groupby
 
-__all__ = ["gap", "rate", "shortened"]
+from ..schedules.units import bandwidth_text, percentage_text
+
+__all__ = ["SHOWN", "gap", "rate", "shortened"]
 
 SHOWN = 12
 """Names, or runs of names, that are written out."""
 
 
 def rate(value: Fraction) -> str:
-    """Write a bandwidth with two decimals and, where these round, exactly.
+    """Write a bandwidth in GB/s with two decimals or three digits and, where these round, exactly.
 
     Examples
     --------
-    >>> rate(Fraction(5312, 15)), rate(Fraction(320))
-    ('354.13 GB/s (exactly 5312/15)', '320.00 GB/s')
+    >>> rate(Fraction(5312, 15)), rate(Fraction(320)), rate(Fraction(1, 3000))
+    ('354.13 GB/s (exactly 5312/15)', '320.00 GB/s', '333.33 kB/s (exactly 1/3000 GB/s)')
     """
-    exact = "" if (value * 100).denominator == 1 else f" (exactly {value})"
-    return f"{float(value):.2f} GB/s{exact}"
+    text = bandwidth_text(value, decimals=2)
+    number, unit = text.split()
+    if unit == "GB/s":
+        return text if Fraction(number) == value else f"{text} (exactly {value})"
+    return f"{text} (exactly {value} GB/s)"
 
 
 def gap(missed: Fraction) -> str:
@@ -33,7 +38,7 @@ def gap(missed: Fraction) -> str:
     >>> gap(Fraction(0)), gap(Fraction(37, 1162))
     ('0, optimal', '3.18 % (exactly 37/1162)')
     """
-    return "0, optimal" if missed == 0 else f"{float(100 * missed):.2f} % (exactly {missed})"
+    return "0, optimal" if missed == 0 else f"{percentage_text(missed)} (exactly {missed})"
 
 
 def shortened(names: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from .lowering import lower, lower_allgather
 from .msccl import read_xml, to_xml_text, write_xml
 from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 from .run_report import RunReport
+from .torchrun import launched_rank
 from .unfused import without_receive_reduce
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "execute",
     "execute_allgather",
     "interpret_file",
+    "launched_rank",
     "lower",
     "lower_allgather",
     "read_xml",

@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import ColloptError, MissingDependencyError, UnsupportedError
 from .batches import checked_rounds, shard_elements, works_in_place
 from .layout import ROOTED
+from .options import check_counts, check_seconds
 from .program import Program
 from .reductions import check_operation
 
@@ -71,10 +72,9 @@ def _check_options(call: Call) -> None:
     _, dist = import_torch()
     if (size := dist.get_world_size(call.group)) != call.program.num_ranks:
         raise UnsupportedError(f"the group has {size} ranks, the program is for {call.program.num_ranks}")
-    if isinstance(call.slices, bool) or not isinstance(call.slices, int) or call.slices < 1:
-        raise UnsupportedError(f"slices is {call.slices!r}; expected a whole number of at least 1")
-    if call.timeout is not None and not call.timeout > 0:
-        raise UnsupportedError(f"timeout is {call.timeout!r}; expected a positive number of seconds, or None")
+    check_counts({"slices": call.slices})
+    if call.timeout is not None:
+        check_seconds("timeout", call.timeout)
 
 
 def _check_tensors(call: Call) -> None:

@@ -10,6 +10,7 @@ from ..errors import ProgramError
 from .hazards import check_hazards
 from .ordering import Site, global_order
 from .program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock
+from .structure import check_structure
 
 __all__ = ["check_program"]
 
@@ -17,11 +18,11 @@ __all__ = ["check_program"]
 def check_program(program: Program) -> None:
     """Refuse a program that could go wrong on some machine.
 
-    Checked are, in this order: the number of ranks and the buffer sizes; peers, kinds and chunk ranges of every step;
-    that both ends of each connection agree; dependencies; that no steps wait for each other in a circle even if
-    connections buffer nothing; that accesses to the same chunk are ordered, two additions to it included; that no step
-    reads what nobody wrote; and that all of the output is written.  With `in_place`, chunks of input and output that
-    are the same memory count as the same chunk.
+    Checked are, in this order: that every field has its type; the number of ranks and the buffer sizes; peers, kinds
+    and chunk ranges of every step; that both ends of each connection agree; dependencies; that no steps wait for each
+    other in a circle even if connections buffer nothing; that accesses to the same chunk are ordered, two additions to
+    it included; that no step reads what nobody wrote; and that all of the output is written.  With `in_place`, chunks
+    of input and output that are the same memory count as the same chunk.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ def check_program(program: Program) -> None:
     ProgramError
         Naming the rank, the thread block, the step and the chunk.
     UnsupportedError
-        For a collective that programs cannot be written for.
+        For what is not a program, and a collective that programs cannot be written for.
 
     Examples
     --------
@@ -42,6 +43,7 @@ def check_program(program: Program) -> None:
     >>> lonely = RankProgram(0, 1, 1, 0, (ThreadBlock(None, None, 0, (copy,)),))
     >>> check_program(Program("trivial", "allgather", 1, 1, (lonely,)))
     """
+    check_structure(program)
     _check_sizes(program)
     for rank in program.ranks:
         for number, block in enumerate(rank.thread_blocks):

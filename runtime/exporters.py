@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 
+from ..errors import UnsupportedError
 from ..planners import Plan
 from .layout import ROOTED
 from .lowering import lower
@@ -42,7 +44,8 @@ def export_msccl_xml(
     runtime : str
         As for `to_xml_text`; its step limit decides how many channels a connection needs.
     channels : int
-        Channels per connection at least; see `lower`.
+        Channels per connection at least, where it has as many transfers; see `lower`.  More than the busiest connection
+        has transfers are refused.
     min_bytes, max_bytes : int or None
         As for `to_xml_text`.
     protocol : str
@@ -59,6 +62,8 @@ def export_msccl_xml(
     OSError
         If the file cannot be written.
     """
+    if not hasattr(plan, "schedule"):
+        raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")
     write_xml(
         _program(plan, runtime_limits(runtime), channels),
         path,
@@ -80,6 +85,7 @@ def _program(plan: Plan, limits: RuntimeLimits, channels: int) -> Program:
     max_steps = limits.max_steps
     while True:
         program = lower(plan.schedule, plan.collective, max_steps=max_steps, channels=channels, name=name)
+        _check_channels(program, channels)
         if not limits.adds_on_receive:
             program = without_receive_reduce(program)
         longest = max(len(block.instructions) for rank in program.ranks for block in rank.thread_blocks)
@@ -87,3 +93,20 @@ def _program(plan: Plan, limits: RuntimeLimits, channels: int) -> Program:
             return program
         # Steps were split; the fewer there are of them, the sooner they fit.
         max_steps = min(max_steps - 1, max_steps * limits.max_steps // longest)
+
+
+def _check_channels(program: Program, channels: int) -> None:
+    """Refuse channels of which no connection can use as many."""
+    transfers = Counter(
+        (rank.rank, block.send_peer)
+        for rank in program.ranks
+        for block in rank.thread_blocks
+        for step in block.instructions
+        if step.kind == "send"
+    )
+    most = max(transfers.values(), default=1)
+    if channels > most:
+        raise UnsupportedError(
+            f"channels is {channels}, but no connection of this plan has more than {most} transfers to spread over "
+            f"channels; expected at most {most}"
+        )

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ProgramError, UnsupportedError
+from ..errors import ProgramError
 from .checks import check_program
 from .contributions import described, symbolic_inputs, unwritten
 from .machine import READY, Machine, expected_outputs
+from .options import check_counts
 from .program import Program
 
 __all__ = ["InterpreterReport", "interpret_file", "run_interleaving", "run_program"]
@@ -60,7 +61,7 @@ def run_program(
     interleavings : int
         Number of runs.
     seed : int
-        The same seed gives the same runs.
+        0 or more; the same seed gives the same runs.
     fifo_depth : int
         Transfers that a connection holds before its sender has to wait.
     elements_per_chunk : int
@@ -90,13 +91,8 @@ def run_program(
     >>> run_program(lower_allgather(forest)).transfers
     2
     """
-    for name, value in (
-        ("interleavings", interleavings),
-        ("fifo_depth", fifo_depth),
-        ("elements_per_chunk", elements_per_chunk),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UnsupportedError(f"{name} is {value!r}; expected a whole number of at least 1")
+    check_counts({"interleavings": interleavings, "fifo_depth": fifo_depth, "elements_per_chunk": elements_per_chunk})
+    check_counts({"seed": seed}, least=0)
     check_program(program)
     for number in range(interleavings):
         run_interleaving(

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 import socket
 import statistics
-import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..errors import MissingDependencyError, UnsupportedError
+from ..errors import ColloptError, MissingDependencyError, ProgramError, UnsupportedError
+from .agreement import first_line
+from .arguments import import_torch
 from .checks import check_program
 from .distributed import PlanLike, execute, program_of
 from .local_ranks import run_ranks
+from .options import check_choice, check_counts, check_seconds
 from .program import Program
 from .reductions import OPERATIONS
 from .references import poison, reference, tensors
 from .run_report import ELEMENT_BYTES, RunReport, total_elements
+from .torchrun import launch_of_environment, launched_rank
 
 __all__ = ["RunReport", "run_local"]
 
@@ -88,29 +92,24 @@ def run_local(
     Raises
     ------
     UnsupportedError
-        If the backend or the type is not available, or the number of ranks does not fit.
+        If the backend or the type is not available, the number of ranks does not fit, or the variables of torchrun
+        make no sense.
     ProgramError
-        If the program is wrong, or a rank fails, dies or is late; no process is left running.
+        If the program is wrong, or a rank fails, dies, is late or does not come; no process is left running.
     MissingDependencyError
         If torch is not installed.
     """
-    if backend not in BACKENDS:
-        raise UnsupportedError(f"backend is {backend!r}; expected one of {', '.join(BACKENDS)}")
-    if dtype not in ELEMENT_BYTES:
-        raise UnsupportedError(f"dtype is {dtype!r}; expected one of {', '.join(ELEMENT_BYTES)}")
-    for name, value in (("elements", elements), ("repeats", repeats), ("slices", slices)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UnsupportedError(f"{name} is {value!r}; expected a whole number of at least 1")
-    if not 0 < timeout_s < math.inf:
-        raise UnsupportedError(f"timeout_s is {timeout_s!r}; expected a positive number of seconds")
-    if op not in OPERATIONS:
-        raise UnsupportedError(f"op is {op!r}; expected one of {', '.join(OPERATIONS)}")
+    check_choice("backend", backend, BACKENDS)
+    check_choice("dtype", dtype, ELEMENT_BYTES)
+    check_counts({"elements": elements, "repeats": repeats, "slices": slices})
+    check_seconds("timeout_s", timeout_s)
+    check_choice("op", op, OPERATIONS)
     program = program_of(plan)
     check_program(program)
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("running a program needs torch; install it with: pip install 'collopt[torch]'")
     job = _Job(program, backend, elements, dtype, repeats, slices, op, timeout_s)
-    if _is_launched():
+    if launched_rank() is not None:
         job, parts = _measure_here(job)
     else:
         parts = run_ranks(
@@ -124,33 +123,75 @@ def run_local(
     return RunReport(job.backend, program.num_ranks, elements, dtype, repeats, correct, seconds, program.collective, op)
 
 
-def _is_launched() -> bool:
-    """Whether this process is already one of the ranks."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return True
-    return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
-
-
 def _measure_here(job: _Job) -> tuple[_Job, list[_Measurement]]:
     """Be one of the ranks that somebody else started, and hear from the others; a group that exists has its backend."""
-    import torch.distributed as dist
+    _, dist = import_torch()
+    if dist.is_initialized():
+        _check_ranks(job, dist.get_world_size())
+        job = job._replace(backend=dist.get_backend())
+        return job, _gathered(job, int(os.environ.get("LOCAL_RANK", dist.get_rank())))
+    launch = launch_of_environment()
+    assert launch is not None  # Or `launched_rank` would have said that this process is no rank.
+    _check_ranks(job, launch.size)
+    _check_backend(job, launch.local_size)
+    with _told_by(f"rank {launch.rank} of {launch.size} could not join the others at {launch.meeting_point}"):
+        dist.init_process_group(job.backend, timeout=timedelta(seconds=job.timeout_s))
+    try:
+        return job, _gathered(job, launch.local_rank)
+    finally:
+        # After a failure the group may be past an orderly end, and the failure is what is to be told.
+        with suppress(RuntimeError):
+            dist.destroy_process_group()
 
-    own_group = not dist.is_initialized()
-    size = int(os.environ["WORLD_SIZE"]) if own_group else dist.get_world_size()
+
+def _check_ranks(job: _Job, size: int) -> None:
     if size != job.program.num_ranks:
         raise UnsupportedError(f"{size} processes were started, the program is for {job.program.num_ranks} ranks")
-    if not own_group:
-        job = job._replace(backend=dist.get_backend())
-    else:
-        _check_backend(job, int(os.environ.get("LOCAL_WORLD_SIZE", size)))
-        dist.init_process_group(job.backend, timeout=timedelta(seconds=job.timeout_s))
-    part = _measure(job, int(os.environ.get("LOCAL_RANK", dist.get_rank())))
+
+
+def _gathered(job: _Job, local_rank: int) -> list[_Measurement]:
+    """Measure on this rank, and hear from the others."""
+    import torch.distributed as dist
+
     parts: list[Any] = [None] * job.program.num_ranks
-    dist.all_gather_object(parts, part)
-    if own_group:
-        dist.destroy_process_group()
-    return job, parts
+    with _told_by(f"rank {dist.get_rank()} of {job.program.num_ranks} could not finish"):
+        # Gloo ends the process, without an exception, where sizes differ.
+        dist.all_gather_object(parts, _terms(job))
+        _check_agreement(parts)
+        dist.all_gather_object(parts, _measure(job, local_rank))
+    return parts
+
+
+def _terms(job: _Job) -> dict[str, object]:
+    """What has to be the same on all ranks."""
+    return {
+        "the plan": job.program.digest,
+        "elements": job.elements,
+        "dtype": job.dtype,
+        "repeats": job.repeats,
+        "slices": job.slices,
+        "op": job.op,
+    }
+
+
+def _check_agreement(terms: Sequence[dict[str, object]]) -> None:
+    """Refuse different jobs, on all ranks alike."""
+    for name in terms[0]:
+        values = list(dict.fromkeys(str(each[name]) for each in terms))
+        if len(values) > 1:
+            shown = "" if name == "the plan" else f": {', '.join(values)}"
+            raise ProgramError(f"the ranks disagree about {name}{shown}; start all with the same plan and options")
+
+
+@contextmanager
+def _told_by(what: str) -> Iterator[None]:
+    """Turn what torch raises when ranks do not come, or leave, into an error of ours: its first line after `what`."""
+    try:
+        yield
+    except ColloptError:
+        raise
+    except (RuntimeError, ValueError, OSError) as error:
+        raise ProgramError(f"{what}: {first_line(error)}") from error
 
 
 def _measure_local_rank(job: _Job, rank: int, folder: str) -> _Measurement:

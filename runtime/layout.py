@@ -65,7 +65,7 @@ class Layout:
         ProgramError
             If the chunks do not add up.
         """
-        if collective not in COLLECTIVES:
+        if not isinstance(collective, str) or collective not in COLLECTIVES:
             raise UnsupportedError(f"the program is for {collective!r}; expected one of {', '.join(COLLECTIVES)}")
         if num_ranks < 1 or chunks < 1:
             raise ProgramError(f"the program has {num_ranks} ranks and {chunks} chunks; expected at least one of each")

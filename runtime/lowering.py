@@ -30,16 +30,21 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from ..errors import UnsupportedError
 from ..schedules import COLLECTIVES, Allreduce, Forest, TreeSchedule
+from ..topologies.validation import shown
 from .channels import assign_channels
 from .layout import ROOTED, Layout
-from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
-from .strands import Hop, Strand, check_forest, check_halves, ordered_hops, pieces, shard_chunks, strands_of
+from .options import check_counts
+from .program import Program
+from .rank_writer import Known, write_rank
+from .strands import check_forest, check_halves, ordered_hops, pieces, shard_chunks, strands_of
 
 __all__ = ["lower", "lower_allgather"]
+
+MAX_TRANSFERS = 2**26
+"""Some tens of GB as steps."""
 
 
 def lower(
@@ -76,12 +81,14 @@ def lower(
     Program
         Its chunks are laid out as `collopt.runtime.layout` says: the input of allgather and the output of
         reduce_scatter hold the own shard, everything else all chunks; broadcast has an input, and reduce an output, on
-        the root alone.
+        the root alone.  The buffer of an allreduce is divided among the roots in proportion to their weights, in rank
+        order, which nobody sees from outside.
 
     Raises
     ------
     UnsupportedError
-        If the schedule is not for this collective, its weights do not add up, or a parameter is not positive.
+        If the schedule is not for this collective, its weights do not add up, a parameter is not positive, or the
+        chunks are too many to be written down.
     ProgramError
         If a tree does not span the ranks.
 
@@ -91,9 +98,9 @@ def lower(
     >>> print(lower(forest, "allgather"))
     allgather: allgather on 2 ranks, 2 chunks, 6 steps, 1 channels
     """
-    for option, value in (("max_steps", max_steps), ("max_count", max_count), ("channels", channels)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UnsupportedError(f"{option} is {value!r}; expected a whole number of at least 1")
+    check_counts({"max_steps": max_steps, "max_count": max_count, "channels": channels})
+    if not isinstance(name, str | None):
+        raise UnsupportedError(f"name is {shown(name)}; expected text, or None for that of the collective")
     _check_purpose(schedule, collective)
     for forest in schedule.forests:
         check_forest(forest)
@@ -117,6 +124,7 @@ def _lowered(
     schedule: TreeSchedule, collective: str, max_steps: int, max_count: int, channels: int, name: str
 ) -> Program:
     shards = shard_chunks(schedule)
+    _check_size(schedule, sum(shards), max_count)
     given = () if collective == "allreduce" or len(set(shards)) == 1 else shards
     layout = Layout.of(collective, schedule.num_ranks, sum(shards), given)
     strands = strands_of(schedule, shards, max_count)
@@ -124,13 +132,14 @@ def _lowered(
     lanes = assign_channels(
         [(hop.sender, hop.receiver) for hop in hops], [strands[hop.strand].chunks for hop in hops], max_steps, channels
     )
-    events: list[list[tuple[Hop, int]]] = [[] for _ in range(schedule.num_ranks)]
-    for hop, lane in zip(hops, lanes, strict=True):
-        events[hop.sender].append((hop, lane))
-        events[hop.receiver].append((hop, lane))
+    # Numbers of hops and not hops with their channels: there are millions.
+    events: list[list[int]] = [[] for _ in range(schedule.num_ranks)]
+    for number, hop in enumerate(hops):
+        events[hop.sender].append(number)
+        events[hop.receiver].append(number)
+    known = Known(layout, strands, hops, lanes, max_steps)
     ranks = tuple(
-        _RankWriter(rank, layout, strands, max_steps).program(own, _copies(rank, layout, shards, max_count))
-        for rank, own in enumerate(events)
+        write_rank(known, rank, own, _copies(rank, layout, shards, max_count)) for rank, own in enumerate(events)
     )
     return Program(name, collective, schedule.num_ranks, layout.chunks, ranks, shards=given)
 
@@ -160,8 +169,10 @@ def _check_purpose(schedule: TreeSchedule, collective: str) -> None:
         raise UnsupportedError(
             f"the schedule for {collective} is a {type(schedule).__name__}; only those made of trees can be lowered"
         )
-    if collective not in COLLECTIVES:
-        raise UnsupportedError(f"there is no lowering for {collective!r}; expected one of {', '.join(COLLECTIVES)}")
+    if not isinstance(collective, str) or collective not in COLLECTIVES:
+        raise UnsupportedError(
+            f"there is no lowering for {shown(collective)}; expected one of {', '.join(COLLECTIVES)}"
+        )
     wanted = {"allreduce": "both", "reduce_scatter": "reduce", "reduce": "reduce"}.get(collective, "broadcast")
     found = "both" if isinstance(schedule, Allreduce) else schedule.direction
     if found != wanted:
@@ -175,108 +186,19 @@ def _check_purpose(schedule: TreeSchedule, collective: str) -> None:
         raise UnsupportedError(f"{collective} was asked for, but {roots} ranks have data; expected one, the root")
 
 
+def _check_size(schedule: TreeSchedule, chunks: int, max_count: int) -> None:
+    """Refuse a division of the data so fine that writing it down would take all memory."""
+    transfers = len(schedule.forests) * (schedule.num_ranks - 1) * (chunks // max_count)
+    if transfers > MAX_TRANSFERS:
+        raise UnsupportedError(
+            f"the trees divide the data into {chunks} chunks, which takes {transfers} transfers of {max_count} chunks "
+            f"each; expected at most {MAX_TRANSFERS}: plan with fewer trees per root"
+        )
+
+
 def _copies(rank: int, layout: Layout, shards: Sequence[int], max_count: int) -> list[tuple[int, int]]:
     """(first chunk, count) of what a rank takes from its own input as it is."""
     if layout.reduces and len(shards) > 1:
         return []
     begin, end = layout.input_range(rank)
     return pieces(begin, end, max_count)
-
-
-class _Place(NamedTuple):
-    """Where a rank keeps a strand, and the step that has to come before anything else is done with it."""
-
-    chunks: ChunkRange
-    after: Dependency | None
-
-
-class _RankWriter:
-    """Writes the thread blocks of one rank."""
-
-    def __init__(self, rank: int, layout: Layout, strands: Sequence[Strand], max_steps: int) -> None:
-        self.rank = rank
-        self.layout = layout
-        self.strands = strands
-        self.max_steps = max_steps
-        self.input_first, self.input_end = layout.input_range(rank)
-        self.output_first, self.output_end = layout.output_range(rank)
-        self.scratch = 0
-        self.places: dict[int, _Place] = {}
-
-    def program(self, events: Sequence[tuple[Hop, int]], copies: Sequence[tuple[int, int]]) -> RankProgram:
-        """Write blocks in the order receiving, copying, sending, since MSCCL can only wait for blocks 0 to 127.
-
-        Parameters
-        ----------
-        events : sequence of (Hop, int)
-            What the rank takes part in, in the global order, with channels.
-        copies : sequence of (int, int)
-            First chunk and number of what it copies.
-        """
-        keys = {self._connection(hop, lane) for hop, lane in events}
-        receiving = sorted((peer, lane) for receives, peer, lane in keys if receives)
-        sending = sorted((peer, lane) for receives, peer, lane in keys if not receives)
-        own = self._copy_blocks(copies)
-        numbers = {(True, *end): number for number, end in enumerate(receiving)}
-        numbers |= {(False, *end): len(receiving) + len(own) + number for number, end in enumerate(sending)}
-        steps: dict[int, list[Instruction]] = {number: [] for number in numbers.values()}
-        waited: dict[int, dict[int, int]] = {number: {} for number in numbers.values()}
-        for hop, lane in events:
-            block = numbers[self._connection(hop, lane)]
-            here = Dependency(block, len(steps[block]))
-            steps[block].append(self._step(hop, here, waited[block]))
-        blocks = (
-            *(ThreadBlock(None, peer, lane, tuple(steps[numbers[True, peer, lane]])) for peer, lane in receiving),
-            *own,
-            *(ThreadBlock(peer, None, lane, tuple(steps[numbers[False, peer, lane]])) for peer, lane in sending),
-        )
-        sizes = self.input_end - self.input_first, self.output_end - self.output_first, self.scratch
-        return RankProgram(self.rank, *sizes, blocks)
-
-    def _connection(self, hop: Hop, lane: int) -> tuple[bool, int, int]:
-        """Whether this rank receives, from or to whom, and on which channel."""
-        receives = hop.receiver == self.rank
-        return receives, hop.sender if receives else hop.receiver, lane
-
-    def _copy_blocks(self, copies: Sequence[tuple[int, int]]) -> list[ThreadBlock]:
-        steps = [
-            Instruction(
-                "copy",
-                ChunkRange("input", first - self.input_first),
-                ChunkRange("output", first - self.output_first),
-                count,
-            )
-            for first, count in copies
-        ]
-        return [
-            ThreadBlock(None, None, 0, tuple(steps[start : start + self.max_steps]))
-            for start in range(0, len(steps), self.max_steps)
-        ]
-
-    def _step(self, hop: Hop, here: Dependency, waited: dict[int, int]) -> Instruction:
-        """Write this rank's end of a transfer and remember where the strand is now."""
-        strand = self.strands[hop.strand]
-        place = self.places.get(hop.strand)
-        depends: tuple[Dependency, ...] = ()
-        if place and place.after and waited.get(place.after.thread_block, -1) < place.after.step:
-            # If not, an earlier step of this block already waited for that step or a later one of its block.
-            waited[place.after.thread_block] = place.after.step
-            depends = (place.after,)
-        held = place.chunks if place else ChunkRange("input", strand.first - self.input_first)
-        if hop.sender == self.rank:
-            self.places[hop.strand] = _Place(held, here if hop.adds else place.after if place else None)
-            return Instruction("send", held, None, strand.chunks, depends)
-        if not hop.adds:
-            target = ChunkRange("output", strand.first - self.output_first)
-            self.places[hop.strand] = _Place(target, here)
-            return Instruction("recv", None, target, strand.chunks, depends)
-        target = held if place else self._new_sum(strand)
-        self.places[hop.strand] = _Place(target, here)
-        return Instruction("recv_reduce", held, target, strand.chunks, depends)
-
-    def _new_sum(self, strand: Strand) -> ChunkRange:
-        """Where a rank adds up a strand."""
-        if self.output_first <= strand.first < self.output_end:
-            return ChunkRange("output", strand.first - self.output_first)
-        self.scratch += strand.chunks
-        return ChunkRange("scratch", self.scratch - strand.chunks)

@@ -18,6 +18,7 @@ from .checks import check_program
 from .interpreter import run_program
 from .msccl_limits import RuntimeLimits, check_limits, runtime_limits
 from .msccl_reader import read_xml
+from .options import check_choice, require_program
 from .ordering import Site, match_transfers
 from .program import Dependency, Instruction, Program, RankProgram
 
@@ -117,13 +118,13 @@ def to_xml_text(
     >>> print(to_xml_text(lower_allgather(forest)).splitlines()[2])
         <tb id="0" send="-1" recv="1" chan="0">
     """
+    require_program(program)
     limits = runtime_limits(runtime)
     in_place, out_of_place = PLACEMENTS[_placement(program, limits, placement)]
     if max_bytes is None:
         loads_scratch = limits.name == "msccl" and any(rank.scratch_chunks for rank in program.ranks)
         max_bytes = max(min_bytes, SCRATCH_MAX_BYTES) if loads_scratch else DEFAULT_MAX_BYTES
-    if protocol not in PROTOCOLS:
-        raise UnsupportedError(f"protocol is {protocol!r}; expected one of {', '.join(PROTOCOLS)}")
+    check_choice("protocol", protocol, PROTOCOLS)
     _check_window(min_bytes, max_bytes)
     if not _NAME.fullmatch(program.name):
         raise UnsupportedError(
@@ -164,8 +165,7 @@ def _placement(program: Program, limits: RuntimeLimits, placement: str | None) -
         if program.collective in ("allgather", "reduce_scatter"):
             return "out-of-place"
         return "both" if limits.takes_both_placements else "in-place"
-    if placement not in PLACEMENTS:
-        raise UnsupportedError(f"placement is {placement!r}; expected one of {', '.join(PLACEMENTS)}")
+    check_choice("placement", placement, PLACEMENTS)
     if placement == "both" and not limits.takes_both_placements:
         raise UnsupportedError(
             f"{limits.name} takes a file for one placement; write one 'out-of-place', one 'in-place'"

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import UnsupportedError
+from .options import check_choice
 from .program import Program, RankProgram
 
 __all__ = ["MAX_COUNT", "RUNTIMES", "RuntimeLimits", "check_limits", "runtime_limits"]
@@ -81,10 +82,8 @@ def runtime_limits(runtime: str) -> RuntimeLimits:
     >>> runtime_limits("rccl").max_thread_blocks
     64
     """
-    try:
-        return RUNTIMES[runtime]
-    except (KeyError, TypeError):
-        raise UnsupportedError(f"runtime is {runtime!r}; expected one of {', '.join(RUNTIMES)}") from None
+    check_choice("runtime", runtime, RUNTIMES)
+    return RUNTIMES[runtime]
 
 
 def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int | None = None) -> None:

@@ -13,6 +13,7 @@ import defusedxml.ElementTree
 from defusedxml.common import DefusedXmlException
 
 from ..errors import FileFormatError, UnsupportedError
+from ..topologies.validation import as_path, shown
 from .layout import ROOTED
 from .msccl_limits import MAX_COUNT
 from .program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
@@ -61,15 +62,17 @@ def read_xml(path: str | os.PathLike[str]) -> Program:
     OSError
         If the file cannot be read.
     """
-    return _Reader(str(path), _load(Path(path))).program()
+    return _Reader(str(as_path(path)), _load(as_path(path))).program()
 
 
 def read_placements(path: str | os.PathLike[str]) -> tuple[bool, bool]:
     """Whether an MSCCL algorithm is for calls in place, and whether for calls out of place; raises as `read_xml`."""
-    return _Reader(str(path), _load(Path(path))).placements()
+    return _Reader(str(as_path(path)), _load(as_path(path))).placements()
 
 
 def _load(path: Path) -> ET.Element:
+    if "\0" in str(path):
+        raise FileFormatError(f"{shown(str(path))} is not a path; remove the null byte")
     if (size := path.stat().st_size) > MAX_BYTES_OF_FILE:
         raise FileFormatError(f"{path}: the file has {size} bytes; no MSCCL parser keeps an algorithm of that size")
     try:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import UnsupportedError
 from .layout import Layout
+from .options import check_choice
 
 __all__ = ["OPERATIONS", "check_operation", "combine", "finish"]
 
@@ -49,8 +50,7 @@ def check_operation(op: str, dtype: Any, layout: Layout) -> None:
     UnsupportedError
         Naming what there is.
     """
-    if op not in OPERATIONS:
-        raise UnsupportedError(f"op is {op!r}; expected one of {', '.join(OPERATIONS)}")
+    check_choice("op", op, OPERATIONS)
     if layout.reduces and str(dtype).removeprefix("torch.") not in TYPES[op]:
         raise UnsupportedError(f"{op} is not made on {dtype}; expected one of {', '.join(TYPES[op])}")
 

@@ -12,12 +12,14 @@ the first slice while it receives the second: a tree of height h takes h + s - 1
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from ..errors import UnsupportedError
+from .options import check_counts
 from .ordering import Order, Site, global_order
 from .program import ChunkRange, Program
 from .round_planner import RoundPlanner
@@ -97,9 +99,7 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
     >>> [len(part.messages) for part in rounds_of(program)]
     [3, 3]
     """
-    for name, value in (("slices", slices), ("max_operations", max_operations)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UnsupportedError(f"{name} is {value!r}; expected a whole number of at least 1")
+    check_counts({"slices": slices, "max_operations": max_operations})
     order = global_order(program)
     contents = _Contents(program)
     # A receive is placed together with its send.
@@ -144,35 +144,51 @@ class _Contents:
         assert step.source is not None
         assert end.target is not None
         operand = {"recv_reduce": end.source, "reduce": end.target}.get(end.kind)
-        chunks = [self._chunk(site, step.source, offset) for offset in range(step.count)]
+        chunks = self._chunks(site, step.source, step.count)
         self._arrive(order.sites[partner], end.target, chunks)
         if operand is not None:
             self._arrive(order.sites[partner], operand, chunks)
-        begin = 0
-        for after in range(1, step.count + 1):
-            if after == step.count or chunks[after] != chunks[after - 1] + 1 or chunks[after] in self.borders:
-                source, target = _moved(step.source, begin), _moved(end.target, begin)
-                added = _moved(operand, begin) if operand else None
-                yield Message(site.rank, receiver, source, target, after - begin, 0, chunks[begin], added)
-                begin = after
+        for begin, after in self._runs(chunks):
+            source, target = _moved(step.source, begin), _moved(end.target, begin)
+            added = _moved(operand, begin) if operand else None
+            yield Message(site.rank, receiver, source, target, after - begin, 0, chunks[begin], added)
 
-    def _chunk(self, site: Site, place: ChunkRange, offset: int) -> int:
+    def _chunks(self, site: Site, place: ChunkRange, count: int) -> Sequence[int]:
+        """Numbers in the collective of some chunks of memory."""
         if place.buffer == "scratch":
-            return self.scratch[site.rank][place.start + offset]
+            return self.scratch[site.rank][place.start : place.start + count]
         inside = self.layout.input_range if place.buffer == "input" else self.layout.output_range
-        return inside(site.rank)[0] + place.start + offset
+        first = inside(site.rank)[0] + place.start
+        return range(first, first + count)
 
     def _arrive(self, site: Site, place: ChunkRange, chunks: Sequence[int]) -> None:
         """Take note of what scratch holds from now on; everything else has to stand where it belongs."""
-        for offset, chunk in enumerate(chunks):
-            held = self._chunk(site, place, offset)
-            if held == -1:
-                self.scratch[site.rank][place.start + offset] = chunk
-            elif held != chunk:
+        held = self._chunks(site, place, len(chunks))
+        if held == chunks:
+            return
+        for offset, (there, chunk) in enumerate(zip(held, chunks, strict=True)):
+            where = place.start + offset
+            if there == -1:
+                self.scratch[site.rank][where] = chunk
+            elif there != chunk:
                 raise UnsupportedError(
-                    f"{site} puts chunk {chunk} of the collective into {place.buffer} chunk {place.start + offset}, "
-                    f"where chunk {held} belongs; in rounds a chunk can only go where the same chunk of a shard belongs"
+                    f"{site} puts chunk {chunk} of the collective into {place.buffer} chunk {where}, where chunk "
+                    f"{there} belongs; in rounds a chunk can only go where the same chunk of a shard belongs"
                 )
+
+    def _runs(self, chunks: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield where the pieces of memory begin and end that some chunks consist of."""
+        blocks = self.layout.blocks
+        if isinstance(chunks, range):
+            inner = blocks[bisect_right(blocks, chunks.start) : bisect_left(blocks, chunks.stop)]
+            cuts = [border - chunks.start for border in dict.fromkeys(inner)]
+        else:
+            cuts = [
+                after
+                for after in range(1, len(chunks))
+                if chunks[after] != chunks[after - 1] + 1 or chunks[after] in self.borders
+            ]
+        return pairwise([0, *cuts, len(chunks)])
 
 
 def _moved(place: ChunkRange, chunks: int) -> ChunkRange:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..schedules import bus_factor
+from ..schedules.units import bandwidth_text, time_text
 
 __all__ = ["ELEMENT_BYTES", "RunReport", "total_elements"]
 
@@ -82,7 +83,7 @@ class RunReport:
         what = "" if self.collective == "allgather" else f"{self.collective} of "
         return (
             f"{self.backend}, {self.num_ranks} ranks, {what}{self.elements} {self.dtype}{each}: {verdict}, "
-            f"{self.seconds * 1e6:.1f} µs, algbw {self.algbw:.3f} GB/s, busbw {self.busbw:.3f} GB/s"
+            f"{time_text(self.seconds * 1e6)}, algbw {bandwidth_text(self.algbw)}, busbw {bandwidth_text(self.busbw)}"
         )
 
 

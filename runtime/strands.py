@@ -1,7 +1,8 @@
 """Which chunks follow which trees, and one order for all their transfers.
 
-Chunks.  Every unit of data is cut into C chunks, the fewest with which each tree carries a whole number of them.  The
-trees of a root share out the chunks of its shard in the order in which the forest lists them.  A *strand* is a range of
+Chunks.  The data is cut into the fewest equal chunks with which each tree carries a whole number of them.  The trees of
+a root share out the chunks of its shard in the order in which the forest lists them; in an allreduce, shards are the
+parts of the buffer that the roots add up, in proportion to their weights and in rank order.  A *strand* is a range of
 chunks that stays together: it follows one tree that adds up, one that spreads, or, in an allreduce, one of each.  A
 range is cut where it exceeds what one step may move, and, in an allreduce, wherever either forest changes trees.
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from itertools import accumulate
 from math import gcd, lcm
 from typing import NamedTuple
@@ -55,40 +57,47 @@ class Hop(NamedTuple):
 
 def shard_chunks(schedule: TreeSchedule) -> tuple[int, ...]:
     """Chunks of every rank's shard."""
-    unit = lcm(
-        *(forest.trees_per_root // gcd(forest.trees_per_root, *forest.weights.tolist()) for forest in schedule.forests)
+    chunk = _chunk_size(schedule)
+    return tuple(int(weight / chunk) for weight in schedule.root_weights.tolist())
+
+
+def _chunk_size(schedule: TreeSchedule) -> Fraction:
+    """The largest amount of data, in units of shard weight, that every tree carries a whole multiple of."""
+    common = lcm(*(forest.trees_per_root for forest in schedule.forests))
+    return Fraction(
+        gcd(*(common // forest.trees_per_root * gcd(*forest.weights.tolist()) for forest in schedule.forests)), common
     )
-    return tuple(unit * weight for weight in schedule.root_weights.tolist())
 
 
 def strands_of(schedule: TreeSchedule, shards: Sequence[int], max_count: int) -> list[Strand]:
     """Give every tree its chunks, in strands of at most `max_count`, as equal as can be."""
-    unit = sum(shards) // schedule.total_weight
+    chunk = _chunk_size(schedule)
     offsets = list(accumulate(shards, initial=0))
     if isinstance(schedule, Forest):
         adds = schedule.direction == "reduce"
         return [
             Strand(root, offsets[root] + first, chunks, *((tree, -1) if adds else (-1, tree)))
-            for root, begin, end, tree in _shares(schedule, unit)
+            for root, begin, end, tree in _shares(schedule, chunk)
             for first, chunks in pieces(begin, end, max_count)
         ]
     adding: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for root, begin, _, tree in _shares(schedule.reduce, unit):
+    for root, begin, _, tree in _shares(schedule.reduce, chunk):
         adding[root].append((begin, tree))
     return [
         Strand(root, offsets[root] + first, chunks, tree, spreading)
-        for root, begin, end, spreading in _shares(schedule.broadcast, unit)
+        for root, begin, end, spreading in _shares(schedule.broadcast, chunk)
         for left, right, tree in _overlaps(adding[root], begin, end)
         for first, chunks in pieces(left, right, max_count)
     ]
 
 
-def _shares(forest: Forest, unit: int) -> Iterator[tuple[int, int, int, int]]:
+def _shares(forest: Forest, chunk: Fraction) -> Iterator[tuple[int, int, int, int]]:
     """Yield (root, first chunk, one after the last, tree), chunks counted inside the shard."""
+    share = chunk * forest.trees_per_root
     used: Counter[int] = Counter()
     for tree, (root, weight) in enumerate(zip(forest.roots.tolist(), forest.weights.tolist(), strict=True)):
         begin = used[root]
-        used[root] += weight * unit // forest.trees_per_root
+        used[root] += int(weight / share)
         yield root, begin, used[root], tree
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from .options import require_program
 from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 
 __all__ = ["without_receive_reduce"]
@@ -40,6 +41,7 @@ def without_receive_reduce(program: Program) -> Program:
     >>> [step.kind for step in without_receive_reduce(program).ranks[0].thread_blocks[0].instructions]
     ['recv', 'copy', 'reduce']
     """
+    require_program(program)
     return replace(program, ranks=tuple(_split_rank(rank) for rank in program.ranks))
 
 

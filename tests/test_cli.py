@@ -26,7 +26,7 @@ from collopt.errors import SolverError
 from collopt.planners import PLANNERS
 from collopt.runtime.msccl_limits import RUNTIMES
 
-COMMANDS = ["bound", "plan", "verify", "run", "topologies"]
+COMMANDS = ["bound", "plan", "compare", "verify", "run", "topologies"]
 ESCAPE = "\x1b["
 
 
@@ -297,6 +297,6 @@ def test_names_in_short(names: list[str], text: str) -> None:
 def test_figures_in_words() -> None:
     """Exact where two decimals are not, and never called optimal short of the bound."""
     assert rate(Fraction(2600, 3)) == "866.67 GB/s (exactly 2600/3)"
-    assert rate(Fraction(1, 4)) == "0.25 GB/s"
-    assert gap(Fraction(1, 10**9)) == "0.00 % (exactly 1/1000000000)"
+    assert rate(Fraction(1, 4)) == "250.00 MB/s (exactly 1/4 GB/s)"
+    assert gap(Fraction(1, 10**9)) == "1.00e-07 % (exactly 1/1000000000)"
     assert gap(Fraction(0)) == "0, optimal"

@@ -104,7 +104,7 @@ def test_a_network_that_cannot_be_planned_on(
     ("command", "message"),
     [
         ("bound", "the bound does not cover the collective 'allgater'"),
-        ("plan", "the planner 'forestcoll' does not cover the collective 'allgater'"),
+        ("plan", "the planner 'auto' does not cover the collective 'allgater'"),
     ],
 )
 def test_an_unknown_collective(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:

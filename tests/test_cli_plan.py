@@ -67,6 +67,22 @@ def test_figures_are_those_of_the_plan(capsys: pytest.CaptureFixture[str], tmp_p
     assert data["busiest_links"] < data["num_links"]
 
 
+def test_says_where_an_allreduce_adds_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Only where not all ranks do alike; what is written is checked and runs."""
+    plan, xml = tmp_path / "plan.json", tmp_path / "plan.xml"
+    chain = ("ring", "--nodes", 4, "--without", "gpu0--gpu3", "allreduce")
+    answer = call(capsys, "plan", *chain, "--planner", "strength", "-o", plan, "--xml", xml)
+    assert answer.status == 0
+    assert "  gap             0, optimal\n" in answer.out
+    assert " alone adds up all data\n" in answer.out
+    boxes = call(capsys, "plan", "dgx-a100", "--boxes", 2, "--ranks", "0-11", "allreduce", "--planner", "strength")
+    assert " of 12 ranks add up 1/" in boxes.out
+    assert "  roots" not in call(capsys, "plan", "ring", "--nodes", 4, "allreduce", "--planner", "forestcoll").out
+    assert "per unit of the part that it adds up" in call(capsys, "verify", plan).out
+    interpret_file(xml)
+    assert call(capsys, "run", plan, "--elements", 1001, "--repeats", 1, "--json").data["correct"] is True
+
+
 def test_writes_a_plan_and_says_so_on_standard_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Data and messages do not mix."""
     path = tmp_path / "plan.json"
@@ -90,6 +106,13 @@ def test_writes_msccl_xml_as_asked(capsys: pytest.CaptureFixture[str], tmp_path:
     assert 'proto="LL128"' in header
     assert '"4096"' in header
     assert '"8192"' in header
+
+
+def test_more_channels_than_can_be_used_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Instead of a file that silently has fewer."""
+    message = refusal(call(capsys, "plan", *RING, "--xml", tmp_path / "ring.xml", "--channels", 1000))
+    assert message.startswith("channels is 1000, but no connection of this plan has more than ")
+    assert left_in(tmp_path) == []
 
 
 def test_a_refused_xml_leaves_nothing_behind(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -163,7 +186,7 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(
     ("words", "message"),
     [
         (["--trees-per-root", "0"], "trees_per_root is 0; expected 1 to"),
-        (["--planner", "oracle"], "there is no planner 'oracle'; expected one of forestcoll"),
+        (["--planner", "oracle"], "there is no planner 'oracle'; expected one of auto, forestcoll"),
         (["--trees-per-root", "three"], "--trees-per-root"),
     ],
 )

@@ -60,6 +60,30 @@ def test_compares_with_a_network_from_a_file(capsys: pytest.CaptureFixture[str],
     assert answer.data["compared"] is True
 
 
+@pytest.mark.parametrize("failed", [["box1/nic3"], ["box0/gpu2", "box1/nic3"], ["box0/gpu1--box0/nic1"]])
+def test_compares_with_what_failures_leave_of_a_network(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, failed: list[str]
+) -> None:
+    """What `plan --without` planned on, `verify --without` finds again, in any order and from a file as well."""
+    without = [word for name in failed for word in ("--without", name)]
+    path = tmp_path / "plan.json"
+    made = call(capsys, "plan", "dgx-a100", "--boxes", 2, "allgather", *without, "-o", path)
+    assert made.status == 0
+    again = [word for name in reversed(failed) for word in ("--without", name)]
+    checked = call(capsys, "verify", path, "--topology", "dgx-a100", "--boxes", 2, *again)
+    assert checked.status == 0
+    assert checked.out.splitlines()[-1].endswith("is the one given")
+    whole = netfile(tmp_path, dgx_a100(boxes=2))
+    assert call(capsys, "verify", path, "--topology", whole, *without).status == 0
+    assert refusal(call(capsys, "verify", path, "--topology", whole)).endswith("plan again for this topology")
+
+
+def test_a_failure_needs_the_network_that_it_is_part_of(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """Like every option of a network."""
+    message = refusal(call(capsys, "verify", plan_file, "--without", "box1/nic3"))
+    assert message == "--without describes a network; give --topology too, or leave it out"
+
+
 def test_a_plan_for_another_network_is_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
     """With status 2: nothing is wrong with the plan."""
     message = refusal(call(capsys, "verify", plan_file, "--topology", "dgx-a100", "--boxes", 3))
@@ -116,7 +140,10 @@ def test_a_changed_network_in_the_file_is_no_plan_at_all(capsys: pytest.CaptureF
         ('{"format": "collopt-pl', "is not valid JSON at line 1"),
         ("<algo/>", "is not valid JSON at line 1"),
         ('{"format": "collopt-topology", "version": 1}', "is of format 'collopt-topology'; expected 'collopt-plan'"),
-        ('{"format": "collopt-plan", "version": 2}', "is version 2; this release reads version 1: upgrade collopt"),
+        (
+            '{"format": "collopt-plan", "version": 3}',
+            "is version 3; this release reads versions 1 to 2: upgrade collopt",
+        ),
         ('{"format": "collopt-plan", "version": 1}', "field made_by"),
     ],
 )

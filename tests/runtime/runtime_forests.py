@@ -75,12 +75,24 @@ def random_schedule(collective: str, ranks: int, trees_per_root: int, seed: int,
         weights = [int(rank == root) for rank in range(ranks)]
     if collective == "allreduce":
         # Different trees, and another number of them, on the way back.
-        return Allreduce(
-            weighted_forest(weights, trees_per_root, seed, direction="reduce"),
-            weighted_forest(weights, trees_per_root + 1, seed + 1),
-        )
+        return allreduce_at(weights, trees_per_root, seed)
     direction = "reduce" if collective.startswith("reduce") else "broadcast"
     return weighted_forest(weights, trees_per_root, seed, direction=direction)
+
+
+def allreduce_at(root_weights: list[int], trees_per_root: int, seed: int) -> Allreduce:
+    """Random trees that add up parts of these relative sizes at their roots, and others that spread them."""
+    return Allreduce(
+        weighted_forest(root_weights, trees_per_root, seed, direction="reduce"),
+        weighted_forest(root_weights, trees_per_root + 1, seed + 1),
+    )
+
+
+def ring_allreduce_at_one_rank() -> Allreduce:
+    """All data of a ring of four is added up at rank 2, half of it along each of two trees, and goes back likewise."""
+    trees = [(2, 1, [(2, 3), (3, 0), (0, 1)]), (2, 1, [(2, 1), (1, 0), (0, 3)])]
+    spread = replace(Forest.from_paths(4, 2, trees), root_weights=np.array([0, 0, 1, 0]))
+    return Allreduce(replace(spread, direction="reduce"), spread)
 
 
 @st.composite
@@ -88,8 +100,10 @@ def schedules(draw: st.DrawFn, max_ranks: int = 5, max_trees: int = 4) -> tuple[
     """Random trees and the collective that they are for, some with unequal shards or with ranks without one."""
     collective = draw(st.sampled_from(COLLECTIVES))
     ranks, trees, seed = draw(st.integers(2, max_ranks)), draw(st.integers(1, max_trees)), draw(st.integers(0, 2**32))
-    if collective in ("allgather", "reduce_scatter") and draw(st.booleans()):
+    if collective not in ("broadcast", "reduce") and draw(st.booleans()):
         weights = draw(st.lists(st.integers(0, 3), min_size=ranks, max_size=ranks).filter(any))
+        if collective == "allreduce":
+            return allreduce_at(weights, trees, seed), collective
         direction = "broadcast" if collective == "allgather" else "reduce"
         return weighted_forest(weights, trees, seed, direction=direction), collective
     return random_schedule(collective, ranks, trees, seed, draw(st.integers(0, ranks - 1))), collective

@@ -13,7 +13,15 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from runtime_forests import COLLECTIVES, random_forest, random_schedule, ring_forest, weighted_forest
+from runtime_forests import (
+    COLLECTIVES,
+    allreduce_at,
+    random_forest,
+    random_schedule,
+    ring_allreduce_at_one_rank,
+    ring_forest,
+    weighted_forest,
+)
 
 from collopt.errors import ColloptError
 from collopt.runtime import Program, execute, execute_allgather, lower_allgather, run_local
@@ -120,6 +128,12 @@ def reduce_everything(rank: int, folder: str) -> dict[str, bool]:
         for collective in ("allgather", "reduce_scatter")
         for elements in (1, 5, 6000, 6001)
     )
+    results["allreduce at some roots"] = all(
+        agrees(rank, plan, elements, torch.int64, slices=slices, in_place=in_place)
+        for plan in plans_with_free_roots()
+        for elements, slices in ((0, 1), (1, 1), (5, 2), (6000, 1), (6001, 3))
+        for in_place in (False, True)
+    )
     allreduce = SimpleNamespace(collective="allreduce", schedule=random_schedule("allreduce", RANKS, 2, seed=1))
     for op in OPERATIONS:
         types = (torch.float16, torch.float64) + (() if op == "avg" else (torch.int8, torch.uint8))
@@ -135,6 +149,12 @@ def weighted_plan(collective: str) -> SimpleNamespace:
     return SimpleNamespace(
         collective=collective, schedule=weighted_forest([1, 0, 3, 2], 2, seed=5, direction=direction)
     )
+
+
+def plans_with_free_roots() -> list[SimpleNamespace]:
+    """Allreduces that add up everything at one rank, or unequal parts at some."""
+    schedules = [ring_allreduce_at_one_rank(), allreduce_at([0, 5, 0, 2], 3, seed=4)]
+    return [SimpleNamespace(collective="allreduce", schedule=schedule) for schedule in schedules]
 
 
 def agrees(

@@ -7,7 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from runtime_forests import COLLECTIVES, random_forest, random_schedule, weighted_forest
+from runtime_forests import (
+    COLLECTIVES,
+    random_forest,
+    random_schedule,
+    ring_allreduce_at_one_rank,
+    ring_forest,
+    weighted_forest,
+)
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import interpret_file, read_xml
@@ -49,6 +56,17 @@ def test_writes_every_collective_for_every_runtime(tmp_path: Path, runtime: str,
     assert read_xml(path).name.startswith(f"{collective}{root}-two-boxes")
 
 
+@pytest.mark.parametrize("runtime", ["msccl", "msccl-executor-nccl", "rccl"])
+def test_writes_an_allreduce_with_all_sums_at_one_rank(tmp_path: Path, runtime: str) -> None:
+    """Every rank may call it, whoever adds up, so no rank is in the name."""
+    from collopt.runtime.exporters import export_msccl_xml
+
+    path = tmp_path / "file.xml"
+    export_msccl_xml(plan(collective="allreduce", schedule=ring_allreduce_at_one_rank()), path, runtime=runtime)
+    interpret_file(path, interleavings=3)
+    assert read_xml(path).name.startswith("allreduce-two-boxes")
+
+
 def test_hands_options_on(tmp_path: Path) -> None:
     """Sizes and placement stand in the header."""
     from collopt.runtime.exporters import export_msccl_xml
@@ -57,6 +75,19 @@ def test_hands_options_on(tmp_path: Path) -> None:
     small = plan(collective="allreduce", schedule=random_schedule("allreduce", 3, 1, 0))
     export_msccl_xml(small, path, placement="in-place", min_bytes=3, max_bytes=5)
     assert 'inplace="1" outofplace="0" minBytes="3" maxBytes="5"' in path.read_text()
+
+
+def test_refuses_more_channels_than_any_connection_can_use(tmp_path: Path) -> None:
+    """Each hop of a ring of four carries three shards: three channels, and no file that has fewer than asked for."""
+    from collopt.runtime.exporters import export_msccl_xml
+
+    path, ring = tmp_path / "file.xml", plan(schedule=ring_forest(4))
+    export_msccl_xml(ring, path, channels=3)
+    assert read_xml(path).num_channels == 3
+    path.unlink()
+    with pytest.raises(UnsupportedError, match="channels is 4, but no connection of this plan has more than 3"):
+        export_msccl_xml(ring, path, channels=4)
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(

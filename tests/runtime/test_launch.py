@@ -83,7 +83,13 @@ def test_the_report_has_the_figures_of_nccl_tests() -> None:
     assert report.busbw == pytest.approx(6.0)
     assert not report.all_correct
     assert "WRONG on ranks [2]" in str(report)
-    assert "algbw 8.000 GB/s, busbw 6.000 GB/s" in str(report)
+    assert "500 ms, algbw 8.00 GB/s, busbw 6.00 GB/s" in str(report)
+
+
+def test_small_figures_are_told_with_three_digits() -> None:
+    """A tiny buffer is not moved with 0.000 GB/s."""
+    report = RunReport("gloo", 2, 1, "uint8", 1, (True, True), 0.000703)
+    assert str(report).endswith("correct on all ranks, 703 µs, algbw 2.84 kB/s, busbw 1.42 kB/s")
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_forests import (
     COLLECTIVES,
+    allreduce_at,
     forests,
     random_forest,
     random_schedule,
     recv,
     recv_reduce,
+    ring_allreduce_at_one_rank,
     ring_forest,
     schedules,
     send,
@@ -114,6 +116,57 @@ def test_an_allreduce_overwrites_partial_sums_only_after_they_are_sent() -> None
         (None, 0, (send("output", 0, (1, 0)),)),
         (None, 2, (send("output", 0, (0, 0)),)),
     ]
+
+
+def test_an_allreduce_may_add_up_everything_at_one_rank() -> None:
+    """Half of the buffer on each tree: the other ranks add up what they pass on, and nobody has a shard."""
+    program = lower(ring_allreduce_at_one_rank(), "allreduce")
+    assert (program.chunks_per_loop, program.shards) == (2, ())
+    assert all((rank.input_chunks, rank.output_chunks, rank.scratch_chunks) == (2, 2, 0) for rank in program.ranks)
+    run_program(program, interleavings=3)
+    run_program(replace(program, in_place=True), interleavings=3)
+    receives = [step.kind for block in program.ranks[2].thread_blocks for step in block.instructions if step.receives]
+    assert receives == ["recv_reduce"] * 2
+
+
+def test_an_allreduce_is_divided_in_proportion_to_the_weights_of_its_roots() -> None:
+    """Weights 0, 1 and 2: the first third of the buffer is added up at rank 1, the rest at rank 2."""
+    program = lower(allreduce_at([0, 1, 2], 1, seed=0), "allreduce")
+    last_sums = {
+        (rank.rank, chunk)
+        for rank in program.ranks
+        for block in rank.thread_blocks
+        for step in block.instructions
+        if step.kind == "recv_reduce" and step.target
+        for chunk in range(step.target.start, step.target.start + step.count)
+    }
+    received = {
+        (rank.rank, chunk)
+        for rank in program.ranks
+        for block in rank.thread_blocks
+        for step in block.instructions
+        if step.kind == "recv" and step.target
+        for chunk in range(step.target.start, step.target.start + step.count)
+    }
+    third = program.chunks_per_loop // 3
+    # A root adds up its part and is sent it by nobody.
+    roots = {chunk: rank for rank, chunk in last_sums - received}
+    assert roots == {chunk: 1 if chunk < third else 2 for chunk in range(3 * third)}
+
+
+def test_weights_that_share_a_divisor_with_their_trees_make_fewer_chunks() -> None:
+    """Six units of data on trees of 4 and 2 are three chunks."""
+    up = [(2, weight, [(2, 3), (3, 0), (0, 1)]) for weight in (4, 2)]
+    forest = replace(Forest.from_paths(4, 1, up), root_weights=np.array([0, 0, 6, 0]))
+    assert lower(Allreduce(replace(forest, direction="reduce"), forest), "allreduce").chunks_per_loop == 3
+
+
+def test_refuses_a_division_too_fine_to_be_written_down() -> None:
+    """Weights without a common divisor that would take millions of steps; the message says what to do."""
+    trees = [(0, 10**10, [(0, 1)]), (0, 1, [(0, 1)])]
+    forest = replace(Forest.from_paths(2, 10**10 + 1, trees), root_weights=np.array([1, 0]))
+    with pytest.raises(UnsupportedError, match=r"10000000001 chunks.*fewer trees per root"):
+        lower(forest, "broadcast")
 
 
 def test_shards_follow_the_weights() -> None:

@@ -69,6 +69,27 @@ def test_plans_with_weights_run_and_are_refused_where_shards_are_equal(
         export_msccl_xml(plan, tmp_path / "file.xml")
 
 
+@pytest.mark.parametrize("planner", ["strength", "allreduce-lp"])
+@pytest.mark.parametrize("name", ["chain", "ring", "torus", "boxes of 8 and 4"])
+def test_allreduces_with_roots_of_their_own_run_and_are_written(tmp_path: Path, name: str, planner: str) -> None:
+    """Some ranks add up much, some nothing: as a program, in rounds apart and in place, and from every file."""
+    networks = {
+        "chain": ring(4).without_link("gpu0", "gpu3"),
+        "boxes of 8 and 4": dgx_a100(boxes=2).restrict(range(12)),
+        **TOPOLOGIES,
+    }
+    plan = collopt.plan(networks[name], "allreduce", planner=planner)
+    program = lower(plan.schedule, "allreduce")
+    for in_place in (False, True):
+        run_program(replace(program, in_place=in_place), interleavings=2)
+        for elements in (0, 1, 17, 1000):
+            run_in_rounds(program, elements, 2, in_place=in_place)
+    for runtime in RUNTIMES:
+        path = tmp_path / f"{runtime}.xml"
+        export_msccl_xml(plan, path, runtime=runtime)
+        interpret_file(path, interleavings=2)
+
+
 @given(topology=eulerian_topologies(max_ranks=5, max_switches=2, max_bandwidth=4), data=st.data())
 @settings(max_examples=40)
 def test_plans_on_random_networks_run(topology: Topology, data: st.DataObject) -> None:

@@ -1,0 +1,135 @@
+"""``collopt compare``: what different planners achieve on one network, beside what can be achieved at all."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..schedules.units import percentage_text, time_text
+from .output import emit, emit_json, emit_rows
+from .parameters import (
+    BoxesOption,
+    CollectiveArgument,
+    JsonOption,
+    NetworkOptions,
+    NodesOption,
+    RanksOption,
+    RootOption,
+    SetOption,
+    ShapeOption,
+    TopologyArgument,
+    UsageError,
+    WeightsOption,
+    WithoutOption,
+    shard_options,
+)
+from .progress import computing
+from .wording import rate
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+__all__ = ["compare"]
+
+PlannersOption = Annotated[
+    list[str] | None, typer.Option("--planner", metavar="NAME", help="Only this planner; all if left out. Repeatable.")
+]
+SizesOption = Annotated[
+    list[str] | None,
+    typer.Option("--size", metavar="SIZE", help="Predict times for so many bytes in all: 64M, 1G. Repeatable."),
+]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, and nothing else, on standard output.")]
+
+MICROSECONDS = 10**6
+
+
+def compare(
+    topology: TopologyArgument,
+    collective: CollectiveArgument,
+    boxes: BoxesOption = None,
+    nodes: NodesOption = None,
+    shape: ShapeOption = None,
+    ranks: RanksOption = None,
+    settings: SetOption = None,
+    without: WithoutOption = None,
+    root: RootOption = None,
+    weights: WeightsOption = None,
+    planner: PlannersOption = None,
+    size: SizesOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Plan a collective with every planner, and list what each gives beside what can be proved."""
+    from ..planners.compare import compared, outcomes
+    from .networks import find_network
+
+    if as_json and as_csv:
+        raise UsageError("--json and --csv are two forms of the same; give one of them")
+    network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings, without))
+    found = outcomes(network, collective, planners=planner or None, sizes=size, **shard_options(root, weights))
+    with computing(f"comparing planners of {collective} on {network.name}"):
+        frame = compared(list(found), size or ())
+    if as_json:
+        emit_json(_plain(frame))
+    elif as_csv:
+        emit(frame.drop(columns="plan").to_csv(index=False).rstrip("\n"))
+    else:
+        _print(frame, f"{collective} on {network.name}, {network.num_ranks} ranks", size or [])
+
+
+def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows for JSON: exact numbers as text, null for what is missing."""
+    import pandas as pd
+
+    rows = frame.drop(columns="plan").to_dict("records")
+    return [
+        {
+            str(name): None if pd.isna(value) else str(value) if isinstance(value, Fraction) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+
+
+def _print(frame: pd.DataFrame, title: str, sizes: list[str]) -> None:
+    answered, bounds = frame["status"] == "ok", frame["kind"] == "bound"
+    emit_rows(title, _bounds(frame[bounds & answered]) or {"bound": "none"})
+    if len(plans := frame[~bounds & answered]):
+        emit(_table(plans.sort_values("algbw", ascending=False, kind="stable"), sizes))
+    for status in ("not applicable", "failed"):
+        if len(others := frame[frame["status"] == status]):
+            rows = others.to_dict("records")
+            emit_rows(status, {f"{row['kind']} {row['planner']}": row["reason"] for row in rows})
+
+
+def _bounds(frame: pd.DataFrame) -> dict[str, str]:
+    return {
+        f"bound by {row['planner']}": f"{rate(row['algbw_exact'])}, in {time_text(row['seconds'] * MICROSECONDS)}"
+        + (f"; {row['reason']}" if row["reason"] else "")
+        for row in frame.to_dict("records")
+    }
+
+
+def _table(frame: pd.DataFrame, sizes: list[str]) -> Table:
+    """Plans, the fastest first."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("planner", no_wrap=True)
+    for header in ("algbw GB/s", "gap", "trees", "hops", *sizes, "planned in"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for row in frame.to_dict("records"):
+        missed = 1 - row["algbw_exact"] / row["bound_exact"]
+        table.add_row(
+            row["planner"],
+            f"{row['algbw']:.2f}",
+            "optimal" if missed == 0 else percentage_text(missed),
+            str(row["num_trees"]),
+            str(row["max_height"]),
+            *(time_text(row[f"us_{size}"]) for size in sizes),
+            time_text(row["seconds"] * MICROSECONDS),
+        )
+    return table

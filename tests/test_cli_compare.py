@@ -1,0 +1,91 @@
+"""`collopt compare`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from cli_calls import call, netfile, refusal
+from collopt.planners import PLANNERS
+from collopt.planners.bounds import BOUNDS
+
+A100 = ("dgx-a100", "--boxes", 2, "allgather")
+
+
+def test_people_see_bounds_then_plans_the_fastest_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """And last, why the others do not suit."""
+    answer = call(capsys, "compare", *A100, "--size", "1M", "--size", "1G")
+    assert (answer.status, answer.err) == (0, "")
+    lines = answer.out.splitlines()
+    assert lines[0] == "allgather on dgx-a100-2boxes, 16 ranks"
+    assert lines[1].startswith("  bound by forestcoll      346.67 GB/s (exactly 1040/3), in ")
+    assert lines[2].startswith("  bound by linear-program  346.67 GB/s (exactly 1040/3), in ")
+    assert lines[3].split() == ["planner", "algbw", "GB/s", "gap", "trees", "hops", "1M", "1G", "planned", "in"]
+    table = [line.split()[:3] for line in lines[4 : lines.index("not applicable")]]
+    assert table[0] == ["forestcoll", "346.67", "optimal"]
+    assert ["ring", "213.33", "38.46"] in table
+    assert ["blink", "240.00", "30.77"] in table
+    assert [float(row[1]) for row in table] == sorted((float(row[1]) for row in table), reverse=True)
+    assert any(line.startswith("  plan double-binary-tree  ") for line in lines)
+
+
+def test_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exact numbers as text; null where there is nothing."""
+    rows = call(capsys, "compare", *A100, "--size", "1M", "--json").data
+    assert [row["planner"] for row in rows] == [*BOUNDS, *(name for name in PLANNERS if name != "auto")]
+    found = {row["planner"]: row for row in rows if row["kind"] == "plan"}
+    assert found["ring"]["algbw_exact"] == "640/3"
+    assert found["ring"]["bound_exact"] == "1040/3"
+    assert found["ring"]["num_trees"] == 128
+    assert found["ring"]["us_1M"] > found["forestcoll"]["us_1M"] > 0
+    assert found["strength"]["algbw"] is None
+    assert found["strength"]["status"] == "not applicable"
+    assert "plan" not in found["ring"]
+
+
+def test_csv_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
+    """With its header, and nothing else."""
+    answer = call(capsys, "compare", "ring", "--nodes", 4, "broadcast", "--root", 1, "--csv")
+    assert (answer.status, answer.err) == (0, "")
+    rows = list(csv.DictReader(io.StringIO(answer.out)))
+    assert len(rows) == len(BOUNDS) + len(PLANNERS) - 1
+    found = {row["planner"]: row for row in rows if row["kind"] == "plan"}
+    assert (found["blink"]["status"], found["blink"]["algbw_exact"], found["blink"]["gap"]) == ("ok", "2", "0.0")
+    assert found["multitree"]["reason"].startswith("the planner 'multitree' does not cover")
+
+
+def test_only_the_planners_named_are_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """On a network from a file."""
+    rows = call(
+        capsys, "compare", netfile(tmp_path), "allreduce", "--planner", "ring", "--planner", "blink", "--json"
+    ).data
+    assert [row["planner"] for row in rows if row["kind"] == "plan"] == ["ring", "blink"]
+    assert [row["gap"] for row in rows if row["kind"] == "plan"] == [0, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("allgather", "--json", "--csv"), "--json and --csv are two forms of the same; give one of them"),
+        (("allgather", "--planner", "rings"), "there is no 'rings' among the planners; expected forestcoll, "),
+        (("allgather", "--size", "1X"), "size '1X' is not understood"),
+        (("allgather", "--root", "1"), "allgather has no root"),
+        (("gossip",), "trees do not carry out the collective 'gossip'"),
+    ],
+)
+def test_unusable_requests_are_refused(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    """In one line, before the work."""
+    assert refusal(call(capsys, "compare", "ring", "--nodes", 4, *words)).startswith(message)
+
+
+def test_the_cost_of_a_failure_can_be_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    """Options of the network are those of the other commands."""
+    words = ("dgx-a100", "--boxes", 2, "--without", "box1/nic3", "allgather", "--planner", "ring", "--json")
+    (row,) = [row for row in call(capsys, "compare", *words).data if row["kind"] == "plan"]
+    assert row["status"] == "ok"
+    assert row["algbw"] < 213

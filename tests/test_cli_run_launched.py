@@ -1,0 +1,146 @@
+"""`collopt run` in processes that somebody else started, as torchrun does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import collopt
+from cli_calls import Answer, process, refusal
+from collopt.topologies import ring
+
+LIMIT_S = 100
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan for two ranks."""
+    path = tmp_path_factory.mktemp("plans") / "pair.json"
+    collopt.plan(ring(2, bandwidth=25), "allgather").save(path)
+    return path
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def variables(rank: int, port: int, **others: str) -> dict[str, str]:
+    """What a launcher on this machine sets for one of two ranks."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "lo",
+        **others,
+    }
+
+
+def start(rank: int, port: int, *words: object) -> subprocess.Popen[str]:
+    """Start one of two ranks."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "collopt", "run", *map(str, words)],
+        env={**os.environ, **variables(rank, port)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def answers(ranks: Sequence[subprocess.Popen[str]]) -> list[Answer]:
+    """Wait for all ranks."""
+    printed = [rank.communicate(timeout=LIMIT_S) for rank in ranks]
+    return [Answer(rank.returncode, out, err) for rank, (out, err) in zip(ranks, printed, strict=True)]
+
+
+def test_two_processes_run_the_plan_and_the_first_one_prints(plan_file: Path) -> None:
+    """One report, and not a word on standard error."""
+    port = free_port()
+    first, second = answers([start(rank, port, plan_file, "--repeats", 1) for rank in range(2)])
+    assert (first.status, second.status) == (0, 0)
+    assert first.out.startswith("gloo, 2 ranks, 65536 float32 each: correct on all ranks")
+    assert first.out.count("\n") == 1
+    assert (first.err, second.err, second.out) == ("", "", "")
+
+
+def test_ranks_with_different_options_all_say_so(plan_file: Path) -> None:
+    """Gloo would end such processes without a word of ours."""
+    port = free_port()
+    for answer in answers([start(rank, port, plan_file, "--elements", 10 + rank) for rank in range(2)]):
+        assert refusal(answer, status=1) == (
+            "the ranks disagree about elements: 10, 11; start all with the same plan and options"
+        )
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_is_told_by_the_other(plan_file: Path) -> None:
+    """Killed in the middle of a run that would take hours."""
+    port = free_port()
+    first, second = (start(rank, port, plan_file, "--repeats", 10**6, "--timeout", 60) for rank in range(2))
+    time.sleep(8)
+    second.send_signal(signal.SIGKILL)
+    told, killed = answers([first, second])
+    assert killed.status == -signal.SIGKILL
+    # Whether it had come by then decides which.
+    assert refusal(told, status=1).startswith(("rank 0 of 2 could not", "rank 0 could not finish round"))
+
+
+@pytest.mark.parametrize(
+    ("rank", "changes"),
+    [(0, {}), (1, {"MASTER_ADDR": "nowhere.invalid"})],
+    ids=["nobody else comes", "no such host"],
+)
+def test_a_rank_that_stays_alone_gives_up_in_one_line(plan_file: Path, rank: int, changes: dict[str, str]) -> None:
+    """Within its time, with the place where the ranks were to meet."""
+    environment = variables(rank, free_port(), **changes)
+    answer = process("run", plan_file, "--timeout", 2, **environment)
+    told = refusal(answer, status=1)
+    # Torch's words or ours, whichever comes first.
+    assert told.startswith(f"rank {rank} of 2 ")
+    assert f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}" in told
+
+
+def test_a_port_that_is_taken_is_told_by_the_first_rank(plan_file: Path) -> None:
+    """The ranks meet where rank 0 listens."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        told = refusal(process("run", plan_file, "--timeout", 5, **variables(0, other.getsockname()[1])), status=1)
+    assert told.startswith("rank 0 of 2 could not join the others at 127.0.0.1:")
+    assert "EADDRINUSE" in told
+
+
+def test_a_rank_that_meets_something_else_gives_up_too(plan_file: Path) -> None:
+    """Torch waits for ever for an answer from what is no rank."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        told = refusal(process("run", plan_file, "--timeout", 1, **variables(1, port)), status=1)
+    assert "within 1 s" in told
+    assert f"can reach 127.0.0.1:{port}" in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"RANK": "two"}, "the environment variable RANK is 'two'; expected a whole number from 0 to 1"),
+        ({"MASTER_ADDR": ""}, "the environment has WORLD_SIZE but no MASTER_ADDR"),
+        ({"WORLD_SIZE": "3"}, "3 processes were started, the program is for 2 ranks"),
+    ],
+)
+def test_a_launch_that_makes_no_sense_is_refused(plan_file: Path, changes: dict[str, str], message: str) -> None:
+    """On whichever rank it is; status 2, as nothing was checked."""
+    assert refusal(process("run", plan_file, **variables(1, 1, **changes))).startswith(message)
