@@ -80,9 +80,7 @@ def test_larger_boxes_with_relays() -> None:
     assert best(slower, relays=network.switch_nodes) == close(7)
 
 
-@pytest.mark.parametrize(
-    "topology", [torus(3, 3), hypercube(3), dgx1_v100()], ids=["torus", "hypercube", "dgx1-v100"]
-)
+@pytest.mark.parametrize("topology", [torus(3, 3), hypercube(3), dgx1_v100()], ids=["torus", "hypercube", "dgx1-v100"])
 def test_symmetric_networks_gain_nothing_over_reduce_scatter_and_allgather(topology: Topology) -> None:
     """Where the bound is met by half an allgather's rate, the program finds no more."""
     assert best(topology) == close(collopt.bound(topology, "allgather").algbw / 2)
