@@ -78,7 +78,7 @@ class Variables:
     flow: IntArray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AllToAllModel(BlockModel):
     """An all-to-all program.
 

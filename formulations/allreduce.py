@@ -104,7 +104,7 @@ class Variables:
         return self.reduce_share, self.reduce_flow
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AllreduceModel(PyomoModel):
     """An allreduce program.
 
@@ -126,6 +126,17 @@ class AllreduceModel(PyomoModel):
     roots: tuple[str, ...]
     relays: tuple[str, ...]
     variables: Variables
+
+    @property
+    def rate(self) -> Any:
+        """Algorithm bandwidth in GB/s, as an expression."""
+        return sum(self.variables.root_rate.values())
+
+    @property
+    def usage(self) -> Mapping[Pair, Any]:
+        """GB/s that the collective takes of each link, as expressions by ``(tail, head)``."""
+        users = _grouped((key[1:], key) for key in self.variables.transit)
+        return {link: sum(self.variables.transit[key] for key in keys) for link, keys in users.items()}
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -281,7 +292,9 @@ def _balance(model: AllreduceModel, kind: Direction) -> None:
     """Out of v - into v <= x(v) in f(t) for each rank t and member v other than t; of reduce, into v - out of v."""
     import pyomo.environ as pyo
 
-    others = [(rank, node) for rank in model.topology.compute_nodes for node in model.members if node != rank]
+    # A relay without links has nothing to balance.
+    linked = [node for node in model.members if node not in model.relays or node in model.pairs_out_of]
+    others = [(rank, node) for rank in model.topology.compute_nodes for node in linked if node != rank]
     constraint = pyo.Constraint(
         others, rule=lambda _, rank, node: -_net_arrival(model, kind, rank, node) <= _rooted(model, node)
     )

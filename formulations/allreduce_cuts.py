@@ -76,7 +76,7 @@ class Hops(NamedTuple):
     heads: IntArray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AllreduceCutModel(BlockModel):
     """An allreduce program in cuts.
 

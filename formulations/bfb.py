@@ -84,7 +84,7 @@ class Variables:
     busiest: Any
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BfbModel(PyomoModel):
     """A breadth-first broadcast's program of one distance.
 

@@ -16,7 +16,7 @@ Terms = Sequence[tuple[npt.ArrayLike, Numbers]]
 """``(columns, coefficients)`` pairs that broadcast against each other; their products are added up."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BlockModel:
     """A linear program in blocks, open to more constraints and to other objectives.
 
@@ -54,6 +54,10 @@ class BlockModel:
     def minimize(self, terms: Terms) -> None:
         """Replace the objective by the least sum of the terms; `UnsupportedError` as for `constrain`."""
         self.blocks.minimize(terms)
+
+    def __repr__(self) -> str:
+        """One line in angle brackets."""
+        return f"<{type(self).__name__} {self.blocks.name}>"
 
     def linear_program(self) -> BlockProgram:
         """Return the program as it stands, as the arrays that `collopt.solve` reads."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ FloatArray = npt.NDArray[np.float64]
 Bounds = tuple[FloatArray, FloatArray]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PyomoModel:
     """A linear or integer program in Pyomo, open to more constraints and to other objectives.
 
@@ -29,6 +30,16 @@ class PyomoModel:
     """
 
     program: Any
+
+    def __post_init__(self) -> None:
+        """Let expressions hold fractions, as all numbers of collopt are."""
+        from pyomo.common.numeric_types import RegisterNumericType
+
+        RegisterNumericType(Fraction)
+
+    def __repr__(self) -> str:
+        """One line in angle brackets."""
+        return f"<{type(self).__name__} {self.program.name}>"
 
     def constrain(self, name: str, expression: Any) -> None:
         """Add a constraint.
@@ -60,11 +71,9 @@ class PyomoModel:
                 f"{what} is {shown(expression)}; expected an expression with <=, >= or == on variables"
             )
         self._check_linear(what, expression, expression.args)
-        try:
-            self.program.add_component(name, pyo.Constraint(expr=expression))
-        except ValueError as error:
-            self.program.del_component(name)
-            raise UnsupportedError(f"{what} is {shown(str(expression))}; expected <=, >= or ==, not strict") from error
+        if np.any(getattr(expression, "strict", False)):
+            raise UnsupportedError(f"{what} is {shown(str(expression))}; expected <=, >= or ==, not strict")
+        self.program.add_component(name, pyo.Constraint(expr=expression))
 
     def maximize(self, expression: Any) -> None:
         """Replace the objective by the greatest value of a linear expression; `UnsupportedError` if it is none."""
@@ -75,7 +84,18 @@ class PyomoModel:
         self._replace_objective(expression, "minimize")
 
     def linear_program(self) -> CompiledProgram:
-        """Return the program as it stands, as the arrays that `collopt.solve` reads."""
+        """Return the program as it stands, as the arrays that `collopt.solve` reads.
+
+        Raises
+        ------
+        UnsupportedError
+            If it cannot be stated as arrays, or is a part of another model, which has the constraints that join them.
+        """
+        home = self.program.model()
+        if home is not self.program:
+            raise UnsupportedError(
+                f"{self.program.name!r} is a part of {home.name}; solve that model, or build this anew"
+            )
         return _compiled(self.program)
 
     def _replace_objective(self, expression: Any, sense: str) -> None:
@@ -94,7 +114,8 @@ class PyomoModel:
         used = [] if type(expression) in native_numeric_types else list(identify_variables(expression))
         if not used:
             raise UnsupportedError(f"{what} has no variable; expected some of this model's")
-        if strangers := [variable.name for variable in used if variable.model() is not self.program]:
+        home = self.program.model()
+        if strangers := [variable.name for variable in used if variable.model() is not home]:
             raise UnsupportedError(
                 f"{what} has variable {strangers[0]!r} of another model; use model.variables of this one"
             )

@@ -47,7 +47,9 @@ from typing import Any
 from ..errors import TopologyError, UnsupportedError
 from ..topologies import Topology
 from ..topologies.validation import as_amount, shown
+from .allreduce import AllreduceModel
 from .pyomo_model import PyomoModel
+from .throughput import ThroughputModel
 
 __all__ = ["SharingModel", "Variables", "build"]
 
@@ -65,7 +67,7 @@ class Variables:
     least: Any
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SharingModel(PyomoModel):
     """Collectives that share a fabric.
 
@@ -94,10 +96,11 @@ def build(topology: Topology, parts: Mapping[str, Any], *, weights: Mapping[str,
     topology : Topology
         The fabric.
     parts : mapping of str to model
-        Models with a rate and shares of links, such as those of `collopt.formulations.throughput`, each on this
-        topology or on a part of it.  They belong to the joint program from then on.
+        Models of `collopt.formulations.throughput` and `collopt.formulations.allreduce`, each on this topology or on a
+        part of it.  They belong to the joint program from then on.
     weights : mapping of str to number, optional
-        What each part's rate counts by in the objective; 1 each by default.
+        What each part's rate counts by in the objective; 1 each by default.  Rates are per unit of weight, or for an
+        allreduce of all data.
 
     Returns
     -------
@@ -116,6 +119,8 @@ def build(topology: Topology, parts: Mapping[str, Any], *, weights: Mapping[str,
     worth = _checked_weights(parts, weights)
     for name, part in parts.items():
         _check_part(topology, name, part)
+    if len({id(part) for part in parts.values()}) < len(parts):
+        raise UnsupportedError("two parts are the same model; build one for each")
     program = pyo.ConcreteModel(name=f"sharing of {topology.name}")
     program.least = pyo.Var()
     for name, part in parts.items():
@@ -136,13 +141,12 @@ def _link_shared(model: SharingModel) -> None:
     program.bandwidth = pyo.Param(
         list(links), initialize={link: float(bandwidth) for link, bandwidth in links.items()}, mutable=True
     )
-    shares = [part.variables.share for part in model.parts.values()]
+    usages = [part.usage for part in model.parts.values()]
+    # A link that no part can use has nothing to share.
+    used = [link for link in links if any(link in usage for usage in usages)]
     program.link_shared = pyo.Constraint(
-        list(links),
-        rule=lambda _, tail, head: (
-            pyo.quicksum(share[tail, head] for share in shares if (tail, head) in share)
-            <= program.bandwidth[tail, head]
-        ),
+        used,
+        rule=lambda _, *link: pyo.quicksum(usage[link] for usage in usages if link in usage) <= program.bandwidth[link],
     )
 
 
@@ -152,7 +156,7 @@ def _least_rate(model: SharingModel, worth: Mapping[str, Fraction]) -> None:
 
     least, parts = model.variables.least, model.parts
     model.program.least_rate = pyo.Constraint(
-        list(parts), rule=lambda _, name: float(worth[name]) * least <= parts[name].variables.rate
+        list(parts), rule=lambda _, name: float(worth[name]) * least <= parts[name].rate
     )
 
 
@@ -176,13 +180,14 @@ def _check_part(topology: Topology, name: object, part: Any) -> None:
     taken = ("bandwidth", "least", "least_rate", "link_shared", "objective")
     if not isinstance(name, str) or not name.isidentifier() or name in taken:
         raise UnsupportedError(f"the name of a part is {shown(name)}; expected a name such as 'training'")
-    variables: Any = getattr(part, "variables", None)
-    if not isinstance(part, PyomoModel) or not (hasattr(variables, "share") and hasattr(variables, "rate")):
-        raise UnsupportedError(f"part {name!r} is a {type(part).__name__}; expected a model with a rate and shares")
+    if not isinstance(part, (ThroughputModel, AllreduceModel)):
+        raise UnsupportedError(
+            f"part {name!r} is a {type(part).__name__}; expected a model of formulations.throughput or .allreduce"
+        )
     if part.program.parent_block() is not None:
         raise UnsupportedError(f"part {name!r} is in another program already; build a model of its own for this one")
     links = {(link.tail, link.head) for link in topology.links}
-    if strangers := [link for link in variables.share if link not in links]:
+    if strangers := [link for link in part.usage if link not in links]:
         raise TopologyError(
             f"part {name!r} uses a link from {strangers[0][0]!r} to {strangers[0][1]!r}, which {topology.name} does "
             "not have; build the part on this topology or on a part of it"

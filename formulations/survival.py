@@ -35,7 +35,7 @@ A ring of 4 keeps half of its rate whichever cable fails, for the ranks at its e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,7 @@ class Variables:
     reserved: Any
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SurvivalModel(PyomoModel):
     """A reservation and the scenarios that it must survive.
 
@@ -174,10 +174,12 @@ def _within(model: SurvivalModel) -> None:
 
 
 def _checked_failures(topology: Topology, failures: Sequence[Cable] | None) -> dict[str, Cable]:
+    if failures is not None and (isinstance(failures, str) or not isinstance(failures, Iterable)):
+        raise UnsupportedError(f"failures are {shown(failures)}; expected a list of pairs of names of nodes")
     chosen = cables(topology) if failures is None else tuple(failures)
     if not chosen:
         raise UnsupportedError("there is no failure to survive; expected at least one pair of nodes")
     for cable in chosen:
-        if not isinstance(cable, tuple) or len(cable) != 2 or not all(isinstance(node, str) for node in cable):
+        if not isinstance(cable, (tuple, list)) or len(cable) != 2 or not all(isinstance(node, str) for node in cable):
             raise UnsupportedError(f"failure {shown(cable)} is not usable; expected a pair of names of nodes")
-    return {f"without_{number}": cable for number, cable in enumerate(chosen)}
+    return {f"without_{number}": (cable[0], cable[1]) for number, cable in enumerate(chosen)}

@@ -86,7 +86,7 @@ class Variables:
     duration: Any
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SynthesisModel(PyomoModel):
     """The program of an allgather in steps.
 

@@ -60,7 +60,7 @@ A ring of 4 whose uplink from ``gpu0`` must stay half free:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
@@ -95,7 +95,7 @@ class Variables:
     flow: Any
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ThroughputModel(PyomoModel):
     """A throughput program.
 
@@ -118,8 +118,28 @@ class ThroughputModel(PyomoModel):
     direction: Direction
     variables: Variables
 
+    @property
+    def rate(self) -> Any:
+        """GB/s per unit of weight, as an expression."""
+        return self.variables.rate
 
-@dataclass(frozen=True, eq=False)
+    @property
+    def usage(self) -> Mapping[tuple[str, str], Any]:
+        """GB/s that the collective takes of each link, as expressions by ``(tail, head)``."""
+        return dict(self.variables.share.items())
+
+    def balance_switches(self) -> None:
+        """Let no switch take in more, or less, than it gives out.
+
+        Without it the rate is a bound; with it there are trees at this rate in these shares, of which
+        ``topology.with_bandwidths`` makes a network to plan on.  Where switches are balanced it changes nothing before
+        other constraints narrow some share.  The block is named ``switch_balance``.
+        """
+        if not hasattr(self.program, "switch_balance"):
+            _switch_balance(self)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class FixedCountModel(ThroughputModel):
     """A throughput program with a fixed number of trees per root.
 
@@ -140,6 +160,16 @@ class FixedCountModel(ThroughputModel):
     """
 
     inverse_bandwidth: Any
+
+    @property
+    def rate(self) -> Any:
+        """Not linear: the number of trees over `inverse_bandwidth`."""
+        raise UnsupportedError("a model with a fixed number of trees has no linear rate; use throughput.build")
+
+    @property
+    def usage(self) -> Mapping[tuple[str, str], Any]:
+        """Not linear: shares are counted in trees."""
+        raise UnsupportedError("a model with a fixed number of trees counts shares in trees; use throughput.build")
 
 
 def build(
@@ -272,7 +302,7 @@ def _link_bandwidth(model: ThroughputModel, scale: Any) -> None:
     )
 
 
-def _switch_balance(model: FixedCountModel) -> None:
+def _switch_balance(model: ThroughputModel) -> None:
     """Sum of c(u, w) = sum of c(w, v) for each switch w."""
     import pyomo.environ as pyo
 

@@ -53,6 +53,10 @@ def read_json(path: str | os.PathLike[str], expected_format: str, max_version: i
             object_pairs_hook=_unique_keys,
         )
     except json.JSONDecodeError as error:
+        if text.lstrip().startswith("<"):
+            raise FileFormatError(
+                f"{where} is an XML file; expected a JSON file of format {expected_format!r}"
+            ) from None
         raise FileFormatError(
             f"{where} is not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
             "is it cut short, or another kind of file?"

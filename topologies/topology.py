@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ..errors import CapacityOverflowError, TopologyError
 from .validation import (
     Exact,
+    as_amount,
     as_bandwidth,
     as_factor,
     as_flag,
@@ -362,6 +363,41 @@ class Topology:
             link._replace(bandwidth=link.bandwidth * exact) if link[:2] in changed else link for link in self.links
         )
         return replace(self, links=links, name=f"{self.name} with {tail}-{head} x {exact}")
+
+    def with_bandwidths(self, bandwidths: Mapping[tuple[str, str], Exact]) -> Topology:
+        """Give links other bandwidths, such as what a model leaves to a collective; a link of 0 GB/s disappears.
+
+        Parameters
+        ----------
+        bandwidths : mapping of (str, str) to number
+            GB/s by ``(tail, head)``; links that are not named keep theirs.
+
+        Returns
+        -------
+        Topology
+
+        Raises
+        ------
+        TopologyError
+            If there is no such link, or a bandwidth is negative or no number.
+
+        Examples
+        --------
+        >>> triangle = Topology.from_links([("a", "b", 2), ("b", "c", 2), ("c", "a", 2)], compute="abc")
+        >>> triangle.with_bandwidths({("a", "b"): "1/3"}).links[0].bandwidth
+        Fraction(1, 3)
+        """
+        if not isinstance(bandwidths, Mapping):
+            raise TopologyError(f"bandwidths are {shown(bandwidths)}; expected a mapping from (tail, head) to GB/s")
+        chosen = {}
+        for ends, bandwidth in bandwidths.items():
+            if not isinstance(ends, tuple) or len(ends) != 2:
+                raise TopologyError(f"bandwidths name {shown(ends)}; expected pairs (tail, head)")
+            chosen[self.link(*ends)[:2]] = as_amount(bandwidth)
+        links = [link._replace(bandwidth=chosen.get(link[:2], link.bandwidth)) for link in self.links]
+        return replace(
+            self, links=tuple(link for link in links if link.bandwidth), name=f"{self.name} with other bandwidths"
+        )
 
     def scaled(self, factor: Exact) -> Topology:
         """Multiply every bandwidth by `factor`."""

@@ -44,3 +44,20 @@ def test_exact_values_and_prices_have_the_models_names() -> None:
     assert answer.objective == answer.values["rate"] == Fraction(1, 3)
     assert set(answer.values["share"]) == {(link.tail, link.head) for link in topology.links}
     assert sum(answer.duals["link_bandwidth"].values()) == 1
+
+
+def test_expressions_hold_fractions_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """Bandwidths are fractions, and Pyomo would warn of a type that it does not know."""
+    topology = ring(4, bandwidth="100/3")
+    model = throughput.build(topology)
+    model.constrain("half", model.variables.share["gpu0", "gpu1"] <= topology.links[0].bandwidth / 2)
+    assert solve(model).exact.objective == Fraction(50, 3)
+    with pytest.raises(UnsupportedError, match="not strict"):
+        model.constrain("strict", model.variables.rate < Fraction(1, 3))
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+
+
+def test_models_are_shown_in_one_line() -> None:
+    """Their kind and their name."""
+    assert repr(throughput.build(ring(4))) == "<ThroughputModel throughput of ring-4>"

@@ -6,7 +6,7 @@ import pytest
 
 import collopt
 from collopt.errors import TopologyError, UnsupportedError
-from collopt.formulations import sharing, throughput
+from collopt.formulations import allreduce, sharing, throughput
 from collopt.topologies import dgx_a100, ring, torus
 
 TOPOLOGIES = [ring(4, bandwidth=30), torus(3, 3, bandwidth=10), dgx_a100(boxes=1)]
@@ -63,6 +63,18 @@ def test_objective_can_be_the_sum_of_the_rates() -> None:
     assert collopt.solve(model).objective == pytest.approx(60)
 
 
+@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.name)
+def test_an_allreduce_shares_with_an_allgather(topology: collopt.Topology) -> None:
+    """What is left when the allgather keeps half of its rate is no less than half of the best allreduce."""
+    parts = {"sums": allreduce.build(topology), "shards": throughput.build(topology)}
+    model = sharing.build(topology, parts)
+    half = collopt.bound(topology, "allgather").algbw / topology.num_ranks / 2
+    model.constrain("shards_first", parts["shards"].rate >= half)
+    model.maximize(parts["sums"].rate)
+    best = collopt.bound(topology, "allreduce").algbw
+    assert best / 2 <= collopt.solve(model).exact.objective < best
+
+
 def test_refuses_what_is_no_part() -> None:
     """Names, models, weights and links are checked, and a model is a part once."""
     topology = ring(4, bandwidth=30)
@@ -73,6 +85,11 @@ def test_refuses_what_is_no_part() -> None:
         sharing.build(topology, {"not a name": part})
     with pytest.raises(UnsupportedError, match="part 'x' is a int"):
         sharing.build(topology, {"x": 3})
+    with pytest.raises(UnsupportedError, match="counts shares in trees"):
+        sharing.build(topology, {"x": throughput.build_fixed_count(topology, 3)})
+    with pytest.raises(UnsupportedError, match="two parts are the same model"):
+        sharing.build(topology, {"x": part, "y": part})
+    assert collopt.solve(part).objective == pytest.approx(20)
     with pytest.raises(UnsupportedError, match="one number for each of x"):
         sharing.build(topology, {"x": part}, weights={"y": 1})
     with pytest.raises(UnsupportedError, match="weight of 'x'"):
@@ -82,3 +99,5 @@ def test_refuses_what_is_no_part() -> None:
     sharing.build(topology, {"x": part})
     with pytest.raises(UnsupportedError, match="another program"):
         sharing.build(topology, {"x": part})
+    with pytest.raises(UnsupportedError, match="'x' is a part of sharing of ring-4"):
+        collopt.solve(part)

@@ -15,7 +15,7 @@ import collopt
 from collopt.errors import NoAnswerError, UnsupportedError
 from collopt.formulations import throughput
 from collopt.solvers import HighsOptions, PrimalStatus, Termination, solve
-from collopt.topologies import Topology, dgx1_v100, leaf_spine, mi250, ring
+from collopt.topologies import Topology, dgx1_v100, dgx_a100, leaf_spine, mi250, ring
 from oracles.throughput_cvxpy import best_rate
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -374,3 +374,28 @@ def test_refuses_a_program_without_one_objective() -> None:
     model.program.bent = pyo.Constraint(expr=model.variables.rate**2 <= 1)
     with pytest.raises(UnsupportedError, match=r"throughput of ring-3 cannot be solved: .*bent"):
         solve(model)
+
+
+def test_balanced_shares_are_a_network_to_plan_on() -> None:
+    """At most 50 GB/s into the cards of one box: the program divides them, and trees reach its rate in the shares."""
+    topology = dgx_a100(boxes=2)
+    model = throughput.build(topology)
+    into_cards = [model.variables.share[f"box0/gpu{card}", f"box0/nic{card}"] for card in range(8)]
+    model.constrain("cards", sum(into_cards) <= 50)
+    loose = collopt.solve(model).exact
+    with pytest.raises(UnsupportedError, match="takes in"):
+        collopt.plan(topology.with_bandwidths(loose.values["share"]), "allgather")
+    model.balance_switches()
+    model.balance_switches()
+    exact = collopt.solve(model).exact
+    plan = collopt.plan(topology.with_bandwidths(exact.values["share"]), "allgather")
+    assert plan.algbw == topology.num_ranks * exact.objective
+    assert plan.gap == 0
+
+
+def test_balance_changes_nothing_where_nothing_else_binds() -> None:
+    """Switches that are balanced can give out all that they take in."""
+    for topology in (dgx_a100(boxes=2), leaf_spine(3, 2, 2, 50, oversubscription=2)):
+        model = throughput.build(topology)
+        model.balance_switches()
+        assert collopt.solve(model).exact.objective * topology.num_ranks == collopt.bound(topology, "allgather").algbw

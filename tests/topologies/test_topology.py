@@ -283,3 +283,23 @@ def test_vendor_boxes_survive_their_changes() -> None:
     )
     assert topology.egress("box0/gpu0") == 2 * (300 + Fraction(25, 2))
     assert topology.egress("box1/gpu7") == 50
+
+
+def test_other_bandwidths_replace_those_of_the_links_named() -> None:
+    """Zero removes a link; the rest stays; strangers and nonsense are refused."""
+    triangle = Topology.from_links([("a", "b", 2), ("b", "c", 2), ("c", "a", 2), ("a", "c", 1)], compute="abc")
+    changed = triangle.with_bandwidths({("a", "b"): "1/3", ("a", "c"): 0})
+    assert [(*link[:2], link.bandwidth) for link in changed.links] == [
+        ("a", "b", Fraction(1, 3)),
+        ("b", "c", 2),
+        ("c", "a", 2),
+    ]
+    assert changed.compute_nodes == triangle.compute_nodes
+    for wrong, message in (
+        ({("b", "a"): 1}, "there is no link"),
+        ({"ab": 1}, "expected pairs"),
+        ({("a", "b"): -1}, "at least 0"),
+        ([("a", "b", 1)], "expected a mapping"),
+    ):
+        with pytest.raises(TopologyError, match=message):
+            triangle.with_bandwidths(wrong)  # type: ignore[arg-type]
