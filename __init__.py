@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     from .formulations import Blocks
     from .planners import Plan, bound, compare, load_plan, plan, scan_trees_per_root, sensitivity
     from .schedules import Bound, Forest
-    from .solvers import HighsOptions, Session, Solution, solve
+    from .solvers import Algorithm, ExactAnswer, HighsOptions, Interval, Session, Solution, solve
     from .topologies import Topology, read_topology, write_topology
 
 __all__ = [
+    "Algorithm",
     "Blocks",
     "Bound",
+    "ExactAnswer",
     "Forest",
     "HighsOptions",
+    "Interval",
     "Plan",
     "Session",
     "Solution",
@@ -55,10 +58,13 @@ __all__ = [
 
 _ROOMS = ("errors", "formulations", "planners", "runtime", "schedules", "solvers", "topologies")
 _NAMES = {
+    "Algorithm": "solvers",
     "Blocks": "formulations",
     "Bound": "schedules",
+    "ExactAnswer": "solvers",
     "Forest": "schedules",
     "HighsOptions": "solvers",
+    "Interval": "solvers",
     "Plan": "planners",
     "Session": "solvers",
     "Solution": "solvers",

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from ..schedules import as_bytes
@@ -40,7 +41,11 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 TreesOption = Annotated[
-    int | None, typer.Option("--trees-per-root", help="Trees per root; if left out, as many as the bound takes.")
+    int | None,
+    typer.Option(
+        "--trees-per-root",
+        help="Trees per root, or per unit of its part of the data; as many as the bound takes if left out.",
+    ),
 ]
 SizeOption = Annotated[
     str | None, typer.Option("--size", metavar="SIZE", help="Estimate the time for so many bytes in all: 64M, 1G.")
@@ -177,7 +182,7 @@ def _write(path: Path | None, write: Callable[[Path], None], written: list[Path]
 
 
 def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
-    forest, network, heights = made.schedule, made.topology, made.heights
+    network, heights = made.topology, made.heights
     emit_rows(
         f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified",
         {
@@ -185,9 +190,8 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
             "busbw": rate(made.busbw),
             "bound": f"{rate(made.bound.algbw)} algbw",
             "gap": gap(made.gap),
-            "trees per root": str(forest.forests[-1].trees_per_root),
-            "trees": f"{forest.num_trees} different ones, {heights.lowest} to {heights.highest} hops high, "
-            f"{heights.mean:.1f} on average",
+            "trees per root": _trees_per_root(made),
+            "trees": f"{_trees(made)}, {heights.lowest} to {heights.highest} hops high, {heights.mean:.1f} on average",
             "busiest links": f"{busiest_links(made)} of {len(network.links)}",
         }
         | _roots(made)
@@ -199,6 +203,25 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
             else {"loss": f"{_lost(made, intact)} of the {rate(intact.algbw)} of the whole network"}
         ),
     )
+
+
+def _trees_per_root(made: Plan) -> str:
+    """Count trees by weight, as planners do, unless roots differ: then a root's trees are as many as its part needs."""
+    forest = made.schedule.forests[-1]
+    if len(set(forest.root_weights[forest.root_weights > 0].tolist())) == 1:
+        return str(forest.trees_per_root)
+    different = np.unique(forest.roots, return_counts=True)[1]
+    return f"{different.min()} to {different.max()} different ones, by the root's part of the data"
+
+
+def _trees(made: Plan) -> str:
+    """Count the different trees, and those of both kinds where there are two."""
+    forests = made.schedule.forests
+    text = f"{made.schedule.num_trees} different ones"
+    if len(forests) == 1:
+        return text
+    verbs = {"reduce": "add up", "broadcast": "spread"}
+    return f"{text} in all ({', '.join(f'{part.num_trees} {verbs[part.direction]}' for part in forests)})"
 
 
 def _roots(made: Plan) -> dict[str, str]:

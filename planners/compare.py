@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,7 +42,8 @@ class Outcome:
     answer : Bound, Plan or None
         None where there is none.
     status : {"ok", "not applicable", "failed"}
-        Planners that do not suit a topology are not applicable; failures are for people to look into.
+        Planners that do not suit a topology are not applicable; failures, whatever exception they end with, are for
+        people to look into.
     reason : str
         Why there is no answer; of a bound that is not about all schedules, what it is about.
     seconds : float
@@ -167,7 +169,7 @@ def outcomes(
     if executor is None:
         return (outcome(topology, collective, kind, name, shards) for kind, name in tasks)
     futures = [executor.submit(outcome, topology, collective, kind, name, shards) for kind, name in tasks]
-    return (future.result() for future in futures)
+    return (_collected(future, *task) for future, task in zip(futures, tasks, strict=True))
 
 
 def outcome(topology: Topology, collective: str, kind: Kind, name: str, shards: dict[str, Any]) -> Outcome:
@@ -204,6 +206,8 @@ def outcome(topology: Topology, collective: str, kind: Kind, name: str, shards: 
         status, reason = "not applicable", str(error)
     except ColloptError as error:
         status, reason = "failed", str(error)
+    except Exception as error:  # noqa: BLE001 - a defect of one planner, which must not cost the others' answers
+        status, reason = "failed", _defect(error)
     return Outcome(kind, name, answer, status, reason, time.perf_counter() - start)
 
 
@@ -227,6 +231,20 @@ def compared(found: Sequence[Outcome], sizes: Sequence[int | str] = ()) -> pd.Da
     lowest = min(limits, default=None)
     frame = pd.DataFrame([_row(entry, lowest, sizes) for entry in found])
     return frame.astype(dict.fromkeys(("num_trees", "max_height"), "Int64"))
+
+
+def _collected(future: Future[Outcome], kind: Kind, name: str) -> Outcome:
+    """Wait for a task; where its process died, or its answer could not be sent, that is its outcome."""
+    try:
+        return future.result()
+    except Exception as error:  # noqa: BLE001 - `outcome` raises nothing, so this is about the executor
+        return Outcome(kind, name, None, "failed", _defect(error), math.nan)
+
+
+def _defect(error: Exception) -> str:
+    """Say in one line what nobody raises on purpose."""
+    message = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _names(asked: Sequence[str] | None, what: str, usual: Sequence[str], others: Sequence[str] = ()) -> list[str]:

@@ -9,7 +9,8 @@ from ..errors import UnsupportedError
 from ..schedules import as_bytes
 from ..topologies import Topology
 from ..topologies.validation import shown
-from .registry import bound, plan
+from .plan import Plan
+from .registry import plan
 from .requests import checked_count
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def scan_trees_per_root(
     collective: str,
     counts: Iterable[int] | None = None,
     *,
+    planner: str = "auto",
     size: int | str = "1G",
     **options: Any,
 ) -> pd.DataFrame:
@@ -38,7 +40,10 @@ def scan_trees_per_root(
     collective : str
         As for `collopt.plan`.
     counts : iterable of int, optional
-        Numbers of trees per root; 1 up to 8 by default.  The optimum is always added, as the last row.
+        Numbers of trees per root; by default 1 up to 8, but fewer than ForestColl's optimum takes.  The planner's
+        best for any number is always added, as the last row.
+    planner : str
+        As for `collopt.plan`; one that takes ``trees_per_root``.
     size : int or str
         For the estimated time, as for `Plan.estimate`.
     **options : object
@@ -49,7 +54,9 @@ def scan_trees_per_root(
     DataFrame
         One row per plan: ``trees_per_root``, ``algbw`` (GB/s), ``gap``, ``num_trees``, ``min_height``, ``mean_height``,
         ``max_height``, ``estimate_us``; ``pareto`` marks rows that no other beats in throughput, height and number of
-        trees at once; ``plan`` is the `Plan`.
+        trees at once; ``plan`` is the `Plan`, ``planner`` who made it.
+        Where roots have unequal parts of the data, as in allreduces by ``"strength"`` or ``"allreduce-lp"``,
+        ``trees_per_root`` is the number per unit of such a part, and only ``num_trees`` can be compared.
 
     Raises
     ------
@@ -67,10 +74,12 @@ def scan_trees_per_root(
     as_bytes(size)  # refused before the work
     if unknown := sorted(set(options) - set(OPTIONS)):
         raise UnsupportedError(f"there is no option {unknown[0]!r} here; expected one of {', '.join(OPTIONS)}")
-    best = bound(topology, collective, **options).trees_per_root
-    asked = range(1, min(best, MAX_COUNTS + 1)) if counts is None else _checked_counts(counts)
-    plans = [plan(topology, collective, trees_per_root=count, **options) for count in asked]
-    plans.append(plan(topology, collective, **options))
+    asked = None if counts is None else _checked_counts(counts)
+    best = plan(topology, collective, planner=planner, **options)
+    if asked is None:
+        asked = list(_usual_counts(best))
+    plans = [plan(topology, collective, planner=planner, trees_per_root=count, **options) for count in asked]
+    plans.append(best)
     rows = []
     for made in plans:
         heights = made.heights
@@ -84,6 +93,7 @@ def scan_trees_per_root(
                 "mean_height": heights.mean,
                 "max_height": heights.highest,
                 "estimate_us": made.estimate(size),
+                "planner": made.planner,
                 "plan": made,
             }
         )
@@ -93,6 +103,12 @@ def scan_trees_per_root(
         not ((better <= row).all(axis=1) & (better < row).any(axis=1)).any() for _, row in better.iterrows()
     ]
     return frame
+
+
+def _usual_counts(best: Plan) -> range:
+    """Count up to the best plan's own number, where it is one per rank and so of the same kind."""
+    enough = best.schedule.forests[-1].trees_per_root if best.planner == "forestcoll" else MAX_COUNTS + 1
+    return range(1, min(enough, MAX_COUNTS + 1))
 
 
 def _checked_counts(counts: Iterable[int]) -> list[int]:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import NoAnswerError, UnsupportedError
+from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import COLLECTIVES, Bound
 from ..topologies import Topology
 from ..topologies.validation import shown
 from . import lazy_planners as lazy
 from .lazy_planners import Make
 from .plan import Plan
+from .requests import check_collective, shard_weights
 
 __all__ = ["PLANNERS", "Planner", "bound", "plan"]
 
@@ -45,8 +46,9 @@ def _auto(collective: str) -> Make:
         root: int | str | None = None,
         weights: Sequence[object] | None = None,
     ) -> Plan:
-        if trees_per_root is None and collective == "allreduce":
-            return _best_allreduce(topology, root=root, weights=weights)
+        if collective == "allreduce":
+            shard_weights(topology, collective, root, weights)  # it has neither
+            return _best_allreduce(topology, {} if trees_per_root is None else {"trees_per_root": trees_per_root})
         forestcoll = PLANNERS["forestcoll"].functions[collective]
         return forestcoll(topology, trees_per_root=trees_per_root, root=root, weights=weights)
 
@@ -143,7 +145,7 @@ def bound(
     from .forestcoll import bound_trees
 
     _check_topology(topology)
-    _check_collective(collective, COLLECTIVES, "bound")
+    check_collective(collective, COLLECTIVES, "the bound does not cover")
     return bound_trees(topology, collective, root=root, weights=weights)
 
 
@@ -157,11 +159,12 @@ def plan(topology: Topology, collective: str, *, planner: str = "auto", **option
     collective : str
         As for `bound`.
     planner : str
-        A key of `PLANNERS`.  ``"auto"`` is ForestColl, which is optimal, but for an allreduce the first of
-        ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that reaches its bound, or the best of them.
+        A key of `PLANNERS`.  ``"auto"`` is ``"forestcoll"``, but for an allreduce the first of ``"forestcoll"``,
+        ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches its bound, or the best of them.
     **options : object
         What the planner takes: for ``"auto"`` and ``"forestcoll"``, ``trees_per_root``, and ``root`` and ``weights`` as
-        for `bound`.
+        for `bound`.  Where roots have unequal parts of the data, ``trees_per_root`` is the number per unit of such a
+        part: see `Forest.root_weights`.
 
     Returns
     -------
@@ -187,25 +190,31 @@ def plan(topology: Topology, collective: str, *, planner: str = "auto", **option
     if not isinstance(planner, str) or planner not in PLANNERS:
         raise UnsupportedError(f"there is no planner {planner!r}; expected one of {', '.join(PLANNERS)}")
     functions = PLANNERS[planner].functions
-    _check_collective(collective, tuple(functions), f"planner {planner!r}")
+    check_collective(collective, tuple(functions), f"the planner {planner!r} does not cover")
     _check_options(functions[collective], options, planner)
     return functions[collective](topology, **options)
 
 
-def _best_allreduce(topology: Topology, **shards: Any) -> Plan:
+def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
     """Ask one exact planner after the other; none of them beats "strength" where it applies."""
-    best = PLANNERS["forestcoll"].functions["allreduce"](topology, **shards)
-    for name in ("strength", "allreduce-lp"):
-        if best.gap == 0:
-            break
+    best: Plan | None = None
+    refusal: Exception | None = None
+    for name in ("forestcoll", "strength", "allreduce-lp"):
+        function = PLANNERS[name].functions["allreduce"]
+        if not set(options) <= set(_options_of(function)):
+            continue
         try:
-            other = PLANNERS[name].functions["allreduce"](topology)
-        except (UnsupportedError, NoAnswerError):
-            continue  # not for this network, or too large for it
-        if (other.algbw, -other.gap) > (best.algbw, -best.gap):
-            best = other
-        if name == "strength":
+            made = function(topology, **options)
+        except (UnsupportedError, NoAnswerError, CapacityOverflowError) as error:
+            refusal = refusal or error  # not for this network, or too large for it
+            continue
+        if best is None or (made.algbw, -made.gap) > (best.algbw, -best.gap):
+            best = made
+        if best.gap == 0 or name == "strength":
             break
+    if best is None:
+        assert refusal  # every planner that was asked has refused, and ForestColl takes all options
+        raise refusal
     return best
 
 
@@ -216,15 +225,12 @@ def _check_topology(topology: object) -> None:
         )
 
 
-def _check_collective(collective: str, known: tuple[str, ...], what: str) -> None:
-    if collective not in known:
-        raise UnsupportedError(
-            f"the {what} does not cover the collective {collective!r}; expected one of {', '.join(known)}"
-        )
+def _options_of(function: Callable[..., Plan]) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name != "topology"]
 
 
 def _check_options(function: Callable[..., Plan], options: dict[str, Any], planner: str) -> None:
-    known = [name for name in inspect.signature(function).parameters if name != "topology"]
+    known = _options_of(function)
     for option in options:
         if option not in known:
             expected = f"expected one of {', '.join(known)}" if known else "it takes none here"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from fractions import Fraction
 from math import gcd, lcm
 from typing import NamedTuple
@@ -17,7 +19,7 @@ from ..schedules.weights import as_weights
 from ..topologies import Topology
 from ..topologies.validation import shown
 
-__all__ = ["Network", "check_request", "checked_count", "network", "shard_weights"]
+__all__ = ["Network", "check_collective", "check_request", "checked_count", "network", "shard_weights"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -137,10 +139,41 @@ def check_request(topology: object, collective: object) -> None:
         raise UnsupportedError(
             f"the topology is {shown(topology)}; expected a Topology, such as collopt.topologies.build('ring', n=4)"
         )
-    if collective not in COLLECTIVES:
-        raise UnsupportedError(
-            f"trees do not carry out the collective {shown(collective)}; expected one of {', '.join(COLLECTIVES)}"
-        )
+    check_collective(collective, COLLECTIVES, "trees do not carry out")
+
+
+def check_collective(collective: object, known: Sequence[str], refusal: str) -> None:
+    """Raise `UnsupportedError` for a collective that is not among `known`, and say which name was meant, if one was.
+
+    Parameters
+    ----------
+    collective : object
+        What the user wrote.
+    known : sequence of str
+        Names that would do.
+    refusal : str
+        How the message begins, such as ``"the bound does not cover"``.
+    """
+    if collective in known:
+        return
+    meant = _meant(collective)
+    hint = f": did you mean {meant!r}?" if meant else ""
+    raise UnsupportedError(f"{refusal} the collective {shown(collective)}; expected one of {', '.join(known)}{hint}")
+
+
+def _meant(collective: object) -> str | None:
+    """Return the collective whose name is spelled most like this one, such as by MPI, NCCL or torch.
+
+    Examples
+    --------
+    >>> _meant("reduce-scatter"), _meant("AllGather"), _meant("all_to_all")
+    ('reduce_scatter', 'allgather', None)
+    """
+    if not isinstance(collective, str) or collective in COLLECTIVES:
+        return None
+    plain = {name.replace("_", ""): name for name in COLLECTIVES}
+    close = get_close_matches(re.sub(r"[\W_]", "", collective.lower()), plain, n=1)
+    return plain[close[0]] if close else None
 
 
 def checked_count(trees_per_root: int) -> int:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BoundError, SolverError
+from ..errors import BoundError, SolverError, UnsupportedError
 from ..topologies import Link, Topology
-from ..topologies.validation import Exact, as_factor
+from ..topologies.validation import Exact, as_factor, shown
 from .lp_bounds import build_program
 from .requests import check_request, shard_weights
 
@@ -39,9 +39,9 @@ def sensitivity(
     collective, root, weights
         As for `collopt.bound`; an allreduce is one by trees, as in `collopt.formulations.allreduce`.
     step : number
-        By which part of its bandwidth a link is widened to see what that gains.
+        By which part of its bandwidth a link is widened to see what that gains; positive.
     together : callable, optional
-        Links for which it returns the same are widened at the same time; each by itself by default.
+        Links for which it returns the same hashable value are widened at the same time; each by itself by default.
 
     Returns
     -------
@@ -61,7 +61,9 @@ def sensitivity(
     Raises
     ------
     UnsupportedError
-        If the request is not of its form.
+        If the request is not of its form, or `together` is no function that returns hashable values.
+    TopologyError
+        If `step` is not a positive number.
     BoundError
         If some rank is out of reach.
     NoAnswerError
@@ -88,13 +90,14 @@ def sensitivity(
     check_request(topology, collective)
     sizes = shard_weights(topology, collective, root, weights)
     part = as_factor(step, "step")
+    groups = _grouped(topology, together)
     # The objective of an allreduce is the algorithm bandwidth, the others' is the rate per unit of weight.
     unit = 1 if collective == "allreduce" else sum(sizes) or topology.num_ranks
     variant = _Variant(build_program(topology, collective, sizes).linear_program(), topology)
     session = Session(variant)
     rate, prices = _solved(session.solve(), topology)
     rows: list[tuple[Any, ...]] = []
-    for name, links in _grouped(topology, together).items():
+    for name, links in groups.items():
         worth = sum((prices[link[:2]] * link.bandwidth for link in links), Fraction(0))
         gain = Fraction(0)
         if worth:
@@ -132,9 +135,20 @@ class _Variant:
 
 
 def _grouped(topology: Topology, together: Callable[[Link], Hashable] | None) -> dict[Hashable, list[Link]]:
+    if together is not None and not callable(together):
+        raise UnsupportedError(
+            f"together is {shown(together)}; expected a function that takes a link and returns the name of its group"
+        )
     groups: dict[Hashable, list[Link]] = {}
     for number, link in enumerate(topology.links):
-        groups.setdefault(number if together is None else together(link), []).append(link)
+        name = number if together is None else together(link)
+        try:
+            groups.setdefault(name, []).append(link)
+        except TypeError:
+            raise UnsupportedError(
+                f"together returned {shown(name)} for the link {link.tail!r} to {link.head!r}; expected a value that "
+                "can be a dictionary's key, such as text or a tuple"
+            ) from None
     return groups
 
 

@@ -59,6 +59,9 @@ class RuntimeLimits:
     takes_both_placements: bool
 
 
+FEWER_TREES = "plan with fewer trees, such as by planner 'forestcoll' with trees_per_root=1"
+"""What helps large programs; not every planner takes a number of trees."""
+
 A100_SMS = 108
 
 COLLECTIVES = {name: name for name in ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce")}
@@ -112,7 +115,7 @@ def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int
     if program.num_channels > limits.max_channels:
         raise UnsupportedError(
             f"the program uses {program.num_channels} channels, {limits.name} has {limits.max_channels}; "
-            "lower it with fewer channels or plan with fewer trees per root"
+            f"lower it with fewer channels, or {FEWER_TREES}"
         )
     for rank in program.ranks:
         _check_blocks(rank, limits, resident)
@@ -137,7 +140,7 @@ def _check_blocks(rank: RankProgram, limits: RuntimeLimits, resident: int) -> No
     if blocks > resident:
         raise UnsupportedError(
             f"rank {rank.rank} has {blocks} thread blocks, {limits.name} runs {resident} at once; lower it with fewer "
-            "channels, plan with fewer trees per root, or on a GPU that runs more give max_thread_blocks"
+            f"channels, {FEWER_TREES}, or on a GPU that runs more give max_thread_blocks"
         )
     awaited = max(
         (wait.thread_block for block in rank.thread_blocks for step in block.instructions for wait in step.depends),
@@ -175,8 +178,7 @@ def _check_steps(program: Program, rank: RankProgram, limits: RuntimeLimits) -> 
     nodes = 1 + program.num_ranks + len(rank.thread_blocks) + total
     if nodes > MAX_NODES:
         raise UnsupportedError(
-            f"rank {rank.rank} needs {nodes} XML elements, MSCCL's parser keeps {MAX_NODES}; plan with fewer trees per "
-            "root"
+            f"rank {rank.rank} needs {nodes} XML elements, MSCCL's parser keeps {MAX_NODES}; {FEWER_TREES}"
         )
 
 

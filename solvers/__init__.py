@@ -3,7 +3,9 @@
 The names below solve linear programs; the routines with kernels are imported module by module, where they are needed.
 """
 
+from .exact_lp import ExactAnswer
 from .highs import Session, solve
+from .intervals import Interval
 from .progress import Progress
 from .solution import DualStatus, PrimalStatus, Solution, Status, Termination
 from .solver_options import Algorithm, HighsOptions
@@ -11,7 +13,9 @@ from .solver_options import Algorithm, HighsOptions
 __all__ = [
     "Algorithm",
     "DualStatus",
+    "ExactAnswer",
     "HighsOptions",
+    "Interval",
     "PrimalStatus",
     "Progress",
     "Session",

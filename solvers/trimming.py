@@ -27,7 +27,7 @@ BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
 ROUNDS = 4
-LEAF_GROUPS_FROM = 256
+LEAF_GROUPS_FROM = 128
 """Leaf groups save time on large networks; on smaller ones trees are lower without them."""
 
 

@@ -36,7 +36,7 @@ def with_bandwidth(text: str) -> str:
         (None, "does not exist; check the path"),
         ("", "is empty; expected a JSON file"),
         (document()[:-9], "is not valid JSON at line 1"),
-        ("<system/>", "is not valid JSON at line 1"),
+        ("<system/>", "is an XML file; expected a JSON file of format 'collopt-topology'"),
         ("\0\udcff", "is not UTF-8 text"),
         (document(version=2), "is version 2; this release reads version 1: upgrade collopt"),
         (document(format="collopt-plan"), "is of format 'collopt-plan'; expected 'collopt-topology'"),
@@ -110,7 +110,9 @@ def test_a_network_that_cannot_be_planned_on(
 def test_an_unknown_collective(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
     """With those there are."""
     known = "allgather, reduce_scatter, allreduce, broadcast, reduce"
-    assert refusal(call(capsys, command, "mi250", "allgater")) == f"{message}; expected one of {known}"
+    assert refusal(call(capsys, command, "mi250", "allgater")) == (
+        f"{message}; expected one of {known}: did you mean 'allgather'?"
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -77,9 +78,14 @@ def test_says_where_an_allreduce_adds_up(capsys: pytest.CaptureFixture[str], tmp
     assert " alone adds up all data\n" in answer.out
     boxes = call(capsys, "plan", "dgx-a100", "--boxes", 2, "--ranks", "0-11", "allreduce", "--planner", "strength")
     assert " of 12 ranks add up 1/" in boxes.out
+    many = call(capsys, "plan", "mi250", "--boxes", 2, "allreduce", "--planner", "strength")
+    assert " different ones, by the root's part of the data\n" in many.out
+    assert re.search(r"^  trees +(\d+) different ones in all \(\d+ add up, \d+ spread\), ", many.out, re.MULTILINE)
     assert "  roots" not in call(capsys, "plan", "ring", "--nodes", 4, "allreduce", "--planner", "forestcoll").out
     assert "per unit of the part that it adds up" in call(capsys, "verify", plan).out
     interpret_file(xml)
+    for command in ("verify", "run"):
+        assert refusal(call(capsys, command, xml)).startswith(f"{xml} is an XML file; expected a JSON file")
     assert call(capsys, "run", plan, "--elements", 1001, "--repeats", 1, "--json").data["correct"] is True
 
 

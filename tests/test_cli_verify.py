@@ -138,7 +138,7 @@ def test_a_changed_network_in_the_file_is_no_plan_at_all(capsys: pytest.CaptureF
         (None, "does not exist; check the path"),
         ("", "is empty; expected a JSON file"),
         ('{"format": "collopt-pl', "is not valid JSON at line 1"),
-        ("<algo/>", "is not valid JSON at line 1"),
+        ("<algo/>", "is an XML file; expected a JSON file of format 'collopt-plan'"),
         ('{"format": "collopt-topology", "version": 1}', "is of format 'collopt-topology'; expected 'collopt-plan'"),
         (
             '{"format": "collopt-plan", "version": 3}',

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from fractions import Fraction
 from multiprocessing import get_context
 from typing import Any
@@ -132,15 +132,39 @@ def test_a_planner_that_fails_leaves_the_others_alone(
     assert found["ring"]["status"] == "ok"
 
 
-def test_errors_that_nobody_raises_on_purpose_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are defects of the planner."""
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ZeroDivisionError("division by zero\nand more"), "ZeroDivisionError: division by zero"),
+        (RecursionError(), "RecursionError"),
+    ],
+)
+def test_errors_that_nobody_raises_on_purpose_fail_one_row(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+) -> None:
+    """Of a planner and of a bound: with their type, and one line."""
 
-    def fail(topology: Topology) -> Plan:
-        raise ZeroDivisionError
+    def fail(*_: object) -> Any:
+        raise error
 
-    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", {"allgather": fail}))
-    with pytest.raises(ZeroDivisionError):
-        compare(ring(3), "allgather", planners=["mine"])
+    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", {"allgather": lambda topology: fail()}))
+    monkeypatch.setitem(BOUNDS, "mine", fail)
+    frame = compare(ring(3), "allgather", planners=["mine", "ring"], bounds=["mine", "forestcoll"])
+    for kind, other in (("plan", "ring"), ("bound", "forestcoll")):
+        found = rows(frame, kind)
+        assert (found["mine"]["status"], found["mine"]["reason"], found["mine"]["plan"]) == ("failed", reason, None)
+        assert found[other]["status"] == "ok"
+
+
+def test_whoever_interrupts_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of going on to the next planner."""
+
+    def interrupt(topology: Topology) -> Plan:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", {"allgather": interrupt}))
+    with pytest.raises(KeyboardInterrupt):
+        compare(ring(3), "allgather", planners=["mine", "ring"])
 
 
 class Recorder(Executor):
@@ -165,6 +189,26 @@ def test_executors_are_given_one_task_per_row() -> None:
     alone = compare(ring(4), "allgather")
     same = [column for column in COLUMNS if column not in ("seconds", "plan")]
     pd.testing.assert_frame_equal(frame[same], alone[same])
+
+
+class Broken(Recorder):
+    """Loses all planners of one name, as if their processes had been killed."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """As an executor's."""
+        if args[3] != "blink":
+            return super().submit(fn, *args, **kwargs)
+        future: Future[Any] = Future()
+        future.set_exception(BrokenExecutor("a process was terminated abruptly"))
+        return future
+
+
+def test_a_process_that_dies_fails_its_own_row() -> None:
+    """With what the executor says."""
+    found = rows(compare(ring(4), "allgather", planners=["blink", "ring"], executor=Broken()))
+    assert found["blink"]["status"] == "failed"
+    assert found["blink"]["reason"] == "BrokenExecutor: a process was terminated abruptly"
+    assert found["ring"]["status"] == "ok"
 
 
 @pytest.mark.slow

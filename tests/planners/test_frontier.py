@@ -6,7 +6,7 @@ import pytest
 
 import collopt
 from collopt.errors import UnsupportedError
-from collopt.topologies import mi250, ring
+from collopt.topologies import Topology, mi250, ring
 
 
 def test_the_table_of_the_paper() -> None:
@@ -45,6 +45,27 @@ def test_rows_that_another_beats_in_everything_are_not_on_the_frontier() -> None
             | (others["num_trees"] < row["num_trees"])
         )
         assert row["pareto"] == (not (good & better).any())
+
+
+def test_no_row_of_an_allreduce_beats_the_last() -> None:
+    """All rows are the best of the exact planners, and each says whose it is."""
+    links = [("a", "b", 2), ("b", "c", 1), ("c", "a", 4)]
+    topology = Topology.from_links(links, compute="abc")
+    frame = collopt.scan_trees_per_root(topology, "allreduce", [1, 2, 3, 4])
+    assert frame["algbw"].max() == frame["algbw"].iloc[-1] == 1
+    assert frame["gap"].iloc[-1] == 0
+    assert frame["planner"].tolist() == [plan.planner for plan in frame["plan"]]
+    assert frame["planner"].iloc[-1] == "allreduce-lp"
+    alone = collopt.scan_trees_per_root(topology, "allreduce", [1, 2, 3, 4], planner="forestcoll")
+    assert set(alone["planner"]) == {"forestcoll"}
+    assert (alone["algbw"] <= frame["algbw"]).all()
+    assert len(collopt.scan_trees_per_root(topology, "allreduce")) == 9
+
+
+def test_planners_that_take_no_number_of_trees_are_refused() -> None:
+    """By the message of `plan`."""
+    with pytest.raises(UnsupportedError, match=r"^planner 'strength' has no option 'trees_per_root'"):
+        collopt.scan_trees_per_root(ring(4), "allreduce", planner="strength")
 
 
 def test_no_counts_are_an_error() -> None:

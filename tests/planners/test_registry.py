@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from collopt import bound, plan
+from collopt import bound, compare, plan, scan_trees_per_root, sensitivity
 from collopt.errors import UnsupportedError
 from collopt.planners import PLANNERS, Plan, Planner
+from collopt.planners.lp_bounds import lp_bound
 from collopt.topologies import Topology, ring
 
 
@@ -71,6 +73,35 @@ def test_without_a_planner_allreduce_takes_the_program_where_links_lack_opposite
     assert (made.planner, made.algbw, made.gap) == ("allreduce-lp", 1, 0)
 
 
+def rooms_on_one_leaf() -> Topology:
+    """Three nodes of four GPUs on a switch each; every GPU also has a slow link of its own to one more switch."""
+    links: list[tuple[str, str, int | str]] = []
+    for number in range(3):
+        for gpu in range(4):
+            slow = 25 if number == 2 else "12.5"
+            links += [(f"g{number}{gpu}", f"node{number}", 200), (f"g{number}{gpu}", "leaf", slow)]
+    ranks = [f"g{number}{gpu}" for number in range(3) for gpu in range(4)]
+    switches = ["node0", "node1", "node2", "leaf"]
+    return Topology.from_links(links, compute=ranks, switches=switches, bidirectional=True)
+
+
+def test_without_a_planner_a_number_of_trees_is_put_to_every_planner_that_takes_one() -> None:
+    """Free roots use slow links that equal shards leave waiting; the strength takes no number and is not asked."""
+    topology = rooms_on_one_leaf()
+    equal = plan(topology, "allreduce", planner="forestcoll", trees_per_root=4)
+    free = plan(topology, "allreduce", planner="allreduce-lp", trees_per_root=4)
+    assert (equal.algbw, free.algbw) == (Fraction(75, 2), 50)
+    made = plan(topology, "allreduce", trees_per_root=4)
+    assert (made.planner, made.algbw, made.options) == ("allreduce-lp", 50, {"trees_per_root": 4})
+    assert plan(topology, "allreduce", trees_per_root=1).algbw == Fraction(75, 2)
+
+
+def test_a_number_of_trees_that_is_none_is_refused_for_an_allreduce_too() -> None:
+    """Although several planners are asked, in the words of the first."""
+    with pytest.raises(UnsupportedError, match=r"^trees_per_root is 0; expected 1 to"):
+        plan(ring(3), "allreduce", trees_per_root=0)
+
+
 def test_options_of_other_collectives_are_refused_without_a_planner_too() -> None:
     """An allreduce has neither root nor weights."""
     with pytest.raises(UnsupportedError, match=r"^allreduce has no root; leave root=1 out$"):
@@ -101,6 +132,24 @@ def test_unknown_collectives_are_refused(collective: Any) -> None:
         plan(ring(3), collective)
     with pytest.raises(UnsupportedError, match=r"bound does not cover the collective .*; expected one of .*allgather"):
         bound(ring(3), collective)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("all_gather", "allgather"),
+        ("AllGather", "allgather"),
+        ("reduce-scatter", "reduce_scatter"),
+        ("all_reduce", "allreduce"),
+        ("ncclAllReduce", "allreduce"),
+        ("bcast", "broadcast"),
+    ],
+)
+@pytest.mark.parametrize("ask", [plan, bound, compare, sensitivity, lp_bound, scan_trees_per_root])
+def test_other_spellings_of_a_collective_are_recognized(ask: Callable[..., object], written: str, meant: str) -> None:
+    """By whoever is asked."""
+    with pytest.raises(UnsupportedError, match=rf"collective '{written}'; expected .*: did you mean '{meant}'\?$"):
+        ask(ring(3), written)
 
 
 @pytest.mark.parametrize("option", ["trees", "k", "topology", "Trees_per_root", "seed"])

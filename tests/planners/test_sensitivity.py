@@ -81,5 +81,9 @@ def test_refuses_what_makes_no_sense() -> None:
         collopt.sensitivity(ring(3), "all_to_all")
     with pytest.raises(TopologyError, match="step is 0"):
         collopt.sensitivity(ring(3), "allgather", step=0)
+    with pytest.raises(UnsupportedError, match="together is 'nic'; expected a function"):
+        collopt.sensitivity(ring(3), "allgather", together="nic")  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match=r"together returned \['gpu0'\] for the link 'gpu0' to 'gpu1'; expected"):
+        collopt.sensitivity(ring(3), "allgather", together=lambda link: [link.tail])  # type: ignore[arg-type,return-value]
     with pytest.raises(BoundError, match="cannot reach"):
         collopt.sensitivity(Topology.from_links([("a", "b", 1)], compute="ab"), "allgather")

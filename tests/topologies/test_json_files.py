@@ -54,7 +54,7 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
         (HEADER + "} trailing", "not valid JSON at line 1"),
         (HEADER + ',"a": 1,}', "not valid JSON"),
         (HEADER + ", 'a': 1}", "not valid JSON"),
-        ("<system/>", "not valid JSON at line 1, column 1"),
+        ("<system/>", "is an XML file; expected a JSON file of format 'demo'"),
         ("[]", r"holds \[\]; expected a JSON object of format 'demo'"),
         ("null", "holds None"),
         ('"text"', "holds 'text'"),
