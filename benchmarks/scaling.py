@@ -18,9 +18,10 @@ import sys
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
 import collopt
-from collopt.topologies import Topology, dgx_a100, dragonfly, fat_tree, mi250, torus
+from collopt.topologies import Topology, dgx_a100, dragonfly, fat_tree, leaf_spine, mi250, torus
 
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
 
@@ -66,6 +67,8 @@ CASES: dict[str, Callable[[], Topology]] = {
     "MI250, 1024 GPUs, random NICs": lambda: random_nics(mi250(boxes=64), 12, 16),
     "A100 and MI250, 128 GPUs": mixed_boxes,
     "fat tree, k = 8": lambda: fat_tree(8),
+    "fat tree, k = 16": lambda: fat_tree(16),
+    "leaf-spine, 1024 hosts": lambda: leaf_spine(32, 16, 32),
     "dragonfly, 72 hosts": lambda: dragonfly(4, 2, 2),
     "random regular, 256 ranks": lambda: random_regular(256, 8, 100),
     "random regular, 1024 ranks": lambda: random_regular(1024, 8, 100),
@@ -90,13 +93,22 @@ def plan_case(name: str) -> dict[str, object]:
         "engine": "collopt",
         "cpu_s": stop - middle,
         "bound_cpu_s": middle - start,
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mib": peak_mib(),
         "ranks": topology.num_ranks,
         "trees_per_root": plan.bound.trees_per_root,
         "trees": plan.schedule.num_trees,
         "mean_height": plan.heights.mean,
         "max_height": plan.heights.highest,
     }
+
+
+def peak_mib() -> float:
+    """Most memory of this process so far; what `resource` says can be that of the process that started it."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def measure() -> list[dict[str, object]]:

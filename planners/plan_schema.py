@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, ValidationInfo, field_validator
 
 __all__ = ["BoundEntry", "PlanDocument"]
 
@@ -27,6 +27,9 @@ def _as_price_row(row: object) -> tuple[str, str, str]:
             return tail, head, price
     raise ValueError("expected [tail, head, price], the price a fraction as text, such as '3/65'")
 
+
+NEW_IN_VERSION_2 = ("partition", "prices")
+"""Witnesses that files of version 1 cannot have."""
 
 ExactText = Annotated[Fraction, PlainValidator(_as_fraction)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
@@ -76,3 +79,12 @@ class PlanDocument(BaseModel):
     topology: dict[str, Any]
     link_loads: list[int]
     schedule: dict[str, Any]
+
+    @field_validator("bound")
+    @classmethod
+    def _known_to_version(cls, bound: BoundEntry, info: ValidationInfo) -> BoundEntry:
+        """Refuse in files of version 1 the witnesses that it did not have."""
+        newer = [name for name in NEW_IN_VERSION_2 if getattr(bound, name) is not None]
+        if info.data.get("version") == 1 and newer:
+            raise ValueError(f"version 1 had no witness {newer[0]!r}; expected 'cut' or 'rank_cuts', or version 2")
+        return bound

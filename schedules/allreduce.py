@@ -82,7 +82,7 @@ class Allreduce:
         ------
         CapacityOverflowError
             If the unit that suits both forests is so small that loads could leave int64.
-        KeyError
+        CertificateError
             As for `Forest.link_loads`.
         """
         loads = [forest.link_loads(topology) for forest in self.forests]

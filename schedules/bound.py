@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CertificateError
 from ..topologies import Topology
+from ..topologies.validation import shown
 from .units import bandwidth_text
 from .witnesses import EVERY_SCHEDULE, Witness
 
@@ -116,7 +117,8 @@ class Bound:
         >>> Bound.from_witness(network, "allreduce", alone).algbw
         Fraction(100, 3)
         """
-        _check_shards(topology, collective, weights)
+        _check_asked(topology, collective, weights)
+        _check_witness(witness)
         witness.check(topology)
         amount, bandwidth = witness.crossing(topology, collective, weights)
         if amount == 0 or bandwidth == 0:
@@ -131,7 +133,10 @@ class Bound:
         CertificateError
             If the witness does not fit this topology or does not prove the figure claimed.
         """
-        _check_shards(self.topology, self.collective, self.weights)
+        _check_asked(self.topology, self.collective, self.weights)
+        _check_witness(self.witness)
+        if type(self.inverse_rate) is not Fraction:
+            raise CertificateError(f"the bound claims 1/x* = {shown(self.inverse_rate)}; expected an exact Fraction")
         self.witness.check(self.topology)
         amount, bandwidth = self.witness.crossing(self.topology, self.collective, self.weights)
         if amount == 0 or bandwidth == 0 or amount / bandwidth != self.inverse_rate:
@@ -169,9 +174,21 @@ def bus_factor(collective: str, num_ranks: int) -> Fraction:
     return {"allgather": share, "reduce_scatter": share, "allreduce": 2 * share}.get(collective, Fraction(1))
 
 
-def _check_shards(topology: Topology, collective: str, weights: tuple[int, ...]) -> None:
-    if collective not in COLLECTIVES:
-        raise CertificateError(f"a bound says nothing about {collective!r}; expected one of {', '.join(COLLECTIVES)}")
+def _check_witness(witness: object) -> None:
+    if isinstance(witness, type) or not isinstance(witness, Witness):
+        raise CertificateError(f"the bound's witness is {shown(witness)}; expected one such as a Cut")
+
+
+def _check_asked(topology: object, collective: object, weights: object) -> None:
+    if not isinstance(topology, Topology):
+        raise CertificateError(f"the bound is about {shown(topology)}; expected a Topology")
+    if not isinstance(collective, str) or collective not in COLLECTIVES:
+        raise CertificateError(
+            f"a bound says nothing about {shown(collective)}; expected one of {', '.join(COLLECTIVES)}"
+        )
+    # Weights of numpy would overflow when they are added up, and floats round.
+    if not isinstance(weights, tuple) or any(type(weight) is not int for weight in weights):
+        raise CertificateError(f"the bound's weights are {shown(weights)}; expected a tuple of integers")
     if weights and (len(weights) != topology.num_ranks or min(weights) < 0):
         raise CertificateError("the bound's weights are not one number of at least 0 per rank")
     if collective in SINGLE_ROOT and sum(weight > 0 for weight in weights) != 1:

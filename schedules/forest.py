@@ -11,9 +11,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UnsupportedError
+from ..errors import CertificateError, UnsupportedError
 from ..topologies import Topology
 from ..topologies.validation import shown
+from .depths import depth_blocks
 from .rates import congestion
 from .read_only import read_only
 
@@ -113,8 +114,7 @@ class Forest:
     @cached_property
     def parents(self) -> IntArray:
         """Shape (trees, num_ranks): the rank that each rank receives from; -1 at the root."""
-        senders = np.append(self.path_nodes[self.path_starts[:-1]], -1)
-        return read_only(senders[self.routes])
+        return read_only(self._senders()[self.routes])
 
     def edges(self, tree: int) -> Iterator[TreeEdge]:
         """Yield the hops of one tree, each after the hop that brings data to its sender."""
@@ -129,24 +129,14 @@ class Forest:
 
         Ranks that a malformed tree never reaches get ``num_ranks``.
         """
-        depths = np.full(self.routes.shape, self.num_ranks, dtype=np.int64)
-        tree_numbers = np.arange(self.num_trees)
-        depths[tree_numbers, self.roots] = 0
-        for _ in range(self.num_ranks):
-            # One relaxation per level: a rank is one hop below its parent.
-            below = np.take_along_axis(depths, np.maximum(self.parents, 0), axis=1) + 1
-            below[self.parents < 0] = self.num_ranks
-            updated = np.minimum(depths, below)
-            if np.array_equal(updated, depths):
-                break
-            depths = updated
-        return read_only(depths)
+        blocks = depth_blocks(self._senders(), self.routes, self.roots)
+        return read_only(np.concatenate([np.empty((0, self.num_ranks), dtype=np.int64), *blocks]))
 
-    @property
+    @cached_property
     def heights(self) -> IntArray:
         """Shape (trees,): the largest depth of each tree."""
-        heights: IntArray = self.depths.max(axis=1)
-        return heights
+        blocks = depth_blocks(self._senders(), self.routes, self.roots)
+        return read_only(np.concatenate([np.empty(0, dtype=np.int64), *(block.max(axis=1) for block in blocks)]))
 
     def link_loads(self, topology: Topology) -> IntArray:
         """How many tree copies cross each link: ``sum of weights[t]`` over trees ``t`` and their uses of the link.
@@ -163,7 +153,7 @@ class Forest:
 
         Raises
         ------
-        KeyError
+        CertificateError
             If a route uses a link that the topology does not have; `collopt.schedules.verify` says which.
         """
         users = np.zeros(len(self.path_starts) - 1, dtype=np.int64)
@@ -178,8 +168,9 @@ class Forest:
         step = 1 if self.direction == "broadcast" else 0
         wanted = self.path_nodes[hops + 1 - step] * size + self.path_nodes[hops + step]
         place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-        if (known[order][place] != wanted).any():
-            raise KeyError("a route uses a link that the topology does not have")
+        outside = (self.path_nodes < 0) | (self.path_nodes >= size)
+        if outside.any() or (known[order][place] != wanted).any():
+            raise CertificateError("a route uses a link that the topology does not have")
         loads = np.zeros(len(topology.links), dtype=np.int64)
         np.add.at(loads, order[place], np.repeat(users, np.diff(self.path_starts) - 1))
         return loads
@@ -187,6 +178,10 @@ class Forest:
     def congestion(self, topology: Topology) -> Fraction:
         """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
         return congestion(self.link_loads(topology), self.trees_per_root, topology)
+
+    def _senders(self) -> IntArray:
+        """Where each path starts, and -1 for no path."""
+        return np.append(self.path_nodes[self.path_starts[:-1]], -1)
 
     def __repr__(self) -> str:
         """One line in angle brackets."""

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from ..errors import CertificateError
 from ..topologies import Topology
+from ..topologies.validation import shown
+from .witness_parts import as_node_set, as_parts, as_price
 from .witnesses import ENTERING, EVERY_SCHEDULE, Crossing
 
 __all__ = ["LinkPrice", "Prices", "hop_limits"]
@@ -92,6 +94,14 @@ class Prices:
     out_of: tuple[tuple[LinkPrice, ...], ...] = ()
     relays: frozenset[str] = frozenset()
 
+    def __post_init__(self) -> None:
+        """Keep prices as exact numbers, in tuples."""
+        object.__setattr__(self, "links", _as_prices(self.links))
+        for name in ("into", "out_of"):
+            lists = as_parts(getattr(self, name), f"prices {name}", "lists of prices, one per rank")
+            object.__setattr__(self, name, tuple(_as_prices(prices) for prices in lists))
+        object.__setattr__(self, "relays", as_node_set(self.relays, "relays"))
+
     def check(self, topology: Topology) -> None:
         """Raise `CertificateError` unless the prices fit the topology, and hops cost no more than their links."""
         self._check_relays(topology)
@@ -121,7 +131,7 @@ class Prices:
             sums = [there + back for there, back in both if there is not None and back is not None]
             return Crossing(sum(sizes) * min(sums, default=Fraction(0)), value)
         if collective not in (*SPREADING, *ENTERING):
-            raise CertificateError(f"prices of trees say nothing about {collective!r}")
+            raise CertificateError(f"prices of trees say nothing about {shown(collective)}")
         amount = Fraction(0)
         uses = self._spreading(topology) if collective in SPREADING else self._adding(topology)
         for rank, size, use in zip(topology.compute_nodes, sizes, uses, strict=True):
@@ -161,7 +171,7 @@ class Prices:
 
     def _check_relays(self, topology: Topology) -> None:
         if strangers := sorted(self.relays - set(topology.switch_nodes)):
-            raise CertificateError(f"the bound's relay {strangers[0]!r} is not a switch of {topology!r}")
+            raise CertificateError(f"the bound's relay {shown(strangers[0])} is not a switch of {topology!r}")
         if left_out := sorted((topology.multicast | topology.aggregation) - self.relays):
             raise CertificateError(f"the bound leaves out of its relays {left_out[0]!r}, which can copy or add up data")
 
@@ -243,14 +253,27 @@ def _sums_of_distances(
     return list(sums.values())
 
 
+def _as_prices(rows: object) -> tuple[LinkPrice, ...]:
+    return tuple(_as_link_price(row) for row in as_parts(rows, "list of prices", "prices with both ends"))
+
+
+def _as_link_price(row: object) -> LinkPrice:
+    if not isinstance(row, tuple) or [type(end) for end in row[:2]] != [str, str] or len(row) != 3:
+        raise CertificateError(f"the bound's list of prices holds {shown(row)}; expected (tail, head, price)")
+    tail, head, price = row
+    return LinkPrice(tail, head, as_price(price, tail, head))
+
+
 def _as_mapping(prices: Sequence[LinkPrice], known: Iterable[Pair], what: str) -> dict[Pair, Fraction]:
     mapping: dict[Pair, Fraction] = {}
     for tail, head, price in prices:
         if (tail, head) not in known:
-            raise CertificateError(f"the bound has a price for {what} {(tail, head)}, which is none of this topology")
+            raise CertificateError(
+                f"the bound has a price for {what} {shown((tail, head))}, which is none of this topology"
+            )
         if (tail, head) in mapping:
-            raise CertificateError(f"the bound has two prices for {what} {(tail, head)}; expected one")
+            raise CertificateError(f"the bound has two prices for {what} {shown((tail, head))}; expected one")
         if price < 0:
-            raise CertificateError(f"the bound's price of {what} {(tail, head)} is {price}; expected at least 0")
+            raise CertificateError(f"the bound's price of {what} {shown((tail, head))} is {price}; expected at least 0")
         mapping[tail, head] = price
     return mapping

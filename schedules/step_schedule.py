@@ -11,10 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import CertificateError, UnsupportedError
 from ..topologies import Topology
+from ..topologies.validation import shown
 from .forest import Direction
 from .rates import congestion
 from .read_only import read_only
+from .send_rows import as_count, as_rows
 
 __all__ = ["AnyStepSchedule", "Send", "StepAllreduce", "StepSchedule"]
 
@@ -92,9 +95,13 @@ class StepSchedule:
     direction: Direction = "broadcast"
 
     def __post_init__(self) -> None:
-        """Let nobody write to the arrays."""
+        """Take whole numbers and arrays only, and let nobody write to the arrays."""
+        for name in ("num_ranks", "chunks_per_shard"):
+            object.__setattr__(self, name, as_count(getattr(self, name), name))
         for name in ARRAYS:
-            object.__setattr__(self, name, read_only(getattr(self, name)))
+            if not isinstance(array := getattr(self, name), np.ndarray):
+                raise UnsupportedError(f"the schedule's {name} is {shown(array)}; expected a numpy array of integers")
+            object.__setattr__(self, name, read_only(array))
 
     def __reduce__(self) -> tuple[type[StepSchedule], tuple[object, ...]]:
         """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
@@ -125,12 +132,20 @@ class StepSchedule:
         -------
         StepSchedule
             Not verified.
+
+        Raises
+        ------
+        UnsupportedError
+            If the sends are not of this form, or a number is not whole or beyond 64 bits.
         """
         numbers: dict[tuple[int, ...], int] = {}
-        rows = [(*send[:4], numbers.setdefault(tuple(map(int, send[4])), len(numbers))) for send in sends]
-        steps, sources, lower, upper, routes = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+        rows = as_rows(sends, numbers)
+        try:
+            steps, sources, lower, upper, routes = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+            nodes = np.array([node for path in numbers for node in path], dtype=np.int64)
+        except OverflowError:
+            raise UnsupportedError(f"the sends {shown(rows)} hold a number beyond 64 bits; expected none") from None
         starts = np.cumsum([0, *map(len, numbers)], dtype=np.int64)
-        nodes = np.array([node for path in numbers for node in path], dtype=np.int64)
         return cls(num_ranks, chunks_per_shard, steps, sources, lower, upper, routes, starts, nodes, direction)
 
     @property
@@ -174,7 +189,7 @@ class StepSchedule:
 
         Raises
         ------
-        KeyError
+        CertificateError
             If a path uses a link that the topology does not have; `collopt.schedules.verified_step_loads` says which.
         """
         links = self._path_links(topology)
@@ -202,6 +217,11 @@ class StepSchedule:
         Returns
         -------
         Fraction
+
+        Raises
+        ------
+        CertificateError
+            As of `link_loads`.
         """
         times = (congestion(loads, self.chunks_per_shard, topology) for loads in self.link_loads(topology))
         return sum(times, Fraction(0))
@@ -217,8 +237,9 @@ class StepSchedule:
         known = topology.arrays.tails * size + topology.arrays.heads
         order = np.argsort(known)
         place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-        if (known[order][place] != wanted).any():
-            raise KeyError("a path uses a link that the topology does not have")
+        outside = (self.path_nodes < 0) | (self.path_nodes >= size)
+        if outside.any() or (known[order][place] != wanted).any():
+            raise CertificateError("a path uses a link that the topology does not have")
         return order[place]
 
     def __repr__(self) -> str:

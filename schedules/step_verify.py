@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..errors import CertificateError
 from ..topologies import Topology
+from ..topologies.validation import shown
 from .path_verify import verified_hops
 from .step_schedule import AnyStepSchedule, StepAllreduce, StepSchedule
 
@@ -52,6 +53,7 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
     CertificateError
         Naming the first thing that is wrong.
     """
+    _check_kinds(schedule, topology)
     _check_shapes(schedule, topology)
     hops = verified_hops(schedule.path_starts, schedule.path_nodes, schedule.direction, topology, "schedule")
     _check_sends(schedule)
@@ -90,6 +92,8 @@ def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) 
         Naming the first thing that is wrong.
     """
     if isinstance(schedule, StepAllreduce):
+        for part in (schedule.reduce, schedule.broadcast):
+            _check_kinds(part, topology)
         if (schedule.reduce.direction, schedule.broadcast.direction) != ("reduce", "broadcast"):
             raise CertificateError("the allreduce does not consist of a schedule that reduces and one that broadcasts")
         return tuple(verified_step_loads(part, topology) for part in (schedule.reduce, schedule.broadcast))
@@ -192,6 +196,13 @@ def _refuse_if(wrong: BoolArray, message: str) -> None:
         raise CertificateError(message.format(int(np.flatnonzero(wrong)[0])))
 
 
+def _check_kinds(schedule: object, topology: object) -> None:
+    if not isinstance(schedule, StepSchedule):
+        raise CertificateError(f"the schedule is {shown(schedule)}; expected a StepSchedule")
+    if not isinstance(topology, Topology):
+        raise CertificateError(f"the topology is {shown(topology)}; expected a Topology")
+
+
 def _check_shapes(schedule: StepSchedule, topology: Topology) -> None:
     ranks, sends = topology.num_ranks, len(schedule.steps)
     if schedule.num_ranks != ranks:
@@ -199,7 +210,9 @@ def _check_shapes(schedule: StepSchedule, topology: Topology) -> None:
     if schedule.chunks_per_shard < 1:
         raise CertificateError(f"the schedule has {schedule.chunks_per_shard} chunks per shard; expected at least 1")
     if schedule.direction not in ("broadcast", "reduce"):
-        raise CertificateError(f"the schedule's direction is {schedule.direction!r}; expected 'broadcast' or 'reduce'")
+        raise CertificateError(
+            f"the schedule's direction is {shown(schedule.direction)}; expected 'broadcast' or 'reduce'"
+        )
     if sends < ranks * (ranks - 1):
         # Also keeps the memory of this check in proportion to the schedule's own.
         raise CertificateError(f"the schedule has {sends} sends; {ranks} ranks need at least {ranks * (ranks - 1)}")

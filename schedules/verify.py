@@ -50,8 +50,7 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     CertificateError
         Naming the first thing that is wrong.
     """
-    if not isinstance(forest, Forest):
-        raise CertificateError(f"the schedule is {shown(forest)}; expected a Forest")
+    _check_kinds(forest, topology)
     _check_shapes(forest, topology)
     _check_weights(forest)
     hops = verified_hops(forest.path_starts, forest.path_nodes, forest.direction, topology, "forest")
@@ -95,6 +94,8 @@ def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntAr
     if not isinstance(schedule, Allreduce):
         raise CertificateError(f"the schedule is {shown(schedule)}; expected a Forest or an Allreduce")
     added, spread = schedule.reduce, schedule.broadcast
+    for forest in (added, spread):
+        _check_kinds(forest, topology)
     if (added.direction, spread.direction) != ("reduce", "broadcast"):
         raise CertificateError("the allreduce does not consist of a forest that reduces and one that broadcasts")
     if not np.array_equal(added.root_weights, spread.root_weights):
@@ -113,6 +114,13 @@ def _refuse_if(wrong: npt.NDArray[np.bool_], message: str, offset: int = 0) -> N
         where = [int(place) for place in np.argwhere(wrong)[0]]
         where[0] += offset
         raise CertificateError(message.format(*where))
+
+
+def _check_kinds(forest: object, topology: object) -> None:
+    if not isinstance(forest, Forest):
+        raise CertificateError(f"the schedule is {shown(forest)}; expected a Forest")
+    if not isinstance(topology, Topology):
+        raise CertificateError(f"the topology is {shown(topology)}; expected a Topology")
 
 
 def _check_shapes(forest: Forest, topology: Topology) -> None:
@@ -141,7 +149,7 @@ def _check_shapes(forest: Forest, topology: Topology) -> None:
     _refuse_if(forest.weights < 1, "tree {} has a weight below 1")
     _refuse_if(forest.root_weights < 0, "the shard of rank {} has a weight below 0")
     if forest.direction not in ("broadcast", "reduce"):
-        raise CertificateError(f"the forest's direction is {forest.direction!r}; expected 'broadcast' or 'reduce'")
+        raise CertificateError(f"the forest's direction is {shown(forest.direction)}; expected 'broadcast' or 'reduce'")
 
 
 def _checked_parents(forest: Forest, trees: slice) -> IntArray:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from ..errors import CertificateError
 from ..topologies import Topology
+from ..topologies.validation import shown
+from .witness_parts import as_node_set, as_parts, check_known, entering, leaving
 
 __all__ = ["ENTERING", "EVERY_SCHEDULE", "Crossing", "Cut", "Partition", "RankCuts", "Witness"]
 
@@ -39,6 +41,7 @@ class Crossing(NamedTuple):
     bandwidth: Fraction
 
 
+@runtime_checkable
 class Witness(Protocol):
     """What a bound follows from."""
 
@@ -97,6 +100,10 @@ class Cut(Witness):
 
     nodes: frozenset[str]
 
+    def __post_init__(self) -> None:
+        """Let every node count once."""
+        object.__setattr__(self, "nodes", as_node_set(self.nodes, "cut"))
+
     def supply(self, topology: Topology, weights: tuple[int, ...] = ()) -> int:
         """Shards of the ranks inside, ``|S ∩ Vc|``, or their weight."""
         places = (topology.node_index.get(node, len(topology.nodes)) for node in self.nodes)
@@ -106,18 +113,18 @@ class Cut(Witness):
     def bandwidth(self, topology: Topology) -> Fraction:
         """Bandwidth of the links that leave, GB/s: ``B+(S)``."""
         if self._is_small(topology):
-            return _leaving(self.nodes, topology)
-        return _entering(frozenset(topology.nodes) - self.nodes, topology)
+            return leaving(self.nodes, topology)
+        return entering(frozenset(topology.nodes) - self.nodes, topology)
 
     def entering_bandwidth(self, topology: Topology) -> Fraction:
         """Bandwidth of the links that enter, GB/s: ``B-(S)``."""
         if self._is_small(topology):
-            return _entering(self.nodes, topology)
-        return _leaving(frozenset(topology.nodes) - self.nodes, topology)
+            return entering(self.nodes, topology)
+        return leaving(frozenset(topology.nodes) - self.nodes, topology)
 
     def check(self, topology: Topology) -> None:
         """Raise `CertificateError` unless this is a cut of the topology."""
-        _check_known(self.nodes, topology, "cut")
+        check_known(self.nodes, topology, "cut")
         inside = self.supply(topology)
         if not 0 < inside < topology.num_ranks:
             raise CertificateError(
@@ -161,6 +168,13 @@ class RankCuts(Witness):
 
     cuts: tuple[Cut, ...]
 
+    def __post_init__(self) -> None:
+        """Take nothing but cuts."""
+        cuts = as_parts(self.cuts, "list of cuts", "cuts, one per rank")
+        if strangers := [cut for cut in cuts if not isinstance(cut, Cut)]:
+            raise CertificateError(f"the bound's list of cuts holds {shown(strangers[0])}; expected a Cut per rank")
+        object.__setattr__(self, "cuts", cuts)
+
     def bandwidth(self, topology: Topology) -> Fraction:
         """Largest bandwidth over the cuts, GB/s."""
         if topology.multicast:
@@ -179,7 +193,7 @@ class RankCuts(Witness):
     def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
         """Take the widest cut, see `Witness.crossing`."""
         if collective != "allreduce":
-            raise CertificateError(f"cuts around single ranks say nothing about {collective!r}")
+            raise CertificateError(f"cuts around single ranks say nothing about {shown(collective)}")
         if topology.aggregation:
             raise CertificateError("cuts around single ranks say nothing where switches can add up data")
         ranks = topology.num_ranks
@@ -229,11 +243,16 @@ class Partition(Witness):
 
     parts: tuple[frozenset[str], ...]
 
+    def __post_init__(self) -> None:
+        """Let every node count once in its part."""
+        parts = as_parts(self.parts, "partition", "sets of nodes")
+        object.__setattr__(self, "parts", tuple(as_node_set(part, "partition") for part in parts))
+
     def check(self, topology: Topology) -> None:
         """Raise `CertificateError` unless every node is in one part, and nothing adds up outside the parties."""
         seen: set[str] = set()
         for part in self.parts:
-            _check_known(part, topology, "partition")
+            check_known(part, topology, "partition")
             if twice := sorted(part & seen):
                 raise CertificateError(f"the bound's partition has {twice[0]!r} in two parts; expected one")
             seen |= part
@@ -251,7 +270,7 @@ class Partition(Witness):
     def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
         """Add up the links that enter parts with ranks, see `Witness.crossing`."""
         if collective != "allreduce":
-            raise CertificateError(f"a partition says nothing about {collective!r}")
+            raise CertificateError(f"a partition says nothing about {shown(collective)}")
         parties = self._parties(topology)
         party_of = np.full(len(topology.nodes), -1)
         for number, party in enumerate(parties):
@@ -277,18 +296,3 @@ class Partition(Witness):
 def _total(topology: Topology, weights: tuple[int, ...]) -> Fraction:
     """Units of data in all."""
     return Fraction(sum(weights) if weights else topology.num_ranks)
-
-
-def _leaving(nodes: frozenset[str], topology: Topology) -> Fraction:
-    links = (link for node in nodes for link in topology.out_links(node))
-    return sum((link.bandwidth for link in links if link.head not in nodes), Fraction(0))
-
-
-def _entering(nodes: frozenset[str], topology: Topology) -> Fraction:
-    links = (link for node in nodes for link in topology.in_links(node))
-    return sum((link.bandwidth for link in links if link.tail not in nodes), Fraction(0))
-
-
-def _check_known(nodes: frozenset[str], topology: Topology, what: str) -> None:
-    if stranger := sorted(node for node in nodes if node not in topology.node_index):
-        raise CertificateError(f"the bound's {what} names {stranger[0]!r}, which is not a node of {topology!r}")

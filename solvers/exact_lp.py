@@ -33,6 +33,10 @@ class ExactAnswer:
     _point: ExactArray
     _prices: ExactArray
 
+    def __repr__(self) -> str:
+        """Tell what is answered, and the objective."""
+        return f"<ExactAnswer to {self._program.program.name}: objective {self.objective}>"
+
     @property
     def values(self) -> Named:
         """Fractions by name of the variable block."""

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedError
+from ..topologies.validation import shown
 from .basis import Basis
 from .faults import check_numbers, message
 from .highs_arrays import entries, highs_basis, highs_model, highspy_module, kinds, spread
-from .linear_program import LinearProgram, Model
+from .linear_program import FloatArray, LinearProgram, Model
 from .program_changes import Changes, changes_between
 from .progress import Watch
-from .solution import DualStatus, Evidence, PrimalStatus, Solution, Status, Termination
+from .rays import crossed, empty_conflicts, proof
+from .solution import WITHOUT_BEST_VALUE, DualStatus, Evidence, PrimalStatus, Solution, Status, Termination
 from .solver_options import HighsOptions
 
 __all__ = ["Session", "Start", "solve"]
@@ -61,7 +63,8 @@ def solve(model: Model, options: HighsOptions | None = None, *, start: Start | N
     Raises
     ------
     UnsupportedError
-        If `model` is not a model, has no variables, or has numbers beyond what HiGHS takes.
+        If `model` is not a model, has no variables, or has numbers beyond what HiGHS takes; or if `options` or
+        `start` are of another kind.
     """
     return Session(model, options).solve(start)
 
@@ -99,9 +102,18 @@ class Session:
             raise UnsupportedError(
                 f"cannot solve a {type(model).__name__}; expected a model of collopt.formulations or Blocks"
             )
+        if options is not None and not isinstance(options, HighsOptions):
+            raise UnsupportedError(
+                f"options are {shown(options)}; expected a HighsOptions, such as HighsOptions(time_limit=60), or None"
+            )
         self._model, self._options = model, options or HighsOptions()
         self._handle: _Handle | None = None
         self._last: Solution | None = None
+
+    def __repr__(self) -> str:
+        """Tell what is solved, and how the last solve ended."""
+        last = "not solved yet" if self._last is None else f"last {self._last!r}"
+        return f"<Session of {type(self._model).__name__}: {last}>"
 
     def solve(self, start: Start | None = None) -> Solution:
         """Solve the model as it now stands.
@@ -121,6 +133,10 @@ class Session:
         UnsupportedError
             If the model cannot be handed over, see `solve`, or `start` does not fit it.
         """
+        if start is not None and not isinstance(start, (Solution, Mapping)):
+            raise UnsupportedError(
+                f"start is {shown(start)}; expected an earlier Solution, or values by name of the variable block"
+            )
         program = self._model.linear_program()
         if not len(program.costs):
             raise UnsupportedError(f"{program.name} has no variables; add some before solving it")
@@ -145,6 +161,8 @@ class _Handle:
     def __init__(self, program: LinearProgram, options: HighsOptions) -> None:
         highspy = highspy_module()
         self.program, self.options = program, options
+        # Whether the next run starts from something.
+        self.warm = False
         # All signs of a maximisation are turned here, and back in `_answer`.
         self.sign = -1.0 if program.maximize else 1.0
         if options.threads is not None:
@@ -177,7 +195,7 @@ class _Handle:
 
     def start(self, start: Start) -> None:
         """Hand over a basis or values."""
-        program = self.program
+        program, self.warm = self.program, True
         if isinstance(start, Solution):
             evidence = start.evidence
             if evidence.basis is not None and not program.whole.any():
@@ -196,20 +214,42 @@ class _Handle:
         """Run HiGHS and read what it found."""
         # The limit counts from when HiGHS's object was made.
         limit = self.highs.getRunTime() + (np.inf if (given := self.options.time_limit) is None else given)
-        for name, value in (self.options.settings() | {"time_limit": limit}).items():
+        settings = self.options.settings() | {"time_limit": limit}
+        if empty_conflicts(self.program).any():
+            # Interior point may not end on these.
+            settings["solver"] = "simplex"
+        for name, value in settings.items():
             self.highs.setOptionValue(name, value)
         termination = self._run()
-        if termination is Termination.INFEASIBLE_OR_UNBOUNDED:
-            # Only presolve leaves this open.
-            self.restart()
+        if termination is Termination.UNKNOWN and self.warm:
+            # From where it was told to start, it lost its way.
+            self.highs.clearSolver()
             termination = self._run()
-        return self._answer(termination)
+        self.warm = True
+        if self.program.whole.any():
+            if termination is Termination.INFEASIBLE_OR_UNBOUNDED:
+                termination = self._run_by_simplex()
+            return self._answer(termination, None)
+        return self._answer(*self._proved(termination))
 
-    def restart(self) -> None:
-        """Forget the last run, and choose what leaves a ray behind if there is no answer."""
+    def _proved(self, termination: Termination) -> tuple[Termination, FloatArray | None]:
+        """Let nothing count as without answer but what a ray proves; what simplex finds instead counts."""
+        if termination not in WITHOUT_BEST_VALUE or crossed(self.program):
+            return termination, None
+        ray = proof(self, termination, by_simplex=False)
+        if ray is None:
+            termination = self._run_by_simplex()
+            if termination not in WITHOUT_BEST_VALUE:
+                return termination, None
+            ray = proof(self, termination, by_simplex=True)
+        return (Termination.UNKNOWN if ray is None else termination), ray
+
+    def _run_by_simplex(self) -> Termination:
+        """Run again without presolve, which may go wrong, leave a question open, and leaves no ray."""
         self.highs.clearSolver()
         self.highs.setOptionValue("presolve", "off")
         self.highs.setOptionValue("solver", "simplex")
+        return self._run()
 
     def _append(self, rows: int, columns: int) -> None:
         program = self.program
@@ -224,26 +264,36 @@ class _Handle:
 
     def _accepted(self, status: Any) -> None:
         if status == highspy_module().HighsStatus.kError:
-            raise UnsupportedError(f"HiGHS refuses {self.program.name}; look for bounds that are not numbers")
+            raise UnsupportedError(f"HiGHS refuses {self.program.name}; look at its log, see HighsOptions(log=True)")
 
     def _run(self) -> Termination:
         Watch(self.highs, self.options.progress, self.sign).run()
+        return self._claimed()
+
+    def _claimed(self) -> Termination:
+        """What HiGHS says."""
         return TERMINATIONS.get(self.highs.getModelStatus().name, Termination.UNKNOWN)
 
-    def _answer(self, termination: Termination) -> Solution:
+    def _answer(self, termination: Termination, ray: FloatArray | None) -> Solution:
         info, found, program = self.highs.getInfo(), self.highs.getSolution(), self.program
         kinds = (PrimalStatus.NONE, PrimalStatus.INFEASIBLE, PrimalStatus.FEASIBLE)
-        primal = PrimalStatus.NONE if termination is Termination.UNBOUNDED else kinds[info.primal_solution_status]
         dual_kinds = (DualStatus.NONE, DualStatus.INFEASIBLE, DualStatus.FEASIBLE)
+        primal = kinds[info.primal_solution_status]
         dual = dual_kinds[info.dual_solution_status] if found.dual_valid else DualStatus.NONE
+        if {termination, self._claimed()} & set(WITHOUT_BEST_VALUE):
+            # What HiGHS has then is where it stopped, or belongs to the ray.
+            primal, dual = PrimalStatus.NONE, DualStatus.NONE
         values = np.array(found.col_value, dtype=np.float64)
-        duals, reduced = (self.sign * np.array(side, dtype=np.float64) for side in (found.row_dual, found.col_dual))
+        # A zero whose sign is turned is -0.0, until 0 is added.
+        duals, reduced = (
+            self.sign * np.array(side, dtype=np.float64) + 0.0 for side in (found.row_dual, found.col_dual)
+        )
         basis = self.highs.getBasis()
         whole = bool(program.whole.any())
         return Solution(
             Status(termination, primal, dual),
-            message(self, termination),
+            message(self, termination, ray),
             Evidence(program, values, duals, reduced, Basis(basis) if basis.valid and not whole else None),
-            self.sign * info.objective_function_value,
-            self.sign * (info.mip_dual_bound if whole else info.objective_function_value),
+            self.sign * info.objective_function_value + 0.0,
+            self.sign * (info.mip_dual_bound if whole else info.objective_function_value) + 0.0,
         )

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FloatArray", "IntArray", "Labels", "LinearProgram", "Model", "named"]
+__all__ = ["BoolArray", "FloatArray", "IntArray", "Labels", "LinearProgram", "Model", "named"]
 
+BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -65,7 +66,7 @@ class LinearProgram(Protocol):
         """Lower and upper."""
 
     @property
-    def whole(self) -> npt.NDArray[np.bool_]:
+    def whole(self) -> BoolArray:
         """Which columns must be integers."""
 
     @property

@@ -21,15 +21,22 @@ if TYPE_CHECKING:
 __all__ = ["DualStatus", "Evidence", "Named", "PrimalStatus", "Solution", "Status", "Termination"]
 
 
+NAMES_LISTED = 8
+
+
 class Termination(Enum):
     """Why the solver stopped."""
 
     OPTIMAL = "optimal"
-    """A best answer was found, within tolerances."""
+    """A best answer was found, within tolerances: it may break constraints, and its prices may be off, by as much.
+
+    With numbers of very different sizes, that can be a model which is infeasible or unbounded by less than the
+    tolerances: `Solution.exact` and `Solution.interval` have none.
+    """
     INFEASIBLE = "infeasible"
-    """No point meets all constraints."""
+    """No point meets all constraints; of a linear program, HiGHS's word is checked with a ray, in floats."""
     UNBOUNDED = "unbounded"
-    """The objective improves without end."""
+    """The objective improves without end; checked likewise."""
     INFEASIBLE_OR_UNBOUNDED = "infeasible or unbounded"
     """There is no best answer, and the solver did not find out for which reason."""
     TIME_LIMIT = "time limit"
@@ -42,11 +49,14 @@ class Termination(Enum):
     """The solver gave up, usually for numerical reasons."""
 
 
+WITHOUT_BEST_VALUE = (Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED)
+
+
 class PrimalStatus(Enum):
     """What is known of the values of the variables."""
 
     NONE = "none"
-    """There are none, or the objective is unbounded and they mean nothing."""
+    """There are none, or the model is infeasible or unbounded and they mean nothing."""
     INFEASIBLE = "infeasible"
     """The solver stopped at a point that breaks a constraint."""
     FEASIBLE = "feasible"
@@ -57,7 +67,7 @@ class DualStatus(Enum):
     """What is known of the prices of the constraints."""
 
     NONE = "none"
-    """There are none, as for every integer program."""
+    """There are none, as for every integer program and every model that is infeasible or unbounded."""
     INFEASIBLE = "infeasible"
     """The solver stopped at prices that prove nothing."""
     FEASIBLE = "feasible"
@@ -94,6 +104,12 @@ class Named(Mapping[str, Any]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._labels)
 
+    def __repr__(self) -> str:
+        """Tell the names."""
+        more = len(self) - NAMES_LISTED
+        listed = [*list(self)[:NAMES_LISTED], *([f"{more} more"] if more > 0 else [])]
+        return f"<Named {self._kind}s: {', '.join(listed) or 'none'}>"
+
     def __len__(self) -> int:
         return len(self._labels)
 
@@ -117,6 +133,12 @@ class Evidence(NamedTuple):
     reduced_costs: FloatArray
     basis: Basis | None
 
+    def __repr__(self) -> str:
+        """Tell sizes, for the arrays are long."""
+        rows, columns = self.program.matrix.shape
+        basis = "no basis" if self.basis is None else "a basis"
+        return f"<Evidence of {self.program.name}: {columns} columns, {rows} rows, {basis}>"
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -136,6 +158,15 @@ class Solution:
     evidence: Evidence
     _objective: float
     _bound: float
+
+    def __repr__(self) -> str:
+        """Tell how the solve ended, and the objective if there is one."""
+        figures = ""
+        if self.status.termination is Termination.OPTIMAL:
+            figures = f", objective {self._objective:.6g}"
+        elif self.evidence.program.whole.any() and self.status.primal is PrimalStatus.FEASIBLE:
+            figures = f", best so far {self._objective:.6g}, bound {self._bound:.6g}"
+        return f"<Solution {self.evidence.program.name}: {self.status.termination.value}{figures}>"
 
     @property
     def objective(self) -> float:
@@ -193,10 +224,13 @@ class Solution:
 
         One end is the value of an exact point that is allowed, the other what exact prices prove; an end that cannot
         be had is None.  Branch and bound proves nothing exactly: of an integer program only the former end is known,
-        and `bound` is what HiGHS has to say about the latter.
+        and `bound` is what HiGHS has to say about the latter.  `NoAnswerError` where there is no best value: the model
+        is infeasible or unbounded.
         """
         from .intervals import Interval, certified_interval
 
+        if self.status.termination in WITHOUT_BEST_VALUE:
+            raise NoAnswerError(f"there is no interval: {self.message}")
         try:
             return Interval(self.exact.objective, self.exact.objective)
         except NoAnswerError:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from collopt import Plan, load_plan, plan
 from collopt.errors import CertificateError, ColloptError, FileFormatError, TopologyError
 from collopt.planners.plan_files import plan_from_json, plan_to_json
-from collopt.schedules import Bound
+from collopt.schedules import Bound, Cut, Partition, RankCuts
 from collopt.schedules.prices import LinkPrice, Prices
 from collopt.topologies import Topology, dgx_a100, mi250, ring, write_topology
 from strategies import eulerian_topologies, switch_free_topologies
@@ -109,10 +109,25 @@ def test_the_fields_are_the_documented_ones() -> None:
 def test_files_of_version_1_are_read(tmp_path: Path) -> None:
     """They have the same fields, fewer kinds of witness, and allreduces with equal shards only."""
     path = tmp_path / "old.json"
-    for made in (small_plan(), plan(mi250(), "allreduce", trees_per_root=1), plan(ring(4), "allreduce")):
+    around = plan(ring(4), "allreduce")
+    alone = RankCuts(tuple(Cut(frozenset({rank})) for rank in around.topology.compute_nodes))
+    around = replace(around, bound=Bound.from_witness(around.topology, "allreduce", alone))
+    for made in (small_plan(), plan(mi250(), "reduce_scatter", trees_per_root=1), around):
         old = plan_to_json(made) | {"version": 1}
         path.write_text(json.dumps(old), encoding="utf-8")
         assert plan_to_json(load_plan(path, made.topology)) == old | {"version": 2}
+
+
+@pytest.mark.parametrize("kind", ["partition", "prices"])
+def test_files_of_version_1_have_no_newer_witness(kind: str) -> None:
+    """What no release wrote was put together by hand."""
+    made = plan(ring(4), "allreduce")
+    parts = Partition(tuple(frozenset({node}) for node in made.topology.nodes))
+    witness = parts if kind == "partition" else Prices(())
+    forged = plan_to_json(replace(made, bound=replace(made.bound, witness=witness)))
+    plan_from_json(forged, "new.json")
+    with pytest.raises(FileFormatError, match=f"field bound: version 1 had no witness '{kind}'"):
+        plan_from_json(forged | {"version": 1}, "old.json")
 
 
 def test_prices_come_back_as_they_were(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -216,3 +218,40 @@ def test_cuts_around_ranks_prove_nothing_where_switches_add() -> None:
     alone = RankCuts(tuple(Cut(frozenset({rank})) for rank in "abc"))
     with pytest.raises(CertificateError, match="where switches can add up"):
         Bound(topology, "allreduce", Fraction(4), alone).verify()
+
+
+def test_a_node_named_twice_counts_once() -> None:
+    """Three times rank a and rank b hold the shards of two ranks, not of four."""
+    names = "abcdefgh"
+    links = [("a", "b", 100), ("a", "c", 1), ("b", "c", 10)]
+    links += [(tail, head, 100) for tail in "cdefgh" for head in names if tail != head]
+    topology = Topology.from_links(links, compute=list(names))
+    stated = Bound.from_witness(topology, "allgather", Cut(("a", "a", "a", "b")))  # type: ignore[arg-type]
+    assert stated.witness == Cut(frozenset("ab"))
+    assert stated.inverse_rate == Fraction(2, 11)
+    with pytest.raises(CertificateError, match=r"claims 1/x\* = 4/11"):
+        replace(stated, inverse_rate=Fraction(4, 11)).verify()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"witness": None}, "the bound's witness is None; expected one such as a Cut"),
+        ({"witness": Cut}, "the bound's witness is <class .*; expected one such as a Cut"),
+        ({"inverse_rate": 1.5}, "claims .* = 1.5; expected an exact Fraction"),
+        ({"inverse_rate": None}, "claims .* = None; expected an exact Fraction"),
+        ({"topology": None}, "the bound is about None; expected a Topology"),
+        ({"collective": None}, "says nothing about None"),
+        ({"weights": None}, "weights are None; expected a tuple of integers"),
+        ({"weights": (1.0, 1.0, 1.0)}, "weights are .*; expected a tuple of integers"),
+        ({"weights": ("1", "1", "1")}, "weights are .*; expected a tuple of integers"),
+        ({"weights": tuple(np.full(3, 2**62))}, "weights are .*; expected a tuple of integers"),
+    ],
+)
+def test_what_is_not_of_the_form_proves_nothing(changes: dict[str, Any], message: str) -> None:
+    """Whatever stands where a witness, a figure, or weights belong."""
+    stated = bound_of("a", rate=Fraction(1, 4))
+    stated.verify()
+    with pytest.raises(CertificateError, match=message) as caught:
+        replace(stated, **changes).verify()
+    assert "\n" not in str(caught.value)

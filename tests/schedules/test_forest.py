@@ -8,9 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from collopt.errors import CertificateError
 from collopt.planners import plan
-from collopt.schedules import Forest, TreeEdge
+from collopt.schedules import Forest, TreeEdge, depths
 from collopt.topologies import Topology, dgx_a100
 from oracles.slow_check import loads_of
 from strategies import eulerian_topologies
@@ -135,12 +137,61 @@ def test_rings_over_two_dgx_a100_boxes_cross_the_fabric_twice() -> None:
     assert Forest.from_paths(16, 8, trees).congestion(topology) == Fraction(3, 65) * Fraction(1625, 1000)
 
 
-def test_a_route_without_a_link_is_a_key_error() -> None:
+def test_a_route_without_a_link_has_no_load() -> None:
     """`verified_link_loads` says which link is missing."""
     forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
     one_way = Topology.from_links([("a", "b", 1)], compute=["a", "b"])
-    with pytest.raises(KeyError):
+    with pytest.raises(CertificateError, match="a link that the topology does not have"):
         forest.link_loads(one_way)
+    beyond = Forest.from_paths(3, 1, [(0, 1, [(1, 2)])])
+    cycle = Topology.from_links([("a", "b", 1), ("b", "a", 1)], compute=["a", "b"])
+    with pytest.raises(CertificateError, match="a link that the topology does not have"):
+        beyond.congestion(cycle)
+
+
+def walked_depths(forest: Forest) -> list[list[int]]:
+    """Follow the senders of every rank one by one."""
+    depths = []
+    for root, parents in zip(forest.roots.tolist(), forest.parents.tolist(), strict=True):
+        row = []
+        for rank in range(forest.num_ranks):
+            place, hops = rank, 0
+            while place != root and 0 <= place < forest.num_ranks and hops < forest.num_ranks:
+                place, hops = parents[place], hops + 1
+            row.append(hops if place == root else forest.num_ranks)
+        depths.append(row)
+    return depths
+
+
+@given(st.data(), st.integers(1, 9), st.integers(1, 30))
+def test_depths_are_those_of_a_walk_to_the_root(data: st.DataObject, ranks: int, block: int) -> None:
+    """In any array of senders, in cycles too, and however trees fall into blocks."""
+    routes = data.draw(st.lists(st.lists(st.integers(-1, ranks), min_size=ranks, max_size=ranks), max_size=6))
+    roots = data.draw(st.lists(st.integers(0, ranks - 1), min_size=len(routes), max_size=len(routes)))
+    forest = Forest(
+        ranks,
+        1,
+        np.array(roots, dtype=np.int64),
+        np.ones(len(routes), dtype=np.int64),
+        np.array(routes, dtype=np.int32).reshape(-1, ranks),
+        np.arange(ranks + 2),
+        np.arange(ranks + 1),  # path p starts at node p, the last one at a switch
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(depths, "BLOCK_ENTRIES", block)
+        assert forest.depths.tolist() == walked_depths(forest)
+        assert forest.heights.tolist() == [max(row) for row in walked_depths(forest)]
+
+
+def test_heights_of_long_paths_are_found_once() -> None:
+    """Chains of 600 ranks, in rounds that double, and the answer is kept."""
+    ranks = 600
+    hops = [(rank, (rank + 1) % ranks) for rank in range(ranks)]
+    trees = [(root, 1, hops[root:] + hops[: root - 1] if root else hops[:-1]) for root in range(ranks)]
+    forest = Forest.from_paths(ranks, 1, trees)
+    assert (forest.heights == ranks - 1).all()
+    assert forest.heights is forest.heights
+    assert not forest.heights.flags.writeable
 
 
 def test_forests_are_frozen() -> None:

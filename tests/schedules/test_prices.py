@@ -184,3 +184,33 @@ def test_refuses_what_the_prices_are_not_about() -> None:
             incoming().crossing(ONE_WAY, collective)
     with pytest.raises(CertificateError, match="no prices for what ranks receive"):
         Prices(incoming().links, out_of=incoming().into).crossing(ONE_WAY, "allgather")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"links": None}, "list of prices is None; expected a collection of prices"),
+        ({"links": [("gpu0", "gpu1", 0.5)]}, r"price of \('gpu0', 'gpu1'\) is 0.5; expected a Fraction or an integer"),
+        ({"links": [("gpu0", "gpu1", "1/2")]}, "is '1/2'; expected a Fraction or an integer"),
+        ({"links": [("gpu0", "gpu1", True)]}, "is True; expected a Fraction or an integer"),
+        ({"links": [("gpu0", "gpu1")]}, r"holds \('gpu0', 'gpu1'\); expected \(tail, head, price\)"),
+        ({"links": [(0, 1, 1)]}, r"holds \(0, 1, 1\); expected"),
+        ({"links": [None]}, "holds None; expected"),
+        ({"links": (), "into": None}, "prices into is None"),
+        ({"links": (), "into": [None, (), ()]}, "list of prices is None"),
+        ({"links": (), "out_of": [[("gpu0", "gpu1", 0.5)], (), ()]}, "is 0.5; expected a Fraction or an integer"),
+        ({"links": (), "relays": None}, "relays is None; expected a collection of names of nodes"),
+        ({"links": (), "relays": [1]}, "relays holds 1; expected names of nodes"),
+    ],
+)
+def test_what_are_no_prices_is_refused(fields: dict[str, Any], message: str) -> None:
+    """Rounded numbers above all: what is proved is proved exactly."""
+    with pytest.raises(CertificateError, match=message):
+        Prices(**fields).check(ONE_WAY)
+
+
+def test_lists_and_whole_numbers_make_the_same_prices() -> None:
+    """As tuples and fractions do."""
+    rows = [(price.tail, price.head, 1) for price in incoming().links]
+    into = [[row for row in rows if row[1] == rank] for rank in ONE_WAY.compute_nodes]
+    assert Prices(rows, into) == incoming()  # type: ignore[arg-type]

@@ -6,9 +6,12 @@ import copy
 import pickle
 from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 
+from collopt.errors import CertificateError, UnsupportedError
 from collopt.schedules.step_schedule import Send, StepAllreduce, StepSchedule
 from collopt.topologies import Topology, complete, ring
 
@@ -91,8 +94,47 @@ def test_a_reduction_loads_the_opposite_links() -> None:
 
 def test_a_path_without_a_link_has_no_load() -> None:
     """Which one it is, the check tells."""
-    with pytest.raises(KeyError, match="a link that the topology does not have"):
-        made(direction="reduce").link_loads(STAR)
+    for change in ({"direction": "reduce"}, {"path_nodes": made().path_nodes + 4}):
+        for ask in (made(**change).link_loads, made(**change).inverse_rate):
+            with pytest.raises(CertificateError, match="a link that the topology does not have"):
+                ask(STAR)
+
+
+@pytest.mark.parametrize(
+    ("count", "sends", "message"),
+    [
+        (1.5, [], "chunks_per_shard is 1.5; expected a whole number"),
+        (float("nan"), [], "chunks_per_shard is nan"),
+        (True, [], "chunks_per_shard is True"),
+        (1, None, "the sends are None; expected a list"),
+        (1, [None], "send 0 is None; expected"),
+        (1, [SENDS[0], (0, 0, 0, 1)], r"send 1 is \(0, 0, 0, 1\); expected \(step, source, lower, upper, path\)"),
+        (1, [(0.9, 0, 0, 1, (0, 1))], "send 0 is .* in whole numbers"),
+        (1, [(0, 0, 0, 1, (0, 0.9))], "send 0 is .* in whole numbers"),
+        (1, [("0", 0, 0, 1, (0, 1))], "send 0 is .* in whole numbers"),
+        (1, [(0, 0, 0, 1, None)], "send 0 is .* in whole numbers"),
+        (1, [(0, 0, 0, 2**70, (0, 1))], "hold a number beyond 64 bits"),
+        (1, [(0, 0, 0, 1, (0, 2**70))], "hold a number beyond 64 bits"),
+    ],
+)
+def test_what_are_no_sends_is_refused(count: Any, sends: Any, message: str) -> None:
+    """Nothing is rounded, and the message names the send."""
+    with pytest.raises(UnsupportedError, match=message):
+        StepSchedule.from_sends(2, count, sends)
+
+
+def test_numpy_integers_make_the_same_schedule() -> None:
+    """As planners that compute in arrays have them."""
+    sends = [(*map(np.int32, send[:4]), np.array(send.path)) for send in SENDS]
+    schedule = StepSchedule.from_sends(np.int64(3), np.int64(4), sends)  # type: ignore[arg-type]
+    assert list(schedule.sends()) == SENDS
+    assert type(schedule.chunks_per_shard) is int
+
+
+def test_lists_are_no_arrays() -> None:
+    """A schedule takes arrays as they are."""
+    with pytest.raises(UnsupportedError, match=r"the schedule's steps is \[0, 0\]; expected a numpy array"):
+        made(steps=[0, 0])
 
 
 def test_arrays_cannot_be_written_to() -> None:

@@ -319,3 +319,16 @@ def test_schedules_are_accepted_exactly_if_a_slow_checker_accepts_them(
         else:
             with pytest.raises(CertificateError):
                 verified_step_loads(made, topology)
+
+
+def test_what_is_no_schedule_or_no_topology_is_refused() -> None:
+    """By name, instead of by whatever fails first."""
+    for made, network, message in (
+        (schedule(), None, "the topology is None; expected a Topology"),
+        (None, TOPOLOGY, "the schedule is None; expected a StepSchedule"),
+        (StepAllreduce(None, None), TOPOLOGY, "the schedule is None; expected a StepSchedule"),  # type: ignore[arg-type]
+        (schedule(direction="x\n" * 1000), TOPOLOGY, "the schedule's direction is 'x"),
+    ):
+        with pytest.raises(CertificateError, match=message) as caught:
+            verified_step_schedule_loads(made, network)  # type: ignore[arg-type]
+        assert len(str(caught.value)) < 200

@@ -333,3 +333,15 @@ def test_a_topology_of_as_many_ranks_is_not_enough() -> None:
     made = plan(dgx_a100(), "allgather").schedule
     with pytest.raises(CertificateError, match=r"is not a node of the topology|is not there"):
         verified_link_loads(made, ring(8))
+
+
+def test_what_is_no_schedule_or_no_topology_is_refused() -> None:
+    """By name, instead of by whatever fails first."""
+    forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+    for made, network, message in (
+        (forest, None, "the topology is None; expected a Topology"),
+        (None, ring(3), "the schedule is None; expected a Forest"),
+        (Allreduce(None, None), ring(3), "the schedule is None; expected a Forest"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(CertificateError, match=message):
+            verified_schedule_loads(made, network)  # type: ignore[arg-type]

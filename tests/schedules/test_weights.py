@@ -6,6 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from collopt.errors import UnsupportedError
@@ -32,6 +33,8 @@ def test_no_weights_are_equal_weights() -> None:
         ("111", "weights is '111'; expected a list"),
         (b"111", "weights is b'111'; expected a list"),
         ({0: 1, 1: 1, 2: 1}, "weights is {0: 1, 1: 1, 2: 1}; expected a list"),
+        (pd.Series([1, 2, 3]), "weights is 0 1 1 2 2 3 dtype: int64; expected a list"),
+        (pd.Series(["x" * 1000] * 100), "weights is 0 x"),
         (np.array(3), r"weights is an array of shape \(\); expected one number per rank"),
         (np.ones((3, 1)), r"weights is an array of shape \(3, 1\); expected one number per rank"),
         ([1, 1], "weights has 2 entries; expected one per rank, 3"),
@@ -48,3 +51,4 @@ def test_anything_else_is_refused(weights: object, message: str) -> None:
     with pytest.raises(UnsupportedError, match=f"^{message}") as caught:
         as_weights(weights, 3)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -204,3 +205,38 @@ def test_a_witness_without_a_form_is_not_written() -> None:
     """Rather than a file without a witness."""
     with pytest.raises(UnsupportedError, match="no form for a str in files"):
         witness_to_json("because")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Cut(None), "cut is None; expected a collection of names of nodes"),
+        (lambda: Cut("ab"), "cut is 'ab'; expected a collection"),
+        (lambda: Cut(["a", 3]), "cut holds 3; expected names of nodes"),
+        (lambda: Cut([["a"]]), r"cut holds \['a'\]; expected names of nodes"),
+        (lambda: RankCuts(None), "list of cuts is None"),
+        (lambda: RankCuts(["a"]), "list of cuts holds 'a'; expected a Cut per rank"),
+        (lambda: Partition(None), "partition is None; expected a collection of sets of nodes"),
+        (lambda: Partition(["a", "b"]), "partition is 'a'; expected a collection of names"),
+        (lambda: Partition([None]), "partition is None; expected a collection of names"),
+    ],
+)
+def test_what_is_no_witness_is_refused(make: Callable[[], Witness], message: str) -> None:
+    """With an error of ours, before anything is added up."""
+    with pytest.raises(CertificateError, match=message):
+        make().check(STAR)
+
+
+def test_collections_of_any_kind_make_the_same_witness() -> None:
+    """Lists, and names that are repeated."""
+    assert Cut(["a", "s", "a"]) == Cut(frozenset("as"))  # type: ignore[arg-type]
+    assert Partition([["a", "s", "a"], ["b"], ["c"]]) == partition_of("as", "b", "c")  # type: ignore[arg-type, list-item]
+    assert RankCuts([Cut(frozenset("a"))]) == RankCuts((Cut(frozenset("a")),))  # type: ignore[arg-type]
+
+
+def test_names_of_strangers_are_shown_in_short() -> None:
+    """In one line, however long they are."""
+    with pytest.raises(CertificateError, match="names 'x") as caught:
+        Cut(frozenset({"a", "x\n" * 1000})).check(STAR)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 250

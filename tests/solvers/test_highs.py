@@ -13,7 +13,19 @@ import pytest
 
 from collopt.errors import ColloptError, NoAnswerError, UnsupportedError
 from collopt.formulations.blocks import BlockProgram, Blocks
-from collopt.solvers import Algorithm, DualStatus, HighsOptions, PrimalStatus, Progress, Status, Termination, solve
+from collopt.solvers import (
+    Algorithm,
+    DualStatus,
+    HighsOptions,
+    PrimalStatus,
+    Progress,
+    Session,
+    Status,
+    Termination,
+    solve,
+)
+from collopt.solvers.rays import conflict
+from collopt.solvers.rays import escape as escape_along
 
 algorithms = pytest.mark.parametrize("algorithm", Algorithm, ids=lambda algorithm: algorithm.name.lower())
 
@@ -61,6 +73,17 @@ def escape() -> Blocks:
     return blocks
 
 
+@dataclass(frozen=True)
+class Given:
+    """A program as its own model."""
+
+    program: BlockProgram
+
+    def linear_program(self) -> BlockProgram:
+        """As it was given."""
+        return self.program
+
+
 @algorithms
 def test_an_optimum_has_value_and_price(algorithm: Algorithm) -> None:
     """All three statuses are good, and what they promise is there."""
@@ -104,6 +127,153 @@ def test_crossed_bounds_are_named() -> None:
     solution = solve(blocks)
     assert solution.status.termination is Termination.INFEASIBLE
     assert "the lower bound of 'crossed[1]' is above its upper bound" in solution.message
+
+
+def test_crossed_bounds_of_a_row_are_named() -> None:
+    """A constraint can exclude itself too."""
+    program = replace(diet().linear_program(), row_bounds=(np.array([4.0, 5.0]), np.array([np.inf, 3.0])))
+    solution = solve(Given(program))
+    assert solution.status.termination is Termination.INFEASIBLE
+    assert "the lower bound of 'stock' is above its upper bound" in solution.message
+
+
+@algorithms
+def test_bounds_of_variables_at_fault_are_named(algorithm: Algorithm) -> None:
+    """Upper, lower and fixed ones, last blocks first; a variable that could be anything is left out."""
+    blocks = Blocks("shelf")
+    first = blocks.variables("first", 2, lower=[2, 0], upper=[2, 9])
+    second = blocks.variables("second", 2, lower=3)
+    third = blocks.variables("third", (), upper=1)
+    free = blocks.variables("free", (), upper=7)
+    blocks.constraint("room", (), [(0, [*first, *second], 1), (0, third, -1)], upper=5)
+    blocks.constraint("innocent", (), [(0, free, 1), (0, first[1], 1)], upper=6)
+    blocks.minimize([(second, 1)])
+    assert solve(blocks, HighsOptions(algorithm=algorithm)).message == (
+        "shelf is infeasible: 'room' cannot hold together with the fixed value of 'first[0]' and the lower bounds of "
+        "'second[0]' and 1 more and the upper bound of 'third'; relax one"
+    )
+
+
+@algorithms
+def test_the_bounds_at_fault_are_those_of_the_right_side(algorithm: Algorithm) -> None:
+    """Of two-sided bounds on rows and variables the ones in the way, whichever sign HiGHS gives its ray."""
+    for sign, side in ((1, "upper"), (-1, "lower")):
+        blocks = Blocks("tight")
+        x = blocks.variables("x", (), lower=-3, upper=3)
+        y = blocks.variables("y", (), lower=-1, upper=1)
+        blocks.constraint(
+            "sum", (), [(0, [int(x), int(y)], 1)], lower=min(5 * sign, 9 * sign), upper=max(5 * sign, 9 * sign)
+        )
+        blocks.minimize([(x, 1)])
+        message = solve(blocks, HighsOptions(algorithm=algorithm)).message
+        assert (
+            message == f"tight is infeasible: 'sum' cannot hold together with the {side} bounds of 'y', 'x'; relax one"
+        )
+
+
+any_algorithm = pytest.mark.parametrize("algorithm", [None, *Algorithm])
+
+
+@any_algorithm
+def test_presolve_alone_does_not_make_a_model_infeasible(algorithm: Algorithm | None) -> None:
+    """HiGHS 1.15.1's presolve says that no point meets this, although zeros do; a checked ray says what it is."""
+    blocks = Blocks("steps")
+    x = blocks.variables("x", 3, lower=[-np.inf, 0, 0], upper=[0, np.inf, np.inf])
+    rows = np.array([[0.0, 1, -1], [-1, -1, 1], [1, 1, 0]])
+    blocks.constraint("c", 3, [(np.arange(3)[:, None], x[None, :], rows)], lower=[-1, 0, 0])
+    blocks.maximize([(x, [0.0, 1, 0])])
+    solution = solve(blocks, HighsOptions(algorithm=algorithm))
+    assert solution.status.termination is Termination.UNBOUNDED
+    assert "its objective improves without end along 'x[0]' and" in solution.message
+
+
+@pytest.mark.parametrize("algorithm", [None, Algorithm.SIMPLEX, Algorithm.IPM, Algorithm.IPM_WITHOUT_CROSSOVER])
+def test_interior_point_alone_does_not_make_a_model_infeasible(algorithm: Algorithm | None) -> None:
+    """What simplex finds where HiGHS 1.15.1's interior point sees no answer is the answer."""
+    blocks = Blocks("sizes")
+    x = blocks.variables("x", 5, upper=[*[np.inf] * 4, 1])
+    rows = np.array([[-1, -10000, -1, 1, -3.5], [0, 0, 4500, -1, 4.5], [0, -1, 1, -10000, 0]])
+    entries = [(np.arange(3)[:, None], x[None, :], rows)]
+    blocks.constraint("c", 3, entries, lower=[7000 / 3, 0, -np.inf], upper=[7000 / 3, np.inf, 0])
+    blocks.minimize([(x, [0, 4000 / 3, 0, 0, -9.0])])
+    assert solve(blocks, HighsOptions(algorithm=algorithm)).objective == pytest.approx(-9)
+
+
+def test_what_no_ray_proves_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS's word alone is passed on as such, and nothing can be read from it."""
+    monkeypatch.setattr("collopt.solvers.highs.proof", lambda *attempt, by_simplex: None)
+    for blocks, said in ((contradiction(), "infeasible"), (escape(), "unbounded")):
+        solution = solve(blocks)
+        assert solution.status == Status(Termination.UNKNOWN, PrimalStatus.NONE, DualStatus.NONE)
+        assert f"has no proved answer: HiGHS calls it {said} without a ray that proves it" in solution.message
+
+
+def test_rays_are_checked() -> None:
+    """Turned either way and scaled at will they hold; with a wrong or a missing part, or none at all, they do not."""
+    program = contradiction().linear_program()
+    for factor in (1, -3, 1e-12):
+        proved = conflict(program, True, factor * np.array([-1.0, 1, 0]))
+        assert proved is not None
+        assert proved.tolist() == [-1, 1, 0]
+    for wrong in ([1, 1, 0], [-1, 0, 0], [-1, 1, 1], [0, 0, 0], [np.nan, 1, 0]):
+        assert conflict(program, True, np.array(wrong, dtype=np.float64)) is None
+    assert conflict(program, False, np.array([-1.0, 1, 0])) is None
+    program = escape().linear_program()
+    assert escape_along(program, True, np.array([0.0, 5, 0])) is not None
+    for wrong in ([0, -1, 0], [1, 1, 0], [0, 0, 0], [0, 1, -1]):
+        assert escape_along(program, True, np.array(wrong, dtype=np.float64)) is None
+
+
+@any_algorithm
+def test_rows_without_variables_are_named(algorithm: Algorithm | None) -> None:
+    """Asked for a ray of such a program, HiGHS 1.15.1's interior point would never come back."""
+    blocks = Blocks("empty")
+    x = blocks.variables("x", 1)
+    blocks.constraint("first", (), [], lower=1, upper=1)
+    blocks.constraint("fine", (), [(0, x, 1.0)], lower=1)
+    options = HighsOptions(algorithm=algorithm)
+    assert solve(blocks, options).message == (
+        "empty is infeasible: 'first' has no variables, and its bounds exclude 0; change them"
+    )
+    blocks.constraint("second", (), [(0, x, 0.0)], upper=-1)
+    assert solve(blocks, options).message == (
+        "empty is infeasible: 'second', 'first' have no variables, and their bounds exclude 0; change them"
+    )
+
+
+@pytest.mark.parametrize("idle_row", [False, True])
+@any_algorithm
+def test_an_objective_without_constraints_can_be_unbounded(algorithm: Algorithm | None, idle_row: bool) -> None:
+    """HiGHS has no ray of a program without coefficients; the columns in the way are plain."""
+    blocks = Blocks("open")
+    blocks.variables("x", 3, lower=[0, 0, -np.inf], upper=[np.inf, 5, np.inf])
+    if idle_row:
+        blocks.constraint("idle", (), [(0, range(3), 0.0)], upper=3)
+    for minimised, named in (([1, -1, 2], "'x[2]'"), ([-1, 1, 0], "'x[0]'")):
+        blocks.minimize([(range(3), minimised)])
+        solution = solve(blocks, HighsOptions(algorithm=algorithm))
+        assert solution.status.termination is Termination.UNBOUNDED
+        assert f"without end along {named}; bound one" in solution.message
+
+
+def test_nothing_is_printed_by_the_way(capfd: pytest.CaptureFixture[str]) -> None:
+    """HiGHS 1.15.1's first-order method complains of rows without bounds if it meets them, asked or not."""
+    blocks = contradiction()
+    blocks.constraint("free", (), [(0, [0, 1], 1)])
+    assert solve(blocks, HighsOptions(algorithm=Algorithm.PDLP)).status.termination is Termination.INFEASIBLE
+    captured = capfd.readouterr()
+    assert captured.out + captured.err == ""
+
+
+def test_bounds_at_zero_are_not_listed() -> None:
+    """That amounts are not negative is said in a word, since it concerns nearly all of them."""
+    blocks = Blocks("debt")
+    amounts = blocks.variables("amount", 3)
+    blocks.constraint("least", (), [(0, amounts, 1)], upper=-1)
+    blocks.minimize([(amounts, 1)])
+    assert solve(blocks).message == (
+        "debt is infeasible: 'least' cannot hold together with variables of at least 0; relax one"
+    )
 
 
 def test_many_rows_at_fault_are_counted() -> None:
@@ -210,6 +380,7 @@ def test_a_listener_hears_how_far_it_is_and_can_stop_it() -> None:
     assert last.seconds > 0
     assert solution.status == Status(Termination.INTERRUPTED, PrimalStatus.FEASIBLE, DualStatus.NONE)
     assert "knapsack was not solved, since the listener" in solution.message
+    assert repr(solution).startswith("<Solution knapsack: interrupted, best so far ")
     with pytest.raises(NoAnswerError, match="listener"):
         solution.objective  # noqa: B018
     low, high = solution.interval
@@ -319,7 +490,25 @@ def test_refuses_coefficients_that_highs_would_drop(size: float) -> None:
     [
         ({"costs": np.array([1.0, np.inf])}, r"the objective of diet has 'amount\[1\]' with coefficient inf"),
         ({"costs": np.array([np.nan, 1.0])}, r"the objective of diet has 'amount\[0\]' with coefficient nan"),
-        ({"column_bounds": (np.zeros(2), np.full(2, np.nan))}, "HiGHS refuses diet; look for bounds"),
+        (
+            {"column_bounds": (np.zeros(2), np.full(2, np.nan))},
+            r"the upper bound of 'amount\[0\]' in diet is nan; expected a number",
+        ),
+        (
+            {"column_bounds": (np.array([0, np.inf]), np.full(2, 9.0))},
+            r"the lower bound of 'amount\[1\]' in diet is inf",
+        ),
+        ({"row_bounds": (np.array([4, -np.inf]), np.array([9, np.nan]))}, "the upper bound of 'stock' in diet is nan"),
+        ({"row_bounds": (np.array([4, -np.inf]), np.array([-np.inf, 3]))}, "the upper bound of 'need' in diet is -inf"),
+        (
+            {"column_bounds": (np.zeros(2), np.array([3, 1e20]))},
+            r"upper bound of 'amount\[1\]' in diet is 1e\+20; expected a number of a size below 1e\+20, or inf",
+        ),
+        (
+            {"row_bounds": (np.array([-2e20, 1]), np.full(2, np.inf))},
+            r"lower bound of 'need' in diet is -2e\+20; expected a number of a size below 1e\+20, or -inf for none",
+        ),
+        ({"offset": np.nan}, "the objective of diet has the constant nan"),
     ],
 )
 def test_refuses_numbers_that_are_none(changes: dict[str, Any], message: str) -> None:
@@ -331,6 +520,53 @@ def test_refuses_numbers_that_are_none(changes: dict[str, Any], message: str) ->
 
     with pytest.raises(UnsupportedError, match=message):
         solve(Careless())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"options": {"time_limit": 1}}, r"options are \{'time_limit': 1\}; expected a HighsOptions, such as"),
+        ({"options": 60}, "options are 60; expected a HighsOptions"),
+        ({"start": 3}, "start is 3; expected an earlier Solution, or values by name"),
+    ],
+)
+def test_refuses_options_and_starts_of_another_kind(wrong: dict[str, Any], message: str) -> None:
+    """A mapping of options is the likely slip."""
+    with pytest.raises(UnsupportedError, match=message):
+        solve(diet(), **wrong)
+
+
+@algorithms
+def test_an_objective_of_zero_has_no_sign(algorithm: Algorithm) -> None:
+    """Although maximisation is solved with the opposite sign."""
+    blocks = Blocks("nothing to gain")
+    x = blocks.variables("x", ())
+    blocks.maximize([(x, -1)])
+    for solution in (solve(blocks, HighsOptions(algorithm=algorithm)), solve(Whole(blocks))):
+        assert (str(solution.objective), str(solution.bound)) == ("0.0", "0.0")
+
+
+def test_answers_tell_in_one_line_what_they_are() -> None:
+    """At a prompt there are names and figures instead of arrays."""
+    solution = solve(diet())
+    shown = [
+        (solution, "<Solution diet: optimal, objective 5>"),
+        (solution.values, "<Named variables: amount>"),
+        (solution.duals, "<Named constraints: need, stock>"),
+        (solution.evidence, "<Evidence of diet: 2 columns, 2 rows, a basis>"),
+        (solution.exact, "<ExactAnswer to diet: objective 5>"),
+        (solve(contradiction()), "<Solution wishes: infeasible>"),
+        (Session(diet()), "<Session of Blocks: not solved yet>"),
+    ]
+    assert [repr(thing) for thing, _ in shown] == [line for _, line in shown]
+    session = Session(diet())
+    session.solve()
+    assert repr(session) == "<Session of Blocks: last <Solution diet: optimal, objective 5>>"
+    many = Blocks("many")
+    for number in range(10):
+        many.variables(f"v{number}", ())
+    many.minimize([(0, 1)])
+    assert repr(solve(many).values) == "<Named variables: v0, v1, v2, v3, v4, v5, v6, v7, 2 more>"
 
 
 def test_answers_are_frozen_and_errors_are_of_the_family() -> None:

@@ -15,6 +15,7 @@ from collopt.errors import UnsupportedError
 from collopt.formulations import Blocks, throughput
 from collopt.formulations.blocks import BlockProgram
 from collopt.solvers import Algorithm, HighsOptions, Progress, Session, Solution, Termination, solve
+from collopt.solvers.highs import _Handle
 from collopt.solvers.program_changes import changes_between
 from collopt.topologies import dgx_a100, ring
 
@@ -219,7 +220,7 @@ def test_a_session_survives_an_error_on_the_way() -> None:
     session, before = Session(sketch), sketch.program
     value = session.solve().objective
     sketch.change(costs=2 * before.costs, row_bounds=(np.full(12, np.nan), before.row_bounds[1]))
-    with pytest.raises(UnsupportedError, match="HiGHS refuses routing"):
+    with pytest.raises(UnsupportedError, match=r"the lower bound of 'balance\[0\]' in routing is nan"):
         session.solve()
     sketch.change(row_bounds=before.row_bounds)
     assert session.solve().objective == pytest.approx(2 * value)
@@ -287,3 +288,33 @@ def test_refuses_values_as_a_start_of_simplex() -> None:
     """A linear program starts from a basis, and says so."""
     with pytest.raises(UnsupportedError, match="routing has no whole variables and starts from a basis"):
         solve(routing(), start={"flow": 0})
+
+
+def test_a_warm_start_that_leads_nowhere_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more run, from nothing, finds what a new session would; a run that was cold is not repeated."""
+    run, bases = _Handle._run, []
+
+    def lost(handle: _Handle) -> Termination:
+        bases.append(handle.highs.getBasis().valid)
+        return Termination.UNKNOWN if bases[-1] or len(bases) == 1 else run(handle)
+
+    blocks = routing()
+    session = Session(blocks)
+    monkeypatch.setattr(_Handle, "_run", lost)
+    assert session.solve().status.termination is Termination.UNKNOWN
+    assert bases == [False]
+    assert session.solve().objective == solve(blocks).objective
+    assert session.solve().status.termination is Termination.OPTIMAL
+    assert bases[-2:] == [True, False]
+
+
+def test_interior_point_ends_on_empty_rows_that_come_later() -> None:
+    """The session does not ask it, since simplex sees at once that there is no answer."""
+    blocks = Blocks("later")
+    x = blocks.variables("x", 1, upper=5)
+    blocks.constraint("least", (), [(0, x, 1.0)], lower=1)
+    blocks.minimize([(x, 1.0)])
+    session = Session(blocks, HighsOptions(algorithm=Algorithm.IPM))
+    assert session.solve().objective == 1
+    blocks.constraint("empty", 2, [], lower=1, upper=1)
+    assert session.solve().status.termination is Termination.INFEASIBLE

@@ -172,3 +172,35 @@ def test_error_messages_show_long_and_deep_values_in_short() -> None:
     for value in ("x" * 10_000, list(range(10_000)), nested, 10**400, 10**5000):
         assert len(shown(value)) <= 100
     assert shown("gpu0") == "'gpu0'"
+
+
+class Loud:
+    """A value with the given repr, or none."""
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        if self.text is None:
+            raise RuntimeError("no repr")
+        return self.text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Loud("a\nb\r\x1b[31m\u2028c"),
+        Loud("x" * 1000),
+        Loud(None),
+        [Loud(None)],
+        [[["x" * 1000] * 6] * 6] * 6,
+        {"x" * 1000 + str(number): ["y" * 1000] * 6 for number in range(6)},
+        np.ones((50, 50)),
+        [10**5000],
+    ],
+)
+def test_anything_is_shown_in_one_short_line(value: object) -> None:
+    """Tables, arrays, deep lists, and what cannot be shown at all."""
+    text = shown(value)
+    assert text.isprintable()
+    assert 0 < len(text) <= 100
