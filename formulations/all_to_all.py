@@ -54,6 +54,7 @@ from ..topologies import Topology
 from ..topologies.validation import as_amount, shown
 from .block_model import BlockModel
 from .blocks import Blocks
+from .inputs import as_topology
 
 __all__ = ["AllToAllModel", "Variables", "build"]
 
@@ -135,7 +136,7 @@ def build(topology: Topology, *, traffic: Sequence[Sequence[object]] | FloatArra
     >>> solve(build(ring(3, bandwidth=10), traffic=[[0, 2, 1], [1, 0, 1], [1, 1, 0]])).exact.objective
     Fraction(40, 3)
     """
-    shares, largest = _checked_traffic(traffic, topology.num_ranks)
+    shares, largest = _checked_traffic(traffic, as_topology(topology).num_ranks)
     sources = np.flatnonzero(shares.any(axis=1))
     blocks = Blocks(f"all-to-all of {topology.name}")
     rate = blocks.variables("rate", ())

@@ -66,6 +66,7 @@ from ..errors import UnsupportedError
 from ..schedules.forest import Direction
 from ..topologies import Link, Topology
 from ..topologies.validation import shown
+from .inputs import as_topology
 from .pyomo_model import PyomoModel
 
 __all__ = ["AllreduceModel", "Variables", "build"]
@@ -190,7 +191,7 @@ def build(
     """
     import pyomo.environ as pyo
 
-    chosen = _checked_roots(topology, roots)
+    chosen = _checked_roots(as_topology(topology), roots)
     able = _checked_relays(topology, relays)
     program = pyo.ConcreteModel(name=f"allreduce of {topology.name}")
     model = AllreduceModel(program, topology, chosen, able, _add_variables(program, topology, chosen, able))

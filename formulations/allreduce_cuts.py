@@ -47,6 +47,7 @@ from ..schedules.forest import Direction
 from ..topologies import Topology
 from .block_model import BlockModel
 from .blocks import Blocks
+from .inputs import as_topology
 
 __all__ = ["AllreduceCutModel", "Hops", "build", "build_mirrored", "opposite_links"]
 
@@ -138,7 +139,7 @@ def build(topology: Topology) -> AllreduceCutModel:
     AllreduceCutModel
         Its objective bounds the algorithm bandwidth of all trees, and is theirs once no further cut is violated.
     """
-    blocks = Blocks(f"allreduce cuts of {topology.name}")
+    blocks = Blocks(f"allreduce cuts of {as_topology(topology).name}")
     roots = np.arange(topology.num_ranks)
     root_rate = blocks.variables("root_rate", len(roots))
     tails, heads = topology.arrays.tails, topology.arrays.heads
@@ -194,7 +195,7 @@ def build_mirrored(topology: Topology) -> AllreduceCutModel:
 
 def opposite_links(topology: Topology) -> IntArray | None:
     """Number the opposite of every link, or return None if some link has none of its bandwidth."""
-    tails, heads, capacities, _ = topology.arrays
+    tails, heads, capacities, _ = as_topology(topology).arrays
     size = len(topology.nodes)
     order, against = np.argsort(tails * size + heads), np.argsort(heads * size + tails)
     opposites = np.empty(len(tails), dtype=np.int64)

@@ -58,8 +58,9 @@ import numpy.typing as npt
 from ..errors import UnsupportedError
 from ..topologies import Link, Topology
 from ..topologies.validation import shown
-from .direct_connect import as_count, hop_distances
-from .pyomo_model import PyomoModel
+from .direct_connect import hop_distances
+from .inputs import as_count, as_topology
+from .pyomo_model import PyomoModel, new_program
 
 __all__ = ["BfbModel", "Variables", "build", "build_chunked", "build_timed"]
 
@@ -215,6 +216,7 @@ def build_timed(
         As `build`.
     """
     size = Fraction(as_count(shard_bytes, "shard_bytes", most=2**60), NS_PER_US)
+    as_topology(topology)
     used = topology.links if links is None else tuple(topology.link(tail, head) for tail, head in links)
     return _build(topology, distance, ranks, used, size=size)
 
@@ -236,7 +238,7 @@ def _build(
     chosen = _checked_ranks(topology, ranks)
     into = [link for link in links if link.head in set(chosen)]
     offers = [(names[source], *link[:2]) for link in into for source in _offered(topology, hops, distance, link)]
-    program = pyo.ConcreteModel(name=f"distance {distance} of a breadth-first broadcast on {topology.name}")
+    program = new_program(f"distance {distance} of a breadth-first broadcast on {topology.name}")
     _add_parameters(program, into, size)
     program.share = pyo.Var(offers, domain=getattr(pyo, domain))
     program.busiest = pyo.Var(chosen, domain=pyo.NonNegativeReals)
@@ -249,12 +251,14 @@ def _build(
 
 
 def _without_latency(topology: Topology) -> list[Link]:
-    return [link._replace(latency=Fraction(0)) for link in topology.links]
+    return [link._replace(latency=Fraction(0)) for link in as_topology(topology).links]
 
 
 def _checked_ranks(topology: Topology, ranks: Iterable[str] | None) -> tuple[str, ...]:
     if ranks is None:
         return topology.compute_nodes
+    if not isinstance(ranks, Iterable):
+        raise UnsupportedError(f"ranks is {shown(ranks)}; expected different names of ranks of {topology!r}")
     chosen = (ranks,) if isinstance(ranks, str) else tuple(ranks)
     for place, rank in enumerate(chosen):
         if rank not in topology.compute_nodes or rank in chosen[:place]:
@@ -281,15 +285,15 @@ def _add_parameters(program: Any, links: Sequence[Link], size: Fraction) -> None
     import pyomo.environ as pyo
 
     ends = [link[:2] for link in links]
-    bandwidths = {link[:2]: float(link.bandwidth) for link in links}
-    latencies = {link[:2]: float(link.latency) for link in links}
+    bandwidths = {link[:2]: link.bandwidth for link in links}
+    latencies = {link[:2]: link.latency for link in links}
     program.bandwidth = pyo.Param(ends, initialize=bandwidths, mutable=True, within=pyo.PositiveReals)
     program.latency = pyo.Param(ends, initialize=latencies, mutable=True, within=pyo.NonNegativeReals)
-    program.size = pyo.Param(initialize=float(size), mutable=True, within=pyo.PositiveReals)
+    program.size = pyo.Param(initialize=size, mutable=True, within=pyo.PositiveReals)
 
 
 def _link_load(model: BfbModel, offers: Sequence[tuple[str, str, str]]) -> None:
-    """alpha(w, u) + size / b(w, u) * sum over v of x(v, (w, u)) <= U(u) for each link with something to bring."""
+    """Size * sum over v of x(v, (w, u)) <= (U(u) - alpha(w, u)) b(w, u) for each link with something to bring."""
     import pyomo.environ as pyo
 
     program, share, busiest = model.program, model.variables.share, model.variables.busiest
@@ -299,8 +303,8 @@ def _link_load(model: BfbModel, offers: Sequence[tuple[str, str, str]]) -> None:
 
     def rule(_: Any, tail: str, head: str) -> Any:
         load = pyo.quicksum(share[source, tail, head] for source in offered[tail, head])
-        time = program.latency[tail, head] + program.size / program.bandwidth[tail, head] * load
-        return time <= busiest[head]
+        # Times the bandwidth, as a quotient has more digits than a float.
+        return program.size * load <= (busiest[head] - program.latency[tail, head]) * program.bandwidth[tail, head]
 
     program.link_load = pyo.Constraint(list(offered), rule=rule)
 

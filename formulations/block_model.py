@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .blocks import BlockProgram, Blocks, Numbers
+from .blocks import BlockProgram, Blocks, Numbers, in_one_row
 
 __all__ = ["BlockModel", "Terms"]
 
@@ -45,7 +45,7 @@ class BlockModel:
         UnsupportedError
             If the name is taken, a column does not exist, or columns and coefficients do not fit together.
         """
-        self.blocks.constraint(name, (), [(0, *term) for term in terms], lower=lower, upper=upper)
+        self.blocks.constraint(name, (), in_one_row(terms, f"constraint {name!r}"), lower=lower, upper=upper)
 
     def maximize(self, terms: Terms) -> None:
         """Replace the objective by the greatest sum of the terms; `UnsupportedError` as for `constrain`."""

@@ -6,7 +6,7 @@ constraints is a few arrays of rows, columns and coefficients that broadcast aga
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -15,11 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnsupportedError
+from ..topologies.validation import shown
 
-__all__ = ["Block", "BlockProgram", "Blocks"]
+__all__ = ["Block", "BlockProgram", "Blocks", "in_one_row"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+MAX_ENTRIES = 10**8
+"""Variables or constraints in one block: more would not fit the memory that a solver needs for them."""
 
 Numbers = npt.ArrayLike
 Shape = int | tuple[int, ...]
@@ -137,7 +141,7 @@ class Blocks:
         Raises
         ------
         UnsupportedError
-            If the name is taken, or the bounds are not numbers of that shape.
+            If the name is taken, the shape has more than 10^8 entries, or the bounds are not numbers of that shape.
         """
         columns = self._columns.add(name, shape, lower, upper)
         if whole:
@@ -173,7 +177,7 @@ class Blocks:
             If the name is taken, the arrays do not fit together, or a row or column does not exist.
         """
         size = prod(_as_shape(shape))
-        triplets = [self._triplet(name, size, term) for term in terms]
+        triplets = [self._triplet(name, size, term) for term in _as_terms(terms, f"constraint {name!r}")]
         positions = self._rows.add(name, shape, lower, upper)
         start = int(positions.flat[0]) if size else 0
         self._entries += [(rows + start, columns, numbers) for rows, columns, numbers in triplets]
@@ -228,7 +232,7 @@ class Blocks:
 
     def _objective(self, terms: Sequence[tuple[npt.ArrayLike, Numbers]]) -> tuple[IntArray, FloatArray]:
         # The objective is one more row.
-        entries = [self._triplet("objective", 1, (0, *term)) for term in terms]
+        entries = [self._triplet("objective", 1, term) for term in in_one_row(terms, "the objective")]
         return _joined(entries)[1:]
 
 
@@ -273,7 +277,24 @@ def _as_shape(shape: Shape) -> tuple[int, ...]:
     sizes = shape if isinstance(shape, tuple) else (shape,)
     if not all(isinstance(size, (int, np.integer)) and not isinstance(size, bool) and size >= 0 for size in sizes):
         raise UnsupportedError(f"the shape of a block is {shape!r}; expected whole numbers of at least 0")
+    if prod(map(int, sizes)) > MAX_ENTRIES:
+        raise UnsupportedError(f"the shape of a block is {shown(shape)}; expected at most {MAX_ENTRIES} entries")
     return tuple(int(size) for size in sizes)
+
+
+def _as_terms(terms: object, what: str) -> list[Any]:
+    if not isinstance(terms, Iterable) or isinstance(terms, (str, bytes, Mapping, np.ndarray)):
+        raise UnsupportedError(f"the terms of {what} are {shown(terms)}; expected a list of tuples")
+    return list(terms)
+
+
+def in_one_row(terms: object, what: str) -> list[tuple[Any, ...]]:
+    """Put ``(columns, coefficients)`` terms into the only row of a constraint or an objective."""
+    given = _as_terms(terms, what)
+    for term in given:
+        if not isinstance(term, tuple) or len(term) != 2:
+            raise UnsupportedError(f"a term of {what} is {shown(term)}; expected (columns, coefficients)")
+    return [(0, *term) for term in given]
 
 
 def _as_places(values: npt.ArrayLike, size: int, what: str) -> IntArray:
@@ -312,5 +333,5 @@ def _as_shaped(numbers: FloatArray, shape: tuple[int, ...], what: str) -> FloatA
 def _as_floats(values: Numbers, what: str) -> FloatArray:
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise UnsupportedError(f"{what} is {values!r}; expected numbers") from None
+    except (TypeError, ValueError, OverflowError):
+        raise UnsupportedError(f"{what} is {shown(values)}; expected numbers within the range of floats") from None

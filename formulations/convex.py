@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnsupportedError
+from ..topologies.validation import shown
 
 __all__ = ["ConvexProgram", "restate"]
 
@@ -56,7 +57,7 @@ class ConvexProgram:
         Raises
         ------
         UnsupportedError
-            If CVXPY cannot see that the utility is concave.
+            If the utility is no expression of this model's variables, or CVXPY cannot see that it is concave.
         """
         import cvxpy
 
@@ -71,6 +72,7 @@ class ConvexProgram:
     def _problem(self, sense: Any, expression: Any, shape: str) -> Any:
         import cvxpy
 
+        self._check_variables(expression)
         try:
             objective = sense(expression)
         except ValueError as error:
@@ -80,6 +82,25 @@ class ConvexProgram:
                 f"the objective {str(expression)[:60]!r} is not seen to be {shape}; state it by CVXPY's rules (DCP)"
             )
         return cvxpy.Problem(objective, self.constraints)
+
+    def _check_variables(self, expression: Any) -> None:
+        """Refuse what is no expression, and variables that occur neither in the model nor in its constraints."""
+        import cvxpy
+
+        number = isinstance(expression, (int, float, np.number)) and np.isfinite(expression)
+        if not number and not isinstance(expression, cvxpy.Expression):
+            raise UnsupportedError(
+                f"the objective is {shown(expression)}; expected an expression of CVXPY in this model's variables"
+            )
+        used = [] if number else expression.variables()
+        known = {variable.id for constraint in self.constraints for variable in constraint.variables()}
+        for entry in self.variables.values():
+            parts = entry.values() if isinstance(entry, Mapping) else (entry,)
+            known |= {variable.id for part in parts for variable in part.variables()}
+        if strangers := [variable.name() for variable in used if variable.id not in known]:
+            raise UnsupportedError(
+                f"the objective has variable {strangers[0]!r}, which is neither the model's nor in its constraints"
+            )
 
 
 def restate(model: Any) -> ConvexProgram:

@@ -1,4 +1,4 @@
-"""What the models of direct-connect topologies share: distances in hops, and checks of what they are asked."""
+"""What the models of direct-connect topologies share: distances in hops."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from ..errors import BoundError, UnsupportedError
 from ..topologies import Topology
-from ..topologies.validation import shown
+from .inputs import as_topology
 
-__all__ = ["as_count", "hop_distances"]
+__all__ = ["hop_distances"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -32,7 +32,7 @@ def hop_distances(topology: Topology) -> IntArray:
     Raises
     ------
     UnsupportedError
-        If the topology has switches.
+        If it is no topology, or has switches.
     BoundError
         If some rank cannot reach another.
 
@@ -42,7 +42,7 @@ def hop_distances(topology: Topology) -> IntArray:
     >>> hop_distances(ring(4, bidirectional=False))[0].tolist()
     [0, 1, 2, 3]
     """
-    if topology.switch_nodes:
+    if as_topology(topology).switch_nodes:
         raise UnsupportedError(
             f"{topology!r} has switches, such as {topology.switch_nodes[0]!r}; expected direct links between ranks only"
         )
@@ -59,29 +59,3 @@ def hop_distances(topology: Topology) -> IntArray:
         source, rank = (topology.compute_nodes[place] for place in np.argwhere(distances < 0)[0])
         raise BoundError(f"rank {source!r} cannot reach rank {rank!r}; add links until every rank reaches every other")
     return distances
-
-
-def as_count(value: object, what: str, *, most: int = 2**20) -> int:
-    """Read a whole number from 1 to `most`.
-
-    Parameters
-    ----------
-    value : int
-        Numpy integers are fine; booleans, floats and text are not.
-    what : str
-        Names the thing in the error message, such as ``"chunks"``.
-    most : int
-        Included.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    UnsupportedError
-        If the value is not a whole number or outside the limits.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
-        raise UnsupportedError(f"{what} is {shown(value)}; expected a whole number from 1 to {most}")
-    return int(value)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy.typing as npt
 from ..errors import UnsupportedError
 from ..topologies.validation import shown
 
-__all__ = ["CompiledProgram", "Component", "PyomoModel"]
+__all__ = ["CompiledProgram", "Component", "PyomoModel", "new_program"]
 
 FloatArray = npt.NDArray[np.float64]
 Bounds = tuple[FloatArray, FloatArray]
@@ -33,9 +35,7 @@ class PyomoModel:
 
     def __post_init__(self) -> None:
         """Let expressions hold fractions, as all numbers of collopt are."""
-        from pyomo.common.numeric_types import RegisterNumericType
-
-        RegisterNumericType(Fraction)
+        _register_fractions()
 
     def __repr__(self) -> str:
         """One line in angle brackets."""
@@ -73,6 +73,8 @@ class PyomoModel:
         self._check_linear(what, expression, expression.args)
         if np.any(getattr(expression, "strict", False)):
             raise UnsupportedError(f"{what} is {shown(str(expression))}; expected <=, >= or ==, not strict")
+        if all(_constant(expression.args[0] - part) for part in expression.args[1:]):
+            raise UnsupportedError(f"{what} is {shown(str(expression))}; expected variables that do not cancel out")
         self.program.add_component(name, pyo.Constraint(expr=expression))
 
     def maximize(self, expression: Any) -> None:
@@ -96,11 +98,17 @@ class PyomoModel:
             raise UnsupportedError(
                 f"{self.program.name!r} is a part of {home.name}; solve that model, or build this anew"
             )
-        return _compiled(self.program)
+        with _exact_parameters(self.program):
+            return _compiled(self.program)
 
     def _replace_objective(self, expression: Any, sense: str) -> None:
         import pyomo.environ as pyo
+        from pyomo.core.expr.relational_expr import RelationalExpression
 
+        if isinstance(expression, RelationalExpression):
+            raise UnsupportedError(
+                f"the objective is {shown(str(expression))}; expected an expression, not a comparison"
+            )
         self._check_linear("the objective", expression, (expression,))
         self.program.del_component("objective")
         self.program.objective = pyo.Objective(expr=expression, sense=getattr(pyo, sense))
@@ -175,15 +183,62 @@ class CompiledProgram(NamedTuple):
     constraints: Mapping[str, Component]
 
 
+def new_program(name: str) -> Any:
+    """Return an empty Pyomo model whose parameters may be fractions."""
+    import pyomo.environ as pyo
+
+    _register_fractions()
+    return pyo.ConcreteModel(name=name)
+
+
+def _register_fractions() -> None:
+    from pyomo.common.numeric_types import RegisterNumericType
+
+    RegisterNumericType(Fraction)
+
+
+@contextmanager
+def _exact_parameters(program: Any) -> Iterator[None]:
+    """Read parameters that were set to floats by their shortest decimals, so that products are rounded only once."""
+    import pyomo.environ as pyo
+
+    floats = [
+        (parameter, parameter.value)
+        for parameter in program.component_data_objects(pyo.Param, descend_into=True)
+        if isinstance(parameter.value, float) and isfinite(parameter.value)
+    ]
+    for parameter, value in floats:
+        parameter.set_value(Fraction(repr(float(value))))
+    try:
+        yield
+    finally:
+        for parameter, value in floats:
+            parameter.set_value(value)
+
+
+def _constant(expression: Any) -> bool:
+    """Whether an expression is a number, whatever the values of variables and parameters."""
+    from pyomo.core.expr.numvalue import native_numeric_types
+    from pyomo.repn.standard_repn import generate_standard_repn
+
+    if type(expression) in native_numeric_types:
+        return True
+    terms = generate_standard_repn(expression, compute_values=False)
+    return not terms.linear_vars and type(terms.constant) in native_numeric_types
+
+
 def _compiled(program: Any) -> CompiledProgram:
     """Turn a Pyomo program into arrays, so that neither side of the wall needs to know the other's packages."""
     import pyomo.environ as pyo
-    from pyomo.common.errors import InfeasibleConstraintException, InvalidConstraintError
+    from pyomo.common.errors import InfeasibleConstraintException, InvalidConstraintError, InvalidValueError
     from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
+    for data in program.component_data_objects(pyo.Var, descend_into=True):
+        if data.fixed and data.value is not None and not isfinite(data.value):
+            raise UnsupportedError(f"{program.name} has {data.name!r} fixed at {data.value}; expected a number")
     try:
         form = LinearStandardFormCompiler().write(program, mixed_form=True, set_sense=None)
-    except (InfeasibleConstraintException, InvalidConstraintError, ValueError) as error:
+    except (InfeasibleConstraintException, InvalidConstraintError, InvalidValueError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UnsupportedError(f"{program.name} cannot be solved: {reason}") from error
     if len(form.objectives) != 1:
@@ -245,5 +300,8 @@ def _rows(form: Any, rows: Mapping[int, int], columns: Mapping[int, int]) -> tup
 
 
 def _column_bounds(variables: Sequence[Any], side: str, absent: float) -> FloatArray:
-    values = [data.value if data.fixed else getattr(data, side) for data in variables]
+    try:
+        values = [data.value if data.fixed else getattr(data, side) for data in variables]
+    except ValueError as error:
+        raise UnsupportedError(f"a variable has a bound that is no number: {error}") from error
     return np.array([absent if value is None else value for value in values], dtype=np.float64)

@@ -33,6 +33,9 @@ Node = TypeVar("Node", bound=Hashable)
 Number = float | Fraction
 Pair = tuple[str, str]
 
+TOLERANCE = Fraction(1, 10**6)
+"""How far below 0 a number may be that a solver calls at least 0."""
+
 
 @dataclass(frozen=True)
 class RoundedRates:
@@ -86,7 +89,7 @@ def round_rates(
     Raises
     ------
     UnsupportedError
-        If `k` is not a whole number of at least 1.
+        If `k` is not a whole number of at least 1, or another number is negative or not finite.
 
     Examples
     --------
@@ -99,8 +102,8 @@ def round_rates(
     Fraction(94, 99)
     """
     _check_multiple(k)
-    exact = {root: Fraction(rate) for root, rate in root_rates.items()}
-    given = [{pair: Fraction(share) for pair, share in shares.items()} for shares in (broadcast_shares, reduce_shares)]
+    exact = _read("root_rates", root_rates)
+    given = [_read("broadcast_shares", broadcast_shares), _read("reduce_shares", reduce_shares)]
     rounded = [{pair: _round_down(share, k) for pair, share in shares.items()} for shares in given]
     lost = max(sum(new[pair] != old[pair] for pair in old) for old, new in zip(given, rounded, strict=True))
     rates = {root: max(Fraction(0), _round_down(rate - Fraction(lost, k), k)) for root, rate in exact.items()}
@@ -135,7 +138,7 @@ def round_flow(
     Raises
     ------
     UnsupportedError
-        If `k` is not a whole number of at least 1.
+        If `k` is not a whole number of at least 1, or another number is negative or not finite.
 
     Examples
     --------
@@ -144,7 +147,7 @@ def round_flow(
     {('a', 's'): '3/5', ('s', 'b'): '2/5', ('s', 'c'): '1/5'}
     """
     _check_multiple(k)
-    rest = {link: exact for link, amount in flow.items() if (exact := Fraction(amount)) > 0}
+    rest = {link: amount for link, amount in _read("flow", flow).items() if amount}
     heads: dict[Node, list[Node]] = {}
     for tail, head in rest:
         heads.setdefault(tail, []).append(head)
@@ -185,6 +188,22 @@ def _shortest_path(
 
 def _round_down(amount: Fraction, k: int) -> Fraction:
     return Fraction(floor(amount * k), k)
+
+
+def _read(what: str, numbers: Mapping[Node, Number]) -> dict[Node, Fraction]:
+    """Read numbers exactly; what is below 0 by no more than a solver's tolerance is 0."""
+    if not isinstance(numbers, Mapping):
+        raise UnsupportedError(f"{what} is {shown(numbers)}; expected a mapping to numbers")
+    exact = {}
+    for key, value in numbers.items():
+        try:
+            exact[key] = Fraction(value)
+        except (TypeError, ValueError, OverflowError):
+            exact[key] = Fraction(-1)
+        if exact[key] < -TOLERANCE:
+            raise UnsupportedError(f"{what} has {shown(value)} at {shown(key)}; expected a number of at least 0")
+        exact[key] = max(exact[key], Fraction(0))
+    return exact
 
 
 def _check_multiple(k: int) -> None:

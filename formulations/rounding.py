@@ -17,11 +17,13 @@ from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil, floor
 
+import numpy as np
+
 from ..errors import UnsupportedError
 from ..schedules.step_schedule import Send
 from ..topologies import Topology
 from ..topologies.validation import shown
-from .direct_connect import as_count
+from .inputs import as_count, as_topology
 
 __all__ = ["as_sends", "excess_bound", "least_chunks", "round_shares"]
 
@@ -51,7 +53,8 @@ def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[
     Raises
     ------
     UnsupportedError
-        If `chunks` is not a whole number of at least 1, a share is negative, or shares do not add up to 1.
+        If `chunks` is not a whole number of at least 1, shares are not of that form, one is negative, or they do not
+        add up to 1.
 
     Examples
     --------
@@ -59,9 +62,10 @@ def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[
     {('a', 'b', 'd'): 1, ('a', 'c', 'd'): 3}
     """
     chunks = as_count(chunks, "chunks")
+    _check_offers(shares, "shares")
     groups: dict[tuple[str, str], dict[Offer, Fraction]] = {}
     for offer, share in shares.items():
-        groups.setdefault((offer[0], offer[2]), {})[offer] = _as_share(offer, share)
+        groups.setdefault((offer[0], offer[2]), {})[offer] = _as_number(f"the share {offer}", share)
     rounded: dict[Offer, int] = {}
     for (source, head), group in groups.items():
         total = sum(group.values(), Fraction(0))
@@ -91,14 +95,14 @@ def least_chunks(load: Fraction, chunks: int) -> int:
     Raises
     ------
     UnsupportedError
-        If `chunks` is not a whole number of at least 1.
+        If `load` is not a number of at least 0, or `chunks` not a whole number of at least 1.
 
     Examples
     --------
     >>> least_chunks(Fraction(3, 2), 3)
     5
     """
-    return ceil(as_count(chunks, "chunks") * load)
+    return ceil(as_count(chunks, "chunks") * _as_number("the load", load))
 
 
 def excess_bound(degree: int, diameter: int, chunks: int, num_ranks: int) -> Fraction:
@@ -132,7 +136,7 @@ def excess_bound(degree: int, diameter: int, chunks: int, num_ranks: int) -> Fra
     """
     numbers = {"degree": degree, "diameter": diameter, "chunks": chunks, "num_ranks": num_ranks}
     d, length, parts, ranks = (as_count(value, what) for what, value in numbers.items())
-    sources: int = sum(d**step for step in range(length))
+    sources: int = length if d == 1 else (d**length - 1) // (d - 1)
     return Fraction(d * sources, parts * ranks)
 
 
@@ -154,27 +158,47 @@ def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> 
     -------
     list of Send
         For `StepSchedule.from_sends`.
+
+    Raises
+    ------
+    UnsupportedError
+        If a count is not a whole number of at least 0, a name not that of a rank, or `distance` less than 1.
     """
+    distance = as_count(distance, "distance")
+    _check_offers(counts, "counts")
+    as_topology(topology)
     taken: dict[tuple[str, str], int] = {}
     sends = []
     rank = topology.node_index
     for (source, tail, head), count in counts.items():
+        if strangers := [name for name in (source, tail, head) if name not in topology.compute_nodes]:
+            raise UnsupportedError(f"{shown(strangers[0])} is not a rank of {topology!r}; expected names of ranks")
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+            raise UnsupportedError(f"the count of {(source, tail, head)} is {shown(count)}; expected at least 0 chunks")
         lower = taken.get((source, head), 0)
-        taken[source, head] = lower + count
+        taken[source, head] = lower + int(count)
         if count:
-            sends.append(Send(distance - 1, rank[source], lower, lower + count, (rank[tail], rank[head])))
+            sends.append(Send(distance - 1, rank[source], lower, lower + int(count), (rank[tail], rank[head])))
     return sends
 
 
-def _as_share(offer: Offer, value: float | Fraction) -> Fraction:
-    """Read a share exactly; what is below 0 by no more than a solver's tolerance is 0."""
+def _as_number(what: str, value: float | Fraction) -> Fraction:
+    """Read a number exactly; what is below 0 by no more than a solver's tolerance is 0."""
     try:
         exact = Fraction(value)
     except (TypeError, ValueError, OverflowError):
         exact = Fraction(-1)
     if exact < -TOLERANCE:
-        raise UnsupportedError(f"the share {offer} is {shown(value)}; expected a number of at least 0")
+        raise UnsupportedError(f"{what} is {shown(value)}; expected a number of at least 0")
     return max(exact, Fraction(0))
+
+
+def _check_offers(numbers: object, what: str) -> None:
+    if not isinstance(numbers, Mapping):
+        raise UnsupportedError(f"{what} are {shown(numbers)}; expected a mapping from (source, tail, head) to numbers")
+    for offer in numbers:
+        if not isinstance(offer, tuple) or len(offer) != 3:
+            raise UnsupportedError(f"{what} have the key {shown(offer)}; expected (source, tail, head)")
 
 
 def _rounded(amounts: Mapping[Offer, Fraction], total: int) -> dict[Offer, int]:

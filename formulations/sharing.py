@@ -46,8 +46,9 @@ from typing import Any
 
 from ..errors import TopologyError, UnsupportedError
 from ..topologies import Topology
-from ..topologies.validation import as_amount, shown
+from ..topologies.validation import as_factor, shown
 from .allreduce import AllreduceModel
+from .inputs import as_topology
 from .pyomo_model import PyomoModel
 from .throughput import ThroughputModel
 
@@ -99,8 +100,8 @@ def build(topology: Topology, parts: Mapping[str, Any], *, weights: Mapping[str,
         Models of `collopt.formulations.throughput` and `collopt.formulations.allreduce`, each on this topology or on a
         part of it.  They belong to the joint program from then on.
     weights : mapping of str to number, optional
-        What each part's rate counts by in the objective; 1 each by default.  Rates are per unit of weight, or for an
-        allreduce of all data.
+        What each part's rate counts by in the objective, positive; 1 each by default.  Rates are per unit of weight,
+        or for an allreduce of all data.
 
     Returns
     -------
@@ -116,12 +117,15 @@ def build(topology: Topology, parts: Mapping[str, Any], *, weights: Mapping[str,
     """
     import pyomo.environ as pyo
 
-    worth = _checked_weights(parts, weights)
+    as_topology(topology)
+    if not isinstance(parts, Mapping) or not parts:
+        raise UnsupportedError(f"parts is {shown(parts)}; expected a mapping from names to models")
+    program = pyo.ConcreteModel(name=f"sharing of {topology.name}")
     for name, part in parts.items():
-        _check_part(topology, name, part)
+        _check_part(program, topology, name, part)
+    worth = _checked_weights(parts, weights)
     if len({id(part) for part in parts.values()}) < len(parts):
         raise UnsupportedError("two parts are the same model; build one for each")
-    program = pyo.ConcreteModel(name=f"sharing of {topology.name}")
     program.least = pyo.Var()
     for name, part in parts.items():
         part.program.objective.deactivate()
@@ -160,9 +164,7 @@ def _least_rate(model: SharingModel, worth: Mapping[str, Fraction]) -> None:
     )
 
 
-def _checked_weights(parts: object, weights: Mapping[str, object] | None) -> dict[str, Fraction]:
-    if not isinstance(parts, Mapping) or not parts:
-        raise UnsupportedError(f"parts is {shown(parts)}; expected a mapping from names to models")
+def _checked_weights(parts: Mapping[str, Any], weights: Mapping[str, object] | None) -> dict[str, Fraction]:
     if weights is None:
         return dict.fromkeys(parts, Fraction(1))
     if not isinstance(weights, Mapping) or set(weights) != set(parts):
@@ -170,16 +172,18 @@ def _checked_weights(parts: object, weights: Mapping[str, object] | None) -> dic
     worth = {}
     for name, value in weights.items():
         try:
-            worth[name] = as_amount(value)
+            worth[name] = as_factor(value, "it")
         except TopologyError as error:
             raise UnsupportedError(f"the weight of {name!r} is not usable: {error}") from None
     return worth
 
 
-def _check_part(topology: Topology, name: object, part: Any) -> None:
+def _check_part(program: Any, topology: Topology, name: object, part: Any) -> None:
     taken = ("bandwidth", "least", "least_rate", "link_shared", "objective")
-    if not isinstance(name, str) or not name.isidentifier() or name in taken:
-        raise UnsupportedError(f"the name of a part is {shown(name)}; expected a name such as 'training'")
+    if not isinstance(name, str) or not name.isidentifier() or name in taken or hasattr(program, name):
+        raise UnsupportedError(
+            f"the name of a part is {shown(name)}; expected a name such as 'training', and none that Pyomo models use"
+        )
     if not isinstance(part, (ThroughputModel, AllreduceModel)):
         raise UnsupportedError(
             f"part {name!r} is a {type(part).__name__}; expected a model of formulations.throughput or .allreduce"

@@ -43,6 +43,7 @@ from ..errors import UnsupportedError
 from ..topologies import Topology
 from ..topologies.validation import shown
 from . import throughput
+from .inputs import as_topology
 from .pyomo_model import PyomoModel
 from .throughput import ThroughputModel
 
@@ -94,7 +95,7 @@ class SurvivalModel(PyomoModel):
 def cables(topology: Topology) -> tuple[Cable, ...]:
     """List the pairs of nodes with a link between them, in one direction or both, each pair once."""
     pairs: dict[frozenset[str], Cable] = {}
-    for link in topology.links:
+    for link in as_topology(topology).links:
         pairs.setdefault(frozenset((link.tail, link.head)), (link.tail, link.head))
     return tuple(pairs.values())
 
@@ -127,7 +128,7 @@ def build(
     """
     import pyomo.environ as pyo
 
-    lost = _checked_failures(topology, failures)
+    lost = _checked_failures(as_topology(topology), failures)
     scenarios = {name: throughput.build(topology.without_link(*cable), weights=weights) for name, cable in lost.items()}
     program = pyo.ConcreteModel(name=f"survival of {topology.name}")
     for name, scenario in scenarios.items():

@@ -50,7 +50,8 @@ from typing import Any, NamedTuple
 from ..errors import UnsupportedError
 from ..schedules.step_schedule import Send, StepSchedule
 from ..topologies import Topology
-from .direct_connect import as_count, hop_distances
+from .direct_connect import hop_distances
+from .inputs import as_count
 from .pyomo_model import PyomoModel
 
 __all__ = ["SynthesisModel", "Variables", "as_schedule", "build"]

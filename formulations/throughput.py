@@ -31,7 +31,8 @@ A fixed number of trees per root makes it an integer program, in which everythin
 =====================  =================================================  ============================================
 name                   meaning                                            equation
 =====================  =================================================  ============================================
-``inverse_bandwidth``  1/(GB/s) of one tree, to be minimised              U of Theorems 11 and 12, 1 / y of Algorithm 5
+``inverse_bandwidth``  of one tree, to be minimised; 1 is that of the     U of Theorems 11 and 12, 1 / y of Algorithm 5
+                       fastest link                                       in other units
 ``share``              whole number of trees that a link carries          edge-disjoint trees
 ``link_bandwidth``     a link's trees fit the link                        c(u, v) <= floor(U b(u, v))
 ``switch_balance``     as many trees enter a switch as leave it           Eulerian, as edge splitting asks for
@@ -71,7 +72,8 @@ from ..schedules.forest import Direction
 from ..schedules.weights import as_weights
 from ..topologies import Topology
 from ..topologies.validation import shown
-from .pyomo_model import PyomoModel
+from .inputs import as_count, as_topology
+from .pyomo_model import PyomoModel, new_program
 
 __all__ = ["FixedCountModel", "ThroughputModel", "Variables", "build", "build_fixed_count"]
 
@@ -156,10 +158,13 @@ class FixedCountModel(ThroughputModel):
     variables : Variables
         Shares and flows in trees; ``variables.rate`` is the number of trees per root and unit of weight, no variable.
     inverse_bandwidth : Var
-        1/(GB/s) of one tree: U.
+        Of one tree: U, in which ``U / unit`` is in 1/(GB/s).
+    unit : Fraction
+        GB/s of the fastest link, which keeps U where solvers' tolerances are small next to it.
     """
 
     inverse_bandwidth: Any
+    unit: Fraction
 
     @property
     def rate(self) -> Any:
@@ -195,7 +200,7 @@ def build(
     Raises
     ------
     UnsupportedError
-        If `weights` or `direction` are not of their form.
+        If `topology`, `weights` or `direction` are not of their form.
 
     Examples
     --------
@@ -205,13 +210,13 @@ def build(
     """
     import pyomo.environ as pyo
 
-    shards = as_weights(weights, topology.num_ranks)
+    shards = as_weights(weights, as_topology(topology).num_ranks)
     _check_direction(direction)
-    program = pyo.ConcreteModel(name=f"throughput of {topology.name}")
+    program = new_program(f"throughput of {topology.name}")
     program.rate = pyo.Var(domain=pyo.NonNegativeReals)
     variables = _add_variables(program, topology, program.rate, pyo.NonNegativeReals)
     model = ThroughputModel(program, topology, shards, direction, variables)
-    _link_bandwidth(model, 1.0)
+    _link_bandwidth(model, 1, Fraction(1))
     _flow_in_share(model)
     _flow_balance(model)
     _flow_arrival(model)
@@ -242,7 +247,8 @@ def build_fixed_count(
     Returns
     -------
     FixedCountModel
-        Its objective U is the inverse bandwidth of one tree; the rate per unit of weight is ``trees_per_root / U``.
+        Its objective U is the inverse bandwidth of one tree next to that of the fastest link; the rate per unit of
+        weight is ``trees_per_root * unit / U``.
 
     Raises
     ------
@@ -255,23 +261,23 @@ def build_fixed_count(
 
     >>> from collopt import solve
     >>> from collopt.topologies import ring
-    >>> [round(trees / solve(build_fixed_count(ring(4, bandwidth=10), trees)).objective, 6) for trees in (1, 2)]
+    >>> fabric = ring(4, bandwidth=10)
+    >>> [round(10 * trees / solve(build_fixed_count(fabric, trees)).objective, 6) for trees in (1, 2)]
     [5.0, 6.666667]
     """
     import pyomo.environ as pyo
 
-    shards = as_weights(weights, topology.num_ranks)
+    shards = as_weights(weights, as_topology(topology).num_ranks)
     _check_direction(direction)
-    if isinstance(trees_per_root, bool) or not isinstance(trees_per_root, int) or trees_per_root < 1:
-        raise UnsupportedError(f"trees_per_root is {shown(trees_per_root)}; expected a whole number of at least 1")
+    trees_per_root = as_count(trees_per_root, "trees_per_root")
     unit = Fraction(gcd(*(shard.numerator for shard in shards)), lcm(*(shard.denominator for shard in shards)))
-    program = pyo.ConcreteModel(name=f"throughput of {topology.name} with {trees_per_root} trees per root")
+    program = new_program(f"throughput of {topology.name} with {trees_per_root} trees per root")
     program.inverse_bandwidth = pyo.Var(domain=pyo.NonNegativeReals)
     variables = _add_variables(program, topology, float(trees_per_root), pyo.NonNegativeIntegers)
-    model = FixedCountModel(
-        program, topology, tuple(shard / unit for shard in shards), direction, variables, program.inverse_bandwidth
-    )
-    _link_bandwidth(model, model.inverse_bandwidth)
+    whole = tuple(shard / unit for shard in shards)
+    fastest = max((link.bandwidth for link in topology.links), default=Fraction(1))
+    model = FixedCountModel(program, topology, whole, direction, variables, program.inverse_bandwidth, fastest)
+    _link_bandwidth(model, model.inverse_bandwidth, fastest)
     _switch_balance(model)
     _flow_in_share(model)
     _flow_balance(model)
@@ -284,21 +290,21 @@ def _add_variables(program: Any, topology: Topology, rate: Any, domain: Any) -> 
     import pyomo.environ as pyo
 
     links = [(link.tail, link.head) for link in topology.links]
-    bandwidths = {(link.tail, link.head): float(link.bandwidth) for link in topology.links}
+    bandwidths = {(link.tail, link.head): link.bandwidth for link in topology.links}
     program.bandwidth = pyo.Param(links, initialize=bandwidths, mutable=True, within=pyo.NonNegativeReals)
     program.share = pyo.Var(links, domain=domain)
     program.flow = pyo.Var(topology.compute_nodes, links, domain=pyo.NonNegativeReals)
     return Variables(rate, program.share, program.flow)
 
 
-def _link_bandwidth(model: ThroughputModel, scale: Any) -> None:
-    """c(u, v) <= U b(u, v) for each link, with U = 1 where shares are bandwidths."""
+def _link_bandwidth(model: ThroughputModel, scale: Any, unit: Fraction) -> None:
+    """c(u, v) <= U b(u, v) / unit for each link, with U = unit = 1 where shares are bandwidths."""
     import pyomo.environ as pyo
 
     share, bandwidth = model.variables.share, model.program.bandwidth
     model.program.link_bandwidth = pyo.Constraint(
         [(link.tail, link.head) for link in model.topology.links],
-        rule=lambda _, tail, head: share[tail, head] <= scale * bandwidth[tail, head],
+        rule=lambda _, tail, head: share[tail, head] <= scale * (bandwidth[tail, head] / unit),
     )
 
 

@@ -15,6 +15,7 @@ from ..schedules import Bound, StepSchedule, congestion, verified_step_loads
 from ..solvers.highs import solve
 from ..solvers.solver_options import HighsOptions
 from ..topologies import Topology
+from ..topologies.validation import shown
 from .registry import bound
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def synthesis_frontier(
     Raises
     ------
     UnsupportedError
-        If `steps` or `chunks` is empty, or as for `synthesise`.
+        If `steps` or `chunks` is empty or no list, or as for `synthesise`.
     NoAnswerError
         As for `synthesise`.
 
@@ -188,7 +189,8 @@ def synthesis_frontier(
     import pandas as pd
 
     diameter = int(hop_distances(topology).max())
-    counts, lengths = list(chunks), list(range(diameter, diameter + FURTHER_STEPS + 1) if steps is None else steps)
+    usual = range(diameter, diameter + FURTHER_STEPS + 1)
+    counts, lengths = _listed(chunks, "chunks"), _listed(usual if steps is None else steps, "steps")
     if not counts or not lengths:
         raise UnsupportedError(f"{'steps' if counts else 'chunks'} is empty; name at least one number")
     found: list[Synthesis] = []
@@ -208,6 +210,12 @@ def synthesis_frontier(
             "synthesis": found,
         }
     )
+
+
+def _listed(numbers: Iterable[int], what: str) -> list[int]:
+    if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
+        raise UnsupportedError(f"{what} is {shown(numbers)}; expected a list of whole numbers")
+    return list(numbers)
 
 
 def _rate(schedule: StepSchedule, topology: Topology) -> Fraction:

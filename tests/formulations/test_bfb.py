@@ -77,7 +77,11 @@ def check_loads(topology: Topology) -> None:
 def check_answer(model: bfb.BfbModel, solution: Any) -> None:
     """The conditions of Karush, Kuhn and Tucker, which prove the optimum."""
     topology, shares, busiest = model.topology, solution.values["share"], solution.values["busiest"]
-    prices, worths = solution.duals["link_load"], solution.duals["arrival"]
+    worths = solution.duals["arrival"]
+    # A row is in shards, its price therefore in time per shard; times the bandwidth it is per unit of time.
+    prices = {
+        link: price * float(topology.link(*link).bandwidth) for link, price in solution.duals["link_load"].items()
+    }
     offers = [
         ((topology.compute_nodes.index(rank), place), mask)
         for rank in topology.compute_nodes
@@ -247,3 +251,25 @@ def test_refuses_a_rank_out_of_reach() -> None:
     """There is no broadcast to it."""
     with pytest.raises(BoundError, match="rank 'b' cannot reach rank 'a'; add links"):
         bfb.build(Topology.from_links([("a", "b", 1)], compute="ab"), 1)
+
+
+def test_exact_answers_are_those_of_the_bandwidths_as_written() -> None:
+    """Neither quotients nor products of bandwidths, latencies and sizes are rounded before they are coefficients."""
+    fabric = Topology.from_links([("a", "b", "33.3", "0.7")], compute="ab", bidirectional=True)
+    model = bfb.build(fabric, 1, ranks=["b"])
+    assert solve(model).exact.objective == Fraction(10, 333)
+    model.program.bandwidth["a", "b"] = 33.4
+    assert solve(model).exact.objective == Fraction(10, 334)
+    assert model.program.bandwidth["a", "b"].value == 33.4
+    timed = bfb.build_timed(fabric, 1, 12345, ranks=["b"])
+    assert solve(timed).exact.objective == Fraction("0.7") + Fraction("12.345") / Fraction("33.3")
+
+
+def test_refuses_what_is_no_topology_or_no_list_of_ranks() -> None:
+    """By all three builders; the message has the value."""
+    builders: list[Callable[..., bfb.BfbModel]] = [bfb.build, bfb.build_chunked, bfb.build_timed]
+    for builder in builders:
+        with pytest.raises(UnsupportedError, match="the topology is None; expected a Topology"):
+            builder(*(None, 1, 1)[: 2 if builder is bfb.build else 3])
+    with pytest.raises(UnsupportedError, match="ranks is 5; expected different names"):
+        bfb.build(ring(4), 1, ranks=5)  # type: ignore[arg-type]

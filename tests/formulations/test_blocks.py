@@ -235,3 +235,19 @@ def test_refuses_an_objective_over_columns_that_do_not_exist() -> None:
     blocks.variables("x", 3)
     with pytest.raises(UnsupportedError, match="a column of constraint 'objective' is 5"):
         blocks.maximize([(5, 1)])
+
+
+def test_refuses_terms_and_sizes_that_are_none() -> None:
+    """Each message has the value, and nothing is left behind."""
+    blocks = Blocks()
+    with pytest.raises(UnsupportedError, match="the terms of constraint 'c' are None"):
+        blocks.constraint("c", (), None)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="the terms of the objective are None"):
+        blocks.maximize(None)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="a term of the objective is 3"):
+        blocks.maximize([3])  # type: ignore[list-item]
+    with pytest.raises(UnsupportedError, match="expected at most 100000000 entries"):
+        blocks.variables("y", 10**18)
+    with pytest.raises(UnsupportedError, match="expected numbers within the range of floats"):
+        blocks.variables("y", 1, lower=10**400)
+    assert not blocks.linear_program().variables

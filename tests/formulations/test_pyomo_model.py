@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from collopt.errors import UnsupportedError
-from collopt.formulations import throughput
+from collopt.formulations import all_to_all, allreduce, allreduce_cuts, sharing, survival, synthesis, throughput
 from collopt.formulations.pyomo_model import Component
 from collopt.solvers import solve
 from collopt.topologies import ring
@@ -61,3 +63,57 @@ def test_expressions_hold_fractions_without_a_word(capsys: pytest.CaptureFixture
 def test_models_are_shown_in_one_line() -> None:
     """Their kind and their name."""
     assert repr(throughput.build(ring(4))) == "<ThroughputModel throughput of ring-4>"
+
+
+def test_a_refused_objective_leaves_the_old_one() -> None:
+    """A comparison is no objective."""
+    model = throughput.build(ring(4, bandwidth=30))
+    with pytest.raises(UnsupportedError, match="expected an expression, not a comparison"):
+        model.maximize(model.variables.rate <= 1)
+    assert solve(model).objective == pytest.approx(20)
+
+
+def test_refuses_constraints_whose_variables_cancel_out() -> None:
+    """They hold always or never; of a fixed variable a constraint is one."""
+    model = throughput.build(ring(4))
+    rate = model.variables.rate
+    for wish in (rate - rate >= 1, rate >= rate + 1, rate == rate + 1):
+        with pytest.raises(UnsupportedError, match=r"constraint 'want' is .*do not cancel out"):
+            model.constrain("want", wish)
+    rate.fix(0.5)
+    model.constrain("want", rate <= 1)
+    assert solve(model).objective == pytest.approx(0.5)
+
+
+def test_refuses_numbers_that_are_none(caplog: pytest.LogCaptureFixture) -> None:
+    """A variable fixed at nothing, or with a bound of nothing, in one line."""
+    model = throughput.build(ring(4))
+    model.variables.rate.fix(float("nan"))
+    caplog.clear()
+    with pytest.raises(UnsupportedError, match=r"^throughput of ring-4 has 'rate' fixed at nan; expected a number$"):
+        solve(model)
+    model.variables.rate.unfix()
+    model.variables.rate.setlb(float("nan"))
+    with pytest.raises(UnsupportedError, match=r"^a variable has a bound that is no number.*$"):
+        solve(model)
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        throughput.build,
+        lambda topology: throughput.build_fixed_count(topology, 1),
+        allreduce.build,
+        allreduce_cuts.build,
+        allreduce_cuts.build_mirrored,
+        all_to_all.build,
+        survival.build,
+        survival.cables,
+        lambda topology: sharing.build(topology, {"part": throughput.build(ring(4))}),
+        lambda topology: synthesis.build(topology, steps=2, chunks=1),
+    ],
+)
+def test_builders_refuse_what_is_no_topology(builder: Callable[[Any], object]) -> None:
+    """The same sentence from all."""
+    with pytest.raises(UnsupportedError, match="the topology is None; expected a Topology"):
+        builder(None)

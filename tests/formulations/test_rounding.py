@@ -126,3 +126,29 @@ def test_refuses_sizes_that_are_none() -> None:
         excess_bound(2, 0, 1, 4)
     with pytest.raises(UnsupportedError, match="chunks is -1; expected a whole number from 1"):
         least_chunks(Fraction(1, 2), -1)
+
+
+def test_the_excess_bound_has_a_closed_form() -> None:
+    """For small diameters it is the sum, and for large ones it takes no time."""
+    for degree in (1, 2, 5):
+        for diameter in (1, 2, 7):
+            terms = sum(degree**step for step in range(diameter))
+            assert excess_bound(degree, diameter, 3, 4) == Fraction(degree * terms, 12)
+    assert excess_bound(2, 2**20, 1, 2).numerator.bit_length() == 2**20
+
+
+def test_refuses_loads_offers_and_counts_that_are_none() -> None:
+    """Each message has what is wrong."""
+    for load in (float("nan"), -1):
+        with pytest.raises(UnsupportedError, match=f"the load is {load}; expected a number of at least 0"):
+            least_chunks(load, 1)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match=r"shares have the key \('a', 'b'\)"):
+        round_shares({("a", "b"): 1}, 3)  # type: ignore[dict-item]
+    offer = ("gpu0", "gpu0", "gpu1")
+    for count in (-1, 1.5, True):
+        with pytest.raises(UnsupportedError, match=f"is {count}; expected at least 0 chunks"):
+            as_sends({offer: count}, 1, ring(4))  # type: ignore[dict-item]
+    with pytest.raises(UnsupportedError, match="'far' is not a rank"):
+        as_sends({("far", "gpu0", "gpu1"): 1}, 1, ring(4))
+    with pytest.raises(UnsupportedError, match="distance is 0"):
+        as_sends({offer: 1}, 0, ring(4))

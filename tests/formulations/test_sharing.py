@@ -96,8 +96,26 @@ def test_refuses_what_is_no_part() -> None:
         sharing.build(topology, {"x": part}, weights={"x": -1})
     with pytest.raises(TopologyError, match="which ring-4 does not have"):
         sharing.build(topology, {"x": throughput.build(ring(5, bandwidth=30))})
-    sharing.build(topology, {"x": part})
+    joint = sharing.build(topology, {"x": part})
+    assert part.program.model() is joint.program
     with pytest.raises(UnsupportedError, match="another program"):
         sharing.build(topology, {"x": part})
     with pytest.raises(UnsupportedError, match="'x' is a part of sharing of ring-4"):
         collopt.solve(part)
+
+
+@pytest.mark.parametrize("name", ["name", "add_component", "_data", "least", "objective"])
+def test_refuses_names_that_pyomo_models_use(name: str) -> None:
+    """Before any part is attached, so that the others stay free."""
+    topology = ring(4, bandwidth=30)
+    part = throughput.build(topology)
+    with pytest.raises(UnsupportedError, match=f"the name of a part is '{name}'"):
+        sharing.build(topology, {"training": part, name: throughput.build(topology)})
+    assert collopt.solve(part).objective == pytest.approx(20)
+
+
+def test_refuses_weights_of_zero() -> None:
+    """A part that counts nothing would leave the others without a limit of their own."""
+    topology = ring(4)
+    with pytest.raises(UnsupportedError, match="weight of 'x' is not usable: it is 0; expected a positive number"):
+        sharing.build(topology, {"x": throughput.build(topology)}, weights={"x": 0})

@@ -7,6 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -274,7 +275,7 @@ def test_fixed_counts_reach_what_the_planner_reaches(topology: Topology, trees: 
     """The integer program is as fast as the plan with the same number of trees, which rounds by other means."""
     model = throughput.build_fixed_count(topology, trees)
     plan = collopt.plan(topology, "allgather", trees_per_root=trees)
-    assert topology.num_ranks * trees / solve(model).objective == close(plan.algbw)
+    assert topology.num_ranks * trees * float(model.unit) / solve(model).objective == close(plan.algbw)
 
 
 @settings(max_examples=15, deadline=None)
@@ -283,11 +284,8 @@ def test_fixed_counts_are_no_worse_than_plans_on_random_networks(data: st.DataOb
     """Not above the rate of any number of trees, and not below a plan that gave up what a switch had too much."""
     trees = data.draw(st.integers(1, 3))
     for direction, collective in (("broadcast", "allgather"), ("reduce", "reduce_scatter")):
-        algbw = (
-            topology.num_ranks
-            * trees
-            / solve(throughput.build_fixed_count(topology, trees, direction=direction)).objective
-        )
+        model = throughput.build_fixed_count(topology, trees, direction=direction)
+        algbw = topology.num_ranks * trees * float(model.unit) / solve(model).objective
         assert algbw <= float(collopt.bound(topology, collective).algbw) * (1 + 1e-7)
         try:
             plan = collopt.plan(topology, collective, trees_per_root=trees)
@@ -399,3 +397,25 @@ def test_balance_changes_nothing_where_nothing_else_binds() -> None:
         model = throughput.build(topology)
         model.balance_switches()
         assert collopt.solve(model).exact.objective * topology.num_ranks == collopt.bound(topology, "allgather").algbw
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 10**6), Fraction(1), Fraction(10**6)], ids=str)
+@pytest.mark.parametrize("trees", [1, 2])
+def test_fixed_counts_do_not_depend_on_the_unit_of_bandwidth(scale: Fraction, trees: int) -> None:
+    """A million times as fast or as slow: solvers' tolerances are absolute, and U is not small next to them."""
+    speeds = {"ca": "31/3", "ab": "40/3", "bc": "40/3", "ba": 2, "cb": 3, "ac": 1}
+    links = [(tail, head, Fraction(speed) * scale) for (tail, head), speed in speeds.items()]
+    topology = Topology.from_links(links, compute="abc")
+    model = throughput.build_fixed_count(topology, trees)
+    plan = collopt.plan(topology, "allgather", trees_per_root=trees)
+    assert model.unit == scale * Fraction(40, 3)
+    assert 3 * trees * float(model.unit) / solve(model).objective == close(plan.algbw)
+
+
+def test_bandwidths_of_fixed_counts_can_be_changed() -> None:
+    """They stay in GB/s, and so does the unit."""
+    model = throughput.build_fixed_count(ring(4, bandwidth=10), np.int64(2))  # type: ignore[arg-type]
+    for link in model.program.bandwidth:
+        model.program.bandwidth[link] = 5
+    assert model.unit == 10
+    assert solve(model).objective == pytest.approx(6)

@@ -142,3 +142,11 @@ def test_refuses_what_makes_no_sense() -> None:
         synthesise(ring(4), steps=1)
     with pytest.raises(UnsupportedError, match="has switches"):
         synthesise(dgx_a100())
+
+
+def test_refuses_what_is_no_topology_or_no_list() -> None:
+    """Each message has the value."""
+    with pytest.raises(UnsupportedError, match="the topology is None"):
+        synthesise(None)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="steps is 5; expected a list of whole numbers"):
+        synthesis_frontier(ring(4), steps=5)  # type: ignore[arg-type]
