@@ -13,9 +13,11 @@ from typing import Annotated
 import typer
 
 from ..errors import CertificateError, ColloptError, ProgramError
+from . import INTERRUPTED
 from .bound import bound
 from .compare import compare
 from .output import emit, give_up_output, note
+from .parameters import Command
 from .plan import plan
 from .run import run
 from .topologies import topologies
@@ -23,7 +25,7 @@ from .verify import verify
 
 __all__ = ["app", "main"]
 
-CHECK_FAILED, UNUSABLE, INTERRUPTED = 1, 2, 130
+CHECK_FAILED, UNUSABLE = 1, 2
 
 app = typer.Typer(
     add_completion=False,
@@ -31,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (bound, plan, compare, verify, run, topologies):
-    app.command()(command)
+    app.command(cls=Command)(command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import UnsupportedError
 from ..schedules.units import percentage_text, time_text
 from .output import emit, emit_json, emit_rows
 from .parameters import (
@@ -64,20 +65,34 @@ def compare(
 ) -> None:
     """Plan a collective with every planner, and list what each gives beside what can be proved."""
     from ..planners.compare import compared, outcomes
+    from ..planners.requests import check_reachable
     from .networks import find_network
 
     if as_json and as_csv:
         raise UsageError("--json and --csv are two forms of the same; give one of them")
     network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings, without))
-    found = outcomes(network, collective, planners=planner or None, sizes=size, **shard_options(root, weights))
+    sizes, shards = list(dict.fromkeys(size or [])), shard_options(root, weights)
+    found = outcomes(network, collective, planners=planner or None, sizes=sizes, **shards)
+    # What no planner can mend is told once, not in every row.
+    check_reachable(network, collective, **shards)
     with computing(f"comparing planners of {collective} on {network.name}"):
-        frame = compared(list(found), size or ())
+        frame = compared(list(found), sizes)
     if as_json:
         emit_json(_plain(frame))
     elif as_csv:
         emit(frame.drop(columns="plan").to_csv(index=False).rstrip("\n"))
     else:
-        _print(frame, f"{collective} on {network.name}, {network.num_ranks} ranks", size or [])
+        _print(frame, f"{collective} on {network.name}, {network.num_ranks} ranks", sizes)
+    if not (frame["status"] == "ok")[frame["kind"] == "plan"].any():
+        raise UnsupportedError(_refusal(frame, collective, network.name))
+
+
+def _refusal(frame: pd.DataFrame, collective: str, network: str) -> str:
+    """Say why there is no plan: in the words of the planner, where only one was asked."""
+    refused = frame[frame["kind"] == "plan"].to_dict("records")
+    if len(refused) == 1:
+        return f"{refused[0]['planner']} has no plan: {refused[0]['reason']}"
+    return f"none of {len(refused)} planners has a plan of {collective} on {network}; see their reasons"
 
 
 def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -46,6 +46,8 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def _problem(path: Path, taken: list[Path]) -> str:
+    if os.fspath(path) == "-":
+        return "would not be standard output; expected the name of a file, such as ./-.json"
     folder = path.parent
     if not folder.is_dir():
         return f"cannot be written: there is no folder {folder}; make it first"

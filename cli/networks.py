@@ -94,7 +94,13 @@ def _built(name: str, options: NetworkOptions) -> Topology:
     for parameter in entry.parameters:
         if parameter.required and parameter.name not in values:
             raise TopologyError(f"{entry.name} needs {flag_of(parameter.name)}: {parameter.expected}")
-    return build(entry.name, **values)
+    try:
+        return build(entry.name, **values)
+    except TopologyError as error:
+        for option, flag in FLAGS.items():
+            if (message := str(error)).startswith(f"{option} is "):
+                raise TopologyError(flag + message.removeprefix(option)) from None
+        raise
 
 
 def _values(entry: CatalogueEntry, options: NetworkOptions) -> dict[str, object]:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand
 
 __all__ = [
     "BoxesOption",
     "CollectiveArgument",
+    "Command",
     "JsonOption",
     "NetworkOptions",
     "NodesOption",
@@ -88,6 +90,20 @@ WeightsOption = Annotated[
 
 class UsageError(typer.TyperException):
     """Options that do not go together or are not understood; the message says which and how to mend it."""
+
+
+class Command(TyperCommand):
+    """A command that refuses an option which is given twice and of which only the last would count."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words, after a look at what is there twice."""
+        if not ctx.resilient_parsing:
+            given = self.make_parser(ctx).parse_args(args=list(args))[2]
+            for option in given:
+                once = option.param_type_name == "option" and not (option.multiple or getattr(option, "is_flag", False))
+                if once and given.count(option) > 1:
+                    raise UsageError(f"{option.opts[0]} is given twice; keep one")
+        return super().parse_args(ctx, args)
 
 
 def shard_options(root: str | None, weights: str | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import typer
 
 from ..errors import ProgramError
 from .output import emit, emit_json, note
-from .parameters import JsonOption, PlanArgument
+from .parameters import JsonOption, PlanArgument, UsageError
 from .progress import working
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-LONGEST_S = 10**6
+MOST_ELEMENTS = 10**15
+SHORTEST_S, LONGEST_S = 0.001, 10**6
 GRACE_S = 5.0
 """Torch's own errors, which say more, get this long after the deadline."""
 FAILED = 1
@@ -29,14 +30,21 @@ FAILED = 1
 
 BackendOption = Annotated[str, typer.Option("--backend", help="Transport: gloo, or nccl (NCCL and RCCL).")]
 ElementsOption = Annotated[
-    int, typer.Option("--elements", help="Elements of a shard; of the whole buffer where there are no shards.")
+    int,
+    typer.Option(
+        "--elements",
+        min=1,
+        max=MOST_ELEMENTS,
+        help="Elements of a shard; of the whole buffer where there are no shards.",
+    ),
 ]
 DtypeOption = Annotated[str, typer.Option("--dtype", help="Their torch type, such as float32, bfloat16 or int8.")]
 OpOption = Annotated[str, typer.Option("--op", help="What adding up means: sum, prod, min, max or avg.")]
-RepeatsOption = Annotated[int, typer.Option("--repeats", help="Timed runs, after one that is not.")]
-SlicesOption = Annotated[int, typer.Option("--slices", help="Pieces of the data that follow each other.")]
+RepeatsOption = Annotated[int, typer.Option("--repeats", min=1, help="Timed runs, after one that is not.")]
+SlicesOption = Annotated[int, typer.Option("--slices", min=1, help="Pieces of the data that follow each other.")]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", max=LONGEST_S, help="Seconds for everything, starting up included.")
+    float,
+    typer.Option("--timeout", min=SHORTEST_S, max=LONGEST_S, help="Seconds for everything, starting up included."),
 ]
 
 
@@ -59,6 +67,10 @@ def run(
     from ..runtime import launched_rank, run_local
 
     loaded, rank = load_plan(plan), launched_rank()
+    if op in ("prod", "min", "max", "avg") and loaded.collective in ("allgather", "broadcast"):
+        raise UsageError(
+            f"--op {op} says how to add up, and the {loaded.collective} of {plan} only moves data; leave it out"
+        )
     with working(f"running {plan} on {loaded.topology.num_ranks} ranks"), _as_one_of_the_ranks(plan, timeout):
         report = run_local(
             loaded,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
 
-from ..errors import SolverError
+from ..errors import NoAnswerError, SolverError
 from ..schedules import Allreduce, Forest, congestion
 from ..schedules.forest import Direction
 from ..topologies import Topology
@@ -64,6 +64,11 @@ def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) 
     trace = Trace()
     with trace.stage("linear program"):
         bound, rates = allreduce_bound(topology), best_rates(topology)
+        if not any(rates.root_rates):
+            raise NoAnswerError(
+                f"the allreduce program of {topology!r} has no answer in floats, whose best rate is above 0: its "
+                "bandwidths differ too much; use planner 'forestcoll'"
+            )
         trace.note("tree_algbw", str(rates.rate))
         trace.note("cuts", rates.cuts)
     spread = _forest(topology, "broadcast", rates, count, trace)

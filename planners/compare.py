@@ -47,7 +47,7 @@ class Outcome:
     reason : str
         Why there is no answer; of a bound that is not about all schedules, what it is about.
     seconds : float
-        Wall time, with what compilation and imports it took.
+        Wall time of planning, with what compilation and imports it took; laying the outcomes out takes more.
     """
 
     kind: Kind
@@ -108,7 +108,8 @@ def compare(
         - ``gap``: share of it that the plan misses, 0 only if none.
         - ``num_trees``, ``max_height``: trees of the plan, and hops from root to leaf of the highest.
         - ``us_<size>``: predicted µs, for each of `sizes`.
-        - ``seconds``: wall time, with what compilation and imports it took.
+        - ``seconds``: wall time of planning and verifying, with what compilation and imports it took; not that of the
+          figures in this table, such as heights and predicted times.
         - ``plan``: the `Plan`.
 
         What a row has not is None, nan or NA, by the kind of the column.
@@ -168,7 +169,10 @@ def outcomes(
         raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
     if executor is None:
         return (outcome(topology, collective, kind, name, shards) for kind, name in tasks)
-    futures = [executor.submit(outcome, topology, collective, kind, name, shards) for kind, name in tasks]
+    try:
+        futures = [executor.submit(outcome, topology, collective, kind, name, shards) for kind, name in tasks]
+    except RuntimeError as error:  # shut down, or broken
+        raise UnsupportedError(f"executor takes no tasks: {_defect(error)}; give one that runs") from None
     return (_collected(future, *task) for future, task in zip(futures, tasks, strict=True))
 
 
@@ -254,7 +258,7 @@ def _names(asked: Sequence[str] | None, what: str, usual: Sequence[str], others:
     if isinstance(asked, str) or not isinstance(asked, Sequence):
         raise UnsupportedError(f"{what} is {shown(asked)}; expected a list of names: {', '.join(usual)}")
     for name in asked:
-        if name not in (*usual, *others):
+        if not isinstance(name, str) or name not in (*usual, *others):
             raise UnsupportedError(
                 f"there is no {shown(name)} among the {what}; expected {', '.join((*usual, *others))}"
             )

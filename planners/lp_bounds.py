@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from math import floor
 from typing import Any
 
-from ..errors import BoundError, NoAnswerError
+from ..errors import BoundError, CapacityOverflowError, NoAnswerError
 from ..formulations.allreduce import AllreduceModel
 from ..formulations.throughput import ThroughputModel
 from ..schedules import Bound
 from ..schedules.prices import LinkPrice, Prices, hop_limits
 from ..solvers import HighsOptions, Solution, solve
 from ..topologies import Topology
+from ..topologies.validation import MAX_BANDWIDTH
 from .requests import check_request, shard_weights
 
-__all__ = ["allreduce_prices", "build_program", "lp_bound", "program_prices", "throughput_prices"]
+__all__ = ["allreduce_prices", "build_program", "counted", "lp_bound", "program_prices", "throughput_prices"]
 
 Model = AllreduceModel | ThroughputModel
 Duals = Mapping[str, Mapping[Any, Fraction]]
 
+COARSEST = 10**6
+"""Where links are not counted in whole units, the fastest has this many at least, as far above HiGHS's tolerances."""
 GRAINS = 2**30
 """Prices in floats are read in multiples of the largest of them over this."""
 
@@ -73,11 +78,41 @@ def lp_bound(
     """
     check_request(topology, collective)
     sizes = shard_weights(topology, collective, root, weights)
-    model = build_program(topology, collective, sizes)
+    # Prices are GB/s per GB/s, the same in any unit.
+    model = build_program(counted(topology)[0], collective, sizes)
     solution = solve(model, options)
     if solution.objective <= 0:
         raise BoundError(f"some rank cannot reach another in {topology!r}; add links or leave ranks out")
     return Bound.from_witness(topology, collective, program_prices(model, solution), sizes)
+
+
+def counted(topology: Topology) -> tuple[Topology, Fraction]:
+    """Count bandwidths in a unit that suits HiGHS, whose tolerances are absolute.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose links carry the data.
+
+    Returns
+    -------
+    Topology
+        The same with other numbers: whole ones, which are exact in floats, unless the largest would leave
+        `MAX_BANDWIDTH`.
+    Fraction
+        The unit, GB/s.
+    """
+    try:
+        _, _, capacities, unit = topology.arrays
+        whole = len(capacities) > 0 and int(capacities.max()) <= MAX_BANDWIDTH
+    except CapacityOverflowError:
+        unit, whole = Fraction(1), False
+    if not whole:
+        largest = max((link.bandwidth for link in topology.links), default=Fraction(1))
+        # Only ever finer, since numbers must not get more digits than a topology may have.
+        unit = min(Fraction(1), Fraction(1, floor(COARSEST / largest) or 1))
+    links = tuple(link._replace(bandwidth=link.bandwidth / unit) for link in topology.links)
+    return replace(topology, links=links), unit
 
 
 def build_program(topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Model:

@@ -19,7 +19,15 @@ from ..schedules.weights import as_weights
 from ..topologies import Topology
 from ..topologies.validation import shown
 
-__all__ = ["Network", "check_collective", "check_request", "checked_count", "network", "shard_weights"]
+__all__ = [
+    "Network",
+    "check_collective",
+    "check_reachable",
+    "check_request",
+    "checked_count",
+    "network",
+    "shard_weights",
+]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -84,6 +92,23 @@ def network(topology: Topology, direction: Direction, weights: tuple[int, ...]) 
     _check_reachable(asked)
     _check_balanced(topology)
     return asked
+
+
+def check_reachable(
+    topology: Topology,
+    collective: str,
+    *,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+) -> None:
+    """Raise `BoundError` unless all ranks that data goes to are in reach; parameters as for `collopt.bound`."""
+    check_request(topology, collective)
+    sizes = shard_weights(topology, collective, root, weights)
+    tails, heads, capacities, _ = topology.arrays
+    direction: Direction = "reduce" if collective in ("reduce", "reduce_scatter") else "broadcast"
+    ends = (tails, heads) if direction == "broadcast" else (heads, tails)
+    shards = np.array(sizes or [1] * topology.num_ranks, dtype=np.int64)
+    _check_reachable(Network(topology, direction, *ends, capacities, shards))
 
 
 def shard_weights(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -134,7 +135,9 @@ def _forest(asked: Network, rings: list[Ring]) -> Forest:
 
 
 def _checked_order(topology: Topology, order: str | Sequence[int | str]) -> list[int]:
-    entries = [part.strip() for part in order.split(",")] if isinstance(order, str) else order
+    entries: Any = [part.strip() for part in order.split(",")] if isinstance(order, str) else order
+    if isinstance(entries, np.ndarray) and entries.ndim == 1:
+        entries = entries.tolist()
     if not isinstance(entries, (list, tuple)):
         raise UnsupportedError(f"order is {shown(order)}; expected the ranks one after the other, such as '0,2,1,3'")
     numbers = [int(entry) if isinstance(entry, str) and entry.isdecimal() else entry for entry in entries]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import socket
 import statistics
 import time
@@ -21,7 +22,7 @@ from .distributed import PlanLike, execute, program_of
 from .local_ranks import run_ranks
 from .options import check_choice, check_counts, check_seconds
 from .program import Program
-from .reductions import OPERATIONS
+from .reductions import OPERATIONS, check_operation
 from .references import poison, reference, tensors
 from .run_report import ELEMENT_BYTES, RunReport, total_elements
 from .torchrun import launch_of_environment, launched_rank
@@ -106,6 +107,7 @@ def run_local(
     check_choice("op", op, OPERATIONS)
     program = program_of(plan)
     check_program(program)
+    check_operation(op, dtype, program.layout)
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("running a program needs torch; install it with: pip install 'collopt[torch]'")
     job = _Job(program, backend, elements, dtype, repeats, slices, op, timeout_s)
@@ -246,8 +248,9 @@ def _measure(job: _Job, local_rank: int) -> _Measurement:
         device = torch.device("cuda", local_rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
     rank, elements = dist.get_rank(), total_elements(job.program.collective, job.program.num_ranks, job.elements)
-    output, mine = tensors(job.program, rank, elements, getattr(torch, job.dtype), device)
-    wanted = reference(job.program, rank, elements, mine, job.op)
+    with _memory_of(job):
+        output, mine = tensors(job.program, rank, elements, getattr(torch, job.dtype), device)
+        wanted = reference(job.program, rank, elements, mine, job.op)
     correct, times = True, []
     for _ in range(1 + job.repeats):
         poison(output, wanted)
@@ -259,6 +262,19 @@ def _measure(job: _Job, local_rank: int) -> _Measurement:
         times.append(time.perf_counter() - start)
         correct = correct and wanted.accepts(output)
     return _Measurement(correct, statistics.median(times[1:]))
+
+
+@contextmanager
+def _memory_of(job: _Job) -> Iterator[None]:
+    """Tell in our words that tensors do not fit memory; torch has no exception of its own for that on CPUs."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not re.search("memory|overflow|size", str(error)):
+            raise
+        raise UnsupportedError(
+            f"there is not enough memory for elements={job.elements} of {job.dtype} on this rank; give fewer"
+        ) from error
 
 
 def _finish(torch: Any, device: Any) -> None:

@@ -139,3 +139,20 @@ def test_words_that_are_not_understood(capsys: pytest.CaptureFixture[str], words
 def test_an_option_without_its_value(capsys: pytest.CaptureFixture[str]) -> None:
     """The message says all there is to say."""
     assert "--boxes" in refusal(call(capsys, "bound", "mi250", "allgather", "--boxes"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["bound", "ring", "--nodes", "4", "--nodes", "5", "allgather"], "--nodes is given twice; keep one"),
+        (["bound", "ring", "--nodes=4", "allgather", "--nodes=4"], "--nodes is given twice; keep one"),
+        (["plan", "ring", "--nodes", "4", "allgather", "-o", "a", "--output", "b"], "is given twice; keep one"),
+        (["bound", "ring", "--nodes", "0", "allgather"], "--nodes is 0; expected a whole number"),
+        (["plan", "ring", "--nodes", "4", "allgather", "-o", "-"], "such as ./-.json"),
+    ],
+)
+def test_options_are_named_as_they_are_typed(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    """And never half ignored."""
+    assert message in refusal(call(capsys, *words))

@@ -89,3 +89,25 @@ def test_the_cost_of_a_failure_can_be_compared(capsys: pytest.CaptureFixture[str
     (row,) = [row for row in call(capsys, "compare", *words).data if row["kind"] == "plan"]
     assert row["status"] == "ok"
     assert row["algbw"] < 213
+
+
+def test_a_network_in_pieces_is_refused_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """As `bound` and `plan` do, and not in every row."""
+    cut = ("--without", "gpu0--gpu1", "--without", "gpu2--gpu3")
+    message = refusal(call(capsys, "compare", "ring", "--nodes", 4, "allgather", *cut))
+    assert message.startswith("there is no path from rank 'gpu0' to rank")
+    assert message == refusal(call(capsys, "bound", "ring", "--nodes", 4, "allgather", *cut))
+
+
+def test_it_fails_where_no_planner_has_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table is there all the same, and the reason is on standard error."""
+    answer = call(capsys, "compare", "ring", "--nodes", 4, "allgather", "--planner", "strength")
+    assert answer.status == 2
+    assert "bound by forestcoll" in answer.out
+    assert answer.err.startswith("collopt: error: strength has no plan: the planner 'strength' does not cover")
+
+
+def test_a_size_given_twice_is_one_column(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is nothing to see in another."""
+    words = ("compare", "ring", "--nodes", 4, "allgather", "--planner", "ring", "--size", "1G", "--size", "1G", "--csv")
+    assert call(capsys, *words).out.splitlines()[0].split(",").count("us_1G") == 1

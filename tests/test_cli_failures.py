@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from cli_calls import call, refusal
@@ -43,3 +46,19 @@ def test_a_failed_link_is_gone_in_both_directions(capsys: pytest.CaptureFixture[
 def test_unclear_failures_are_refused(capsys: pytest.CaptureFixture[str], failed: str, message: str) -> None:
     """With what it could mean."""
     assert message in refusal(call(capsys, "bound", "dgx-a100", "--boxes", "2", "allgather", "--without", failed))
+
+
+def test_an_interrupt_while_the_program_is_imported_ends_it_quietly() -> None:
+    """Whatever is imported then: here the interrupt comes from within."""
+    code = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from collopt.cli import main\n"
+        "sys.exit(main(['--version']))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")

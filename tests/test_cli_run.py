@@ -74,11 +74,13 @@ def test_wrong_data_fail_the_check(
 
 
 def test_every_option_reaches_the_run(
-    capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]]
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, calls: list[dict[str, Any]]
 ) -> None:
     """Under the names that the library has for them."""
+    path = tmp_path / "plan.json"
+    collopt.plan(ring(4), "allreduce").save(path)
     call(
-        capsys, "run", plan_file, "--backend", "nccl", "--elements", 5, "--dtype", "int8", "--repeats", 7,
+        capsys, "run", path, "--backend", "nccl", "--elements", 5, "--dtype", "int8", "--repeats", 7,
         "--slices", 2, "--timeout", 9.5, "--op", "max",
     )  # fmt: skip
     assert calls == [
@@ -122,11 +124,11 @@ def test_a_rank_number_without_torchrun_silences_nobody(
     ("words", "message"),
     [
         (["--backend", "mpi"], "backend is 'mpi'; expected one of gloo, nccl"),
-        (["--elements", "0"], "elements is 0; expected a whole number of at least 1"),
-        (["--repeats", "-1"], "repeats is -1"),
+        (["--elements", "0"], "'--elements'"),
+        (["--repeats", "-1"], "'--repeats'"),
         (["--op", "xor"], "op is 'xor'; expected one of sum, prod"),
         (["--dtype", "float31"], "dtype is 'float31'; expected one of"),
-        (["--timeout", "0"], "timeout_s is 0.0; expected a positive number of seconds"),
+        (["--timeout", "0"], "'--timeout'"),
         (["--timeout", "nan"], "timeout"),
         (["--timeout", "inf"], "timeout"),
     ],
@@ -154,3 +156,36 @@ def test_without_torch_it_says_how_to_get_it(
 def test_a_run_that_does_not_finish_fails_the_check(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
     """A tenth of a second is not enough to start."""
     assert "0.1 s" in refusal(call(capsys, "run", plan_file, "--timeout", 0.1), status=1)
+
+
+@pytest.mark.parametrize(
+    ("collective", "words", "message"),
+    [
+        ("allgather", ["--op", "avg"], "only moves data; leave it out"),
+        ("allreduce", ["--op", "avg", "--dtype", "int32"], "avg is not made on int32; expected one of float16"),
+        ("allgather", ["--timeout", "0"], "'--timeout'"),
+        ("allgather", ["--elements", "0"], "'--elements'"),
+        ("allgather", ["--elements", "9" * 20], "'--elements'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_any_process_starts(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    collective: str,
+    words: list[str],
+    message: str,
+) -> None:
+    """Each in one line that names the option, or what it asks for."""
+    path = tmp_path / "plan.json"
+    collopt.plan(ring(2), collective).save(path)
+    monkeypatch.setattr("collopt.runtime.launch.run_ranks", None)
+    assert message in refusal(call(capsys, "run", path, *words))
+
+
+def test_too_many_elements_for_memory_are_told_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Torch cannot even ask for so much."""
+    path = tmp_path / "plan.json"
+    collopt.plan(ring(2), "allgather").save(path)
+    message = refusal(call(capsys, "run", path, "--elements", 10**15))
+    assert "there is not enough memory for elements=1000000000000000 of float32" in message

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collopt
-from collopt.errors import BoundError, NoAnswerError, UnsupportedError
+from collopt.errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from collopt.formulations import allreduce
 from collopt.planners import cut_rounds
 from collopt.planners.allreduce_lp import plan_allreduce_lp
@@ -166,3 +166,13 @@ def test_switches_that_add_up_are_not_bound_by_what_ranks_send() -> None:
     assert bounds.widest_rank is None
     assert bounds.rank_cuts is None
     assert bounds.any_cut.algbw > bounds.trees
+
+
+def test_bandwidths_too_far_apart_for_floats_are_refused() -> None:
+    """All root rates are 0 in floats; the error is one of ours."""
+    links = [("a", "b", Fraction(1, 10**9)), ("b", "c", 10**9)]
+    topology = Topology.from_links(links, compute="abc", bidirectional=True)
+    with pytest.raises(NoAnswerError, match="differ too much"):
+        plan_allreduce_lp(topology)
+    with pytest.raises(CapacityOverflowError, match="fewer digits"):
+        collopt.plan(topology, "allreduce")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from fractions import Fraction
 from multiprocessing import get_context
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -257,3 +258,17 @@ def test_names_are_asked_once_and_auto_on_request() -> None:
 def test_it_is_among_the_public_names() -> None:
     """As `collopt.compare`."""
     assert collopt.compare is compare
+
+
+def test_names_that_are_arrays_are_refused() -> None:
+    """They have no truth value, which must not surface."""
+    with pytest.raises(UnsupportedError, match="there is no array"):
+        compare(ring(4), "allgather", planners=[np.array([1, 2])])  # type: ignore[list-item]
+
+
+def test_an_executor_that_is_shut_down_is_refused() -> None:
+    """In a sentence that says what to do."""
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    with pytest.raises(UnsupportedError, match="executor takes no tasks"):
+        compare(ring(4), "allgather", executor=executor)

@@ -6,6 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,3 +147,11 @@ def test_networks_without_a_ring_are_refused() -> None:
     star = Topology.from_links([("a", "b", 1), ("a", "c", 1), ("a", "d", 1)], compute="abcd", bidirectional=True)
     with pytest.raises(UnsupportedError, match=r"^no ring through 4 ranks of .* was found in which only switches lie"):
         plan_ring(star, "allgather")
+
+
+def test_an_order_can_be_an_array() -> None:
+    """Of whole numbers, as numpy makes them."""
+    plan = plan_ring(ring(4), "allgather", order=np.arange(4))
+    assert plan.options == plan_ring(ring(4), "allgather", order=[0, 1, 2, 3]).options
+    with pytest.raises(UnsupportedError, match="expected the ranks one after the other"):
+        plan_ring(ring(4), "allgather", order=np.zeros((2, 2)))

@@ -87,3 +87,42 @@ def test_refuses_what_makes_no_sense() -> None:
         collopt.sensitivity(ring(3), "allgather", together=lambda link: [link.tail])  # type: ignore[arg-type,return-value]
     with pytest.raises(BoundError, match="cannot reach"):
         collopt.sensitivity(Topology.from_links([("a", "b", 1)], compute="ab"), "allgather")
+
+
+ODD = Topology.from_links(
+    [("g0", "g1", "74847813/1000000"), ("g1", "g2", "8753033/250000"), ("g2", "g0", "24127701/250000")],
+    compute=["g0", "g1", "g2"],
+)
+
+
+@pytest.mark.parametrize("collective", ["allgather", "allreduce"])
+@pytest.mark.parametrize("step", ["1/100", "1/1000000000000"])
+def test_widened_bandwidths_that_no_float_stands_for_give_exact_gains(collective: str, step: str) -> None:
+    """The slowest link of a one-way ring is all that counts, so it gains what it is worth."""
+    row = collopt.sensitivity(ODD, collective, step=step).iloc[0]
+    assert (row["tail"], row["gain"]) == ("g1", row["worth"])
+    assert row["worth"] == collopt.bound(ODD, "allgather").algbw * (1 if collective == "allgather" else Fraction(2, 3))
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
+@pytest.mark.parametrize(
+    "topology", [ring(4, bandwidth="1e-9"), ring(4, bandwidth=1000).derate("gpu0", "gpu1", "1/1000000000")]
+)
+def test_bandwidths_below_the_tolerances_of_floats_have_prices(topology: Topology, collective: str) -> None:
+    """Absolute tolerances of a solver do not matter, whatever the unit of bandwidth."""
+    frame = collopt.sensitivity(topology, collective)
+    limit = collopt.planners.lp_bound(topology, collective)
+    limit.verify()
+    assert frame["worth"].sum() == limit.algbw
+    assert limit.algbw <= collopt.bound(topology, collective).algbw
+    assert ((frame["gain"] >= 0) & (frame["gain"] <= frame["worth"])).all()
+
+
+def test_gains_of_uneven_switches_are_those_of_the_program() -> None:
+    """Cuts bound rates where a switch takes in more than it gives out too."""
+    links = [("a", "s", 30), ("b", "s", 20), ("c", "s", 20), ("s", "a", 10), ("s", "b", 25), ("s", "c", 15)]
+    uneven = Topology.from_links(links, compute="abc", switches=["s"])
+    before = collopt.planners.lp_bound(uneven, "allgather").algbw
+    for row in collopt.sensitivity(uneven, "allgather", step=1).itertuples():
+        after = collopt.planners.lp_bound(widened(uneven, row.tail, row.head, Fraction(1)), "allgather").algbw
+        assert row.gain == after - before
