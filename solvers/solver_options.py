@@ -74,6 +74,8 @@ class HighsOptions:
         """Return HiGHS's own names and values of the options that are set, except for the listener."""
         # What an earlier solve of the same session may have changed is always set.
         settings: dict[str, Any] = {"output_flag": self.log, "solver": "choose", "presolve": "choose"}
+        # An integer program is optimal when nothing better is left, not when little is.
+        settings |= {"mip_rel_gap": 0.0, "mip_abs_gap": 0.0}
         if self.algorithm is not None:
             bare = self.algorithm is Algorithm.IPM_WITHOUT_CROSSOVER
             settings["solver"] = "ipm" if bare else self.algorithm.value
