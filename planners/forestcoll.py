@@ -12,6 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ..errors import SolverError
+from ..formulations.allreduce_cuts import opposite_links
 from ..schedules import Allreduce, Bound, Cut, Forest, TreeSchedule, congestion
 from ..schedules.forest import Direction
 from ..solvers.bottleneck import Bottleneck
@@ -160,12 +161,7 @@ def _allreduce(topology: Topology, count: int | None, trace: Trace) -> tuple[All
     with trace.stage("bottleneck"):
         bound = allreduce_bound(topology)
     spread, _ = _one_way(topology, "allgather", (), count, trace)
-    if _is_symmetric(topology):
+    if opposite_links(topology) is not None:
         return Allreduce(replace(spread, direction="reduce"), spread), bound
     added, _ = _one_way(topology, "reduce_scatter", (), count, trace)
     return Allreduce(added, spread), bound
-
-
-def _is_symmetric(topology: Topology) -> bool:
-    bandwidths = {(link.tail, link.head): link.bandwidth for link in topology.links}
-    return all(bandwidths.get((head, tail)) == bandwidth for (tail, head), bandwidth in bandwidths.items())

@@ -12,12 +12,10 @@ from collopt.planners.lp_bounds import build_program
 from collopt.planners.strength import strength_bound
 from collopt.topologies import (
     Topology,
-    complete,
     dgx1_v100,
     dgx_a100,
     dragonfly,
     fat_tree,
-    hypercube,
     leaf_spine,
     mi250,
     mi300x,
@@ -25,14 +23,12 @@ from collopt.topologies import (
     ring,
     torus,
 )
+from direct_networks import DIRECT
 from oracles.strengths import strength_of_graph
 from two_way_networks import two_way, two_way_topologies
 
 BY_THEOREM_19 = [
-    *(ring(size, bandwidth=bandwidth) for size, bandwidth in ((3, "1/3"), (4, 25), (5, "200/3"), (8, 12.37))),
-    *(torus(*shape, bandwidth="25/7") for shape in ((2, 3), (3, 3), (4, 4), (2, 2, 2), (3, 3, 2), (5, 4))),
-    *(hypercube(dimension, bandwidth=50) for dimension in (2, 3, 4)),
-    *(complete(size, bandwidth="0.1") for size in (3, 5, 8)),
+    *DIRECT,
     dgx_a100(),
     dgx_a100(boxes=2),
     dgx1_v100(),

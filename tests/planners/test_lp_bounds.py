@@ -18,13 +18,11 @@ from collopt.schedules import Bound, Cut, Prices
 from collopt.solvers import Algorithm, HighsOptions, solve
 from collopt.topologies import (
     Topology,
-    complete,
     dgx1_v100,
     dgx_a100,
     dgx_h100,
     dragonfly,
     fat_tree,
-    hypercube,
     leaf_spine,
     mi250,
     mi300x,
@@ -32,14 +30,12 @@ from collopt.topologies import (
     ring,
     torus,
 )
+from direct_networks import DIRECT
 from strategies import eulerian_topologies, switch_free_topologies
 
 NETWORKS = [
-    *(ring(size, bandwidth=bandwidth) for size, bandwidth in ((3, "1/3"), (4, 25), (5, "200/3"), (8, 12.37))),
+    *DIRECT,
     *(ring(size, bandwidth=7, bidirectional=False) for size in (3, 6, 9)),
-    *(torus(*shape, bandwidth="25/7") for shape in ((2, 3), (3, 3), (4, 4), (2, 2, 2), (3, 3, 2), (5, 4))),
-    *(hypercube(dimension, bandwidth=50) for dimension in (2, 3, 4)),
-    *(complete(size, bandwidth="0.1") for size in (3, 5, 8)),
     dgx_a100(),
     dgx_a100(boxes=2),
     dgx_h100(),
