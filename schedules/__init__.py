@@ -11,6 +11,7 @@ from .in_network import InNetwork, in_network
 from .link_prices import bound_sensitivity, link_prices
 from .prices import LinkPrice, Prices
 from .rates import busiest_links, congestion
+from .step_cost import StepCost, step_cost
 from .step_schedule import AnyStepSchedule, Send, StepAllreduce, StepSchedule
 from .step_verify import verified_step_loads, verified_step_schedule_loads
 from .verify import verified_link_loads, verified_schedule_loads
@@ -32,6 +33,7 @@ __all__ = [
     "RankCuts",
     "Send",
     "StepAllreduce",
+    "StepCost",
     "StepSchedule",
     "TreeEdge",
     "TreeSchedule",
@@ -49,6 +51,7 @@ __all__ = [
     "schedule_from_json",
     "schedule_time",
     "schedule_to_json",
+    "step_cost",
     "verified_link_loads",
     "verified_schedule_loads",
     "verified_step_loads",

@@ -32,6 +32,8 @@ from .validation import (
 if TYPE_CHECKING:
     import networkx as nx
 
+    from .direct_graph import DirectGraph
+
 __all__ = ["Link", "LinkArrays", "Topology"]
 
 INT64_MAX = 2**63 - 1
@@ -94,6 +96,9 @@ class Topology:
         Switches that can copy, or add up, data on its way (ForestColl section 5.6).
     name : str
         For people; two topologies that differ only here are the same network.
+    graph : DirectGraph or None
+        Of a direct-connect family or expansion, its arcs with self-loops and parallel links, of which `links` knows
+        nothing.  Files and changed topologies do not keep it; see `DirectGraph.of`.
 
     Examples
     --------
@@ -108,6 +113,7 @@ class Topology:
     multicast: frozenset[str] = frozenset()
     aggregation: frozenset[str] = frozenset()
     name: str = field(default="topology", compare=False)
+    graph: DirectGraph | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the whole description once."""
