@@ -140,8 +140,8 @@ class DirectGraph:
             check_links(sum(arrays.capacities.tolist()), f"{topology.name} as links of {arrays.unit} GB/s each")
         except TopologyError as error:
             raise UnsupportedError(f"{error} or round its bandwidths to fewer digits") from None
-        ends = (np.repeat(end, arrays.capacities) for end in (arrays.tails, arrays.heads))
-        return cls(topology.num_ranks, *ends, topology.name)
+        tails, heads = (np.repeat(end, arrays.capacities) for end in (arrays.tails, arrays.heads))
+        return cls(topology.num_ranks, tails, heads, topology.name)
 
     def topology(
         self, *, bandwidth: Exact = 1, latency: Exact = 0, names: Sequence[str] | None = None, name: str | None = None
