@@ -110,7 +110,8 @@ def test_every_collective_is_read_back_and_runs(
 ) -> None:
     """What is written comes back as it was, in the steps that the runtime knows, or is refused with the reason."""
     schedule, collective = case
-    program = lower(schedule, collective)
+    # Splitting the steps that add while receiving can double them, and rccl takes 64.
+    program = lower(schedule, collective, max_steps=32)
     if runtime == "rccl":
         program = without_receive_reduce(program)
     path = tmp_path_factory.mktemp("xml") / "file.xml"
