@@ -14,6 +14,7 @@ import numpy as np
 
 from ..schedules import Forest
 from ..topologies import Topology
+from ..topologies.trees import tree_pair
 from .baseline import forest_along, plan_baseline
 from .hierarchical_ring import box_rings
 from .hops import Hops, LinkUses, Route, find_boxes
@@ -21,7 +22,7 @@ from .plan import Plan
 from .requests import Network
 from .ring_walk import Ring
 
-__all__ = ["plan_double_binary_tree", "tree_pair"]
+__all__ = ["plan_double_binary_tree"]
 
 
 def plan_double_binary_tree(topology: Topology, collective: str, *, root: int | str | None = None) -> Plan:
@@ -60,31 +61,6 @@ def plan_double_binary_tree(topology: Topology, collective: str, *, root: int | 
         return _Trees(asked, None if collective == "allreduce" else int(asked.root_weights.argmax())).forest()
 
     return plan_baseline(topology, collective, "double-binary-tree", build, root=root)
-
-
-def tree_pair(count: int) -> tuple[list[int], list[int]]:
-    """Parents of nodes ``0`` to ``count - 1`` in two trees with root 0 in which no other node is inner in both.
-
-    Examples
-    --------
-    >>> tree_pair(6)
-    ([-1, 2, 4, 2, 0, 4], [-1, 5, 3, 5, 3, 0])
-    """
-    others = count - 1
-    first = [-1, *(_parent_in_order(node, others) for node in range(1, count))]
-    # Odd places in order are leaves: a mirror, or a shift by one, puts the nodes that had even places there.
-    moved = [0, *(others + 1 - node if others % 2 == 0 else node % others + 1 for node in range(1, count))]
-    second = [-1] * count
-    for node in range(1, count):
-        second[moved[node]] = moved[first[node]]
-    return first, second
-
-
-def _parent_in_order(node: int, count: int) -> int:
-    """Parent of a node of the binary tree whose nodes are numbered 1 to `count` from left to right; 0 above its top."""
-    lowest = node & -node
-    above = (node ^ lowest) | (lowest << 1)
-    return above if above <= count else node ^ lowest
 
 
 class _Trees:

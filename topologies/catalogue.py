@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from ..errors import TopologyError
-from . import amd, direct, fabrics, nvidia
+from . import amd, base_graphs, circulants, direct, distance_regular, fabrics, nvidia, trees, twisted, word_graphs
 from .topology import Topology
 from .validation import Exact, shown
 
@@ -31,13 +31,31 @@ BUILDERS: dict[str, Callable[..., Topology]] = {
     "fat-tree": fabrics.fat_tree,
     "dragonfly": fabrics.dragonfly,
     "ring": direct.ring,
+    "unidirectional-ring": circulants.unidirectional_ring,
+    "bidirectional-ring": circulants.bidirectional_ring,
+    "shifted-ring": circulants.shifted_ring,
+    "double-binary-tree": trees.double_binary_tree,
+    "circulant": circulants.circulant,
+    "low-diameter-circulant": circulants.low_diameter_circulant,
+    "directed-circulant": circulants.directed_circulant,
+    "kautz": word_graphs.kautz,
+    "generalized-kautz": word_graphs.generalized_kautz,
+    "de-bruijn": word_graphs.de_bruijn,
+    "modified-de-bruijn": word_graphs.modified_de_bruijn,
+    "diamond": base_graphs.diamond,
+    "distance-regular": distance_regular.distance_regular,
     "torus": direct.torus,
+    "twisted-torus": twisted.twisted_torus,
+    "complete-bipartite": base_graphs.complete_bipartite,
+    "hamming": base_graphs.hamming,
+    "twisted-hypercube": twisted.twisted_hypercube,
     "hypercube": direct.hypercube,
     "complete": direct.complete,
 }
 
 EXPECTED = {
     "integer": "a whole number",
+    "integers": "whole numbers such as 1,4,5",
     "number": "a number, exact if written as 12.5 or 65/3",
     "flag": "true or false",
     "shape": "sizes such as 4x4",
@@ -55,7 +73,7 @@ class Parameter:
     name : str
         As in the function's signature.
     kind : str
-        ``"integer"``, ``"number"``, ``"flag"`` or ``"shape"``.
+        ``"integer"``, ``"integers"``, ``"number"``, ``"flag"`` or ``"shape"``.
     default : object
         `REQUIRED` where there is none.
     optional : bool
@@ -128,7 +146,7 @@ def build(name: str, /, **options: object) -> Topology:
         Such as ``"dgx-a100"``; ``dgx_a100`` is understood too.
     **options : object
         Arguments of the builder, as Python values or as text from a command line: ``boxes="2"``, ``shape="4x4"``,
-        ``oversubscription="3/2"``, ``bidirectional="no"``.
+        ``offsets="1,4,5"``, ``oversubscription="3/2"``, ``bidirectional="no"``.
 
     Returns
     -------
@@ -186,6 +204,8 @@ def _parameters(function: Callable[..., Topology]) -> tuple[Parameter, ...]:
 def _parameter(parameter: inspect.Parameter, hint: object) -> Parameter:
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         return Parameter(parameter.name, "shape")
+    if get_origin(hint) is Sequence:
+        return Parameter(parameter.name, "integers", parameter.default)
     types = set(get_args(hint)) or {hint}
     optional = type(None) in types
     kinds = {frozenset({int}): "integer", frozenset({bool}): "flag", frozenset(get_args(Exact)): "number"}
@@ -204,6 +224,8 @@ def _converted(value: object, parameter: Parameter, builder: str) -> object:
         return None
     if parameter.kind == "integer":
         return _integer(text, refusal)
+    if parameter.kind == "integers":
+        return [_integer(number, refusal) for number in text.split(",")]
     if parameter.kind == "flag":
         if text not in TRUE + FALSE:
             raise refusal

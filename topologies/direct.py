@@ -1,17 +1,19 @@
 """Families in which compute nodes are joined directly, without switches: ring, torus, hypercube, complete graph.
 
-They are abstract: unit bandwidth and no latency unless the caller says otherwise.
+They are abstract: unit bandwidth and no latency unless the caller says otherwise.  `Topology.graph` has their links
+one by one, where the topology merges parallel ones.
 """
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import permutations, product
 from math import prod
 
 from ..errors import TopologyError
+from .direct_graph import DirectGraph
 from .sizes import as_size, check_links
 from .topology import Topology
-from .validation import Exact
+from .validation import Exact, as_flag
 
 __all__ = ["complete", "hypercube", "ring", "torus"]
 
@@ -50,10 +52,12 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
     Fraction(50, 1)
     """
     n = as_size(n, "n", least=2)
-    links = [(f"gpu{node}", f"gpu{(node + 1) % n}", bandwidth, latency) for node in range(n)]
-    return Topology.from_links(
-        links, compute=[f"gpu{node}" for node in range(n)], bidirectional=bidirectional, name=f"ring-{n}"
-    )
+    both = as_flag(bidirectional, "bidirectional")
+    arcs = [(node, (node + 1) % n) for node in range(n)]
+    if both:
+        arcs = [arc for tail, head in arcs for arc in ((tail, head), (head, tail))]
+    graph = f"BiRing(2, {n})" if both else f"UniRing(1, {n})"
+    return _network(arcs, _numbered(n), f"ring-{n}", graph, bandwidth, latency)
 
 
 def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -95,13 +99,16 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     sizes = [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(shape)]
     label = "x".join(map(str, sizes))
     check_links(2 * len(sizes) * prod(sizes), f"torus {label}")
-    links = []
-    for place in product(*map(range, sizes)):
+    places = list(product(*map(range, sizes)))
+    ranks = {place: rank for rank, place in enumerate(places)}
+    arcs = []
+    for place, rank in ranks.items():
         for axis, size in enumerate(sizes):
-            beside = (*place[:axis], (place[axis] + 1) % size, *place[axis + 1 :])
-            links.append((_place_name(place), _place_name(beside), bandwidth, latency))
-    compute = [_place_name(place) for place in product(*map(range, sizes))]
-    return Topology.from_links(links, compute=compute, bidirectional=True, name=f"torus-{label}")
+            beside = ranks[*place[:axis], (place[axis] + 1) % size, *place[axis + 1 :]]
+            arcs += [(rank, beside), (beside, rank)]
+    names = ["gpu" + ".".join(map(str, place)) for place in places]
+    graph = f"Torus({', '.join(map(str, sizes))})"
+    return _network(arcs, names, f"torus-{label}", graph, bandwidth, latency)
 
 
 def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -131,11 +138,9 @@ def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> To
     ['gpu4', 'gpu7', 'gpu1']
     """
     dimension = as_size(dimension, "dimension", most=15)
-    nodes = range(2**dimension)
-    links = [
-        (f"gpu{node}", f"gpu{node ^ (1 << bit)}", bandwidth, latency) for node in nodes for bit in range(dimension)
-    ]
-    return Topology.from_links(links, compute=[f"gpu{node}" for node in nodes], name=f"hypercube-{dimension}")
+    size = 2**dimension
+    arcs = [(node, node ^ (1 << bit)) for node in range(size) for bit in range(dimension)]
+    return _network(arcs, _numbered(size), f"hypercube-{dimension}", f"Q({dimension})", bandwidth, latency)
 
 
 def complete(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -165,10 +170,18 @@ def complete(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     <Topology 'complete-8': 8 ranks, 56 links>
     """
     n = as_size(n, "n", least=2, most=1024)
-    nodes = range(n)
-    links = [(f"gpu{tail}", f"gpu{head}", bandwidth, latency) for tail in nodes for head in nodes if tail != head]
-    return Topology.from_links(links, compute=[f"gpu{node}" for node in nodes], name=f"complete-{n}")
+    return _network(list(permutations(range(n), 2)), _numbered(n), f"complete-{n}", f"K({n})", bandwidth, latency)
 
 
-def _place_name(place: tuple[int, ...]) -> str:
-    return "gpu" + ".".join(map(str, place))
+def _numbered(count: int) -> list[str]:
+    return [f"gpu{rank}" for rank in range(count)]
+
+
+def _network(
+    arcs: list[tuple[int, int]], names: list[str], name: str, graph_name: str, bandwidth: Exact, latency: Exact
+) -> Topology:
+    """Make the topology with its links in the order of the arcs, which `DirectGraph.topology` would not keep."""
+    links = [(names[tail], names[head], bandwidth, latency) for tail, head in arcs]
+    made = Topology.from_links(links, compute=names, name=name)
+    object.__setattr__(made, "graph", DirectGraph.from_arcs(len(names), arcs, graph_name))
+    return made

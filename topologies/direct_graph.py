@@ -55,9 +55,9 @@ class DirectGraph:
 
     Examples
     --------
-    >>> graph = DirectGraph.from_arcs(2, [(0, 1), (0, 1), (1, 0), (1, 1)], "pair")
+    >>> graph = DirectGraph.from_arcs(2, [(0, 0), (0, 1), (0, 1), (1, 0), (1, 0), (1, 1)], "pair")
     >>> graph.degree, graph.num_self_loops, graph.has_parallel_links, graph.diameter
-    (2, 1, True, 1)
+    (3, 2, True, 1)
     >>> graph.topology(bandwidth=25).link("gpu0", "gpu1").bandwidth
     Fraction(50, 1)
     """

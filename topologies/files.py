@@ -167,8 +167,8 @@ def topology_from_json(data: object, where: str) -> Topology:
         raise FileFormatError(f"{where}: {error}") from error
 
 
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` to a temporary name beside `path` and rename it, so that no reader ever sees half a file.
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write text or bytes to a temporary name beside `path` and rename it, so that no reader ever sees half a file.
 
     Raises
     ------
@@ -185,17 +185,17 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
         # Renaming would put a file in the place of a device or a pipe.
         raise OSError(errno.EINVAL, "not a regular file", str(target))
     try:
-        _write_and_rename(target, text)
+        _write_and_rename(target, content.encode() if isinstance(content, str) else content)
     except OSError as error:
         # The user knows nothing of a temporary file.
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(target)) from error
 
 
-def _write_and_rename(target: Path, text: str) -> None:
+def _write_and_rename(target: Path, content: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         Path(temporary).chmod(_permissions(target))

@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 
 from collopt import topologies
 from collopt.errors import ColloptError, TopologyError
-from collopt.topologies import Topology, build, catalogue, dragonfly, fat_tree, leaf_spine, rail, ring, torus
+from collopt.topologies import (
+    Topology,
+    build,
+    catalogue,
+    circulant,
+    dragonfly,
+    fat_tree,
+    leaf_spine,
+    rail,
+    ring,
+    torus,
+    twisted_torus,
+)
 from collopt.topologies.catalogue import REQUIRED
 
 EXAMPLES: dict[str, dict[str, Any]] = {
@@ -21,7 +33,23 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "fat-tree": {"k": 2},
     "dragonfly": {"routers_per_group": 2, "hosts_per_router": 1, "global_links_per_router": 1},
     "ring": {"n": 3},
+    "unidirectional-ring": {"degree": 2, "n": 3},
+    "bidirectional-ring": {"degree": 2, "n": 3},
+    "shifted-ring": {"n": 5},
+    "double-binary-tree": {"n": 4},
+    "circulant": {"n": 8, "offsets": [1, 3]},
+    "low-diameter-circulant": {"n": 9, "degree": 4},
+    "directed-circulant": {"degree": 2},
+    "kautz": {"degree": 2, "length": 1},
+    "generalized-kautz": {"degree": 2, "n": 5},
+    "de-bruijn": {"degree": 2, "length": 2},
+    "modified-de-bruijn": {"degree": 2, "length": 3},
+    "distance-regular": {"n": 6},
     "torus": {"shape": (3, 2)},
+    "twisted-torus": {"shape": (2, 4)},
+    "complete-bipartite": {"degree": 2},
+    "hamming": {"dimension": 1, "size": 3},
+    "twisted-hypercube": {"dimension": 3},
     "hypercube": {"dimension": 2},
     "complete": {"n": 3},
 }
@@ -52,6 +80,7 @@ def test_entries_have_a_summary_and_parameters() -> None:
     (shape, *_) = entries["torus"].parameters
     assert (shape.name, shape.kind, shape.required) == ("shape", "shape", True)
     assert [p.default for p in entries["dgx-a100"].parameters] == [1]
+    assert entries["circulant"].parameters[1].kind == "integers"
     assert entries["rail"].parameters[-1].expected.endswith("or none")
 
 
@@ -59,10 +88,7 @@ def test_entries_have_a_summary_and_parameters() -> None:
 def test_every_entry_can_be_built_from_values_and_from_text(entry: topologies.CatalogueEntry) -> None:
     """Text as it comes from a command line means the same."""
     options = EXAMPLES.get(entry.name, {})
-    written = {
-        name.replace("_", "-"): "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        for name, value in options.items()
-    }
+    written = {name.replace("_", "-"): _written(value) for name, value in options.items()}
     topology = build(entry.name, **options)
     assert isinstance(topology, Topology)
     assert build(entry.name.replace("-", "_"), **written) == topology
@@ -71,8 +97,15 @@ def test_every_entry_can_be_built_from_values_and_from_text(entry: topologies.Ca
     )
 
 
+def _written(value: Any) -> str:
+    separators = {tuple: "x", list: ", "}
+    return separators[type(value)].join(map(str, value)) if type(value) in separators else str(value)
+
+
 def test_text_is_converted_by_what_the_option_is() -> None:
-    """Whole numbers, exact numbers, flags, shapes, none."""
+    """Whole numbers, one or several, exact numbers, flags, shapes, none."""
+    assert build("circulant", n="15", offsets="1,4,5") == circulant(15, [1, 4, 5])
+    assert build("twisted-torus", shape="3x5", twist="2") == twisted_torus(3, 5, twist=2)
     assert build("torus", shape="2x3", bandwidth="65/3") == torus(2, 3, bandwidth=Fraction(65, 3))
     assert build("torus", shape=" 2,3 ") == torus(2, 3)
     assert build("torus", shape=[4]) == torus(4)
@@ -119,6 +152,9 @@ def test_text_is_converted_by_what_the_option_is() -> None:
             "option 'bidirectional' of ring is 'maybe'; expected true or false",
         ),
         ("ring", {"n": "4", "bandwidth": "fast"}, "is 'fast'; expected a positive number"),
+        ("circulant", {"n": 9, "offsets": "1,a"}, "is '1,a'; expected whole numbers such as 1,4,5"),
+        ("circulant", {"n": 9, "offsets": ""}, "option 'offsets' of circulant is ''"),
+        ("circulant", {"n": 9, "offsets": 2}, "the offsets are 2; expected a list"),
         ("torus", {"shape": "4x"}, "option 'shape' of torus is '4x'; expected sizes such as 4x4"),
         ("torus", {"shape": ""}, "option 'shape' of torus is ''"),
         ("torus", {"shape": 4}, "option 'shape' of torus is 4"),

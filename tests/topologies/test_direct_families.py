@@ -1,0 +1,236 @@
+"""The rows of Table 9 of the direct-connect paper, computed from the graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from collopt.topologies import (
+    DirectGraph,
+    Topology,
+    bidirectional_ring,
+    circulant,
+    complete,
+    complete_bipartite,
+    de_bruijn,
+    diamond,
+    directed_circulant,
+    distance_regular,
+    double_binary_tree,
+    generalized_kautz,
+    hamming,
+    hypercube,
+    kautz,
+    low_diameter_circulant,
+    modified_de_bruijn,
+    ring,
+    shifted_ring,
+    torus,
+    twisted_hypercube,
+    twisted_torus,
+    unidirectional_ring,
+)
+from collopt.topologies.word_graphs import REWIRED_CYCLES
+
+
+class Row(NamedTuple):
+    """What the table prints; `moore` is None where it says neither yes nor no."""
+
+    topology: Topology
+    name: str
+    degree: int
+    nodes: int
+    diameter: int
+    moore: bool | None
+    loops: bool = False
+    parallel: bool = False
+
+
+TABLE_9 = [
+    *(Row(complete(m), f"K({m})", m - 1, m, 1, moore=True) for m in (2, 5, 9)),
+    *(Row(complete_bipartite(d), f"K({d}, {d})", d, 2 * d, 2, moore=True) for d in (2, 4, 7)),
+    *(
+        Row(hamming(n, q), f"H({n}, {q})", n * (q - 1), q**n, n, moore=None)
+        for n, q in ((1, 4), (2, 3), (3, 3), (4, 2))
+    ),
+    *(
+        Row(kautz(d, n), f"Kautz({d}, {n})", d, d**n * (d + 1), n + 1, moore=True)
+        for d, n in ((2, 0), (2, 3), (3, 2), (4, 1))
+    ),
+    *(
+        Row(generalized_kautz(d, m), f"Π({d}, {m})", d, m, hops, moore=None, loops=m % (d + 1) != 0)
+        for d, m, hops in ((2, 3, 1), (2, 9, 3), (4, 64, 3), (4, 80, 3), (3, 10, 3))
+    ),
+    Row(circulant(16, [3, 4]), "C(16, {3, 4})", 4, 16, 3, moore=False),
+    Row(circulant(27, [1, 5, 8]), "C(27, {1, 5, 8})", 6, 27, 3, moore=False),
+    *(Row(directed_circulant(d), f"DirCirc({d})", d, d + 2, 2, moore=True) for d in (2, 4, 8)),
+    *(
+        Row(bidirectional_ring(d, m), f"BiRing({d}, {m})", d, m, m // 2, moore=None, parallel=d > 2)
+        for d, m in ((2, 3), (2, 8), (4, 5))
+    ),
+    *(
+        Row(unidirectional_ring(d, m), f"UniRing({d}, {m})", d, m, m - 1, moore=None, parallel=d > 1)
+        for d, m in ((1, 2), (1, 6), (3, 4))
+    ),
+    Row(diamond(), "Diamond", 2, 8, 3, moore=True),
+    *(
+        Row(de_bruijn(d, n), f"DBJ({d}, {n})", d, d**n, n, moore=True, loops=True)
+        for d, n in ((2, 1), (2, 4), (3, 2), (4, 4))
+    ),
+    Row(modified_de_bruijn(2, 3), "DBJMod(2, 3)", 2, 8, 3, moore=None),
+    Row(modified_de_bruijn(2, 4), "DBJMod(2, 4)", 2, 16, 4, moore=None),
+    Row(modified_de_bruijn(3, 2), "DBJMod(3, 2)", 3, 9, 2, moore=None),
+    Row(modified_de_bruijn(4, 2), "DBJMod(4, 2)", 4, 16, 3, moore=None),
+    Row(distance_regular(32), "DistReg(4, 32)", 4, 32, 4, moore=None),
+    Row(hypercube(4), "Q(4)", 4, 16, 4, moore=None),
+    Row(torus(3, 4), "Torus(3, 4)", 4, 12, 3, moore=None),
+    Row(torus(2, 2), "Torus(2, 2)", 4, 4, 2, moore=None, parallel=True),
+    Row(twisted_hypercube(4), "TwistedQ(4)", 4, 16, 3, moore=None),
+    Row(twisted_torus(4, 8), "TwistedTorus(4, 8)", 4, 32, 4, moore=None),
+    Row(shifted_ring(12), "ShiftedRing(12)", 4, 12, 3, moore=None),
+    Row(shifted_ring(6), "ShiftedRing(6)", 4, 6, 3, moore=None, parallel=True),
+    Row(ring(5), "BiRing(2, 5)", 2, 5, 2, moore=None),
+    Row(ring(2), "BiRing(2, 2)", 2, 2, 1, moore=None, parallel=True),
+    Row(ring(5, bidirectional=False), "UniRing(1, 5)", 1, 5, 4, moore=None),
+]
+ONE_WAY = ("Kautz", "Π", "DirCirc", "UniRing", "Diamond", "DBJ")
+
+
+def graph_of(topology: Topology) -> DirectGraph:
+    """The graph that a family attached."""
+    assert topology.graph is not None
+    return topology.graph
+
+
+def moore_nodes(degree: int, steps: int) -> int:
+    """Most nodes that so many steps can reach, oneself included."""
+    return sum(degree**hops for hops in range(steps + 1))
+
+
+@pytest.mark.parametrize("row", TABLE_9, ids=lambda row: row.name)
+def test_families_are_what_the_table_prints(row: Row) -> None:
+    """Regular of the printed degree and size, with self-loops and parallel links where it says so."""
+    graph = graph_of(row.topology)
+    assert (graph.name, graph.num_nodes, graph.degree, graph.diameter) == (
+        row.name,
+        row.nodes,
+        row.degree,
+        row.diameter,
+    )
+    assert (graph.num_self_loops > 0, graph.has_parallel_links) == (row.loops, row.parallel)
+    assert graph.num_arcs == row.nodes * row.degree
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE_9 if row.moore is not None], ids=lambda row: row.name)
+def test_moore_optimal_graphs_are_those_that_the_table_marks(row: Row) -> None:
+    """Definition 10: one step fewer cannot reach all nodes.  The diameter is the least number of steps."""
+    assert (row.nodes > moore_nodes(row.degree, row.diameter - 1)) == row.moore
+
+
+@pytest.mark.parametrize("row", TABLE_9, ids=lambda row: row.name)
+def test_links_run_both_ways_except_in_the_one_way_families(row: Row) -> None:
+    """Complete graphs among the Kautz graphs run both ways too."""
+    is_complete = row.nodes == row.degree + 1 and not row.loops and not row.parallel
+    one_way = row.name.startswith(ONE_WAY) and not is_complete and row.name != "DBJ(2, 1)"
+    assert graph_of(row.topology).is_bidirectional != one_way
+
+
+@pytest.mark.parametrize("row", TABLE_9, ids=lambda row: row.name)
+def test_topologies_have_the_links_of_their_graphs(row: Row) -> None:
+    """Parallel links add up, self-loops are left out, and the graph survives being read back."""
+    graph, arrays = graph_of(row.topology), row.topology.arrays
+    pairs = list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
+    capacities = np.zeros((row.nodes, row.nodes), dtype=np.int64)
+    for tail, head in pairs:
+        capacities[tail, head] += tail != head
+    ours = np.zeros_like(capacities)
+    ours[arrays.tails, arrays.heads] = arrays.capacities * int(arrays.unit)
+    assert arrays.unit.denominator == 1
+    assert np.array_equal(ours, capacities)
+    assert DirectGraph.of(row.topology) is graph
+
+
+REVERSE_SYMMETRIC = {
+    "Kautz(2, 3)": True,
+    "Π(2, 5)": False,
+    "Π(4, 11)": False,
+    "DirCirc(4)": True,
+    "UniRing(2, 5)": True,
+    "Diamond": False,
+    "DBJ(2, 4)": True,
+    "DBJ(3, 2)": True,
+    "DBJMod(2, 3)": True,
+    "DBJMod(2, 4)": False,
+    "DBJMod(3, 2)": False,
+    "DBJMod(4, 2)": False,
+}
+"""The table's column, where links run one way; the table's no for generalized Kautz graphs is not one for all sizes."""
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        kautz(2, 3),
+        generalized_kautz(2, 5),
+        generalized_kautz(4, 11),
+        directed_circulant(4),
+        unidirectional_ring(2, 5),
+        diamond(),
+        de_bruijn(2, 4),
+        de_bruijn(3, 2),
+        *(modified_de_bruijn(degree, length) for degree, length in REWIRED_CYCLES),
+    ],
+    ids=lambda topology: topology.name,
+)
+def test_one_way_families_are_isomorphic_to_their_transpose_where_the_table_says_so(topology: Topology) -> None:
+    """By a search for an isomorphism that shares nothing with the package."""
+    graph = graph_of(topology)
+    arcs = nx.MultiDiGraph(list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True)))
+    assert nx.is_isomorphic(arcs, arcs.reverse()) == REVERSE_SYMMETRIC[topology.name]
+
+
+@pytest.mark.parametrize("degree", [2, 3, 4, 8])
+def test_generalized_kautz_graphs_are_at_most_one_step_from_the_moore_bound(degree: int) -> None:
+    """Theorem 21, for sizes near the places where the bound jumps, and some between."""
+    for nodes in {degree + 1, degree + 2, 2 * degree + 1, degree**2, degree**2 + degree, degree**3 + 1, 100, 257}:
+        graph = graph_of(generalized_kautz(degree, nodes))
+        assert nodes > moore_nodes(degree, graph.diameter - 2)
+        assert (graph.num_self_loops > 0) == (nodes % (degree + 1) != 0)
+
+
+BUILDERS_WITH_FIGURES = [
+    partial(ring, 4),
+    partial(torus, 3, 3),
+    partial(hypercube, 2),
+    partial(complete, 3),
+    partial(complete_bipartite, 2),
+    partial(hamming, 1, 3),
+    partial(kautz, 2, 1),
+    partial(generalized_kautz, 2, 4),
+    partial(de_bruijn, 2, 2),
+    partial(modified_de_bruijn, 2, 3),
+    partial(circulant, 5, [1]),
+    partial(low_diameter_circulant, 9, 4),
+    partial(directed_circulant, 2),
+    partial(unidirectional_ring, 1, 3),
+    partial(bidirectional_ring, 2, 3),
+    partial(shifted_ring, 5),
+    partial(twisted_torus, 2, 4),
+    partial(twisted_hypercube, 3),
+    diamond,
+    partial(distance_regular, 6),
+    partial(double_binary_tree, 7),
+]
+
+
+@pytest.mark.parametrize("build", BUILDERS_WITH_FIGURES)
+def test_every_family_takes_bandwidth_and_latency(build: Callable[..., Topology]) -> None:
+    """As exact numbers, for each arc."""
+    plain, fast = build(), build(bandwidth="25/3", latency="0.5")
+    assert [link.bandwidth * 3 for link in fast.links] == [link.bandwidth * 25 for link in plain.links]
+    assert {2 * link.latency for link in fast.links} == {1}

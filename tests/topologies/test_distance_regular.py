@@ -1,0 +1,86 @@
+"""The distance-regular graphs of Table 8 of the direct-connect paper."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from collopt.errors import TopologyError
+from collopt.topologies import DISTANCE_REGULAR, DirectGraph, distance_regular
+
+TABLE_8 = {6: 2, 9: 2, 10: 3, 14: 3, 15: 3, 16: 4, 21: 3, 26: 3, 32: 4, 35: 3, 45: 4, 70: 7, 80: 4, 189: 6, 728: 6}
+"""T_L in units of alpha, by number of nodes."""
+
+INTERSECTION_ARRAYS = {
+    6: "4 1 / 1 4",
+    9: "4 2 / 1 2",
+    10: "4 3 1 / 1 3 4",
+    14: "4 3 2 / 1 2 4",
+    15: "4 2 1 / 1 1 4",
+    16: "4 3 2 1 / 1 2 3 4",
+    21: "4 2 2 / 1 1 2",
+    26: "4 3 3 / 1 1 4",
+    32: "4 3 3 1 / 1 1 3 4",
+    35: "4 3 3 / 1 1 2",
+    45: "4 2 2 2 / 1 1 1 2",
+    70: "4 3 3 2 2 1 1 / 1 1 2 2 3 3 4",
+    80: "4 3 3 3 / 1 1 1 4",
+    189: "4 2 2 2 2 2 / 1 1 1 1 1 2",
+    728: "4 3 3 3 3 3 / 1 1 1 1 1 4",
+}
+"""Neighbours one hop further away at distances 0, 1, ..., and one hop nearer at 1, 2, ..., as textbooks list them."""
+
+SMALL = [n for n in TABLE_8 if n <= 80]
+LARGE = [n for n in TABLE_8 if n > 80]
+
+
+def intersection_array(graph: DirectGraph) -> str:
+    """What every two nodes at the same distance agree on; fails if they do not."""
+    adjacency = np.zeros((graph.num_nodes, graph.num_nodes), dtype=np.int64)
+    adjacency[graph.tails, graph.heads] = 1
+    lists: dict[int, list[int]] = {1: [], -1: []}
+    for hops in range(graph.diameter + 1):
+        for change, found in lists.items():
+            counts = ((graph.distances == hops + change) @ adjacency)[graph.distances == hops]
+            assert (counts == counts[0]).all()
+            found.append(int(counts[0]))
+    return " / ".join(" ".join(map(str, each)) for each in (lists[1][:-1], lists[-1][1:]))
+
+
+@pytest.mark.parametrize("n", TABLE_8)
+def test_sizes_and_steps_are_those_of_table_8(n: int) -> None:
+    """T_L is the diameter; every graph is undirected, of degree 4, without loops or parallel links."""
+    graph = DirectGraph.of(distance_regular(n))
+    assert (graph.num_nodes, graph.degree, graph.diameter) == (n, 4, TABLE_8[n])
+    assert (graph.is_simple, graph.is_bidirectional, graph.name) == (True, True, f"DistReg(4, {n})")
+
+
+def test_there_are_the_fifteen_rows_of_the_table() -> None:
+    """Listed by number of nodes."""
+    assert list(DISTANCE_REGULAR) == list(TABLE_8)
+
+
+@pytest.mark.parametrize("n", [*SMALL, 189, pytest.param(728, marks=pytest.mark.slow)])
+def test_graphs_are_distance_regular_with_the_known_intersection_array(n: int) -> None:
+    """Equal numbers at all pairs of nodes that are equally far apart are what the definition comes down to."""
+    assert intersection_array(DirectGraph.of(distance_regular(n))) == INTERSECTION_ARRAYS[n]
+
+
+@pytest.mark.parametrize("n", SMALL)
+def test_numbers_of_nodes_at_two_distances_depend_on_the_distance_only(n: int) -> None:
+    """Definition 17 as it is written."""
+    distances = DirectGraph.of(distance_regular(n)).distances
+    layers = [(distances == hops).astype(np.int64) for hops in range(distances.max() + 1)]
+    for one in layers:
+        for other in layers:
+            both = one @ other
+            assert all(len(np.unique(both[layer == 1])) == 1 for layer in layers)
+
+
+@pytest.mark.parametrize("n", [7, 1, 0, True, 32.0, "32", "octahedron", 10**9])
+def test_other_sizes_are_refused(n: object) -> None:
+    """In one line; where the number is plausible, with those that there are."""
+    with pytest.raises(TopologyError, match=r"n is .*expected") as caught:
+        distance_regular(n)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    assert n != 7 or str(caught.value).endswith("expected one of " + ", ".join(map(str, TABLE_8)))

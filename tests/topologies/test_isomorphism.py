@@ -1,0 +1,168 @@
+"""Isomorphisms are found and right, and only denied where there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import NoAnswerError, UnsupportedError
+from collopt.topologies import (
+    DirectGraph,
+    automorphisms,
+    bidirectional_ring,
+    cartesian_power,
+    circulant,
+    complete,
+    de_bruijn,
+    diamond,
+    generalized_kautz,
+    hypercube,
+    is_isomorphism,
+    isomorphism,
+    kautz,
+    line_graph,
+    node_matching,
+    orbits,
+    unidirectional_ring,
+)
+from regular_graphs import BASES, regular_graphs, renumbered
+
+
+@st.composite
+def any_graphs(draw: st.DrawFn) -> DirectGraph:
+    """Small graphs, regular or not, connected or not."""
+    nodes = draw(st.integers(2, 5))
+    node = st.integers(0, nodes - 1)
+    return DirectGraph.from_arcs(nodes, draw(st.lists(st.tuples(node, node), min_size=1, max_size=8)), "random")
+
+
+def mappings(graph: DirectGraph, other: DirectGraph) -> list[tuple[int, ...]]:
+    """All isomorphisms, by trying every permutation."""
+    arcs = sorted(zip(other.tails.tolist(), other.heads.tolist(), strict=True))
+    pairs = list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
+    return [
+        order
+        for order in permutations(range(graph.num_nodes))
+        if sorted((order[tail], order[head]) for tail, head in pairs) == arcs
+    ]
+
+
+@given(any_graphs(), any_graphs())
+@settings(deadline=None, max_examples=150)
+def test_small_graphs_are_told_apart_as_by_brute_force(graph: DirectGraph, other: DirectGraph) -> None:
+    """Also a graph and its transpose, which have more in common."""
+    for second in (other, graph.transpose()):
+        if graph.num_nodes == second.num_nodes:
+            known, found = mappings(graph, second), isomorphism(graph, second)
+            assert tuple(found.tolist()) in known if found is not None else not known
+
+
+@given(any_graphs())
+@settings(deadline=None, max_examples=100)
+def test_orbits_are_those_of_all_automorphisms(graph: DirectGraph) -> None:
+    """Each labelled by its least node."""
+    known = mappings(graph, graph)
+    assert orbits(graph).tolist() == [min(each[node] for each in known) for node in range(graph.num_nodes)]
+    assert {tuple(each) for each in automorphisms(graph).tolist()} <= set(known)
+
+
+@given(regular_graphs(max_nodes=12), st.integers(0, 1000))
+@settings(deadline=None, max_examples=60)
+def test_renumbered_graphs_are_recognised(graph: DirectGraph, seed: int) -> None:
+    """The mapping takes arcs to arcs, as often as they are there."""
+    other = renumbered(graph, seed)
+    found = isomorphism(graph, other)
+    assert found is not None
+    arcs = sorted(zip(found[graph.tails].tolist(), found[graph.heads].tolist(), strict=True))
+    assert arcs == list(zip(other.tails.tolist(), other.heads.tolist(), strict=True))
+
+
+LARGE: dict[str, Callable[[], DirectGraph]] = {
+    "hypercube(10)": lambda: DirectGraph.of(hypercube(10)),
+    "DBJ(4, 5)": lambda: DirectGraph.of(de_bruijn(4, 5)),
+    "K(4, 4)": lambda: DirectGraph.of(kautz(4, 4)),
+    "Pi(4, 100)": lambda: DirectGraph.of(generalized_kautz(4, 100)),
+    "Pi(4, 1000)": lambda: DirectGraph.of(generalized_kautz(4, 1000)),
+    "C(1024, {22, 23})": lambda: DirectGraph.of(circulant(1024, (22, 23))),
+    "L(UniRing(4, 64))": lambda: line_graph(DirectGraph.of(unidirectional_ring(4, 64))),
+    "L(Diamond^2)": lambda: line_graph(cartesian_power(DirectGraph.of(diamond()), 2)),
+}
+
+
+@pytest.mark.parametrize("made", LARGE.values(), ids=LARGE.keys())
+def test_large_graphs_are_recognised(made: Callable[[], DirectGraph]) -> None:
+    """Symmetric ones, where nothing tells nodes apart at first, ones without symmetry, and ones with many twins."""
+    graph = made()
+    other = renumbered(graph, 7)
+    found = isomorphism(graph, other)
+    assert found is not None
+    assert is_isomorphism(graph, other, found)
+
+
+@pytest.mark.parametrize(
+    ("graph", "count"),
+    [
+        (lambda: DirectGraph.of(de_bruijn(4, 4)), 15),
+        (lambda: line_graph(DirectGraph.of(circulant(16, (3, 4))), 3), 32),
+        (lambda: cartesian_power(DirectGraph.of(diamond()), 2), 15),
+        (lambda: line_graph(cartesian_power(DirectGraph.of(diamond()), 2)), 40),
+        (lambda: DirectGraph.of(hypercube(7)), 1),
+    ],
+)
+def test_known_numbers_of_orbits(graph: Callable[[], DirectGraph], count: int) -> None:
+    """Of de Bruijn graphs, those of words under renaming letters: set partitions of 4 places."""
+    assert len(np.unique(orbits(graph()))) == count
+
+
+def test_graphs_that_look_alike_to_refinement_are_told_apart() -> None:
+    """The 4 x 4 rook's graph and the Shrikhande graph: strongly regular, with the same parameters."""
+    rook = cartesian_power(DirectGraph.of(complete(4)), 2)
+    steps = [(0, 1), (0, 3), (1, 0), (3, 0), (1, 1), (3, 3)]
+    shrikhande = DirectGraph.from_arcs(
+        16,
+        [(4 * a + b, 4 * ((a + x) % 4) + (b + y) % 4) for a in range(4) for b in range(4) for x, y in steps],
+        "Shrikhande",
+    )
+    assert isomorphism(rook, shrikhande) is None
+    assert isomorphism(shrikhande, renumbered(shrikhande, 3)) is not None
+    assert not orbits(shrikhande).any()
+
+
+def test_graphs_of_different_sizes_are_not_isomorphic() -> None:
+    """In nodes, in arcs, or only in how the arcs are parallel."""
+    ring, larger = DirectGraph.of(bidirectional_ring(2, 4)), DirectGraph.of(bidirectional_ring(2, 5))
+    doubled = DirectGraph.from_arcs(4, [(0, 1), (0, 1), (1, 0), (1, 0), (2, 3), (2, 3), (3, 2), (3, 2)], "doubled")
+    assert isomorphism(ring, larger) is None
+    assert isomorphism(ring, DirectGraph.of(complete(4))) is None
+    assert isomorphism(ring, doubled) is None
+    assert not is_isomorphism(ring, larger, np.arange(4))
+
+
+def test_a_search_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than answering that there is no isomorphism."""
+    monkeypatch.setattr(node_matching, "MAX_ATTEMPTS", 2)
+    cube = DirectGraph.of(hypercube(4))
+    with pytest.raises(NoAnswerError, match="2 attempts"):
+        isomorphism(cube, renumbered(cube, 1))
+
+
+@pytest.mark.parametrize("graph", BASES, ids=lambda graph: graph.name)
+def test_orbits_agree_with_an_isomorphism_that_maps_one_node_to_another(graph: DirectGraph) -> None:
+    """Nodes of one orbit see the same numbers of nodes at each distance."""
+    labels = orbits(graph)
+    seen = [tuple(np.bincount(row, minlength=graph.diameter + 1).tolist()) for row in graph.distances]
+    assert all(seen[node] == seen[label] for node, label in enumerate(labels.tolist()))
+    assert all(label <= node for node, label in enumerate(labels.tolist()))
+
+
+def test_what_is_no_graph_is_refused() -> None:
+    """Topologies have to be read first."""
+    with pytest.raises(UnsupportedError, match="expected a DirectGraph"):
+        isomorphism(complete(3), complete(3))  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="expected a DirectGraph"):
+        orbits(complete(3))  # type: ignore[arg-type]

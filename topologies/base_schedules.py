@@ -1,0 +1,104 @@
+"""Schedules of Diamond and the modified de Bruijn graphs, where broadcasts breadth-first are not bandwidth-optimal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UnsupportedError
+from .direct_graph import DirectGraph
+from .validation import shown
+
+__all__ = ["BaseSchedule", "base_schedule_names", "base_schedule_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class BaseSchedule:
+    """An allgather in steps, one row for every chunk that passes a link.
+
+    Attributes
+    ----------
+    graph : DirectGraph
+        What it runs on.
+    chunks : int
+        Pieces of equal size that a shard is cut into: the paper's P.
+    num_steps : int
+        The paper's T_L, in units of alpha.
+    rows : ndarray of int64, shape (sends, 5)
+        Source of the shard, chunk, tail, head and step, which counts from 1; not to be written to.
+    """
+
+    graph: DirectGraph
+    chunks: int
+    num_steps: int
+    rows: npt.NDArray[np.int64]
+
+
+def base_schedule_names() -> tuple[str, ...]:
+    """Return the names of the graphs that `base_schedule_rows` knows.
+
+    Examples
+    --------
+    >>> base_schedule_names()
+    ('Diamond', 'DBJMod(2, 3)', 'DBJMod(2, 4)', 'DBJMod(3, 2)', 'DBJMod(4, 2)')
+    """
+    return tuple(_stored())
+
+
+def base_schedule_rows(name: str) -> BaseSchedule:
+    """Return the schedule that comes with collopt for one of the graphs without a good breadth-first one.
+
+    Parameters
+    ----------
+    name : str
+        As `DirectGraph.name` has it: ``"Diamond"``, ``"DBJMod(2, 3)"``, ...
+
+    Returns
+    -------
+    BaseSchedule
+
+    Raises
+    ------
+    UnsupportedError
+        If there is none for this graph.
+
+    Notes
+    -----
+    Found once by integer programming, and bandwidth-optimal: in step t every link carries the same number of chunks,
+    and over all steps each node receives every chunk of the others once.  Steps and bandwidth are those of the
+    direct-connect paper's Table 9; nothing here is taken on trust, the steps are checked like those of any schedule.
+
+    Examples
+    --------
+    >>> schedule = base_schedule_rows("Diamond")
+    >>> schedule.graph, schedule.num_steps, schedule.chunks
+    (<DirectGraph Diamond: 8 nodes, 16 arcs>, 3, 2)
+    >>> schedule.rows[0].tolist()
+    [0, 0, 0, 1, 1]
+    """
+    if not isinstance(name, str) or name not in _stored():
+        raise UnsupportedError(
+            f"there is no stored schedule of {shown(name)}; expected one of {', '.join(base_schedule_names())}"
+        )
+    return _schedule(name)
+
+
+@cache
+def _schedule(name: str) -> BaseSchedule:
+    stored = _stored()[name]
+    arcs = [(tail, head) for tail, heads in enumerate(stored["out"]) for head in heads]
+    rows = np.array(stored["schedule"], dtype=np.int64)
+    rows.flags.writeable = False
+    return BaseSchedule(DirectGraph.from_arcs(stored["N"], arcs, name), stored["P"], stored["T"], rows)
+
+
+@cache
+def _stored() -> dict[str, dict[str, Any]]:
+    text = (files(__package__) / "data" / "base_topologies.json").read_text(encoding="utf-8")
+    return {name.replace(",", ", "): graph for name, graph in json.loads(text).items()}

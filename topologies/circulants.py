@@ -1,0 +1,289 @@
+"""Graphs that look the same from every node of a cycle: circulants, and rings with parallel links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import gcd
+
+from ..errors import TopologyError
+from .arcs import check_graph, translates
+from .circulant_search import low_diameter_offsets
+from .direct_graph import DirectGraph
+from .sizes import as_size
+from .topology import Topology
+from .validation import Exact, as_list, shown
+
+__all__ = [
+    "bidirectional_ring",
+    "circulant",
+    "directed_circulant",
+    "low_diameter_circulant",
+    "shifted_ring",
+    "unidirectional_ring",
+]
+
+MAX_DEGREE = 1022
+
+
+def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Circulant graph: each node i of n is linked, both ways, with the nodes i ± a for the offsets a.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, at least 3.
+    offsets : sequence of int
+        Different, each from 1 to (n - 1) // 2; k offsets make a graph of degree 2 k.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable, or the graph would not be connected: all offsets and n share a divisor.
+
+    Notes
+    -----
+    Direct-connect paper, Definition 18.  The offset n / 2 is refused: it would be one link instead of two, and the
+    degree odd.  Broadcasts breadth-first are bandwidth-optimal for two offsets; for three the paper's Conjecture 1
+    says so of all circulants, but C(15, {1, 4, 5}) needs more.
+
+    Examples
+    --------
+    >>> circulant(16, [3, 4])
+    <Topology 'C(16, {3, 4})': 16 ranks, 64 links>
+    >>> circulant(16, [3, 4]).graph.diameter
+    3
+    """
+    n = as_size(n, "n", least=3)
+    steps = sorted(_as_offset(offset, n) for offset in as_list(offsets, "the offsets"))
+    if not steps:
+        raise TopologyError("there are no offsets; expected at least one, such as [1, 4]")
+    if twice := [one for one, other in pairwise(steps) if one == other]:
+        raise TopologyError(f"offset {twice[0]} is given twice; expected different ones")
+    common = gcd(n, *steps)
+    if common > 1:
+        raise TopologyError(
+            f"the offsets {shown(steps)} and n = {n} have the common divisor {common}, so the graph would not be "
+            "connected; expected no common divisor"
+        )
+    name = f"C({n}, {{{', '.join(map(str, steps))}}})"
+    return _cyclic(n, [sign * step for step in steps for sign in (1, -1)], name, bandwidth, latency)
+
+
+def low_diameter_circulant(
+    n: int, degree: int, *, tries: int = 400, bandwidth: Exact = 1, latency: Exact = 0
+) -> Topology:
+    """Circulant graph of few hops: of least diameter for degree 4, else the best of a search.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, at least degree + 1.
+    degree : int
+        Even, at least 2.
+    tries : int
+        Sets of offsets to look at from degree 6 on; a larger number may find fewer hops.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Notes
+    -----
+    See `low_diameter_offsets` for what is proved and what is searched.
+
+    Examples
+    --------
+    >>> low_diameter_circulant(128, 4)
+    <Topology 'C(128, {8, 9})': 128 ranks, 512 links>
+    """
+    return circulant(n, low_diameter_offsets(n, degree, tries=tries), bandwidth=bandwidth, latency=latency)
+
+
+def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Directed circulant graph of d + 2 nodes: node i has arcs to i + 1, ..., i + d, to all but the one before it.
+
+    Parameters
+    ----------
+    degree : int
+        The paper's d.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Notes
+    -----
+    Direct-connect paper, Table 9: Moore- and bandwidth-optimal in two steps.
+
+    Examples
+    --------
+    >>> directed_circulant(4)
+    <Topology 'DirCirc(4)': 6 ranks, 24 links>
+    """
+    degree = as_size(degree, "degree", most=MAX_DEGREE)
+    return _cyclic(degree + 2, range(1, degree + 1), f"DirCirc({degree})", bandwidth, latency)
+
+
+def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Ring of n compute nodes in one direction, with d parallel links from each node to the next.
+
+    Parameters
+    ----------
+    degree : int
+        The paper's d.
+    n : int
+        The paper's m: nodes, at least 2.
+    bandwidth : int, float, str or Fraction
+        GB/s of each of the parallel links.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable, or there would be more than 2**20 links.
+
+    Notes
+    -----
+    Direct-connect paper, Table 9: UniRing(d, m).
+
+    Examples
+    --------
+    >>> unidirectional_ring(2, 4, bandwidth=25).link("gpu3", "gpu0").bandwidth
+    Fraction(50, 1)
+    """
+    degree, n = as_size(degree, "degree"), as_size(n, "n", least=2)
+    return _cyclic(n, [1] * degree, f"UniRing({degree}, {n})", bandwidth, latency)
+
+
+def bidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Ring of n compute nodes with d / 2 parallel links between neighbours, in each direction.
+
+    Parameters
+    ----------
+    degree : int
+        The paper's d; even.
+    n : int
+        The paper's m: nodes, at least 3.
+    bandwidth : int, float, str or Fraction
+        GB/s of each of the parallel links, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable, the degree is odd, or there would be more than 2**20 links.
+
+    Notes
+    -----
+    Direct-connect paper, section F.1 and Table 9: BiRing(d, m).
+
+    Examples
+    --------
+    >>> bidirectional_ring(4, 8).graph
+    <DirectGraph BiRing(4, 8): 8 nodes, 32 arcs>
+    """
+    degree, n = as_size(degree, "degree", least=2), as_size(n, "n", least=3)
+    if degree % 2:
+        raise TopologyError(
+            f"degree is {degree}; expected an even number, as a bidirectional ring has as many links either way"
+        )
+    return _cyclic(n, [1, -1] * (degree // 2), f"BiRing({degree}, {n})", bandwidth, latency)
+
+
+def shifted_ring(n: int, *, stride: int | None = None, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Two bidirectional rings through the same compute nodes, one from i to i + 1, one from i to i + stride.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, at least 3; each has 4 ports.
+    stride : int, optional
+        From 1 to n - 1, without a divisor in common with n.  By default the largest such number below n / 2; for n of
+        3, 4 or 6 that is 1, so that the second ring doubles the links of the first.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable, or the stride does not pass through all nodes.
+
+    Notes
+    -----
+    A baseline of the direct-connect paper, section 8.2, after TopoOpt.  The paper does not print the stride; its
+    all-to-all time for n = 1024, in the caption of Table 4, is that of stride 511.
+
+    Examples
+    --------
+    >>> [link.head for link in shifted_ring(8).out_links("gpu0")]
+    ['gpu1', 'gpu3', 'gpu5', 'gpu7']
+    """
+    n = as_size(n, "n", least=3)
+    if stride is None:
+        stride = next(number for number in range((n - 1) // 2, 0, -1) if gcd(number, n) == 1)
+        name = f"ShiftedRing({n})"
+    else:
+        stride = as_size(stride, "stride", most=n - 1)
+        name = f"ShiftedRing({n}, stride {stride})"
+    if gcd(stride, n) > 1:
+        raise TopologyError(
+            f"stride is {stride}; expected no divisor in common with n = {n}, so that the ring passes through all nodes"
+        )
+    return _cyclic(n, [1, -1, stride, -stride], name, bandwidth, latency)
+
+
+def _as_offset(value: object, n: int) -> int:
+    if value == n / 2:
+        raise TopologyError(
+            f"offset {shown(value)} is half of n = {n}, one link where other offsets have two; "
+            f"expected offsets below {n // 2}, so that the degree is even"
+        )
+    return as_size(value, f"an offset of the circulant graph of {n} nodes", most=(n - 1) // 2)
+
+
+def _cyclic(n: int, steps: Sequence[int], name: str, bandwidth: Exact, latency: Exact) -> Topology:
+    check_graph(name, n, len(steps))
+    return DirectGraph.from_arcs(n, translates(n, steps), name).topology(bandwidth=bandwidth, latency=latency)

@@ -1,0 +1,70 @@
+"""How the names of expanded graphs are put together, in the notation of the direct-connect paper."""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+
+__all__ = ["line_graph_name", "operand"]
+
+
+def operand(name: str, inside: str = "") -> str:
+    """Put a name in parentheses if an operator stands outside all of its own.
+
+    Parameters
+    ----------
+    name : str
+        Of a graph.
+    inside : str
+        "□" if it becomes a factor: then only a union needs parentheses, for products are associative, and powers bind
+        more tightly.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> operand("K(2) □ K(3)"), operand("K(2) □ K(3)", "□"), operand("L^2(K(3))")
+    ('(K(2) □ K(3))', 'K(2) □ K(3)', 'L^2(K(3))')
+    """
+    outside = name
+    while (stripped := re.sub(r"\([^()]*\)", "", outside)) != outside:
+        outside = stripped
+    return f"({name})" if re.search("[∪]" if inside == "□" else "[□∪*^·]", _without_line_power(outside)) else name
+
+
+def _without_line_power(outside: str) -> str:
+    """Leave out the ``^2`` of ``L^2(...)``, which is no operator on the result."""
+    return re.sub(r"^L\^\d+$", "L", outside)
+
+
+def line_graph_name(name: str, times: int) -> str:
+    """Name the line graph of a graph, or the line graph of that, and so on.
+
+    Parameters
+    ----------
+    name : str
+        Of the graph.
+    times : int
+        How often.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> line_graph_name("K(4, 4)", 1), line_graph_name("L^2(K(4, 4))", 1)
+    ('L(K(4, 4))', 'L^3(K(4, 4))')
+    """
+    match = re.fullmatch(r"L(?:\^(\d+))?\((.*)\)", name)
+    if match and _is_balanced(match[2]):
+        name, times = match[2], times + int(match[1] or 1)
+    return f"L({name})" if times == 1 else f"L^{times}({name})"
+
+
+def _is_balanced(text: str) -> bool:
+    """Whether every parenthesis is opened before it is closed."""
+    depths = list(accumulate((char == "(") - (char == ")") for char in text))
+    return min(depths, default=0) >= 0 and (not depths or depths[-1] == 0)
