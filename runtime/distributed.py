@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from ..errors import ProgramError, UnsupportedError
-from ..schedules import TreeSchedule
+from ..schedules import AnySchedule
 from .agreement import agree, first_line, wait
 from .arguments import Call, import_torch
 from .batches import OwnRound, Piece, own_rounds
@@ -32,7 +32,7 @@ __all__ = ["PlanLike", "execute", "execute_allgather", "program_of"]
 
 NO_LIMIT = 2**31 - 1
 
-_lowered: WeakKeyDictionary[TreeSchedule, dict[str, Program]] = WeakKeyDictionary()
+_lowered: WeakKeyDictionary[AnySchedule, dict[str, Program]] = WeakKeyDictionary()
 
 
 class PlanLike(Protocol):
@@ -43,7 +43,7 @@ class PlanLike(Protocol):
         """Such as ``"allgather"``."""
 
     @property
-    def schedule(self) -> TreeSchedule:
+    def schedule(self) -> AnySchedule:
         """What it consists of."""
 
 
@@ -53,7 +53,7 @@ def program_of(plan: PlanLike | Program) -> Program:
     Raises
     ------
     UnsupportedError
-        If the plan is not made of trees.
+        If the plan's schedule cannot be lowered.
     """
     if isinstance(plan, Program):
         return plan
@@ -112,7 +112,7 @@ def execute(
     Raises
     ------
     UnsupportedError
-        If the plan is not made of trees, or the tensors, the operation or the group do not fit it.
+        If the plan's schedule cannot be lowered, or the tensors, the operation or the group do not fit it.
     ProgramError
         If the program is wrong, the ranks disagree, or the exchange fails.
     MissingDependencyError

@@ -37,7 +37,7 @@ def export_msccl_xml(
     Parameters
     ----------
     plan : Plan
-        Made of trees, with equal shards.  A file for broadcast or reduce is right for the plan's root alone, and no
+        With equal shards.  A file for broadcast or reduce is right for the plan's root alone, and no
         runtime looks at that.
     path : path
         File to write.
@@ -58,7 +58,7 @@ def export_msccl_xml(
     Raises
     ------
     UnsupportedError
-        If the plan is not made of trees or does not fit the runtime; the message says what to change.
+        If the plan's schedule cannot be lowered or does not fit the runtime; the message says what to change.
     OSError
         If the file cannot be written.
     """

@@ -1,9 +1,16 @@
-"""From schedules made of trees to per-rank programs.
+"""From schedules made of trees, or in steps, to per-rank programs.
 
 `collopt.runtime.strands` says which chunks follow which trees, and puts all transfers of the program into one global
 order: each rank sends a strand towards the root after it has received it from all its children, and away from the root
 after it has received it from its parent, and a root spreads a strand after it has received it from all its children.
 What has to come before is in each case at a lower level, so earlier in the order.
+
+Schedules in steps.  They consist of trees too, which `collopt.runtime.step_trees` finds: a schedule is refused unless
+every rank gets every part of every shard from a rank that held it before that step began.  So steps grow from the root
+of such a tree to its leaves, and fall on the way back, on which they are counted from the last one.  The level of a hop
+is its step, and the statement above holds for these levels as well: `collopt.runtime.step_strands`.  Nothing waits for
+the end of a step; a rank goes on as soon as it has what it sends next.  Strands that travel as one transfer were
+touched last by one transfer, or by none, at either end, so what has to come before them comes before that transfer.
 
 Sums.  The first contribution that a rank receives is added to its own input, into its output where that is to hold the
 strand in the end, and into scratch otherwise; further ones are added there, one after the other in the global order.
@@ -32,23 +39,44 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ..errors import UnsupportedError
-from ..schedules import COLLECTIVES, Allreduce, Forest, TreeSchedule
+from ..schedules import (
+    COLLECTIVES,
+    Allreduce,
+    AnySchedule,
+    AnyStepSchedule,
+    Forest,
+    StepAllreduce,
+    StepSchedule,
+    TreeSchedule,
+)
 from ..topologies.validation import shown
 from .channels import assign_channels
 from .layout import ROOTED, Layout
 from .options import check_counts
 from .program import Program
 from .rank_writer import Known, write_rank
-from .strands import check_forest, check_halves, ordered_hops, pieces, shard_chunks, strands_of
+from .step_strands import joined_hops, step_shares
+from .step_trees import check_step_halves, step_trees
+from .strands import (
+    MAX_TRANSFERS,
+    Hop,
+    Strand,
+    check_forest,
+    check_halves,
+    cut_strands,
+    ordered_hops,
+    pieces,
+    shard_chunks,
+    strands_of,
+)
 
 __all__ = ["lower", "lower_allgather"]
 
-MAX_TRANSFERS = 2**26
-"""Some tens of GB as steps."""
+_Routed = tuple[tuple[int, ...], list[Strand], list[Hop]]
 
 
 def lower(
-    schedule: TreeSchedule,
+    schedule: AnySchedule,
     collective: str,
     *,
     max_steps: int = 64,
@@ -60,12 +88,13 @@ def lower(
 
     Parameters
     ----------
-    schedule : Forest or Allreduce
+    schedule : Forest, Allreduce, StepSchedule or StepAllreduce
         Trees that span all ranks, the weights of each rank's trees adding up to ``trees_per_root`` times the weight of
-        its shard.
+        its shard; or steps, in which every rank gets every shard from ranks that hold what they send, and in a
+        reduce-scatter no part of it twice.
     collective : str
-        What the trees are for: ``"allgather"`` or ``"broadcast"`` for a forest of direction "broadcast",
-        ``"reduce_scatter"`` or ``"reduce"`` for one of direction "reduce", ``"allreduce"`` for both.
+        What the schedule is for: ``"allgather"`` for direction "broadcast", ``"reduce_scatter"`` for direction
+        "reduce", ``"allreduce"`` for both; a forest with one root also ``"broadcast"`` and ``"reduce"``.
     max_steps : int
         Steps that one thread block may have.  A connection with more transfers is spread over several channels.
     max_count : int
@@ -90,7 +119,7 @@ def lower(
         If the schedule is not for this collective, its weights do not add up, a parameter is not positive, or the
         chunks are too many to be written down.
     ProgramError
-        If a tree does not span the ranks.
+        If a tree does not span the ranks, or a schedule in steps does not bring every shard to every rank.
 
     Examples
     --------
@@ -102,8 +131,6 @@ def lower(
     if not isinstance(name, str | None):
         raise UnsupportedError(f"name is {shown(name)}; expected text, or None for that of the collective")
     _check_purpose(schedule, collective)
-    for forest in schedule.forests:
-        check_forest(forest)
     with _collector_paused():
         return _lowered(schedule, collective, max_steps, max_count, channels, name or collective)
 
@@ -121,27 +148,65 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _lowered(
-    schedule: TreeSchedule, collective: str, max_steps: int, max_count: int, channels: int, name: str
+    schedule: AnySchedule, collective: str, max_steps: int, max_count: int, channels: int, name: str
 ) -> Program:
-    shards = shard_chunks(schedule)
-    _check_size(schedule, sum(shards), max_count)
+    if isinstance(schedule, Forest | Allreduce):
+        shards, strands, hops = _routed_trees(schedule, max_count)
+    else:
+        shards, strands, hops = _routed_steps(schedule, max_count)
     given = () if collective == "allreduce" or len(set(shards)) == 1 else shards
     layout = Layout.of(collective, schedule.num_ranks, sum(shards), given)
-    strands = strands_of(schedule, shards, max_count)
-    hops = ordered_hops(schedule, strands)
-    lanes = assign_channels(
-        [(hop.sender, hop.receiver) for hop in hops], [strands[hop.strand].chunks for hop in hops], max_steps, channels
-    )
+    sizes = [strands[hop.strand].chunks if hop.strands == 1 else _chunks_of(hop, strands) for hop in hops]
+    lanes = assign_channels([(hop.sender, hop.receiver) for hop in hops], sizes, max_steps, channels)
     # Numbers of hops and not hops with their channels: there are millions.
     events: list[list[int]] = [[] for _ in range(schedule.num_ranks)]
     for number, hop in enumerate(hops):
         events[hop.sender].append(number)
         events[hop.receiver].append(number)
-    known = Known(layout, strands, hops, lanes, max_steps)
+    known = Known(layout, strands, hops, sizes, lanes, max_steps)
     ranks = tuple(
         write_rank(known, rank, own, _copies(rank, layout, shards, max_count)) for rank, own in enumerate(events)
     )
     return Program(name, collective, schedule.num_ranks, layout.chunks, ranks, shards=given)
+
+
+def _routed_trees(schedule: TreeSchedule, max_count: int) -> _Routed:
+    """Chunks of every rank's shard, strands, and hops in the global order."""
+    for forest in schedule.forests:
+        check_forest(forest)
+    if isinstance(schedule, Allreduce):
+        check_halves(schedule)
+    shards = shard_chunks(schedule)
+    transfers = len(schedule.forests) * (schedule.num_ranks - 1) * (sum(shards) // max_count)
+    _check_size("trees", sum(shards), transfers, max_count, "plan with fewer trees per root")
+    strands = strands_of(schedule, shards, max_count)
+    return shards, strands, ordered_hops(schedule, strands)
+
+
+def _routed_steps(schedule: AnyStepSchedule, max_count: int) -> _Routed:
+    """Return the same of a schedule in steps."""
+    if isinstance(schedule, StepAllreduce):
+        check_step_halves(schedule)
+    trees = {half.direction: step_trees(half) for half in schedule.schedules}
+    shards, shares = step_shares(schedule, trees)
+    transfers = len(trees) * (schedule.num_ranks - 1) * (sum(shards) // max_count)
+    _check_size("steps", sum(shards), transfers, max_count, "cut shards into fewer chunks")
+    strands = cut_strands(shares, shards, max_count)
+    return shards, strands, joined_hops(trees, strands, max_count)
+
+
+def _check_size(what: str, chunks: int, transfers: int, max_count: int, remedy: str) -> None:
+    """Refuse a division of the data so fine that writing it down would take all memory."""
+    if transfers > MAX_TRANSFERS:
+        raise UnsupportedError(
+            f"the {what} divide the data into {chunks} chunks, which takes {transfers} transfers of {max_count} chunks "
+            f"each; expected at most {MAX_TRANSFERS}: {remedy}"
+        )
+
+
+def _chunks_of(hop: Hop, strands: Sequence[Strand]) -> int:
+    last = strands[hop.strand + hop.strands - 1]
+    return last.first + last.chunks - strands[hop.strand].first
 
 
 def lower_allgather(
@@ -163,37 +228,34 @@ def lower_allgather(
     return lower(forest, "allgather", max_steps=max_steps, max_count=max_count, channels=channels, name=name)
 
 
-def _check_purpose(schedule: TreeSchedule, collective: str) -> None:
+def _check_purpose(schedule: AnySchedule, collective: str) -> None:
     """Refuse a schedule that is not for this collective."""
-    if not isinstance(schedule, Forest | Allreduce):
-        raise UnsupportedError(
-            f"the schedule for {collective} is a {type(schedule).__name__}; only those made of trees can be lowered"
-        )
     if not isinstance(collective, str) or collective not in COLLECTIVES:
         raise UnsupportedError(
             f"there is no lowering for {shown(collective)}; expected one of {', '.join(COLLECTIVES)}"
         )
+    if not isinstance(schedule, Forest | Allreduce | StepSchedule | StepAllreduce):
+        raise UnsupportedError(
+            f"the schedule for {collective} is a {type(schedule).__name__}; only those made of trees or of steps can "
+            "be lowered"
+        )
+    in_steps = isinstance(schedule, StepSchedule | StepAllreduce)
+    if in_steps and collective in ROOTED:
+        raise UnsupportedError(
+            f"{collective} was asked for, but a schedule in steps is for shards of all ranks; expected allgather, "
+            "reduce_scatter or allreduce, or a schedule made of trees"
+        )
     wanted = {"allreduce": "both", "reduce_scatter": "reduce", "reduce": "reduce"}.get(collective, "broadcast")
-    found = "both" if isinstance(schedule, Allreduce) else schedule.direction
+    found = "both" if isinstance(schedule, Allreduce | StepAllreduce) else schedule.direction
     if found != wanted:
         raise UnsupportedError(
-            f"{collective} was asked for, but the schedule's trees are for {found}; {collective} needs {wanted}"
+            f"{collective} was asked for, but the schedule's {'steps' if in_steps else 'trees'} are for {found}; "
+            f"{collective} needs {wanted}"
         )
-    if isinstance(schedule, Allreduce):
-        check_halves(schedule)
-    roots = int((schedule.root_weights > 0).sum())
-    if collective in ROOTED and roots != 1:
-        raise UnsupportedError(f"{collective} was asked for, but {roots} ranks have data; expected one, the root")
-
-
-def _check_size(schedule: TreeSchedule, chunks: int, max_count: int) -> None:
-    """Refuse a division of the data so fine that writing it down would take all memory."""
-    transfers = len(schedule.forests) * (schedule.num_ranks - 1) * (chunks // max_count)
-    if transfers > MAX_TRANSFERS:
-        raise UnsupportedError(
-            f"the trees divide the data into {chunks} chunks, which takes {transfers} transfers of {max_count} chunks "
-            f"each; expected at most {MAX_TRANSFERS}: plan with fewer trees per root"
-        )
+    if isinstance(schedule, Forest) and collective in ROOTED:
+        roots = int((schedule.root_weights > 0).sum())
+        if roots != 1:
+            raise UnsupportedError(f"{collective} was asked for, but {roots} ranks have data; expected one, the root")
 
 
 def _copies(rank: int, layout: Layout, shards: Sequence[int], max_count: int) -> list[tuple[int, int]]:

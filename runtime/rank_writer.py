@@ -28,6 +28,8 @@ class Known:
         By number.
     hops : sequence of Hop
         All of them, in the global order.
+    sizes : sequence of int
+        Chunks that each hop moves.
     lanes : sequence of int
         The channel of each hop.
     max_steps : int
@@ -35,11 +37,18 @@ class Known:
     """
 
     def __init__(
-        self, layout: Layout, strands: Sequence[Strand], hops: Sequence[Hop], lanes: Sequence[int], max_steps: int
+        self,
+        layout: Layout,
+        strands: Sequence[Strand],
+        hops: Sequence[Hop],
+        sizes: Sequence[int],
+        lanes: Sequence[int],
+        max_steps: int,
     ) -> None:
         self.layout = layout
         self.strands = strands
         self.hops = hops
+        self.sizes = sizes
         self.lanes = lanes
         self.max_steps = max_steps
         self.instruction = cache(_instruction)
@@ -108,7 +117,7 @@ class _RankWriter:
         for number, end in zip(events, ends, strict=True):
             block = places[end]
             here = block, len(steps[block])
-            steps[block].append(self._step(self.known.hops[number], here, waited[block]))
+            steps[block].append(self._step(number, here, waited[block]))
         written = [
             ThreadBlock(peer if sends else None, None if sends else peer, lane, tuple(steps[places[sends, peer, lane]]))
             for sends, peer, lane in blocks
@@ -131,34 +140,45 @@ class _RankWriter:
             for start in range(0, len(steps), self.known.max_steps)
         ]
 
-    def _step(self, hop: Hop, here: _Step, waited: dict[int, int]) -> Instruction:
-        """Write this rank's end of a transfer and remember where the strand is now."""
-        strand = self.known.strands[hop.strand]
+    def _step(self, number: int, here: _Step, waited: dict[int, int]) -> Instruction:
+        """Write this rank's end of a transfer and remember where its strands are now."""
+        hop, count = self.known.hops[number], self.known.sizes[number]
+        first = self.known.strands[hop.strand].first
+        # Of joined strands the first one speaks for all.
         place = self.places.get(hop.strand)
-        held, after = place or (("input", strand.first - self.input_first), None)
+        held, after = place or (("input", first - self.input_first), None)
         wait = None
         if after and waited.get(after[0], -1) < after[1]:
             # If not, an earlier step of this block already waited for that step or a later one of its block.
             waited[after[0]] = after[1]
             wait = after
         if hop.sender == self.rank:
-            self.places[hop.strand] = _Place(held, here if hop.adds else after)
-            return self.known.instruction("send", held, None, strand.chunks, wait)
+            self._remember(hop, held, here if hop.adds else after)
+            return self.known.instruction("send", held, None, count, wait)
         if not hop.adds:
-            target = self._kept(strand.first)
-            self.places[hop.strand] = _Place(target, here)
-            return self.known.instruction("recv", None, target, strand.chunks, wait)
-        target = held if place else self._new_sum(strand)
-        self.places[hop.strand] = _Place(target, here)
-        return self.known.instruction("recv_reduce", held, target, strand.chunks, wait)
+            target = self._kept(first)
+            self._remember(hop, target, here)
+            return self.known.instruction("recv", None, target, count, wait)
+        target = held if place else self._new_sum(first, count)
+        self._remember(hop, target, here)
+        return self.known.instruction("recv_reduce", held, target, count, wait)
+
+    def _remember(self, hop: Hop, chunks: _Chunks, after: _Step | None) -> None:
+        """Take note of where the strands of a hop are, one after the other, and what comes before their next use."""
+        self.places[hop.strand] = _Place(chunks, after)
+        if hop.strands > 1:
+            before = self.known.strands[hop.strand].first
+            for number in range(hop.strand + 1, hop.strand + hop.strands):
+                distance = self.known.strands[number].first - before
+                self.places[number] = _Place((chunks[0], chunks[1] + distance), after)
 
     def _kept(self, first: int) -> _Chunks:
         """Where a rank keeps a chunk of its output."""
         return "output", first - self.output_first
 
-    def _new_sum(self, strand: Strand) -> _Chunks:
-        """Where a rank adds up a strand."""
-        if self.output_first <= strand.first < self.output_end:
-            return self._kept(strand.first)
-        self.scratch += strand.chunks
-        return "scratch", self.scratch - strand.chunks
+    def _new_sum(self, first: int, count: int) -> _Chunks:
+        """Where a rank adds up chunks of the collective."""
+        if self.output_first <= first < self.output_end:
+            return self._kept(first)
+        self.scratch += count
+        return "scratch", self.scratch - count

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from math import gcd, lcm
@@ -27,10 +27,26 @@ import numpy.typing as npt
 
 from ..errors import ProgramError, UnsupportedError
 from ..schedules import Allreduce, Forest, TreeSchedule
+from ..schedules.forest import Direction
 
-__all__ = ["Hop", "Strand", "check_forest", "check_halves", "ordered_hops", "pieces", "shard_chunks", "strands_of"]
+__all__ = [
+    "MAX_TRANSFERS",
+    "Hop",
+    "Share",
+    "Strand",
+    "check_forest",
+    "check_halves",
+    "cut_strands",
+    "ordered_hops",
+    "pieces",
+    "shard_chunks",
+    "strands_of",
+]
 
 IntArray = npt.NDArray[np.int64]
+
+MAX_TRANSFERS = 2**26
+"""Some tens of GB as steps."""
 
 
 class Strand(NamedTuple):
@@ -46,13 +62,26 @@ class Strand(NamedTuple):
     spreading: int
 
 
+class Share(NamedTuple):
+    """Chunks ``begin .. end - 1`` of the shard of `root`, counted inside the shard, follow `tree`."""
+
+    root: int
+    begin: int
+    end: int
+    tree: int
+
+
 class Hop(NamedTuple):
-    """One strand on its way from one rank to another; `adds` says that the receiver adds its own."""
+    """One strand on its way from one rank to another; `adds` says that the receiver adds its own.
+
+    With `strands` above 1 it is that many, from number `strand` on, as one piece of memory at either end.
+    """
 
     strand: int
     sender: int
     receiver: int
     adds: bool
+    strands: int = 1
 
 
 def shard_chunks(schedule: TreeSchedule) -> tuple[int, ...]:
@@ -72,33 +101,52 @@ def _chunk_size(schedule: TreeSchedule) -> Fraction:
 def strands_of(schedule: TreeSchedule, shards: Sequence[int], max_count: int) -> list[Strand]:
     """Give every tree its chunks, in strands of at most `max_count`, as equal as can be."""
     chunk = _chunk_size(schedule)
+    return cut_strands({forest.direction: _shares(forest, chunk) for forest in schedule.forests}, shards, max_count)
+
+
+def cut_strands(shares: Mapping[Direction, Iterable[Share]], shards: Sequence[int], max_count: int) -> list[Strand]:
+    """Cut the shares of the trees of one direction, or of both, into strands of at most `max_count` chunks.
+
+    Parameters
+    ----------
+    shares : mapping of {"reduce", "broadcast"} to iterable of Share
+        Those of one root by their first chunks; with both directions, both divide the same shards.
+    shards : sequence of int
+        Chunks of every rank's shard.
+    max_count : int
+        Chunks that one step may move.
+
+    Returns
+    -------
+    list of Strand
+    """
     offsets = list(accumulate(shards, initial=0))
-    if isinstance(schedule, Forest):
-        adds = schedule.direction == "reduce"
+    if len(shares) == 1:
+        ((direction, only),) = shares.items()
         return [
-            Strand(root, offsets[root] + first, chunks, *((tree, -1) if adds else (-1, tree)))
-            for root, begin, end, tree in _shares(schedule, chunk)
+            Strand(root, offsets[root] + first, chunks, *((tree, -1) if direction == "reduce" else (-1, tree)))
+            for root, begin, end, tree in only
             for first, chunks in pieces(begin, end, max_count)
         ]
     adding: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for root, begin, _, tree in _shares(schedule.reduce, chunk):
+    for root, begin, _, tree in shares["reduce"]:
         adding[root].append((begin, tree))
     return [
         Strand(root, offsets[root] + first, chunks, tree, spreading)
-        for root, begin, end, spreading in _shares(schedule.broadcast, chunk)
+        for root, begin, end, spreading in shares["broadcast"]
         for left, right, tree in _overlaps(adding[root], begin, end)
         for first, chunks in pieces(left, right, max_count)
     ]
 
 
-def _shares(forest: Forest, chunk: Fraction) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (root, first chunk, one after the last, tree), chunks counted inside the shard."""
+def _shares(forest: Forest, chunk: Fraction) -> Iterator[Share]:
+    """Yield the share of each tree."""
     share = chunk * forest.trees_per_root
     used: Counter[int] = Counter()
     for tree, (root, weight) in enumerate(zip(forest.roots.tolist(), forest.weights.tolist(), strict=True)):
         begin = used[root]
         used[root] += int(weight / share)
-        yield root, begin, used[root], tree
+        yield Share(root, begin, used[root], tree)
 
 
 def _overlaps(shares: Sequence[tuple[int, int]], begin: int, end: int) -> Iterator[tuple[int, int, int]]:
