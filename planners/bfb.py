@@ -1,0 +1,205 @@
+"""Breadth-first broadcast: the best schedule that brings every shard to every rank in the fewest hops.
+
+Linear program (1) of the direct-connect paper asks how evenly links can share the work of a step; `bfb_costs` answers
+it with exact formulas, and here flows of whole chunks turn the answer into a schedule.  A reduce-scatter is the reverse
+of an allgather on the transposed network (Corollary 1.1), an allreduce is both.
+
+All such schedules take as many steps as the network has hops (Theorem 15).  On many networks they also reach the
+least bandwidth time that any schedule can have; where they do not, `Plan.gap` says by how much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import lcm
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import CertificateError
+from ..schedules import (
+    AnyStepSchedule,
+    Bound,
+    Cut,
+    Partition,
+    StepAllreduce,
+    StepSchedule,
+    Witness,
+    as_bytes,
+    rate_of_loads,
+)
+from ..schedules.forest import Direction
+from ..topologies import DirectGraph, Topology
+from .bfb_costs import BfbLoad, best_chunks, bfb_cost, bfb_loads, chunked_cost, fastest_chunks
+from .bfb_network import MOST_CHUNKS, BfbNetwork, as_chunks, read_network, schedule_of
+from .plan import Plan
+from .requests import check_collective, check_request
+from .trace import Trace
+
+if TYPE_CHECKING:
+    from ..solvers.load_balancing import BusiestSet
+
+__all__ = ["BfbLoad", "best_chunks", "bfb_cost", "bfb_loads", "bfb_schedule", "chunked_cost", "plan_bfb"]
+
+CHUNKS_TRIED = 256
+"""Where an exact schedule needs more than `MOST_CHUNKS`."""
+
+DIRECTIONS: dict[str, tuple[Direction, ...]] = {
+    "allgather": ("broadcast",),
+    "reduce_scatter": ("reduce",),
+    "allreduce": ("reduce", "broadcast"),
+}
+
+
+def bfb_schedule(
+    network: DirectGraph | Topology, *, chunks: int | None = None, direction: Direction = "broadcast"
+) -> StepSchedule:
+    """Build the breadth-first broadcast of the least bandwidth time.
+
+    Parameters
+    ----------
+    network : DirectGraph or Topology
+        Without switches; every rank reaches every other.  Links may differ in bandwidth; for links that differ in
+        latency, see `collopt.planners.bfb_timed.timed_bfb`.
+    chunks : int, optional
+        Pieces that each shard is cut into.  By default as many as the optimum of linear program (1) needs; if these are
+        more than 2^20, which takes links by the dozen or of odd bandwidths, then the best number up to 256.
+    direction : {"broadcast", "reduce"}
+        With "reduce" a reduce-scatter: the reverse of the allgather on the transposed network.
+
+    Returns
+    -------
+    StepSchedule
+        Best for its number of chunks; `collopt.schedules.verified_step_loads` checks that it is a schedule.
+
+    Raises
+    ------
+    UnsupportedError
+        If there are switches or too many ranks, or an option is not of its form.
+    BoundError
+        If some rank cannot reach another.
+    CapacityOverflowError
+        If exact arithmetic would leave int64.
+
+    Examples
+    --------
+    >>> from collopt.topologies import torus
+    >>> schedule = bfb_schedule(torus(4, 4))
+    >>> schedule
+    <StepSchedule: allgather of 16 ranks, 4 steps, 4 chunks per shard, 320 sends>
+    >>> schedule.inverse_rate(torus(4, 4))
+    Fraction(15, 4)
+    """
+    from ..solvers.load_balancing import busiest_sets
+
+    parts = None if chunks is None else as_chunks(chunks)
+    asked = read_network(network, direction)
+    return _schedule(asked, busiest_sets(asked.intake), parts, direction)
+
+
+def plan_bfb(topology: Topology, collective: str, *, chunks: int | None = None, size: int | str | None = None) -> Plan:
+    """Plan a collective by breadth-first broadcast, by its reverse, or by both.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `bfb_schedule`.
+    collective : str
+        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
+    chunks : int, optional
+        As for `bfb_schedule`.
+    size : int or str, optional
+        Bytes in all, such as ``"1M"``, that links of different latency should be used best for; see
+        `collopt.planners.bfb_timed.timed_bfb`.  Where all latencies are equal it makes no difference.
+
+    Returns
+    -------
+    Plan
+        Already verified; see `Plan.gap` for what it misses.
+
+    Raises
+    ------
+    UnsupportedError
+        As for `bfb_schedule`, or for another collective.
+    BoundError, CapacityOverflowError
+        As for `bfb_schedule`.
+
+    Examples
+    --------
+    >>> from collopt.topologies import hypercube
+    >>> plan = plan_bfb(hypercube(4, bandwidth=25), "allreduce")
+    >>> plan.gap, plan.schedule.num_steps
+    (Fraction(0, 1), 8)
+    """
+    check_request(topology, collective)
+    check_collective(collective, tuple(DIRECTIONS), "breadth-first broadcast does not carry out")
+    count = None if chunks is None else as_chunks(chunks)
+    num_bytes = None if size is None else as_bytes(size)
+    given = {"chunks": count, "size": num_bytes}
+    options: dict[str, int | str] = {name: value for name, value in given.items() if value is not None}
+    trace = Trace()
+    parts: list[StepSchedule] = []
+    for direction in DIRECTIONS[collective]:
+        with trace.stage("shares" if direction == "broadcast" else "reduction shares"):
+            parts.append(_one_way(topology, direction, count, num_bytes))
+    schedule: AnyStepSchedule = StepAllreduce(*parts) if len(parts) > 1 else parts[0]
+    trace.note("steps", schedule.num_steps)
+    trace.note("diameter", parts[0].num_steps)
+    with trace.stage("loads"):
+        loads = schedule.link_loads(topology)
+        rate = rate_of_loads(loads, schedule, topology)
+    with trace.stage("bound"):
+        bound = _bound(topology, collective, rate)
+    plan = Plan(topology, collective, schedule, bound, rate, loads, "bfb", options, trace.provenance)
+    with trace.stage("verification"):
+        plan.verify()
+    return plan
+
+
+def _one_way(topology: Topology, direction: Direction, chunks: int | None, size: int | None) -> StepSchedule:
+    if size is None or len({link.latency for link in topology.links}) < 2:
+        return bfb_schedule(topology, chunks=chunks, direction=direction)
+    from .bfb_timed import timed_bfb
+
+    return timed_bfb(topology, size, chunks=chunks, direction=direction).schedule
+
+
+def _schedule(asked: BfbNetwork, sets: Sequence[BusiestSet], chunks: int | None, direction: Direction) -> StepSchedule:
+    from ..solvers.balanced_shares import share_out
+    from ..solvers.chunk_times import chunk_capacities, chunked_times
+
+    times: Sequence[Fraction]
+    if chunks is None and (needed := lcm(*(each.load.denominator for each in sets))) <= MOST_CHUNKS:
+        chunks, times = needed, [each.load * needed for each in sets]
+    else:
+        chunks = fastest_chunks(asked, sets, CHUNKS_TRIED) if chunks is None else chunks
+        times = chunked_times(asked.intake, tuple(sets), chunks)
+    return schedule_of(asked, chunks, share_out(asked.intake, chunks, chunk_capacities(asked.intake, times)), direction)
+
+
+def _bound(topology: Topology, collective: str, reached: Fraction) -> Bound:
+    """Bound by what a single rank or all single ranks must take in, if that is tight, and else by the best known way.
+
+    The first takes no time, and is tight for most families.
+    """
+    from .forestcoll import bound_trees
+
+    try:
+        simple = Bound.from_witness(topology, collective, _single_ranks(topology, collective))
+    except CertificateError:
+        pass
+    else:
+        if simple.total_weight / simple.inverse_rate == topology.num_ranks / reached:
+            return simple
+    return bound_trees(topology, collective)
+
+
+def _single_ranks(topology: Topology, collective: str) -> Witness:
+    nodes = topology.compute_nodes
+    if collective == "allreduce":
+        return Partition(tuple(frozenset({node}) for node in nodes))
+    tails, heads, capacities, _ = topology.arrays
+    intake = np.zeros(len(nodes), dtype=np.int64)
+    np.add.at(intake, heads if collective == "allgather" else tails, capacities)
+    return Cut(frozenset(nodes) - {nodes[int(intake.argmin())]})

@@ -1,0 +1,382 @@
+"""Breadth-first broadcast: its costs against linear programs and the paper, its schedules against the checker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import combinations
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import BoundError, CapacityOverflowError, UnsupportedError
+from collopt.formulations import bfb as programs
+from collopt.planners.bfb import best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb
+from collopt.planners.bfb_timed import timed_bfb, timed_loads
+from collopt.schedules import (
+    Cut,
+    Partition,
+    StepAllreduce,
+    StepSchedule,
+    step_cost,
+    step_schedule_time,
+    verified_step_loads,
+)
+from collopt.solvers.highs import solve
+from collopt.topologies import DirectGraph, Topology, complete, dgx_a100, hypercube, ring, torus
+from oracles.bfb_subsets import diameter_of, least_load, least_time, offered_links
+from strategies import bandwidths, switch_free_topologies
+
+
+@st.composite
+def regular_graphs(draw: st.DrawFn, max_nodes: int = 8) -> DirectGraph:
+    """Unions of up to four permutations, one of them a cycle through all; parallel arcs and self-loops occur."""
+    size = draw(st.integers(2, max_nodes))
+    order = draw(st.permutations(range(size)))
+    arcs = list(zip(order, order[1:] + order[:1], strict=True))
+    for _ in range(draw(st.integers(0, 3))):
+        arcs += enumerate(draw(st.permutations(range(size))))
+    return DirectGraph.from_arcs(size, arcs, "random regular")
+
+
+def kautz(degree: int, size: int) -> DirectGraph:
+    """The paper's Definition 16: arcs from x to -d x - a."""
+    arcs = [(node, -(degree * node + step) % size) for node in range(size) for step in range(1, degree + 1)]
+    return DirectGraph.from_arcs(size, arcs, f"Pi({degree}, {size})")
+
+
+def de_bruijn(degree: int, letters: int) -> DirectGraph:
+    """Words of n letters; arcs drop the first letter and add a last one."""
+    size = degree**letters
+    arcs = [(node, (node * degree + letter) % size) for node in range(size) for letter in range(degree)]
+    return DirectGraph.from_arcs(size, arcs, f"DBJ({degree}, {letters})")
+
+
+def circulant(size: int, *jumps: int) -> DirectGraph:
+    """The paper's Definition 18."""
+    arcs = [(node, (node + sign * jump) % size) for node in range(size) for jump in jumps for sign in (1, -1)]
+    return DirectGraph.from_arcs(size, arcs, f"C({size}, {jumps})")
+
+
+def one_way_pair(count: int) -> Topology:
+    """A directed ring whose first link is `count` times as fast."""
+    return Topology.from_links([("a", "b", count), ("b", "c", 1), ("c", "a", 1)], compute="abc")
+
+
+@settings(max_examples=40)
+@given(graph=regular_graphs())
+def test_all_solvers_and_the_oracle_agree(graph: DirectGraph) -> None:
+    """As fractions, with parallel arcs and self-loops."""
+    topology = graph.topology()
+    loads = [
+        max(least_load(topology, distance, rank) for rank in topology.compute_nodes)
+        for distance in range(1, diameter_of(topology) + 1)
+    ]
+    cost = bfb_cost(graph)
+    assert cost == (len(loads), Fraction(graph.degree, graph.num_nodes) * sum(loads))
+    assert cost == bfb_cost(graph, solver="subsets") == bfb_cost(graph, solver="newton") == bfb_cost(topology)
+    assert [found.load for found in bfb_loads(graph)] == loads
+
+
+@settings(max_examples=8)
+@given(graph=regular_graphs(max_nodes=5))
+def test_linear_programs_say_the_same(graph: DirectGraph) -> None:
+    """Their exact answers, not their floats."""
+    assert bfb_cost(graph, solver="lp") == bfb_cost(graph)
+
+
+@settings(max_examples=40)
+@given(graph=regular_graphs(), chunks=st.one_of(st.none(), st.integers(1, 6)))
+def test_schedules_are_valid_and_cost_what_is_promised(graph: DirectGraph, chunks: int | None) -> None:
+    """The checker accepts them, and their loads add up to the formulas' values."""
+    schedule = bfb_schedule(graph, chunks=chunks)
+    verified_step_loads(schedule, graph.topology())
+    assert step_cost(graph, schedule) == (bfb_cost(graph) if chunks is None else chunked_cost(graph, chunks))
+
+
+@settings(max_examples=40)
+@given(topology=switch_free_topologies(max_ranks=7), data=st.data())
+def test_schedules_on_unequal_links_reach_the_linear_program(topology: Topology, data: st.DataObject) -> None:
+    """In both directions, on networks that are not regular."""
+    direction: Any = data.draw(st.sampled_from(["broadcast", "reduce"]))
+    schedule = bfb_schedule(topology, direction=direction)
+    verified_step_loads(schedule, topology)
+    loads = bfb_loads(topology, direction=direction)
+    assert schedule.direction == direction
+    assert schedule.num_steps == len(loads)
+    assert schedule.inverse_rate(topology) == sum(found.load for found in loads)
+
+
+@settings(max_examples=25)
+@given(topology=switch_free_topologies(max_ranks=5, max_bandwidth=3), chunks=st.integers(1, 4))
+def test_whole_chunks_are_shared_out_as_the_integer_program_would(topology: Topology, chunks: int) -> None:
+    """Integer program (13) with links of different bandwidth, step by step."""
+    schedule = bfb_schedule(topology, chunks=chunks)
+    loads = verified_step_loads(schedule, topology)
+    for distance in range(1, diameter_of(topology) + 1):
+        best = max(solve(programs.build_chunked(topology, distance, chunks)).values["busiest"].values())
+        reached = max(
+            load / link.bandwidth for load, link in zip(loads[distance - 1].tolist(), topology.links, strict=True)
+        )
+        assert float(reached) == pytest.approx(best, abs=1e-6)
+
+
+@settings(max_examples=30)
+@given(topology=switch_free_topologies(max_ranks=6), data=st.data())
+def test_a_witness_shows_every_load(topology: Topology, data: st.DataObject) -> None:
+    """No link outside the set brings what is counted."""
+    loads = bfb_loads(topology)
+    found = data.draw(st.sampled_from(loads))
+    names = topology.compute_nodes
+    chosen = {topology.link(names[tail], names[head]) for tail, head in found.links}
+    masks = offered_links(topology, found.distance, names[found.rank])
+    assert found.shards == sum(mask <= chosen for mask in masks)
+    assert found.bandwidth == sum(link.bandwidth for link in chosen)
+
+
+@pytest.mark.parametrize(
+    ("graph", "steps", "factor"),
+    [
+        (kautz(4, 64), 3, "21/16"),
+        (kautz(4, 1024), 5, "341/256"),
+        (de_bruijn(4, 4), 4, "85/64"),
+        (circulant(16, 3, 4), 3, "15/16"),
+        (circulant(15, 1, 4, 5), 2, "1"),
+        (DirectGraph.of(complete(64)), 1, "63/64"),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_costs_of_graphs_in_the_paper(graph: DirectGraph, steps: int, factor: str) -> None:
+    """T_L and T_B as Table 4, Table 7 and appendix F have them, but for the circulant of degree six."""
+    assert bfb_cost(graph) == (steps, Fraction(factor))
+
+
+def test_a_circulant_of_degree_six_is_not_optimal() -> None:
+    """Against conjecture 1: in step 2 of C(15, {1, 4, 5}) three shards have two of the six links into each rank."""
+    first, second = bfb_loads(circulant(15, 1, 4, 5))
+    assert [first.load, second.load] == [1, Fraction(3, 2)]
+    assert [second.shards, second.bandwidth, len(second.links)] == [3, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [hypercube(2), hypercube(3), hypercube(6), torus(3, 3), torus(4, 4), torus(5, 5), torus(6, 6)],
+    ids=lambda topology: topology.name,
+)
+def test_networks_of_table_6_reach_both_optima(topology: Topology) -> None:
+    """As many steps as hops, and N - 1 of N shares of the data over all links of a rank."""
+    graph = DirectGraph.of(topology)
+    optimum = Fraction(topology.num_ranks - 1, topology.num_ranks)
+    assert bfb_cost(topology) == step_cost(graph, bfb_schedule(topology)) == (graph.diameter, optimum)
+
+
+def test_large_networks_of_table_6_reach_both_optima() -> None:
+    """The hypercube of 1024 ranks and the 50 x 50 torus."""
+    assert bfb_cost(hypercube(10)) == (10, Fraction(1023, 1024))
+    assert bfb_cost(torus(50, 50)) == (50, Fraction(2499, 2500))
+
+
+@settings(max_examples=30)
+@given(graph=regular_graphs(), chunks=st.integers(1, 8))
+def test_the_cost_of_chunks_has_a_closed_form(graph: DirectGraph, chunks: int) -> None:
+    """Section E.2 without parallel arcs: d / (N P) times the sum of ceil(P U)."""
+    assume(not graph.has_parallel_links)
+    rounded = sum(ceil(chunks * found.load) for found in bfb_loads(graph))
+    assert chunked_cost(graph, chunks).bandwidth_factor == Fraction(graph.degree * rounded, graph.num_nodes * chunks)
+
+
+@settings(max_examples=20)
+@given(graph=regular_graphs(max_nodes=6), most=st.integers(1, 9))
+def test_the_best_number_of_chunks_is_the_best(graph: DirectGraph, most: int) -> None:
+    """Of all that may be tried, the first of the fastest."""
+    costs = [chunked_cost(graph, chunks).bandwidth_factor for chunks in range(1, most + 1)]
+    assert best_chunks(graph, most=most) == costs.index(min(costs)) + 1
+
+
+def test_more_chunks_are_not_always_better() -> None:
+    """Five divide the loads of a hypercube of dimension 5, twelve do not."""
+    costs = [chunked_cost(hypercube(5), chunks).bandwidth_factor for chunks in (5, 12)]
+    assert costs == [Fraction(31, 32), Fraction(125, 128)]
+
+
+def test_too_many_chunks_are_not_what_anybody_wants() -> None:
+    """Where the optimum needs more than 2^20, the best number up to 256 is taken."""
+    ends = [("b", "a"), ("b", "c"), ("a", "d"), ("d", "c"), ("c", "a"), ("d", "b")]
+    links: list[Any] = [("a", "b", "1.0000003"), ("c", "b", "1.0000001"), *((*pair, 1) for pair in ends)]
+    topology = Topology.from_links(links, compute="abcd")
+    schedule = bfb_schedule(topology)
+    verified_step_loads(schedule, topology)
+    assert schedule.chunks_per_shard <= 256
+    best = sum(found.load for found in bfb_loads(topology))
+    assert best <= schedule.inverse_rate(topology) <= best * Fraction(101, 100)
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
+def test_plans_of_tori_are_optimal(collective: str) -> None:
+    """And say so by a cut that takes no search."""
+    plan = plan_bfb(torus(3, 4, bandwidth=25), collective)
+    plan.verify()
+    assert plan.gap == 0
+    assert isinstance(plan.bound.witness, Partition if collective == "allreduce" else Cut)
+    assert plan.link_loads.shape == (6 if collective == "allreduce" else 3, len(plan.topology.links))
+    assert plan.provenance["diameter"] == 3
+
+
+def test_an_allreduce_is_a_reduction_and_a_broadcast() -> None:
+    """On a network without opposite links they differ."""
+    graph = kautz(2, 7)
+    plan = plan_bfb(graph.topology(bandwidth=10), "allreduce", chunks=6)
+    assert isinstance(plan.schedule, StepAllreduce)
+    assert plan.options == {"chunks": 6}
+    scatter, gather = (plan_bfb(plan.topology, each, chunks=6) for each in ("reduce_scatter", "allgather"))
+    assert plan.inverse_rate == scatter.inverse_rate + gather.inverse_rate
+    assert bfb_cost(graph).bandwidth_factor == Fraction(2, 7) * 10 * plan_bfb(plan.topology, "allgather").inverse_rate
+
+
+def test_a_plan_that_misses_the_simple_bound_gets_the_true_one() -> None:
+    """Behind a slow link the worst cut is not around a single rank."""
+    box = [(tail, head, 10) for tail, head in ("ab", "ba", "bc", "cb", "ca", "ac")]
+    other = [(tail + "2", head + "2", 10) for tail, head, _ in box]
+    topology = Topology.from_links(
+        [*box, *other, ("a", "a2", 1), ("a2", "a", 1)], compute=["a", "b", "c", "a2", "b2", "c2"]
+    )
+    plan = plan_bfb(topology, "allgather")
+    assert isinstance(plan.bound.witness, Cut)
+    assert plan.bound.inverse_rate == 3
+    assert 0 < plan.gap < Fraction(1, 3)
+
+
+def with_latencies(topology: Topology, latency: Callable[[], Fraction]) -> Topology:
+    """The topology with a new latency on every link."""
+    links = [link._replace(latency=latency()) for link in topology.links]
+    return Topology.from_links(links, compute=topology.compute_nodes, name="with latencies")
+
+
+@settings(max_examples=40)
+@given(topology=switch_free_topologies(max_ranks=6, max_bandwidth=4), data=st.data())
+def test_steps_with_latencies_take_the_time_of_the_worst_set(topology: Topology, data: st.DataObject) -> None:
+    """As the oracle, which looks at all sets of links, has it."""
+    topology = with_latencies(topology, lambda: data.draw(st.sampled_from([Fraction(1, 2), Fraction(2), Fraction(9)])))
+    shard = data.draw(st.sampled_from([1, 1500, 40000]))
+    assert timed_loads(topology, shard * topology.num_ranks) == tuple(
+        max(least_time(topology, distance, rank, shard) for rank in topology.compute_nodes)
+        for distance in range(1, diameter_of(topology) + 1)
+    )
+
+
+@settings(max_examples=20)
+@given(topology=switch_free_topologies(max_ranks=4, max_bandwidth=3), data=st.data())
+def test_the_best_links_to_use_are_found(topology: Topology, data: st.DataObject) -> None:
+    """Linear program (14) over every set of links that brings everything."""
+    topology = with_latencies(topology, lambda: data.draw(st.sampled_from([Fraction(1), Fraction(2), Fraction(9)])))
+    times = timed_loads(topology, 1500 * topology.num_ranks)
+    for distance, time in enumerate(times, start=1):
+        best = [_least_over_links(topology, distance, rank) for rank in topology.compute_nodes]
+        assert float(time) == pytest.approx(max(best), rel=1e-6)
+
+
+def _least_over_links(topology: Topology, distance: int, rank: str) -> float:
+    masks = offered_links(topology, distance, rank)
+    every = sorted(frozenset().union(*masks))
+    objectives = [
+        solve(programs.build_timed(topology, distance, 1500, ranks=rank, links=[link[:2] for link in chosen])).objective
+        for size in range(1, len(every) + 1)
+        for chosen in combinations(every, size)
+        if all(mask & set(chosen) for mask in masks)
+    ]
+    return float(min(objectives, default=0.0))
+
+
+@settings(max_examples=40)
+@given(topology=switch_free_topologies(max_ranks=6, max_bandwidth=4), data=st.data())
+def test_timed_schedules_are_valid_and_tell_their_time(topology: Topology, data: st.DataObject) -> None:
+    """In both directions; more chunks come at least within a chunk per step of the limit."""
+    topology = with_latencies(topology, lambda: data.draw(bandwidths(9)))
+    direction: Any = data.draw(st.sampled_from(["broadcast", "reduce"]))
+    chunks = data.draw(st.one_of(st.none(), st.integers(1, 5)))
+    size = 3000 * topology.num_ranks
+    found = timed_bfb(topology, size, chunks=chunks, direction=direction)
+    verified_step_loads(found.schedule, topology)
+    assert found.time == step_schedule_time(found.schedule, topology, size)
+    assert found.limit == sum(timed_loads(topology, size, direction=direction)) <= found.time
+    slowest = min(link.bandwidth for link in topology.links)
+    chunk = Fraction(3, found.schedule.chunks_per_shard) / slowest
+    assert found.time <= found.limit + chunk * found.schedule.num_steps
+    if chunks is None:
+        assert found.time <= timed_bfb(topology, size, chunks=7, direction=direction).time
+
+
+def test_equal_latencies_change_no_share() -> None:
+    """Each step then takes that latency and what it takes without."""
+    found = timed_bfb(torus(3, 4, bandwidth=25, latency=2), 12 * 25_000)
+    assert found.time == found.limit == 3 * 2 + Fraction(11, 4)
+
+
+def test_a_slow_link_is_left_out_only_where_it_costs_time() -> None:
+    """Of two links into "d" one waits 100 µs: small shards come over the other alone, large ones over both."""
+    ends = [("a", "b"), ("b", "a"), ("a", "c"), ("d", "a"), ("d", "b"), ("d", "c")]
+    links: list[Any] = [("b", "d", 10, 100), ("c", "d", 10, 1), *((*pair, 40, 1) for pair in ends)]
+    topology = Topology.from_links(links, compute="abcd")
+    small, large = (plan_bfb(topology, "allgather", size=size, chunks=4) for size in (4000, "64M"))
+    slow = topology.links.index(topology.link("b", "d"))
+    assert small.link_loads[1, slow] == 0
+    assert large.link_loads[1, slow] > 0
+    assert small.options == {"chunks": 4, "size": 4000}
+
+
+def bad(value: Any) -> Any:
+    """Of a type that is not expected."""
+    return value
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bfb_schedule(dgx_a100()), "has switches, such as 'box0/nvswitch'; expected direct links"),
+        (lambda: bfb_cost(dgx_a100()), "has switches, such as 'box0/nvswitch'; expected direct links"),
+        (lambda: timed_bfb(dgx_a100(), 1000), "has switches"),
+        (lambda: bfb_schedule(bad("ring")), "the network is 'ring'; expected a DirectGraph or a Topology"),
+        (lambda: bfb_cost(bad(None)), "the topology is None; expected a Topology"),
+        (lambda: timed_bfb(bad(None), 1), "the topology is None; expected a Topology"),
+        (lambda: plan_bfb(bad(None), "allgather"), "the topology is None; expected a Topology"),
+        (lambda: plan_bfb(ring(4), "broadcast"), "does not carry out the collective 'broadcast'; expected one of all"),
+        (lambda: bfb_schedule(ring(4), chunks=0), r"chunks is 0; expected a whole number from 1 to 1048576"),
+        (lambda: bfb_schedule(ring(4), chunks=2**21), "chunks is 2097152; expected"),
+        (lambda: bfb_schedule(ring(4), chunks=True), "chunks is True; expected"),
+        (lambda: plan_bfb(ring(4), "allgather", chunks=bad(1.0)), "chunks is 1.0; expected"),
+        (lambda: plan_bfb(ring(4), "allgather", size="large"), "size 'large' is not understood"),
+        (lambda: chunked_cost(ring(4), bad("2")), "chunks is '2'; expected"),
+        (lambda: best_chunks(ring(4), most=0), "most is 0; expected a whole number from 1 to 4096"),
+        (lambda: bfb_cost(ring(4), solver="fast"), "solver is 'fast'; expected one of auto, subsets, newton, lp"),
+        (lambda: bfb_cost(ring(4), solver=bad([])), r"solver is \[\]; expected one of"),
+        (lambda: bfb_cost(one_way_pair(2)), "is not regular: 2 arcs leave node 0"),
+        (lambda: bfb_loads(ring(4), direction=bad("up")), "direction is 'up'; expected 'broadcast' or 'reduce'"),
+        (lambda: bfb_loads(ring(4), direction=bad(None)), "direction is None; expected"),
+        (lambda: timed_loads(complete(12), 1000), "11 links lead into a rank of <Topology 'complete-12'"),
+    ],
+)
+def test_refuses_what_makes_no_sense(call: Callable[[], Any], message: str) -> None:
+    """Each message names the value."""
+    with pytest.raises(UnsupportedError, match=message):
+        call()
+
+
+def test_refuses_networks_that_are_too_far_apart_or_too_fine() -> None:
+    """Ranks out of reach, too many of them, and bandwidths beyond 64 bits."""
+    one_way = Topology.from_links([("a", "b", 1)], compute="ab")
+    with pytest.raises(BoundError, match="rank 1 cannot reach rank 0"):
+        bfb_schedule(one_way)
+    with pytest.raises(UnsupportedError, match="there are 8193 ranks in long; expected at most 8192"):
+        bfb_cost(DirectGraph.from_arcs(8193, [(node, (node + 1) % 8193) for node in range(8193)], "long"))
+    with pytest.raises(CapacityOverflowError):
+        bfb_schedule(one_way_pair(10**9).derate("b", "c", "1/1000000000000"))
+
+
+def test_a_fast_link_brings_a_chunk_in_less_time() -> None:
+    """A link of three times the bandwidth takes a third of the time, as a schedule's own rate has it."""
+    schedule = bfb_schedule(one_way_pair(3), chunks=1)
+    assert isinstance(schedule, StepSchedule)
+    assert schedule.inverse_rate(one_way_pair(3)) == 2
