@@ -1,18 +1,37 @@
-"""What a plan is: forests of trees with routes, their bounds, checks and costs."""
+"""What a plan is: forests of trees with routes or schedules in steps, their bounds, checks and costs."""
 
 from __future__ import annotations
 
 from .allreduce import Allreduce, TreeSchedule
+from .any_schedule import AnySchedule, rate_of_loads, verified_loads
+from .base_schedules import base_schedule
 from .bound import COLLECTIVES, Bound, bus_factor
 from .cost import as_bytes, forest_latency, schedule_time
+from .expansions import (
+    bidirectional_schedule,
+    cartesian_power_schedule,
+    degree_expansion_schedule,
+    line_graph_schedule,
+)
 from .forest import Forest, TreeEdge
 from .forest_json import forest_from_json, forest_to_json, schedule_from_json, schedule_to_json
 from .in_network import InNetwork, in_network
 from .link_prices import bound_sensitivity, link_prices
+from .predictions import (
+    bidirectional_cost_bound,
+    cartesian_power_cost,
+    cartesian_product_cost,
+    degree_expansion_cost,
+    is_line_graph_cost_exact,
+    line_graph_cost_bound,
+)
 from .prices import LinkPrice, Prices
 from .rates import busiest_links, congestion
+from .reversal import allreduce_schedule, reduce_scatter_schedule, relabelled, reversed_schedule, without_repeats
 from .step_cost import StepCost, step_cost
+from .step_json import steps_from_json, steps_to_json
 from .step_schedule import AnyStepSchedule, Send, StepAllreduce, StepSchedule
+from .step_time import step_schedule_time
 from .step_verify import verified_step_loads, verified_step_schedule_loads
 from .verify import verified_link_loads, verified_schedule_loads
 from .witnesses import EVERY_SCHEDULE, Crossing, Cut, Partition, RankCuts, Witness
@@ -21,6 +40,7 @@ __all__ = [
     "COLLECTIVES",
     "EVERY_SCHEDULE",
     "Allreduce",
+    "AnySchedule",
     "AnyStepSchedule",
     "Bound",
     "Crossing",
@@ -38,22 +58,43 @@ __all__ = [
     "TreeEdge",
     "TreeSchedule",
     "Witness",
+    "allreduce_schedule",
     "as_bytes",
+    "base_schedule",
+    "bidirectional_cost_bound",
+    "bidirectional_schedule",
     "bound_sensitivity",
     "bus_factor",
     "busiest_links",
+    "cartesian_power_cost",
+    "cartesian_power_schedule",
+    "cartesian_product_cost",
     "congestion",
+    "degree_expansion_cost",
+    "degree_expansion_schedule",
     "forest_from_json",
     "forest_latency",
     "forest_to_json",
     "in_network",
+    "is_line_graph_cost_exact",
+    "line_graph_cost_bound",
+    "line_graph_schedule",
     "link_prices",
+    "rate_of_loads",
+    "reduce_scatter_schedule",
+    "relabelled",
+    "reversed_schedule",
     "schedule_from_json",
     "schedule_time",
     "schedule_to_json",
     "step_cost",
+    "step_schedule_time",
+    "steps_from_json",
+    "steps_to_json",
     "verified_link_loads",
+    "verified_loads",
     "verified_schedule_loads",
     "verified_step_loads",
     "verified_step_schedule_loads",
+    "without_repeats",
 ]

@@ -12,8 +12,10 @@ import numpy as np
 from ..errors import UnsupportedError
 from ..topologies import Topology
 from ..topologies.validation import shown
-from .allreduce import TreeSchedule
+from .any_schedule import AnySchedule
 from .forest import Forest
+from .step_schedule import AnyStepSchedule
+from .step_time import step_schedule_time
 
 __all__ = ["as_bytes", "forest_latency", "schedule_time"]
 
@@ -81,31 +83,32 @@ def forest_latency(forest: Forest, topology: Topology) -> Fraction:
 
 
 def schedule_time(
-    schedule: TreeSchedule,
+    schedule: AnySchedule,
     topology: Topology,
     num_bytes: int,
     slices: int | None = None,
     *,
     inverse_rate: Fraction | None = None,
 ) -> Fraction:
-    """Time of a pipelined collective of `num_bytes` in all, in µs, by the alpha-beta model.
+    """Time of a collective of `num_bytes` in all, in µs, by the alpha-beta model.
 
-    The latency of the deepest path, and the bandwidth time: bytes over algbw.  With `slices`, data follows in that many
-    pieces, so the last piece leaves the deepest of h hops ``(h - 1) / slices`` bandwidth times later; without, pieces
-    are infinitely small.
+    Trees are pipelined: the latency of the deepest path, and the bandwidth time, bytes over algbw.  With `slices`, data
+    follows in that many pieces, so the last piece leaves the deepest of h hops ``(h - 1) / slices`` bandwidth times
+    later; without, pieces are infinitely small.  Steps wait for each other; see
+    `collopt.schedules.step_time.step_schedule_time`.
 
     Parameters
     ----------
-    schedule : Forest or Allreduce
+    schedule : Forest, Allreduce, StepSchedule or StepAllreduce
         What is run.
     topology : Topology
         Where.
     num_bytes : int
         As nccl-tests counts them.
     slices : int, optional
-        Pieces that each tree's data is cut into.
+        Pieces that each tree's data is cut into; none for a schedule in steps.
     inverse_rate : Fraction, optional
-        The schedule's congestion, where it is known already.
+        The congestion of trees, where it is known already.
 
     Returns
     -------
@@ -114,7 +117,7 @@ def schedule_time(
     Raises
     ------
     UnsupportedError
-        If `slices` is not a whole number of at least 1.
+        If `slices` is not a whole number of at least 1, or the schedule has steps, whose data does not flow.
 
     Examples
     --------
@@ -125,6 +128,12 @@ def schedule_time(
     """
     if slices is not None and (isinstance(slices, bool) or not isinstance(slices, (int, np.integer)) or slices < 1):
         raise UnsupportedError(f"slices is {shown(slices)}; expected a whole number of at least 1")
+    if isinstance(schedule, AnyStepSchedule):
+        if slices is not None:
+            raise UnsupportedError(
+                f"slices is {slices}, but the schedule has steps that wait for each other; leave slices out"
+            )
+        return step_schedule_time(schedule, topology, num_bytes)
     latency = sum((forest_latency(forest, topology) for forest in schedule.forests), Fraction(0))
     unit = Fraction(num_bytes, schedule.total_weight)
     hops = sum(int(forest.heights.max()) for forest in schedule.forests)

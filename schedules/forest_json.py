@@ -1,4 +1,4 @@
-"""Forests as plain JSON values; ``docs/reference/plan-json.md`` describes them."""
+"""Forests, and schedules of any kind, as plain JSON values; ``docs/reference/plan-json.md`` describes them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FileFormatError
-from .allreduce import Allreduce, TreeSchedule
+from .allreduce import Allreduce
+from .any_schedule import AnySchedule
 from .forest import Forest
+from .step_json import is_step_json, steps_from_json, steps_to_json
+from .step_schedule import StepAllreduce, StepSchedule
 
 __all__ = ["forest_from_json", "forest_to_json", "schedule_from_json", "schedule_to_json"]
 
@@ -46,24 +49,27 @@ def forest_to_json(forest: Forest) -> dict[str, Any]:
     }
 
 
-def schedule_to_json(schedule: TreeSchedule) -> dict[str, Any]:
-    """Describe a forest, or the two of an allreduce, by lists and integers, ready for `json.dumps`."""
+def schedule_to_json(schedule: AnySchedule) -> dict[str, Any]:
+    """Describe a schedule, or the two of an allreduce, by lists and integers, ready for `json.dumps`."""
     if isinstance(schedule, Forest):
         return forest_to_json(schedule)
-    return {
-        "kind": "allreduce",
-        "reduce": forest_to_json(schedule.reduce),
-        "broadcast": forest_to_json(schedule.broadcast),
-    }
+    if isinstance(schedule, StepSchedule):
+        return steps_to_json(schedule)
+    parts = {"reduce": schedule.reduce, "broadcast": schedule.broadcast}
+    return {"kind": "allreduce", **{name: schedule_to_json(part) for name, part in parts.items()}}
 
 
-def schedule_from_json(data: object, where: str) -> TreeSchedule:
+def schedule_from_json(data: object, where: str) -> AnySchedule:
     """Build the schedule that a decoded JSON value describes; errors as for `forest_from_json`."""
+    stepped = is_step_json(data)
     if isinstance(data, Mapping) and data.get("kind") == "allreduce":
         if set(data) != {"kind", "reduce", "broadcast"}:
             raise FileFormatError(f"{where}: field schedule is not an allreduce; expected reduce and broadcast")
-        return Allreduce(forest_from_json(data["reduce"], where), forest_from_json(data["broadcast"], where))
-    return forest_from_json(data, where)
+        parts = (data["reduce"], data["broadcast"])
+        if stepped:
+            return StepAllreduce(*(steps_from_json(part, where) for part in parts))
+        return Allreduce(*(forest_from_json(part, where) for part in parts))
+    return steps_from_json(data, where) if stepped else forest_from_json(data, where)
 
 
 def forest_from_json(data: object, where: str) -> Forest:

@@ -18,6 +18,7 @@ from .forest import Direction
 from .rates import congestion
 from .read_only import read_only
 from .send_rows import as_count, as_rows
+from .units import count_text
 
 __all__ = ["AnyStepSchedule", "Send", "StepAllreduce", "StepSchedule"]
 
@@ -153,6 +154,16 @@ class StepSchedule:
         """The schedule itself: what all schedules made of steps can be asked for."""
         return (self,)
 
+    @property
+    def root_weights(self) -> IntArray:
+        """Relative sizes of the shards: all equal."""
+        return np.ones(self.num_ranks, dtype=np.int64)
+
+    @property
+    def total_weight(self) -> int:
+        """Sum of the weights of all shards: one for each rank."""
+        return self.num_ranks
+
     @cached_property
     def num_steps(self) -> int:
         """Number of steps, the T_L of the direct-connect paper in multiples of alpha."""
@@ -162,6 +173,11 @@ class StepSchedule:
     def num_sends(self) -> int:
         """Number of sends; one that carries several chunks counts once."""
         return len(self.steps)
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``"3 steps, 12 chunks per shard"``."""
+        return f"{count_text(self.num_steps, 'step')}, {count_text(self.chunks_per_shard, 'chunk')} per shard"
 
     def path(self, route: int) -> tuple[int, ...]:
         """Node numbers along path number `route`."""
@@ -192,7 +208,7 @@ class StepSchedule:
         CertificateError
             If a path uses a link that the topology does not have; `collopt.schedules.verified_step_loads` says which.
         """
-        links = self._path_links(topology)
+        links = self.path_links(topology)
         lengths = np.diff(self.path_starts) - 1
         first = np.cumsum(lengths) - lengths
         loads = np.zeros((self.num_steps, len(topology.links)), dtype=np.int64)
@@ -226,8 +242,8 @@ class StepSchedule:
         times = (congestion(loads, self.chunks_per_shard, topology) for loads in self.link_loads(topology))
         return sum(times, Fraction(0))
 
-    def _path_links(self, topology: Topology) -> IntArray:
-        """Links of all paths, path by path, by their places in ``topology.links``."""
+    def path_links(self, topology: Topology) -> IntArray:
+        """Links of all paths, path by path, by their places in ``topology.links``; raises as `link_loads` does."""
         goes_on = np.ones(len(self.path_nodes), dtype=np.bool_)
         goes_on[self.path_starts[1:] - 1] = False
         tails = np.flatnonzero(goes_on)
@@ -245,15 +261,9 @@ class StepSchedule:
     def __repr__(self) -> str:
         """Kind and size in angle brackets."""
         kind = "allgather" if self.direction == "broadcast" else "reduce-scatter"
-        counts = [
-            f"{count} {word}{'' if count == 1 else 's'}{rest}"
-            for count, word, rest in (
-                (self.num_steps, "step", ""),
-                (self.chunks_per_shard, "chunk", " per shard"),
-                (self.num_sends, "send", ""),
-            )
-        ]
-        return f"<StepSchedule: {kind} of {self.num_ranks} ranks, {', '.join(counts)}>"
+        return (
+            f"<StepSchedule: {kind} of {self.num_ranks} ranks, {self.size_text}, {count_text(self.num_sends, 'send')}>"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,6 +292,16 @@ class StepAllreduce:
         return self.broadcast.num_ranks
 
     @property
+    def root_weights(self) -> IntArray:
+        """Relative sizes of the sums that ranks end the reduction with: all equal."""
+        return self.broadcast.root_weights
+
+    @property
+    def total_weight(self) -> int:
+        """Sum of the weights of all sums: one for each rank."""
+        return self.num_ranks
+
+    @property
     def num_steps(self) -> int:
         """Number of steps of both."""
         return self.reduce.num_steps + self.broadcast.num_steps
@@ -290,6 +310,21 @@ class StepAllreduce:
     def num_sends(self) -> int:
         """Number of sends of both."""
         return self.reduce.num_sends + self.broadcast.num_sends
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``"6 steps, 12 chunks per shard"``; both parts in turn where they are not cut alike."""
+        added, spread = self.schedules
+        if added.chunks_per_shard != spread.chunks_per_shard:
+            return f"{added.size_text}, then {spread.size_text}"
+        return f"{count_text(self.num_steps, 'step')}, {count_text(spread.chunks_per_shard, 'chunk')} per shard"
+
+    def link_loads(self, topology: Topology) -> IntArray:
+        """Chunks that cross each link in each step: the rows of `reduce`, then those of `broadcast`.
+
+        Each part counts in chunks of its own; see `StepSchedule.link_loads`.
+        """
+        return np.concatenate([schedule.link_loads(topology) for schedule in self.schedules])
 
     def inverse_rate(self, topology: Topology) -> Fraction:
         """Sum of both, for one runs after the other; see `StepSchedule.inverse_rate`."""

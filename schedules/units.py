@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-__all__ = ["bandwidth_text", "percentage_text", "time_text"]
+__all__ = ["bandwidth_text", "count_text", "percentage_text", "time_text"]
 
 BANDWIDTHS = (("GB/s", Fraction(1)), ("MB/s", Fraction(1, 10**3)), ("kB/s", Fraction(1, 10**6)))
 """In GB/s.  Nothing above GB/s, in which the field compares links and libraries."""
@@ -62,6 +62,17 @@ def percentage_text(share: float | Fraction) -> str:
     ('3.18 %', '50.00 %', '0.00123 %')
     """
     return f"{_digits(float(100 * share), 2)} %"
+
+
+def count_text(count: int, word: str) -> str:
+    """Write a number of things whose plural ends in an s.
+
+    Examples
+    --------
+    >>> count_text(1, "step"), count_text(12, "chunk")
+    ('1 step', '12 chunks')
+    """
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _in_units(

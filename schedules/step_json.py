@@ -1,0 +1,131 @@
+"""Schedules in steps as plain JSON values; ``docs/reference/plan-json.md`` describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FileFormatError
+from ..topologies.validation import shown
+from .step_schedule import StepSchedule
+
+__all__ = ["is_step_json", "steps_from_json", "steps_to_json"]
+
+IntArray = npt.NDArray[np.int64]
+
+KIND = "steps"
+COUNTS = ("num_ranks", "chunks_per_shard")
+COLUMNS = ("steps", "sources", "lower", "upper", "routes")
+FIELDS = ("kind", "direction", *COUNTS, "paths", *COLUMNS)
+
+
+def is_step_json(data: object) -> bool:
+    """Whether a decoded JSON value says that it is a schedule in steps, or an allreduce that begins with one."""
+    if isinstance(data, Mapping) and data.get("kind") == "allreduce":
+        data = data.get("reduce")
+    return isinstance(data, Mapping) and data.get("kind") == KIND
+
+
+def steps_to_json(schedule: StepSchedule) -> dict[str, Any]:
+    """Describe a schedule in steps by lists and integers, ready for `json.dumps`.
+
+    Parameters
+    ----------
+    schedule : StepSchedule
+        Left alone.
+
+    Returns
+    -------
+    dict
+        Sends are columns, for there can be millions of them.
+
+    Examples
+    --------
+    >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
+    >>> fields = steps_to_json(exchange)
+    >>> fields["paths"], fields["sources"]
+    ([[0, 1], [1, 0]], [0, 1])
+    """
+    return {
+        "kind": KIND,
+        "direction": schedule.direction,
+        **{name: getattr(schedule, name) for name in COUNTS},
+        "paths": [list(schedule.path(route)) for route in range(len(schedule.path_starts) - 1)],
+        **{name: getattr(schedule, name).tolist() for name in COLUMNS},
+    }
+
+
+def steps_from_json(data: object, where: str) -> StepSchedule:
+    """Build the schedule in steps that a decoded JSON value describes.
+
+    Only the form is checked here; whether it is a schedule for some topology is for `verified_step_loads` to say.
+
+    Parameters
+    ----------
+    data : dict
+        As `steps_to_json` makes it.
+    where : str
+        Names the document in error messages.
+
+    Returns
+    -------
+    StepSchedule
+
+    Raises
+    ------
+    FileFormatError
+        If a field is missing, unknown or not of its form, or columns are not equally long.
+    """
+    if not isinstance(data, Mapping) or set(data) != set(FIELDS) or data["kind"] != KIND:
+        raise FileFormatError(
+            f"{where}: field schedule is not a schedule in steps; expected the fields {', '.join(FIELDS)}"
+        )
+    if data["direction"] not in ("broadcast", "reduce"):
+        raise FileFormatError(
+            f"{where}: field schedule.direction is {shown(data['direction'])}; expected 'broadcast' or 'reduce'"
+        )
+    ranks, chunks = (_count(data[name], f"{where}: field schedule.{name}") for name in COUNTS)
+    columns = {name: _integers(data[name], f"{where}: field schedule.{name}") for name in COLUMNS}
+    for name, column in columns.items():
+        if len(column) != len(columns["steps"]):
+            raise FileFormatError(
+                f"{where}: field schedule.{name} has {len(column)} entries, but schedule.steps has "
+                f"{len(columns['steps'])}; expected one for each send"
+            )
+    paths = data["paths"]
+    if not isinstance(paths, list) or not all(isinstance(path, list) for path in paths):
+        raise FileFormatError(f"{where}: field schedule.paths is not a list of lists of node numbers")
+    return StepSchedule(
+        ranks,
+        chunks,
+        columns["steps"],
+        columns["sources"],
+        columns["lower"],
+        columns["upper"],
+        columns["routes"],
+        np.cumsum([0, *map(len, paths)], dtype=np.int64),
+        _integers([node for path in paths for node in path], f"{where}: field schedule.paths"),
+        data["direction"],
+    )
+
+
+def _count(value: object, what: str) -> int:
+    if type(value) is not int or not 1 <= value < 2**63:
+        raise FileFormatError(f"{what} is {shown(value)}; expected a whole number from 1")
+    return value
+
+
+def _integers(values: object, what: str) -> IntArray:
+    """Read a list of whole numbers; types first, for numpy takes true for 1 and makes of one text a table of texts."""
+    if not isinstance(values, list) or set(map(type, values)) - {int}:
+        raise FileFormatError(f"{what} is not a list of whole numbers")
+    try:
+        array = np.array(values, dtype=np.int64)
+    except OverflowError:
+        raise FileFormatError(f"{what} has a number beyond 64 bits") from None
+    if len(array) and array.min() < 0:
+        raise FileFormatError(f"{what} has the negative number {array.min()}; expected numbers from 0")
+    return array

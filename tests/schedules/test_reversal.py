@@ -1,0 +1,146 @@
+"""Schedules that are renumbered or turned round stay correct, cost the same, and undo each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import UnsupportedError
+from collopt.schedules import (
+    StepSchedule,
+    allreduce_schedule,
+    reduce_scatter_schedule,
+    relabelled,
+    reversed_schedule,
+    step_cost,
+    verified_step_loads,
+    verified_step_schedule_loads,
+    without_repeats,
+)
+from collopt.topologies import DirectGraph, Topology, complete, diamond, is_reverse_symmetric, unidirectional_ring
+from oracles.breadth_first import first_neighbour_schedule
+from oracles.slow_steps import steps_hold
+from regular_graphs import BASES, regular_graphs
+
+
+def columns(schedule: StepSchedule) -> list[tuple[object, ...]]:
+    """All sends, sorted."""
+    return sorted(schedule.sends())
+
+
+@pytest.mark.parametrize("graph", BASES, ids=lambda graph: graph.name)
+def test_an_allgather_makes_a_reduce_scatter_and_an_allreduce(graph: DirectGraph) -> None:
+    """On the same graph if it is isomorphic to its transpose, at the same cost; refused otherwise."""
+    schedule = first_neighbour_schedule(graph)
+    if not is_reverse_symmetric(graph):
+        for make in (reduce_scatter_schedule, allreduce_schedule):
+            with pytest.raises(UnsupportedError, match="is not isomorphic to its transpose; for a reduce-scatter"):
+                make(graph, schedule)
+        return
+    both = allreduce_schedule(graph, schedule)
+    verified_step_schedule_loads(both, graph.topology())
+    assert both.reduce.direction == "reduce"
+    assert step_cost(graph, both.reduce) == step_cost(graph, schedule)
+    assert columns(reduce_scatter_schedule(graph, schedule)) == columns(both.reduce)
+
+
+@given(regular_graphs())
+@settings(deadline=None, max_examples=40)
+def test_reversing_gives_the_other_collective_on_the_transpose(graph: DirectGraph) -> None:
+    """Theorem 1, both ways; the slow checker agrees."""
+    schedule = first_neighbour_schedule(graph)
+    turned = reversed_schedule(schedule)
+    assert steps_hold(turned, graph.transpose().topology())
+    verified_step_loads(turned, graph.transpose().topology())
+    again = reversed_schedule(turned)
+    assert again.direction == "broadcast"
+    assert columns(again) == columns(schedule)
+
+
+@given(regular_graphs(), st.randoms(use_true_random=False))
+@settings(deadline=None, max_examples=40)
+def test_renumbered_schedules_are_for_the_renumbered_graph(graph: DirectGraph, random: object) -> None:
+    """Definition 7; numbering back gives the old schedule."""
+    order = list(range(graph.num_nodes))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    mapping = np.array(order)
+    other = DirectGraph(graph.num_nodes, mapping[graph.tails], mapping[graph.heads], "renumbered")
+    schedule = first_neighbour_schedule(graph)
+    moved = relabelled(schedule, order)
+    verified_step_loads(moved, other.topology())
+    assert step_cost(other, moved) == step_cost(graph, schedule)
+    assert columns(relabelled(moved, np.argsort(mapping))) == columns(schedule)
+
+
+def test_switches_keep_their_numbers() -> None:
+    """Only ranks are renumbered."""
+    star = Topology.from_links([("a", "s", 1), ("b", "s", 1)], compute=["a", "b"], switches=["s"], bidirectional=True)
+    schedule = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 2, 1)), (1, 1, 0, 1, (1, 2, 0))])
+    moved = relabelled(schedule, [1, 0])
+    assert [tuple(send) for send in moved.sends()] == [(0, 1, 0, 1, (1, 2, 0)), (1, 0, 0, 1, (0, 2, 1))]
+    verified_step_loads(moved, star)
+
+
+RING = DirectGraph.of(unidirectional_ring(1, 3))
+REPEATS = [
+    (0, 0, 0, 6, (0, 1)),
+    (0, 1, 0, 6, (1, 2)),
+    (0, 2, 0, 6, (2, 0)),
+    (1, 0, 0, 4, (1, 2)),
+    (1, 0, 2, 5, (1, 2)),
+    (2, 0, 1, 6, (1, 2)),
+    (1, 1, 0, 6, (2, 0)),
+    (1, 2, 0, 6, (0, 1)),
+    (2, 1, 3, 4, (0, 1)),
+    (3, 2, 0, 1, (0, 1)),
+]
+"""Rank 2 gets parts of the shard of rank 0 up to three times, and rank 1 a part of its own."""
+
+
+def test_of_repeated_arrivals_the_first_is_kept() -> None:
+    """Of one step, the one listed first; a step that is left with nothing goes."""
+    schedule = StepSchedule.from_sends(3, 6, REPEATS)
+    verified_step_loads(schedule, RING.topology())
+    kept = without_repeats(schedule)
+    assert [tuple(send) for send in kept.sends()] == [
+        *REPEATS[:4],
+        (1, 0, 4, 5, (1, 2)),
+        (2, 0, 5, 6, (1, 2)),
+        *REPEATS[6:8],
+    ]
+    assert kept.num_steps == 3
+    verified_step_loads(reversed_schedule(schedule), RING.transpose().topology())
+
+
+def test_a_send_may_be_cut_into_several() -> None:
+    """Where its middle has arrived before."""
+    rows = [(0, 0, 2, 3, (0, 1)), (0, 1, 0, 6, (1, 0)), (1, 0, 0, 6, (0, 1))]
+    kept = without_repeats(StepSchedule.from_sends(2, 6, rows))
+    assert [tuple(send) for send in kept.sends()] == [*rows[:2], (1, 0, 0, 2, (0, 1)), (1, 0, 3, 6, (0, 1))]
+
+
+def test_a_schedule_without_repeats_is_left_alone() -> None:
+    """The very same object."""
+    schedule = first_neighbour_schedule(RING)
+    assert without_repeats(schedule) is schedule
+
+
+def test_input_that_makes_no_sense_is_refused() -> None:
+    """No permutation, no schedule, a reduce-scatter for an allgather, a schedule for another graph."""
+    schedule = first_neighbour_schedule(RING)
+    for wrong in ([0, 1], [0, 1, 1], [0.0, 1.0, 2.0], "abc", [[0], [1, 2]], None):
+        with pytest.raises(UnsupportedError, match="each number from 0 to 2 once"):
+            relabelled(schedule, wrong)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="expected a StepSchedule"):
+        reversed_schedule("allgather")  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="expected an allgather"):
+        reduce_scatter_schedule(RING.transpose(), replace(schedule, direction="reduce"))
+    with pytest.raises(UnsupportedError, match="for 3 ranks"):
+        allreduce_schedule(DirectGraph.of(complete(4)), schedule)
+    lopsided = DirectGraph.of(diamond())
+    with pytest.raises(UnsupportedError, match="does not map Diamond to its transpose"):
+        reduce_scatter_schedule(lopsided, first_neighbour_schedule(lopsided), symmetry=range(8))
