@@ -45,6 +45,8 @@ SizesOption = Annotated[
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, and nothing else, on standard output.")]
 
 MICROSECONDS = 10**6
+SCHEDULES = {"trees": "num_trees", "hops": "max_height", "steps": "num_steps"}
+"""Columns about schedules, which show where some plan has such figures."""
 
 
 def compare(
@@ -130,11 +132,13 @@ def _bounds(frame: pd.DataFrame) -> dict[str, str]:
 
 def _table(frame: pd.DataFrame, sizes: list[str]) -> Table:
     """Plans, the fastest first."""
+    import pandas as pd
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("planner", no_wrap=True)
-    for header in ("algbw GB/s", "gap", "trees", "hops", *sizes, "planned in"):
+    kinds = {header: name for header, name in SCHEDULES.items() if frame[name].notna().any()}
+    for header in ("algbw GB/s", "gap", *kinds, *sizes, "planned in"):
         table.add_column(header, justify="right", no_wrap=True)
     for row in frame.to_dict("records"):
         missed = 1 - row["algbw_exact"] / row["bound_exact"]
@@ -142,8 +146,7 @@ def _table(frame: pd.DataFrame, sizes: list[str]) -> Table:
             row["planner"],
             f"{row['algbw']:.2f}",
             "optimal" if missed == 0 else percentage_text(missed),
-            str(row["num_trees"]),
-            str(row["max_height"]),
+            *("" if pd.isna(row[name]) else str(row[name]) for name in kinds.values()),
             *(time_text(row[f"us_{size}"]) for size in sizes),
             time_text(row["seconds"] * MICROSECONDS),
         )

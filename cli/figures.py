@@ -5,7 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from ..schedules import EVERY_SCHEDULE, Cut, rates
+import numpy as np
+
+from ..schedules import EVERY_SCHEDULE, AnyStepSchedule, Cut, rates
 from ..schedules.witness_json import witness_to_json
 
 if TYPE_CHECKING:
@@ -17,7 +19,6 @@ __all__ = ["busiest_links", "crossed_bandwidth", "plan_figures", "witness_figure
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
     """Describe a plan by plain values, ready for JSON; exact numbers are texts such as ``"15/166"``."""
-    forest = plan.schedule
     return {
         "topology": plan.topology.name,
         "digest": plan.topology.digest,
@@ -36,14 +37,28 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         },
         "gap": str(plan.gap),
         "optimal": plan.gap == 0 and plan.bound.scope == EVERY_SCHEDULE,
-        "trees_per_root": forest.forests[-1].trees_per_root,
-        "root_weights": forest.root_weights.tolist(),
-        "num_trees": forest.num_trees,
+        **_schedule_figures(plan),
+        "num_links": len(plan.topology.links),
+        "busiest_links": busiest_links(plan),
+    }
+
+
+def _schedule_figures(plan: Plan) -> dict[str, Any]:
+    """Describe steps by their own figures, and trees by theirs."""
+    schedule = plan.schedule
+    if isinstance(schedule, AnyStepSchedule):
+        return {
+            "num_steps": schedule.num_steps,
+            "chunks_per_shard": [part.chunks_per_shard for part in schedule.schedules],
+            "num_sends": schedule.num_sends,
+        }
+    return {
+        "trees_per_root": schedule.forests[-1].trees_per_root,
+        "root_weights": schedule.root_weights.tolist(),
+        "num_trees": schedule.num_trees,
         "min_height": plan.heights.lowest,
         "mean_height": plan.heights.mean,
         "max_height": plan.heights.highest,
-        "num_links": len(plan.topology.links),
-        "busiest_links": busiest_links(plan),
     }
 
 
@@ -66,5 +81,6 @@ def witness_figures(bound: Bound) -> dict[str, Any]:
 
 
 def busiest_links(plan: Plan) -> int:
-    """Count the links that decide the plan's speed."""
-    return len(rates.busiest_links(plan.link_loads, plan.topology))
+    """Count the links that decide the plan's speed: of steps, those that no other exceeds in one of them."""
+    busiest = (rates.busiest_links(loads, plan.topology) for loads in np.atleast_2d(plan.link_loads))
+    return len(set().union(*(links.tolist() for links in busiest)))

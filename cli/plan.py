@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from ..schedules import as_bytes
 from ..schedules.units import percentage_text, time_text
-from .figures import busiest_links, plan_figures
+from .figures import plan_figures
 from .files import check_targets, writing
 from .output import emit_json, emit_rows, note
 from .parameters import (
@@ -32,6 +30,7 @@ from .parameters import (
     shard_options,
 )
 from .progress import computing
+from .schedule_rows import schedule_rows
 from .wording import gap, rate
 
 if TYPE_CHECKING:
@@ -47,6 +46,10 @@ TreesOption = Annotated[
         help="Trees per root, or per unit of its part of the data; as many as the bound takes if left out.",
     ),
 ]
+ChunksOption = Annotated[
+    int | None,
+    typer.Option("--chunks", help="Chunks per shard, for plans in steps; as many as the best takes if left out."),
+]
 SizeOption = Annotated[
     str | None, typer.Option("--size", metavar="SIZE", help="Estimate the time for so many bytes in all: 64M, 1G.")
 ]
@@ -56,15 +59,12 @@ PlannerOption = Annotated[
         "--planner",
         metavar="NAME",
         help="Who plans: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
-        "recursive-halving-doubling, multitree or blink; auto if left out.",
+        "recursive-halving-doubling, multitree, blink or bfb; auto if left out.",
     ),
 ]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan to this file.")
 ]
-
-LARGE = 2**18
-"""Tree entries beyond which what switches could save is not worked out for the summary."""
 
 PANEL = "MSCCL XML"
 XmlOption = Annotated[
@@ -114,6 +114,7 @@ def plan(
     root: RootOption = None,
     weights: WeightsOption = None,
     trees_per_root: TreesOption = None,
+    chunks: ChunksOption = None,
     planner: PlannerOption = "auto",
     size: SizeOption = None,
     output: OutputOption = None,
@@ -152,7 +153,8 @@ def plan(
     asked = NetworkOptions(boxes, nodes, shape, ranks, settings, without)
     network, shards = find_network(topology, asked), shard_options(root, weights)
     with computing(f"planning {collective} on {network.name}"):
-        made = make_plan(network, collective, planner=planner, **_given(trees_per_root=trees_per_root), **shards)
+        options = _given(trees_per_root=trees_per_root, chunks=chunks)
+        made = make_plan(network, collective, planner=planner, **options, **shards)
         # Weights are for the ranks that are left, so they say nothing of the whole network.
         whole = find_network(topology, asked._replace(without=None)) if without and weights is None else None
         intact = find_bound(whole, collective, **shards) if whole else None
@@ -182,7 +184,7 @@ def _write(path: Path | None, write: Callable[[Path], None], written: list[Path]
 
 
 def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
-    network, heights = made.topology, made.heights
+    network = made.topology
     emit_rows(
         f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified",
         {
@@ -190,13 +192,9 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
             "busbw": rate(made.busbw),
             "bound": f"{rate(made.bound.algbw)} algbw",
             "gap": gap(made.gap),
-            "trees per root": _trees_per_root(made),
-            "trees": f"{_trees(made)}, {heights.lowest} to {heights.highest} hops high, {heights.mean:.1f} on average",
-            "busiest links": f"{busiest_links(made)} of {len(network.links)}",
         }
-        | _roots(made)
-        | _savings(made)
-        | ({} if size is None else {"estimate": f"{size} in {time_text(made.estimate(size))}, finely pipelined"})
+        | schedule_rows(made)
+        | ({} if size is None else {"estimate": f"{size} in {time_text(made.estimate(size))}, {_flow(made)}"})
         | (
             {}
             if intact is None
@@ -205,35 +203,8 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
     )
 
 
-def _trees_per_root(made: Plan) -> str:
-    """Count trees by weight, as planners do, unless roots differ: then a root's trees are as many as its part needs."""
-    forest = made.schedule.forests[-1]
-    if len(set(forest.root_weights[forest.root_weights > 0].tolist())) == 1:
-        return str(forest.trees_per_root)
-    different = np.unique(forest.roots, return_counts=True)[1]
-    return f"{different.min()} to {different.max()} different ones, by the root's part of the data"
-
-
-def _trees(made: Plan) -> str:
-    """Count the different trees, and those of both kinds where there are two."""
-    forests = made.schedule.forests
-    text = f"{made.schedule.num_trees} different ones"
-    if len(forests) == 1:
-        return text
-    verbs = {"reduce": "add up", "broadcast": "spread"}
-    return f"{text} in all ({', '.join(f'{part.num_trees} {verbs[part.direction]}' for part in forests)})"
-
-
-def _roots(made: Plan) -> dict[str, str]:
-    """Where an allreduce adds up, unless all ranks do alike."""
-    weights, total = made.schedule.root_weights.tolist(), made.schedule.total_weight
-    if made.collective != "allreduce" or len(set(weights)) == 1:
-        return {}
-    parts = sorted({Fraction(weight, total) for weight in weights if weight})
-    if parts == [1]:
-        return {"roots": f"{made.topology.compute_nodes[weights.index(total)]} alone adds up all data"}
-    each = " to ".join(map(str, dict.fromkeys((parts[0], parts[-1]))))
-    return {"roots": f"{sum(weight > 0 for weight in weights)} of {len(weights)} ranks add up {each} of the data each"}
+def _flow(made: Plan) -> str:
+    return "step by step" if made.has_steps else "finely pipelined"
 
 
 def _lost(made: Plan, intact: Bound) -> str:
@@ -247,12 +218,3 @@ def _estimate(made: Plan, size: str | None) -> dict[str, Any]:
 def _loss(made: Plan, intact: Bound | None) -> dict[str, Any]:
     """What failures cost, for JSON."""
     return {} if intact is None else {"intact_algbw": float(intact.algbw), "loss": float(1 - made.algbw / intact.algbw)}
-
-
-def _savings(made: Plan) -> dict[str, str]:
-    """What switches that copy or add up would save, where there are such switches."""
-    small = made.schedule.num_trees * made.topology.num_ranks <= LARGE
-    if not small or not (made.topology.multicast or made.topology.aggregation):
-        return {}
-    saved = max(pruned.saving for pruned in made.in_network())
-    return {"in-network": f"multicast and aggregation in switches can save {percentage_text(saved)} of the traffic"}

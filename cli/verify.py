@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import CertificateError
+from ..schedules import AnyStepSchedule
+from ..schedules.units import count_text
 from .figures import plan_figures, witness_text
 from .output import emit_json, emit_rows
 from .parameters import (
@@ -26,6 +29,7 @@ from .wording import gap, rate
 
 if TYPE_CHECKING:
     from ..planners import Plan
+    from ..schedules import Forest, StepSchedule
 
 __all__ = ["verify"]
 
@@ -75,16 +79,36 @@ def verify(
 
 def _checks(checked: Plan, given: bool) -> dict[str, str]:
     """Say what has been checked, one line each."""
-    bound, forest, network = checked.bound, checked.schedule, checked.topology
-    shard = "the part that it adds up" if checked.collective == "allreduce" else "its shard"
-    paths = sum(len(part.path_starts) - 1 for part in forest.forests)
+    network = checked.topology
     origin = "is the one given" if given else "comes from the file; --topology compares it with yours"
     return {
-        "bound": f"{witness_text(bound)}, so {rate(bound.algbw)} at most",
-        "routes": f"{paths} paths follow links and pass only switches",
-        "trees": f"{forest.num_trees} trees reach all {network.num_ranks} ranks; "
-        f"those of each root weigh {forest.forests[-1].trees_per_root} per unit of {shard}",
-        "links": f"{len(network.links)} loads are as stated, which makes {rate(checked.algbw)}",
+        "bound": f"{witness_text(checked.bound)}, so {rate(checked.bound.algbw)} at most",
+        **_schedule_checks(checked),
         "gap": gap(checked.gap),
         "network": f"{network.name}, digest {network.digest[:12]}, {origin}",
     }
+
+
+def _schedule_checks(checked: Plan) -> dict[str, str]:
+    schedule, network = checked.schedule, checked.topology
+    speed = rate(checked.algbw)
+    if isinstance(schedule, AnyStepSchedule):
+        done = {"allgather": "have every shard", "reduce_scatter": "have their sums"}
+        holds = done.get(checked.collective, "have all sums")
+        return {
+            "routes": f"{_paths(schedule.schedules)} paths follow links and pass only switches",
+            "steps": f"after {count_text(schedule.num_steps, 'step')} all {network.num_ranks} ranks {holds}; "
+            f"none of {count_text(schedule.num_sends, 'send')} comes before what it passes on",
+            "links": f"{len(network.links)} loads of each step are as stated, which makes {speed}",
+        }
+    shard = "the part that it adds up" if checked.collective == "allreduce" else "its shard"
+    return {
+        "routes": f"{_paths(schedule.forests)} paths follow links and pass only switches",
+        "trees": f"{schedule.num_trees} trees reach all {network.num_ranks} ranks; "
+        f"those of each root weigh {schedule.forests[-1].trees_per_root} per unit of {shard}",
+        "links": f"{len(network.links)} loads are as stated, which makes {speed}",
+    }
+
+
+def _paths(parts: Sequence[Forest | StepSchedule]) -> int:
+    return sum(len(part.path_starts) - 1 for part in parts)

@@ -107,6 +107,7 @@ def compare(
         - ``bound``, ``bound_exact``: the lowest bound of all, the same in every row.
         - ``gap``: share of it that the plan misses, 0 only if none.
         - ``num_trees``, ``max_height``: trees of the plan, and hops from root to leaf of the highest.
+        - ``num_steps``: steps of a plan that has these instead of trees.
         - ``us_<size>``: predicted µs, for each of `sizes`.
         - ``seconds``: wall time of planning and verifying, with what compilation and imports it took; not that of the
           figures in this table, such as heights and predicted times.
@@ -234,7 +235,7 @@ def compared(found: Sequence[Outcome], sizes: Sequence[int | str] = ()) -> pd.Da
     limits = [entry.limit for entry in found if entry.limit is not None]
     lowest = min(limits, default=None)
     frame = pd.DataFrame([_row(entry, lowest, sizes) for entry in found])
-    return frame.astype(dict.fromkeys(("num_trees", "max_height"), "Int64"))
+    return frame.astype(dict.fromkeys(("num_trees", "max_height", "num_steps"), "Int64"))
 
 
 def _collected(future: Future[Outcome], kind: Kind, name: str) -> Outcome:
@@ -275,6 +276,7 @@ def _check_sizes(sizes: Sequence[int | str] | None) -> None:
 def _row(entry: Outcome, lowest: Fraction | None, sizes: Sequence[int | str]) -> dict[str, object]:
     answer = entry.answer
     made = answer if isinstance(answer, Plan) else None
+    of_trees = None if made is None or made.has_steps else made
     return {
         "kind": entry.kind,
         "planner": entry.name,
@@ -285,8 +287,9 @@ def _row(entry: Outcome, lowest: Fraction | None, sizes: Sequence[int | str]) ->
         "bound": None if lowest is None else float(lowest),
         "bound_exact": lowest,
         "gap": None if made is None or lowest is None else float(1 - made.algbw / lowest),
-        "num_trees": None if made is None else made.schedule.num_trees,
-        "max_height": None if made is None else made.heights.highest,
+        "num_trees": None if of_trees is None else of_trees.trees.num_trees,
+        "max_height": None if of_trees is None else of_trees.heights.highest,
+        "num_steps": made.num_steps if made is not None and made.has_steps else None,
         **{f"us_{size}": None if made is None else made.estimate(size) for size in sizes},
         "seconds": entry.seconds,
         "plan": made,

@@ -85,10 +85,10 @@ def scan_trees_per_root(
         heights = made.heights
         rows.append(
             {
-                "trees_per_root": made.schedule.forests[-1].trees_per_root,
+                "trees_per_root": made.trees.forests[-1].trees_per_root,
                 "algbw": float(made.algbw),
                 "gap": float(made.gap),
-                "num_trees": made.schedule.num_trees,
+                "num_trees": made.trees.num_trees,
                 "min_height": heights.lowest,
                 "mean_height": heights.mean,
                 "max_height": heights.highest,
@@ -107,7 +107,7 @@ def scan_trees_per_root(
 
 def _usual_counts(best: Plan) -> range:
     """Count up to the best plan's own number, where it is one per rank and so of the same kind."""
-    enough = best.schedule.forests[-1].trees_per_root if best.planner == "forestcoll" else MAX_COUNTS + 1
+    enough = best.trees.forests[-1].trees_per_root if best.planner == "forestcoll" else MAX_COUNTS + 1
     return range(1, min(enough, MAX_COUNTS + 1))
 
 

@@ -14,6 +14,7 @@ from .plan import Plan
 __all__ = [
     "Make",
     "allreduce_lp",
+    "bfb",
     "blink",
     "double_binary_tree",
     "forestcoll",
@@ -127,5 +128,16 @@ def blink(collective: str) -> Make:
         from .blink import plan_blink
 
         return plan_blink(topology, collective, root=root, weights=weights)
+
+    return make
+
+
+def bfb(collective: str) -> Make:
+    """Return `plan_bfb` for one collective."""
+
+    def make(topology: Topology, *, chunks: int | None = None, size: int | str | None = None) -> Plan:
+        from .bfb import plan_bfb
+
+        return plan_bfb(topology, collective, chunks=chunks, size=size)
 
     return make

@@ -12,25 +12,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import CertificateError, TopologyError, UnsupportedError
+from ..errors import CertificateError, UnsupportedError
 from ..schedules import (
     EVERY_SCHEDULE,
-    Allreduce,
+    AnySchedule,
+    AnyStepSchedule,
     Bound,
-    Forest,
     InNetwork,
     TreeSchedule,
     as_bytes,
     bus_factor,
-    congestion,
     in_network,
+    rate_of_loads,
     schedule_time,
-    verified_schedule_loads,
+    verified_loads,
 )
 from ..schedules.read_only import read_only
 from ..schedules.units import bandwidth_text, percentage_text
 from ..topologies import Topology
 from ..topologies.validation import shown
+from .plan_checks import check_network, check_purpose, refuse_loads
 
 __all__ = ["EXPORTERS", "Heights", "Plan"]
 
@@ -58,14 +59,16 @@ class Plan:
     topology : Topology
     collective : str
         Such as ``"allgather"``.
-    schedule : Forest or Allreduce
+    schedule : Forest, Allreduce, StepSchedule or StepAllreduce
+        Trees that data flows through, or steps that wait for each other.
     bound : Bound
         What no schedule can beat.
     inverse_rate : Fraction
         What this one achieves, ``1 / x``: ns per byte of a shard of weight 1 in ``schedule.root_weights``.  Those of an
         allreduce may differ from the bound's, so compare `algbw`.
-    link_loads : ndarray of int64, shape (links,)
-        Tree copies that each link of the topology carries.
+    link_loads : ndarray of int64, shape (links,), or (steps, links)
+        Copies of trees, or chunks in each step, that each link of the topology carries; see
+        `collopt.schedules.verified_loads`.
     planner : str
         Name of the planner in the registry.
     options : mapping
@@ -76,7 +79,7 @@ class Plan:
 
     topology: Topology
     collective: str
-    schedule: TreeSchedule
+    schedule: AnySchedule
     bound: Bound
     inverse_rate: Fraction
     link_loads: npt.NDArray[np.int64]
@@ -127,17 +130,18 @@ class Plan:
             If anything else is not as claimed.
         """
         if topology is not None:
-            self._check_network(topology)
+            check_network(self, topology)
         if self.bound.collective != self.collective or self.bound.topology.digest != self.topology.digest:
             raise CertificateError(f"the plan's bound is about {self.bound.collective} on {self.bound.topology!r}")
         self.bound.verify()
-        self._check_purpose()
-        loads = verified_schedule_loads(self.schedule, self.topology)
+        check_purpose(self)
+        loads = verified_loads(self.schedule, self.topology)
         if not np.array_equal(loads, self.link_loads):
-            self._refuse_loads(loads)
-        busiest = congestion(loads, self.schedule.trees_per_root, self.topology)
-        if busiest != self.inverse_rate:
-            raise CertificateError(f"the plan claims 1/x = {self.inverse_rate}; its busiest link makes it {busiest}")
+            refuse_loads(self, loads)
+        rate = rate_of_loads(loads, self.schedule, self.topology)
+        if rate != self.inverse_rate:
+            busiest = "its busiest links make" if self.has_steps else "its busiest link makes"
+            raise CertificateError(f"the plan claims 1/x = {self.inverse_rate}; {busiest} it {rate}")
         if self.algbw > self.bound.algbw:
             raise CertificateError(f"the plan claims algbw = {self.algbw}, which beats its bound: {self.bound}")
 
@@ -154,14 +158,14 @@ class Plan:
         save_plan(self, path)
 
     def estimate(self, size: int | str, slices: int | None = None) -> float:
-        """Predicted time in µs, by the alpha-beta model with pipelining; see `schedule_time`.
+        """Predicted time in µs, by the alpha-beta model: trees with pipelining, steps without; see `schedule_time`.
 
         Parameters
         ----------
         size : int or str
             Bytes in all, as nccl-tests counts them, such as ``2**30`` or ``"1G"``.
         slices : int, optional
-            Pieces that follow each other through the trees; infinitely many by default.
+            Pieces that follow each other through the trees; infinitely many by default.  Steps take none.
 
         Returns
         -------
@@ -170,18 +174,55 @@ class Plan:
         Raises
         ------
         UnsupportedError
-            If the size or the number of slices is not understood.
+            If the size or the number of slices is not understood, or slices are given for steps.
         """
         num_bytes = as_bytes(size)
         return float(schedule_time(self.schedule, self.topology, num_bytes, slices, inverse_rate=self.inverse_rate))
 
     @property
+    def has_steps(self) -> bool:
+        """Whether the schedule consists of steps, not of trees."""
+        return isinstance(self.schedule, AnyStepSchedule)
+
+    @property
+    def trees(self) -> TreeSchedule:
+        """The schedule of a plan of trees.
+
+        Raises
+        ------
+        UnsupportedError
+            If it consists of steps.
+        """
+        if isinstance(self.schedule, AnyStepSchedule):
+            raise UnsupportedError(f"the plan by {self.planner!r} consists of steps; expected one of trees")
+        return self.schedule
+
+    @property
+    def num_steps(self) -> int:
+        """Number of steps, those of both parts of an allreduce together.
+
+        Raises
+        ------
+        UnsupportedError
+            If the plan consists of trees, in which nothing waits for the end of a step.
+        """
+        if not isinstance(self.schedule, AnyStepSchedule):
+            raise UnsupportedError(f"the plan by {self.planner!r} consists of trees; expected one of steps")
+        return self.schedule.num_steps
+
+    @property
     def heights(self) -> Heights:
-        """Lowest, mean and highest height of the trees, in hops between ranks; the mean is over the data."""
-        forests = self.schedule.forests
+        """Lowest, mean and highest height of the trees, in hops between ranks; the mean is over the data.
+
+        Raises
+        ------
+        UnsupportedError
+            If the plan consists of steps; see `num_steps`.
+        """
+        forests, heights = self.trees.forests, self.trees.heights
         total = sum(int((forest.heights * forest.weights).sum()) for forest in forests)
         copies = sum(int(forest.weights.sum()) for forest in forests)
-        return Heights(int(self.schedule.heights.min()), total / copies, int(self.schedule.heights.max()))
+        return Heights(int(heights.min()), total / copies, int(heights.max()))
 
     def in_network(self) -> tuple[InNetwork, ...]:
         """Leave out the traffic that switches with multicast or aggregation make redundant, forest by forest.
@@ -190,8 +231,13 @@ class Plan:
         -------
         tuple of InNetwork
             One for each of ``schedule.forests``; see `InNetwork.saving`.
+
+        Raises
+        ------
+        UnsupportedError
+            If the plan consists of steps.
         """
-        return tuple(in_network(forest, self.topology) for forest in self.schedule.forests)
+        return tuple(in_network(forest, self.topology) for forest in self.trees.forests)
 
     def export(self, format: str, path: str | os.PathLike[str], **options: Any) -> None:  # noqa: A002
         """Write the plan in a runtime's format.
@@ -228,45 +274,15 @@ class Plan:
             verdict += f" of {self.bound.scope}"
         return (
             f"{self.collective} on {self.topology.name} by {self.planner}: {bandwidth_text(self.algbw, 2)}, {verdict}; "
-            f"{self.schedule.num_trees} trees, {self.schedule.forests[-1].trees_per_root} per root by weight"
+            f"{self._size}"
         )
+
+    @property
+    def _size(self) -> str:
+        if isinstance(self.schedule, AnyStepSchedule):
+            return self.schedule.size_text
+        return f"{self.schedule.num_trees} trees, {self.schedule.forests[-1].trees_per_root} per root by weight"
 
     def __repr__(self) -> str:
         """One line in angle brackets."""
         return f"<Plan {self}>"
-
-    def _check_network(self, topology: Topology) -> None:
-        if not isinstance(topology, Topology):
-            raise TopologyError(f"the topology is {shown(topology)}; expected the Topology to use the plan on")
-        if topology.digest != self.topology.digest:
-            raise TopologyError(
-                f"the plan was made for {self.topology!r} (digest {self.topology.digest[:12]}), not for {topology!r} "
-                f"(digest {topology.digest[:12]}); plan again for this topology"
-            )
-
-    def _check_purpose(self) -> None:
-        """Check that the schedule is of the kind that the collective needs, for the shards that the bound is about."""
-        if not isinstance(self.schedule, (Forest, Allreduce)):
-            raise CertificateError(f"the plan's schedule is {shown(self.schedule)}; expected trees")
-        kinds = {"allgather": "broadcast", "broadcast": "broadcast", "reduce_scatter": "reduce", "reduce": "reduce"}
-        if isinstance(self.schedule, Allreduce) != (self.collective == "allreduce") or (
-            not isinstance(self.schedule, Allreduce) and self.schedule.direction != kinds.get(self.collective)
-        ):
-            raise CertificateError(f"the plan's trees are not of the kind that {self.collective!r} needs")
-        if self.collective == "allreduce":
-            return  # every rank ends with all sums, so any roots will do
-        weights = np.array(self.bound.weights or np.ones(self.topology.num_ranks))
-        if not np.array_equal(self.schedule.root_weights, weights):
-            raise CertificateError("the plan's shards are not those that its bound is about")
-
-    def _refuse_loads(self, loads: npt.NDArray[np.int64]) -> None:
-        if self.link_loads.shape != loads.shape:
-            raise CertificateError(
-                f"the plan states {len(self.link_loads)} link loads; its topology has {len(loads)} links"
-            )
-        number = int(np.flatnonzero(loads != self.link_loads)[0])
-        link = self.topology.links[number]
-        raise CertificateError(
-            f"the trees put {loads[number]} copies on the link from {link.tail!r} to {link.head!r}; "
-            f"the plan states {self.link_loads[number]}"
-        )

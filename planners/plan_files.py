@@ -8,9 +8,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import FileFormatError, UnsupportedError
 from ..schedules import Bound, Witness, schedule_from_json, schedule_to_json
+from ..schedules.step_json import is_step_json
 from ..schedules.witness_json import WITNESS_FIELDS, witness_from_json, witness_to_json
 from ..topologies import Topology
 from ..topologies.files import read_json, topology_from_json, topology_to_json, write_whole
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["load_plan", "plan_from_json", "plan_to_json", "save_plan"]
 
 PLAN_FORMAT = "collopt-plan"
-PLAN_VERSION = 2
-"""Version 2 added partitions and prices as witnesses, and allreduce with any roots; version 1 is read as it is."""
+PLAN_VERSION = 3
+"""Version 2 added partitions and prices as witnesses, and allreduce with any roots; version 3 schedules in steps.
+
+Older files are read as they are.
+"""
 INT64_MAX = 2**63 - 1
 
 
@@ -137,10 +142,11 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
     from pydantic import ValidationError
 
     from ..topologies.schema import first_problem
-    from .plan_schema import PlanDocument
+    from .plan_schema import StepPlanDocument, TreePlanDocument
 
+    kind = StepPlanDocument if is_step_json(data.get("schedule")) else TreePlanDocument
     try:
-        document = PlanDocument.model_validate(data)
+        document = kind.model_validate(data)
     except ValidationError as error:
         raise FileFormatError(f"{where}: {first_problem(error)}") from None
     topology = topology_from_json(document.topology, f"{where}, field topology")
@@ -149,8 +155,6 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
             f"{where}: field topology has digest {topology.digest[:12]}, but the plan was made for "
             f"{document.topology_digest[:12]!r}; the file was changed, plan again"
         )
-    if any(abs(load) > INT64_MAX for load in document.link_loads):
-        raise FileFormatError(f"{where}: field link_loads has a number beyond 64 bits")
     entry = document.bound
     bound = Bound(topology, document.collective, entry.inverse_rate, _witness(entry, where), tuple(entry.weights))
     return Plan(
@@ -159,7 +163,7 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
         schedule_from_json(document.schedule, where),
         bound,
         document.inverse_rate,
-        np.array(document.link_loads, dtype=np.int64),
+        _loads(document.link_loads, where),
         document.planner,
         document.options,
     )
@@ -168,6 +172,18 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
 def _check_path(path: object) -> None:
     if not isinstance(path, (str, os.PathLike)):
         raise UnsupportedError(f"the path is {shown(path)}; expected a file's name")
+
+
+def _loads(rows: list[int] | list[list[int]], where: str) -> npt.NDArray[np.int64]:
+    numbers = (load for row in rows for load in (row if isinstance(row, list) else (row,)))
+    if any(abs(load) > INT64_MAX for load in numbers):
+        raise FileFormatError(f"{where}: field link_loads has a number beyond 64 bits")
+    try:
+        return np.array(rows, dtype=np.int64)
+    except ValueError:
+        raise FileFormatError(
+            f"{where}: field link_loads has rows of different lengths; expected a number for each link in every row"
+        ) from None
 
 
 def _witness(entry: BoundEntry, where: str) -> Witness:

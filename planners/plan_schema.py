@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, ValidationInfo, field_validator
 
-__all__ = ["BoundEntry", "PlanDocument"]
+__all__ = ["BoundEntry", "PlanDocument", "StepPlanDocument", "TreePlanDocument"]
 
 
 FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
@@ -63,7 +63,7 @@ class BoundEntry(BaseModel):
 
 
 class PlanDocument(BaseModel):
-    """The whole document; its header, topology and schedule are checked by their own readers."""
+    """All but the loads of the links; the header, the topology and the schedule are checked by their own readers."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -77,7 +77,6 @@ class PlanDocument(BaseModel):
     bound: BoundEntry
     topology_digest: str
     topology: dict[str, Any]
-    link_loads: list[int]
     schedule: dict[str, Any]
 
     @field_validator("bound")
@@ -88,3 +87,23 @@ class PlanDocument(BaseModel):
         if info.data.get("version") == 1 and newer:
             raise ValueError(f"version 1 had no witness {newer[0]!r}; expected 'cut' or 'rank_cuts', or version 2")
         return bound
+
+
+class TreePlanDocument(PlanDocument):
+    """A plan whose schedule consists of trees."""
+
+    link_loads: list[int]
+
+
+class StepPlanDocument(PlanDocument):
+    """A plan whose schedule consists of steps, each with a row of loads."""
+
+    link_loads: list[list[int]]
+
+    @field_validator("schedule")
+    @classmethod
+    def _has_steps(cls, schedule: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Refuse in older files what they did not have."""
+        if info.data.get("version") in (1, 2):
+            raise ValueError(f"version {info.data['version']} had no schedules in steps; expected version 3")
+        return schedule

@@ -100,6 +100,7 @@ PLANNERS = {
         ),
         _planner("multitree", "one greedily grown tree per rank (MultiTree)", EVERY_ROOT, lazy.multitree),
         _planner("blink", "optimal trees that all have one root (Blink)", COLLECTIVES, lazy.blink),
+        _planner("bfb", "breadth-first broadcast in steps, for networks without switches", EVERY_ROOT, lazy.bfb),
     )
 }
 """By name.  A planner that does not suit a topology raises `UnsupportedError`, whose message is the reason."""
@@ -164,7 +165,8 @@ def plan(topology: Topology, collective: str, *, planner: str = "auto", **option
     **options : object
         What the planner takes: for ``"auto"`` and ``"forestcoll"``, ``trees_per_root``, and ``root`` and ``weights`` as
         for `bound`.  Where roots have unequal parts of the data, ``trees_per_root`` is the number per unit of such a
-        part: see `Forest.root_weights`.
+        part: see `Forest.root_weights`.  ``"bfb"``, whose plans have steps, takes ``chunks`` per shard, and the
+        ``size`` that it plans for.
 
     Returns
     -------

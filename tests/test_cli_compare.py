@@ -32,6 +32,17 @@ def test_people_see_bounds_then_plans_the_fastest_first(capsys: pytest.CaptureFi
     assert any(line.startswith("  plan double-binary-tree  ") for line in lines)
 
 
+def test_steps_have_a_column_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
+    """Empty for trees, whose own columns are empty for steps, and left out if nobody has any."""
+    both = call(capsys, "compare", "ring", "--nodes", 5, "allgather", "--planner", "bfb", "--planner", "ring").out
+    header, *rows = [line.split() for line in both.splitlines() if line.startswith(("planner", "bfb", "ring"))]
+    assert header[3:7] == ["gap", "trees", "hops", "steps"]
+    assert {row[0]: row[2:-2] for row in rows} == {"bfb": ["optimal", "2"], "ring": ["optimal", "10", "4"]}
+    alone = call(capsys, "compare", "ring", "--nodes", 5, "allgather", "--planner", "bfb").out
+    assert "steps" in alone
+    assert "trees" not in alone
+
+
 def test_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     """Exact numbers as text; null where there is nothing."""
     rows = call(capsys, "compare", *A100, "--size", "1M", "--json").data

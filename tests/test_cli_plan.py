@@ -12,6 +12,7 @@ import pytest
 import collopt
 from cli_calls import call, netfile, refusal
 from collopt.runtime import interpret_file, read_xml
+from collopt.topologies import ring
 
 RING = ("ring", "--nodes", 4, "--set", "bandwidth=25", "allgather")
 
@@ -66,6 +67,65 @@ def test_figures_are_those_of_the_plan(capsys: pytest.CaptureFixture[str], tmp_p
     ratios = [load / link.bandwidth for load, link in zip(plan.link_loads.tolist(), plan.topology.links, strict=True)]
     assert data["busiest_links"] == ratios.count(max(ratios))
     assert data["busiest_links"] < data["num_links"]
+
+
+CUBE = ("hypercube", "--set", "dimension=3", "--set", "bandwidth=25", "--set", "latency=1")
+"""Each of 8 ranks has 3 links."""
+
+
+def test_tells_the_steps_of_a_plan_that_has_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    """In place of trees; what they take is added up."""
+    answer = call(capsys, "plan", *CUBE, "allgather", "--planner", "bfb", "--size", 2400)
+    assert (answer.status, answer.err) == (0, "")
+    assert answer.out.splitlines() == [
+        "allgather on hypercube-3, 8 ranks, by bfb, verified",
+        "  algbw          85.71 GB/s (exactly 600/7)",
+        "  busbw          75.00 GB/s",
+        "  bound          85.71 GB/s (exactly 600/7) algbw",
+        "  gap            0, optimal",
+        "  steps          3 steps, 3 chunks per shard, 72 sends",
+        "  busiest links  24 of 24, each in at least one step",
+        "  estimate       2400 in 3.03 µs, step by step",
+    ]
+    both = call(capsys, "plan", *CUBE, "allreduce", "--planner", "bfb").out
+    assert "6 steps, 3 chunks per shard, 144 sends (3 to add up, 3 to spread)" in both
+
+
+def test_counts_the_links_that_are_busiest_in_some_step(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The slow pair takes longest in the first step; in the second it spares itself, and four others decide."""
+    network = netfile(tmp_path, ring(4, bandwidth=10).derate("gpu0", "gpu1", "1/2"))
+    answer = call(capsys, "plan", network, "allgather", "--planner", "bfb")
+    assert "busiest links  6 of 8, each in at least one step" in answer.out
+
+
+def test_figures_of_steps_are_those_of_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """With chunks as asked, for each part of an allreduce; nothing of trees is among them."""
+    path = tmp_path / "plan.json"
+    data = call(
+        capsys, "plan", *CUBE, "allreduce", "--planner", "bfb", "--chunks", 2, "--size", "1M", "-o", path, "--json"
+    ).data
+    plan = collopt.load_plan(path)
+    assert (data["num_steps"], data["chunks_per_shard"], data["options"]) == (6, [2, 2], {"chunks": 2})
+    assert (data["num_sends"], data["estimate_us"]) == (plan.schedule.num_sends, plan.estimate("1M"))
+    assert (data["gap"], data["optimal"]) == (str(plan.gap), False)
+    assert not {"trees_per_root", "num_trees", "root_weights", "max_height"} & set(data)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((*CUBE, "broadcast", "--root", 0, "--planner", "bfb"), "the planner 'bfb' does not cover the collective"),
+        ((*CUBE, "allgather", "--planner", "bfb", "--trees-per-root", 2), "'bfb' has no option 'trees_per_root'"),
+        ((*CUBE, "allgather", "--chunks", 2), "planner 'auto' has no option 'chunks'"),
+        ((*CUBE, "allgather", "--planner", "bfb", "--chunks", 0), "chunks"),
+        (("dgx-a100", "allgather", "--planner", "bfb"), "has switches"),
+    ],
+)
+def test_refuses_what_cannot_be_planned_in_steps(
+    capsys: pytest.CaptureFixture[str], words: tuple[object, ...], message: str
+) -> None:
+    """And options of planners that have no such thing."""
+    assert message in refusal(call(capsys, "plan", *words))
 
 
 def test_says_where_an_allreduce_adds_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -40,6 +40,36 @@ def test_says_what_was_checked(capsys: pytest.CaptureFixture[str], plan_file: Pa
     assert "comes from the file" in answer.out
 
 
+@pytest.mark.parametrize(
+    ("collective", "done"),
+    [
+        ("allgather", "after 3 steps all 6 ranks have every shard"),
+        ("reduce_scatter", "after 3 steps all 6 ranks have their sums"),
+        ("allreduce", "after 6 steps all 6 ranks have all sums"),
+    ],
+)
+def test_says_what_was_checked_of_steps(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, collective: str, done: str
+) -> None:
+    """Steps instead of trees; a forged step is found."""
+    path = tmp_path / "plan.json"
+    collopt.plan(ring(6, bandwidth=25), collective, planner="bfb").save(path)
+    answer = call(capsys, "verify", path)
+    assert (answer.status, answer.err) == (0, "")
+    assert [row.split()[0] for row in answer.out.splitlines()[1:]] == [
+        "bound", "routes", "steps", "links", "gap", "network",
+    ]  # fmt: skip
+    assert done in answer.out
+    assert "12 loads of each step are as stated" in answer.out
+    data = call(capsys, "verify", path, "--json").data
+    assert (data["verified"], data["gap"]) == (True, "0")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    part = content["schedule"].get("reduce", content["schedule"])
+    part["steps"][part["steps"].index(1)] = 0
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert refusal(call(capsys, "verify", path), status=1)
+
+
 def test_json_has_the_verdict_and_the_figures(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
     """And nothing else is on standard output."""
     data = call(capsys, "verify", plan_file, "--json").data
@@ -141,8 +171,8 @@ def test_a_changed_network_in_the_file_is_no_plan_at_all(capsys: pytest.CaptureF
         ("<algo/>", "is an XML file; expected a JSON file of format 'collopt-plan'"),
         ('{"format": "collopt-topology", "version": 1}', "is of format 'collopt-topology'; expected 'collopt-plan'"),
         (
-            '{"format": "collopt-plan", "version": 3}',
-            "is version 3; this release reads versions 1 to 2: upgrade collopt",
+            '{"format": "collopt-plan", "version": 4}',
+            "is version 4; this release reads versions 1 to 3: upgrade collopt",
         ),
         ('{"format": "collopt-plan", "version": 1}', "field made_by"),
     ],

@@ -20,7 +20,7 @@ from collopt.planners.compare import compare
 from collopt.topologies import Topology, complete, dgx_a100, mi250, ring
 
 COLUMNS = ["kind", "planner", "status", "reason", "algbw", "algbw_exact", "bound", "bound_exact", "gap"]
-COLUMNS += ["num_trees", "max_height", "seconds", "plan"]
+COLUMNS += ["num_trees", "max_height", "num_steps", "seconds", "plan"]
 
 
 def rows(frame: pd.DataFrame, kind: str = "plan") -> dict[str, dict[str, Any]]:
@@ -37,6 +37,19 @@ def test_every_planner_and_bound_has_a_row() -> None:
     assert (frame["seconds"] > 0).all()
     assert set(frame["status"]) == {"ok", "not applicable"}
     assert (frame["reason"] == "").tolist() == (frame["status"] == "ok").tolist()
+
+
+def test_plans_in_steps_stand_beside_plans_of_trees() -> None:
+    """Each has the figures of its kind, and a predicted time of its own."""
+    topology = ring(5, bandwidth=25, latency=2)
+    found = rows(compare(topology, "allgather", planners=["bfb", "ring"], bounds=[], sizes=["1M"]))
+    steps, trees = found["bfb"], found["ring"]
+    assert steps["num_steps"] == steps["plan"].num_steps == 2
+    assert pd.isna(steps["num_trees"])
+    assert pd.isna(steps["max_height"])
+    assert (steps["gap"], steps["us_1M"]) == (0, steps["plan"].estimate("1M"))
+    assert pd.isna(trees["num_steps"])
+    assert trees["max_height"] == 4
 
 
 def test_two_boxes_of_a100_as_known() -> None:

@@ -115,7 +115,7 @@ def test_files_of_version_1_are_read(tmp_path: Path) -> None:
     for made in (small_plan(), plan(mi250(), "reduce_scatter", trees_per_root=1), around):
         old = plan_to_json(made) | {"version": 1}
         path.write_text(json.dumps(old), encoding="utf-8")
-        assert plan_to_json(load_plan(path, made.topology)) == old | {"version": 2}
+        assert plan_to_json(load_plan(path, made.topology)) == old | {"version": 3}
 
 
 @pytest.mark.parametrize("kind", ["partition", "prices"])
@@ -247,7 +247,7 @@ BAD: dict[str, tuple[Change, str]] = {
         "is of format 'collopt-topology'; expected 'collopt-plan'",
     ),
     **cases("format", [None, 1, ["collopt-plan"]], "is of format .*; expected 'collopt-plan'", "format"),
-    "a newer version": (put(3, "version"), "is version 3; this release reads versions 1 to 2: upgrade collopt"),
+    "a newer version": (put(4, "version"), "is version 4; this release reads versions 1 to 3: upgrade collopt"),
     **cases(
         "version", [0, -1, True, "1", None, [1], 1.5], "field version of .* expected a whole number from 1", "version"
     ),
@@ -306,7 +306,8 @@ BAD: dict[str, tuple[Change, str]] = {
     **cases("load", [None, "2", 2.5, True, [2], {}], r"field link_loads\[1\]", "link_loads", 1),
     **cases("load", [2**63, -(2**63), 10**90], "field link_loads has a number beyond 64 bits", "link_loads", 1),
     **cases("schedule", [None, [], "forest", 3], "field schedule", "schedule"),
-    "a schedule of another kind": (put("steps", "schedule", "kind"), "field schedule"),
+    "a schedule of another kind": (put("gossip", "schedule", "kind"), "field schedule is not a forest"),
+    "trees for steps": (put("steps", "schedule", "kind"), r"field link_loads\[0\] is .*; it should be a valid list"),
     **cases(
         "weight", [2.5, "1", None, True, 2**63, 10**90, [1]], "the weights of schedule.trees", "schedule", "trees", 0, 1
     ),

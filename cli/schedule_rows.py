@@ -1,0 +1,85 @@
+"""What the summary of a plan says of its schedule, line by line."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..schedules import AnyStepSchedule
+from ..schedules.units import count_text, percentage_text
+from .figures import busiest_links
+
+if TYPE_CHECKING:
+    from ..planners import Plan
+    from ..schedules import TreeSchedule
+
+__all__ = ["schedule_rows"]
+
+LARGE = 2**18
+"""Tree entries beyond which what switches could save is not worked out for the summary."""
+
+
+def schedule_rows(made: Plan) -> dict[str, str]:
+    """Describe steps, or trees and what switches could save of their traffic."""
+    busiest = f"{busiest_links(made)} of {len(made.topology.links)}"
+    if isinstance(made.schedule, AnyStepSchedule):
+        return {"steps": _steps(made.schedule), "busiest links": f"{busiest}, each in at least one step"}
+    heights = made.heights
+    return {
+        "trees per root": _trees_per_root(made.schedule),
+        "trees": f"{_trees(made.schedule)}, {heights.lowest} to {heights.highest} hops high, "
+        f"{heights.mean:.1f} on average",
+        "busiest links": busiest,
+        **_roots(made),
+        **_savings(made),
+    }
+
+
+def _steps(schedule: AnyStepSchedule) -> str:
+    """Count steps, those of both kinds where there are two, chunks and sends."""
+    if len(schedule.schedules) == 1:
+        return f"{schedule.size_text}, {count_text(schedule.num_sends, 'send')}"
+    verbs = {"reduce": "to add up", "broadcast": "to spread"}
+    parts = ", ".join(f"{part.num_steps} {verbs[part.direction]}" for part in schedule.schedules)
+    return f"{schedule.size_text}, {count_text(schedule.num_sends, 'send')} ({parts})"
+
+
+def _trees_per_root(schedule: TreeSchedule) -> str:
+    """Count trees by weight, as planners do, unless roots differ: then a root's trees are as many as its part needs."""
+    forest = schedule.forests[-1]
+    if len(set(forest.root_weights[forest.root_weights > 0].tolist())) == 1:
+        return str(forest.trees_per_root)
+    different = np.unique(forest.roots, return_counts=True)[1]
+    return f"{different.min()} to {different.max()} different ones, by the root's part of the data"
+
+
+def _trees(schedule: TreeSchedule) -> str:
+    """Count the different trees, and those of both kinds where there are two."""
+    text = f"{schedule.num_trees} different ones"
+    if len(schedule.forests) == 1:
+        return text
+    verbs = {"reduce": "add up", "broadcast": "spread"}
+    return f"{text} in all ({', '.join(f'{part.num_trees} {verbs[part.direction]}' for part in schedule.forests)})"
+
+
+def _roots(made: Plan) -> dict[str, str]:
+    """Where an allreduce adds up, unless all ranks do alike."""
+    weights, total = made.schedule.root_weights.tolist(), made.schedule.total_weight
+    if made.collective != "allreduce" or len(set(weights)) == 1:
+        return {}
+    parts = sorted({Fraction(weight, total) for weight in weights if weight})
+    if parts == [1]:
+        return {"roots": f"{made.topology.compute_nodes[weights.index(total)]} alone adds up all data"}
+    each = " to ".join(map(str, dict.fromkeys((parts[0], parts[-1]))))
+    return {"roots": f"{sum(weight > 0 for weight in weights)} of {len(weights)} ranks add up {each} of the data each"}
+
+
+def _savings(made: Plan) -> dict[str, str]:
+    """What switches that copy or add up would save, where there are such switches."""
+    small = made.trees.num_trees * made.topology.num_ranks <= LARGE
+    if not small or not (made.topology.multicast or made.topology.aggregation):
+        return {}
+    saved = max(pruned.saving for pruned in made.in_network())
+    return {"in-network": f"multicast and aggregation in switches can save {percentage_text(saved)} of the traffic"}
