@@ -18,9 +18,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import errors, formulations, planners, runtime, schedules, solvers, topologies
+    from . import errors, formulations, planners, report, runtime, schedules, solvers, topologies
     from .formulations import Blocks
-    from .planners import Plan, bound, compare, load_plan, plan, scan_trees_per_root, sensitivity
+    from .planners import Plan, bound, compare, find_topologies, load_plan, plan, scan_trees_per_root, sensitivity
     from .schedules import Bound, Forest
     from .solvers import Algorithm, ExactAnswer, HighsOptions, Interval, Session, Solution, solve
     from .topologies import Topology, read_topology, write_topology
@@ -41,11 +41,13 @@ __all__ = [
     "bound",
     "compare",
     "errors",
+    "find_topologies",
     "formulations",
     "load_plan",
     "plan",
     "planners",
     "read_topology",
+    "report",
     "runtime",
     "scan_trees_per_root",
     "schedules",
@@ -56,7 +58,7 @@ __all__ = [
     "write_topology",
 ]
 
-_ROOMS = ("errors", "formulations", "planners", "runtime", "schedules", "solvers", "topologies")
+_ROOMS = ("errors", "formulations", "planners", "report", "runtime", "schedules", "solvers", "topologies")
 _NAMES = {
     "Algorithm": "solvers",
     "Blocks": "formulations",
@@ -71,6 +73,7 @@ _NAMES = {
     "Topology": "topologies",
     "bound": "planners",
     "compare": "planners",
+    "find_topologies": "planners",
     "load_plan": "planners",
     "plan": "planners",
     "scan_trees_per_root": "planners",

@@ -16,6 +16,7 @@ from ..errors import CertificateError, ColloptError, ProgramError
 from . import INTERRUPTED
 from .bound import bound
 from .compare import compare
+from .find import find
 from .output import emit, give_up_output, note
 from .parameters import Command
 from .plan import plan
@@ -32,7 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for command in (bound, plan, compare, verify, run, topologies):
+for command in (bound, plan, compare, verify, run, find, topologies):
     app.command(cls=Command)(command)
 
 

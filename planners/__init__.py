@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from .bfb import BfbLoad, best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb
+from .bfb_timed import TimedBfb, timed_bfb, timed_loads
+from .candidates import Candidate, Frontier
 from .compare import compare
+from .finder import find_topologies, sweep_topologies
 from .frontier import scan_trees_per_root
 from .lp_bounds import lp_bound
 from .plan import Plan
@@ -10,19 +14,37 @@ from .plan_files import load_plan
 from .registry import PLANNERS, Planner, bound, plan
 from .sensitivity import sensitivity
 from .synthesis import Synthesis, synthesis_frontier, synthesise
+from .training_iteration import DirectConnectTimes, TrainingIteration, simulate_iteration
 
 __all__ = [
     "PLANNERS",
+    "BfbLoad",
+    "Candidate",
+    "DirectConnectTimes",
+    "Frontier",
     "Plan",
     "Planner",
     "Synthesis",
+    "TimedBfb",
+    "TrainingIteration",
+    "best_chunks",
+    "bfb_cost",
+    "bfb_loads",
+    "bfb_schedule",
     "bound",
+    "chunked_cost",
     "compare",
+    "find_topologies",
     "load_plan",
     "lp_bound",
     "plan",
+    "plan_bfb",
     "scan_trees_per_root",
     "sensitivity",
+    "simulate_iteration",
+    "sweep_topologies",
     "synthesis_frontier",
     "synthesise",
+    "timed_bfb",
+    "timed_loads",
 ]

@@ -1,0 +1,263 @@
+"""The tables of the direct-connect paper, recomputed from graphs and verified schedules."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import pytest
+
+from collopt import topologies
+from collopt.planners import bfb_cost, bfb_schedule
+from collopt.planners.recipes import Base, CartesianPower, CartesianProduct, LineGraph, Recipe
+from collopt.schedules import StepCost, base_schedule, step_cost, verified_step_loads
+from collopt.topologies import (
+    DirectGraph,
+    bandwidth_optimum,
+    base_schedule_names,
+    bidirectional_ring,
+    circulant,
+    complete,
+    complete_bipartite,
+    de_bruijn,
+    diamond,
+    directed_circulant,
+    distance_regular,
+    generalized_kautz,
+    hamming,
+    hypercube,
+    is_reverse_symmetric,
+    kautz,
+    modified_de_bruijn,
+    moore_steps,
+    torus,
+    undirected_moore_steps,
+    unidirectional_ring,
+)
+
+K44 = Base("complete_bipartite", (4,), "K(4, 4)")
+DIST_REG = Base("distance_regular", (32,), "DistReg(4, 32)")
+DIAMOND = Base("diamond", (), "Diamond")
+DBJ_MOD_2_4 = Base("modified_de_bruijn", (2, 4), "DBJMod(2, 4)")
+DBJ_MOD_4_2 = Base("modified_de_bruijn", (4, 2), "DBJMod(4, 2)")
+
+
+def kautz_like(nodes: int) -> Base:
+    """The paper's Pi_{4, nodes}."""
+    return Base("generalized_kautz", (4, nodes), f"Π(4, {nodes})")
+
+
+def one_way_ring(nodes: int) -> Base:
+    """The paper's UniRing(1, nodes)."""
+    return Base("unidirectional_ring", (1, nodes), f"UniRing(1, {nodes})")
+
+
+def lines(base: Recipe, times: int) -> Recipe:
+    """L^times(base)."""
+    for _ in range(times):
+        base = LineGraph(base)
+    return base
+
+
+class Printed(NamedTuple):
+    """A row of Table 4 or 7: T_L in alpha, T_B in M/B to three decimals."""
+
+    nodes: int
+    recipe: Recipe
+    steps: int
+    decimals: str
+
+
+TABLES_4_AND_7 = [
+    Printed(32, lines(K44, 1), 3, "1.000"),
+    Printed(32, DIST_REG, 4, "0.969"),
+    Printed(64, kautz_like(64), 3, "1.312"),
+    Printed(64, lines(DBJ_MOD_4_2, 1), 4, "1.000"),
+    Printed(64, CartesianPower(DIAMOND, 2), 6, "0.984"),
+    Printed(128, lines(K44, 2), 4, "1.031"),
+    Printed(128, lines(DIST_REG, 1), 5, "1.000"),
+    Printed(
+        128,
+        CartesianProduct((Base("bidirectional_ring", (2, 8), "BiRing(2, 8)"), one_way_ring(4), one_way_ring(4))),
+        10,
+        "0.992",
+    ),
+    Printed(256, Base("de_bruijn", (4, 4), "DBJ(4, 4)"), 4, "1.328"),
+    Printed(256, lines(DBJ_MOD_4_2, 2), 5, "1.016"),
+    Printed(256, lines(CartesianPower(DIAMOND, 2), 1), 7, "1.000"),
+    Printed(256, CartesianPower(DBJ_MOD_2_4, 2), 10, "0.996"),
+    Printed(512, lines(K44, 3), 5, "1.039"),
+    Printed(512, lines(DIST_REG, 2), 6, "1.008"),
+    # Printed with BiRing(1, 4), which has an odd degree; the row's figures are those of UniRing(1, 4).
+    Printed(
+        512,
+        lines(CartesianProduct((one_way_ring(4), one_way_ring(4), one_way_ring(4), one_way_ring(2))), 1),
+        11,
+        "1.000",
+    ),
+    Printed(512, CartesianProduct((one_way_ring(4), one_way_ring(4), one_way_ring(4), one_way_ring(8))), 16, "0.998"),
+    Printed(1024, kautz_like(1024), 5, "1.332"),
+    Printed(1024, lines(Base("circulant", (16, (3, 4)), "C(16, {3, 4})"), 3), 6, "1.020"),
+    Printed(1024, lines(CartesianPower(DIAMOND, 2), 2), 8, "1.004"),
+    Printed(1024, lines(CartesianPower(DBJ_MOD_2_4, 2), 1), 11, "1.000"),
+    Printed(
+        1024,
+        CartesianProduct((one_way_ring(4), one_way_ring(4), one_way_ring(8), one_way_ring(8))),
+        20,
+        "0.999",
+    ),
+]
+EXACT = {
+    "Π(4, 64)": Fraction(21, 16),
+    "Π(4, 1024)": Fraction(341, 256),
+    "DBJ(4, 4)": Fraction(85, 64),
+    "L^2(K(4, 4))": Fraction(33, 32),
+    "L^3(K(4, 4))": Fraction(133, 128),
+    "L^3(C(16, {3, 4}))": Fraction(261, 256),
+    "L(Diamond^□2)": Fraction(1),
+}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=f"{row.nodes}-{row.recipe}", marks=[pytest.mark.slow] if row.nodes >= 512 else [])
+        for row in TABLES_4_AND_7
+    ],
+)
+def test_the_verified_schedules_of_tables_4_and_7_cost_what_is_printed(row: Printed) -> None:
+    """T_L and T_B come from what the schedule puts on the links, and round to the printed figures."""
+    graph, schedule = row.recipe.graph(), row.recipe.schedule()
+    assert (graph.num_nodes, graph.degree) == (row.nodes, 4)
+    verified_step_loads(schedule, graph.topology())
+    cost = step_cost(graph, schedule)
+    assert cost.steps == row.steps
+    # 21/16 is printed as 1.312: half a unit of the last digit is rounded to even.
+    assert f"{float(cost.bandwidth_factor):.3f}" == row.decimals
+    assert cost.bandwidth_factor == EXACT.get(row.recipe.name, cost.bandwidth_factor)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "steps", "decimals"),
+    [(32, 3, "0.969"), (64, 3, "0.984"), (128, 4, "0.992"), (256, 4, "0.996"), (512, 5, "0.998"), (1024, 5, "0.999")],
+)
+def test_the_bounds_printed_beside_are_moores_and_the_data_that_a_node_must_get(
+    nodes: int, steps: int, decimals: str
+) -> None:
+    """The last row of each block of Table 7."""
+    assert moore_steps(nodes, 4) == steps
+    assert f"{float(bandwidth_optimum(nodes)):.3f}" == decimals
+
+
+TABLE_8 = [
+    (6, 2, 2, 2),
+    (9, 2, 2, 2),
+    (10, 3, 2, 2),
+    (14, 3, 2, 2),
+    (15, 3, 2, 2),
+    (16, 4, 2, 2),
+    (21, 3, 2, 3),
+    (26, 3, 3, 3),
+    (32, 4, 3, 3),
+    (35, 3, 3, 3),
+    (45, 4, 3, 3),
+    (70, 7, 3, 4),
+    (80, 4, 3, 4),
+    (189, 6, 4, 5),
+    (728, 6, 5, 6),
+]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "steps", "moore", "undirected"),
+    [pytest.param(*row, marks=[pytest.mark.slow] if row[0] > 80 else []) for row in TABLE_8],
+)
+def test_the_distance_regular_graphs_of_table_8_have_optimal_broadcasts(
+    nodes: int, steps: int, moore: int, undirected: int
+) -> None:
+    """T_L, both Moore optima, and a verified breadth-first schedule with T_B = (N - 1) / N."""
+    graph = DirectGraph.of(distance_regular(nodes))
+    assert (moore_steps(nodes, 4), undirected_moore_steps(nodes, 4)) == (moore, undirected)
+    schedule = bfb_schedule(graph)
+    verified_step_loads(schedule, graph.topology())
+    assert step_cost(graph, schedule) == StepCost(steps, bandwidth_optimum(nodes))
+
+
+class Flags(NamedTuple):
+    """A row of Table 9 for one size; `breadth_first` says that schedules of this kind are optimal if any are."""
+
+    topology: topologies.Topology
+    reverse_symmetric: bool
+    optimal: bool
+    breadth_first: bool = True
+    loops: bool = False
+    parallel: bool = False
+
+
+TABLE_9 = [
+    *(Flags(complete(m), True, True) for m in (2, 5, 8)),
+    *(Flags(complete_bipartite(d), True, True) for d in (2, 3, 4)),
+    *(Flags(hamming(n, q), True, True) for n, q in ((2, 3), (3, 3), (2, 4), (4, 2))),
+    *(Flags(kautz(d, n), True, n == 0) for d, n in ((2, 0), (2, 1), (2, 3), (3, 2), (4, 2))),
+    # Some sizes are reverse-symmetric, those of Kautz and de Bruijn graphs among them; the table says no for all.
+    *(Flags(generalized_kautz(d, m), False, False, loops=m % (d + 1) != 0) for d, m in ((2, 7), (3, 11), (4, 45))),
+    *(Flags(generalized_kautz(d, d + 1), True, True) for d in (2, 4)),
+    Flags(generalized_kautz(4, 64), True, False, loops=True),
+    *(Flags(circulant(n, (a, b)), True, True) for n, a, b in ((7, 2, 3), (11, 2, 3), (16, 3, 4), (13, 1, 5))),
+    *(Flags(directed_circulant(d), True, True) for d in (2, 3, 4, 8)),
+    *(Flags(bidirectional_ring(d, m), True, True, parallel=d > 2) for d, m in ((2, 3), (2, 8), (4, 5), (6, 6))),
+    *(Flags(unidirectional_ring(d, m), True, True, parallel=d > 1) for d, m in ((1, 2), (1, 8), (3, 5))),
+    Flags(diamond(), False, True, breadth_first=False),
+    # The table calls n = 1 optimal: so is the complete graph that is left without the port that the self-loop takes up.
+    *(Flags(de_bruijn(d, n), True, False, loops=True) for d, n in ((2, 1), (3, 1), (2, 3), (3, 2), (4, 2))),
+    Flags(modified_de_bruijn(2, 3), True, True, breadth_first=False),
+    *(Flags(modified_de_bruijn(d, n), False, True, breadth_first=False) for d, n in ((2, 4), (3, 2), (4, 2))),
+    *(Flags(distance_regular(n), True, True) for n in (6, 14, 26, 35)),
+]
+
+
+@pytest.mark.parametrize("row", TABLE_9, ids=lambda row: row.topology.name)
+def test_the_flags_of_table_9_hold(row: Flags) -> None:
+    """All by computation; a graph without an optimal breadth-first schedule has one that is stored, and verified."""
+    graph = DirectGraph.of(row.topology)
+    assert bool(graph.num_self_loops) == row.loops
+    assert graph.has_parallel_links == row.parallel
+    assert is_reverse_symmetric(graph) == row.reverse_symmetric
+    best = bandwidth_optimum(graph.num_nodes)
+    breadth_first = bfb_cost(graph)
+    assert breadth_first.steps == graph.diameter
+    if row.breadth_first:
+        assert (breadth_first.bandwidth_factor == best) == row.optimal
+    else:
+        assert breadth_first.bandwidth_factor > best
+        schedule = base_schedule(graph.name)
+        verified_step_loads(schedule, graph.topology())
+        assert step_cost(graph, schedule).bandwidth_factor == best
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    list(zip(base_schedule_names(), (3, 4, 5, 3, 3), strict=True)),
+)
+def test_the_stored_schedules_take_the_steps_of_table_9(name: str, steps: int) -> None:
+    """Diamond is Moore-optimal; for the modified de Bruijn graphs the table prints T_L."""
+    assert base_schedule(name).num_steps == steps
+
+
+TABLE_6 = [
+    *(hypercube(dimension) for dimension in (2, 3, 4, 5, 6)),
+    pytest.param(hypercube(10), marks=pytest.mark.slow),
+    *(torus(side, side) for side in (2, 3, 4, 5, 6)),
+    torus(50, 50),
+]
+
+
+@pytest.mark.parametrize("topology", TABLE_6, ids=lambda topology: topology.name)
+def test_the_networks_of_table_6_have_optimal_breadth_first_schedules(topology: topologies.Topology) -> None:
+    """T_L is the diameter and T_B = (N - 1) / N, as Figure 10 shows for BFB."""
+    graph = DirectGraph.of(topology)
+    assert bfb_cost(graph) == StepCost(graph.diameter, bandwidth_optimum(graph.num_nodes))
+    if graph.num_nodes <= 1024:
+        schedule = bfb_schedule(graph)
+        verified_step_loads(schedule, topology)
+        assert step_cost(graph, schedule) == bfb_cost(graph)

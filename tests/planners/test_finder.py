@@ -1,0 +1,229 @@
+"""The topology finder: its frontiers against the paper's tables, its schedules, its cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import collopt
+from collopt.errors import CertificateError, ColloptError, TopologyError, UnsupportedError
+from collopt.planners import Frontier, find_topologies, kautz_store, sweep_topologies
+from collopt.planners.bfb import bfb_cost
+from collopt.planners.finder_table import FinderTable
+from collopt.planners.recipes import Base
+from collopt.schedules import StepCost
+
+F = Fraction
+PRINTED = {
+    32: [(3, F(1)), (4, F(31, 32))],
+    64: [(3, F(21, 16)), (4, F(1)), (6, F(63, 64))],
+    128: [(4, F(33, 32)), (5, F(1)), (10, F(127, 128))],
+    256: [(4, F(85, 64)), (5, F(65, 64)), (7, F(1)), (10, F(255, 256))],
+    512: [(5, F(133, 128)), (6, F(129, 128)), (11, F(1)), (16, F(511, 512))],
+    1024: [(5, F(341, 256)), (6, F(261, 256)), (8, F(257, 256)), (11, F(1)), (20, F(1023, 1024))],
+}
+"""Tables 4 and 7, d = 4."""
+
+
+def cost_of(found: Frontier) -> list[tuple[int, Fraction]]:
+    """T_L and T_B of all candidates."""
+    return [tuple(candidate.cost) for candidate in found]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Keep small tables, in a folder of the test's own."""
+    monkeypatch.setenv(kautz_store.FOLDER_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(kautz_store, "LARGEST", 60)
+    monkeypatch.setattr(kautz_store, "_tables", {})
+    kautz_store.stored_figures.cache_clear()
+    yield
+    kautz_store.stored_figures.cache_clear()
+
+
+@pytest.mark.parametrize("nodes", PRINTED)
+def test_every_row_of_the_paper_is_matched_or_beaten(nodes: int) -> None:
+    """With costs as fractions."""
+    found = cost_of(find_topologies(nodes, 4, all_to_all=False))
+    for steps, factor in PRINTED[nodes]:
+        assert any(mine[0] <= steps and mine[1] <= factor for mine in found), (steps, factor)
+
+
+def test_the_frontier_of_1024_nodes_is_that_of_table_4() -> None:
+    """Five rows, and where all-to-all may differ both topologies of the second."""
+    found = find_topologies(1024, 4)
+    assert sorted(set(cost_of(found))) == PRINTED[1024]
+    names = [candidate.name for candidate in found]
+    assert names[0] == "Π(4, 1024)"
+    assert {"L^3(DBJMod(4, 2))", "L^3(C(16, {3, 4}))"} <= set(names)
+    assert found.bounds == (5, F(1023, 1024), F(4, 4667))
+    assert float(found[0].runtime()) == pytest.approx(323.5, abs=0.05)
+    assert float(found.best().runtime("allreduce", "1M")) == pytest.approx(291.0, abs=0.05)
+
+
+def test_two_rows_beat_the_paper() -> None:
+    """Both by circulant graphs, and both verified."""
+    found = {tuple(each.cost): each for each in find_topologies(128, 4, all_to_all=False)}
+    assert found[8, F(127, 128)].name == "C(128, {8, 9})"
+    found[8, F(127, 128)].schedule()
+    assert (9, F(1)) in cost_of(find_topologies(512, 4, all_to_all=False))
+
+
+@pytest.mark.parametrize("nodes", range(5, 13))
+def test_small_topologies_are_optimal(nodes: int) -> None:
+    """Table 5 says so of 5 to 12 nodes with 4 links each."""
+    (found,) = find_topologies(nodes, 4)
+    assert found.cost == (1 if nodes == 5 else 2, F(nodes - 1, nodes))
+
+
+@pytest.mark.parametrize("two_way", [False, True])
+@pytest.mark.parametrize("degree", [1, 2, 3, 4, 6, 8])
+def test_schedules_of_small_candidates_are_right_and_cost_what_they_should(degree: int, two_way: bool) -> None:
+    """Whatever the finder returns, and what its theorems predict before anything is built."""
+    for nodes in (2, 3, 4, 6, 8, 9, 12, 15, 16, 18, 24, 27, 32, 36, 64):
+        try:
+            found = find_topologies(nodes, degree, bidirectional=two_way)
+        except UnsupportedError:
+            assert two_way
+            continue
+        kind = "two-way" if two_way else "any"
+        for entry in FinderTable().best(nodes, degree, kind):
+            graph = entry.recipe.graph()
+            assert (graph.is_simple, graph.num_self_loops == 0) == (entry.simple, entry.loop_free) or not entry.simple
+            if entry.breadth_first:
+                assert bfb_cost(graph) == entry[:2]
+            assert any(each.cost.steps <= entry.steps and each.cost[1] <= entry.factor for each in found)
+        for candidate in found:
+            graph = candidate.graph()
+            assert (graph.num_nodes, graph.degree, graph.is_bidirectional or not two_way) == (nodes, degree, True)
+            candidate.schedule()
+            lower, upper = candidate.all_to_all
+            assert 0 < lower <= upper
+            if not two_way:
+                assert upper <= found.bounds.all_to_all
+        assert all(each.cost.steps >= found.bounds.steps for each in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_schedules_of_1024_nodes(number: int) -> None:
+    """Verified on the topology itself."""
+    found = find_topologies(1024, 4, all_to_all=False)
+    assert found[number].schedule().num_steps == found[number].cost.steps
+
+
+def test_conjecture_1_is_not_assumed() -> None:
+    """C(15, {1, 4, 5}) has no bandwidth-optimal breadth-first broadcast; offsets that have one may be found."""
+    graph = Base("circulant", (15, (1, 4, 5)), "C(15, {1, 4, 5})").graph()
+    assert bfb_cost(graph) == (2, 1)
+    for candidate in find_topologies(15, 6):
+        candidate.schedule()
+
+
+def test_costs_that_a_schedule_does_not_reach_are_refused() -> None:
+    """No candidate is taken at its word."""
+    from dataclasses import replace
+
+    good = find_topologies(32, 4)[0]
+    with pytest.raises(CertificateError, match="takes 3 steps and 1 M/B; expected 3 and 31/32"):
+        replace(good, cost=StepCost(3, F(31, 32))).schedule()
+
+
+def test_the_best_depends_on_the_workload() -> None:
+    """Few steps for little data, and balanced loads for much."""
+    found = collopt.find_topologies(64, 4)
+    assert found.best(size="1K").cost.steps == 3
+    assert found.best(size="10G").cost == (6, F(63, 64))
+    assert found.best("allgather", size="10G", alpha=10**6).cost.steps == 3
+    assert found.best("all_to_all") in found
+    assert found[0].runtime("allreduce") == 2 * found[0].runtime("allgather") == 2 * found[0].runtime("reduce_scatter")
+    with pytest.raises(UnsupportedError, match="expected one of allgather"):
+        found.best("gossip")
+    with pytest.raises(UnsupportedError, match="all-to-all was left out"):
+        find_topologies(64, 4, all_to_all=False).best("all_to_all")
+
+
+def test_frames_list_every_candidate() -> None:
+    """With exact numbers beside floats."""
+    found = find_topologies(64, 4)
+    frame = found.to_frame()
+    assert frame["candidate"].tolist() == list(found)
+    assert frame["bandwidth_factor_exact"].tolist() == [each.cost.bandwidth_factor for each in found]
+    assert (frame["all_to_all_lower"] <= frame["all_to_all_upper"]).all()
+    assert "all_to_all_us" not in find_topologies(64, 4, all_to_all=False).to_frame()
+    assert (len(found[:2]), repr(found)) == (2, f"<Frontier of 64 nodes, degree 4: {len(found)} candidates>")
+
+
+def test_topologies_have_links_of_the_bandwidth_asked_for() -> None:
+    """And are the graph of the recipe."""
+    topology = find_topologies(8, 4)[0].topology(bandwidth=25, latency=2)
+    assert {(link.bandwidth, link.latency) for link in topology.links} == {(25, 2)}
+    assert topology.name == "K(4, 4)"
+
+
+def test_a_sweep_lists_what_theorems_say_of_many_sizes() -> None:
+    """The same with several threads."""
+    frame = sweep_topologies(range(2, 130), 4)
+    rows = frame[frame["nodes"] == 128]
+    assert rows[["steps", "bandwidth_factor_exact"]].to_numpy().tolist() == [
+        [4, F(33, 32)],
+        [5, F(1)],
+        [8, F(127, 128)],
+    ]
+    assert (frame.groupby("nodes")["best"].sum() == 1).all()
+    with ThreadPoolExecutor(2) as executor:
+        assert sweep_topologies(range(2, 130), 4, executor=executor).equals(frame)
+    assert sweep_topologies([5], 3, bidirectional=True).empty
+
+
+@pytest.mark.parametrize(
+    ("nodes", "degree", "options", "message"),
+    [
+        (1, 4, {}, "nodes is 1; expected a whole number from 2"),
+        (16.0, 4, {}, "nodes is 16.0"),
+        (16, 0, {}, "degree is 0"),
+        (5, 3, {"bidirectional": True}, "no topology of 5 nodes with 3 two-way links each is known"),
+        (16, 4, {"size": "much"}, "size 'much' is not understood"),
+        (16, 4, {"alpha": -1}, "latency of a step is -1"),
+        (16, 4, {"node_bandwidth": 0}, "node_bandwidth is 0"),
+        (16, 4, {"bidirectional": 1}, "bidirectional is 1; expected True or False"),
+    ],
+)
+def test_bad_requests_are_refused(nodes: int, degree: int, options: dict[str, object], message: str) -> None:
+    """In one sentence each."""
+    with pytest.raises((TopologyError, UnsupportedError)) as refusal:
+        find_topologies(nodes, degree, **options)
+    assert isinstance(refusal.value, ColloptError)
+    assert str(refusal.value).startswith(message)
+
+
+class TestKautzStore:
+    @pytest.mark.parametrize("damage", [None, "", "[]", "null", '{"version": 1}', "swapped", "\x00\xff"])
+    def test_tables_are_kept_and_damaged_ones_made_anew(self, tmp_path: Path, damage: str | None) -> None:
+        """A number that was changed counts as damage."""
+        kautz_store.load_kautz_table(3)
+        (path,) = (tmp_path / "cache").iterdir()
+        text = path.read_text(encoding="utf-8")
+        if damage == "swapped":
+            stored = json.loads(text)
+            stored["rows"][10][0] += 1
+            path.write_text(json.dumps(stored), encoding="utf-8")
+        elif damage is not None:
+            path.write_text(damage, encoding="utf-8")
+        kautz_store._tables.clear()
+        kautz_store.load_kautz_table(3)
+        assert path.read_text(encoding="utf-8") == text
+        expected = [kautz_store.kautz_figures(3, size) for size in range(4, 61)]
+        assert [kautz_store.stored_figures(3, size) for size in range(4, 61)] == expected
+
+    def test_a_folder_that_cannot_be_made_costs_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The table is there for this process."""
+        (tmp_path / "file").write_text("", encoding="utf-8")
+        monkeypatch.setenv(kautz_store.FOLDER_VARIABLE, str(tmp_path / "file" / "cache"))
+        kautz_store.load_kautz_table(2)
+        assert kautz_store.stored_figures(2, 12).steps == 3

@@ -1,0 +1,101 @@
+"""Recipes of topologies: what they build is what they say."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from collopt.planners.finder_bases import BaseEntry, bandwidth_optimal_bases, bases
+from collopt.planners.recipes import (
+    Base,
+    CartesianPower,
+    CartesianProduct,
+    DegreeExpansion,
+    LineGraph,
+    Parallel,
+    Recipe,
+    TwoWay,
+)
+from collopt.schedules import step_cost, verified_step_loads
+from collopt.topologies import bandwidth_optimum, is_reverse_symmetric
+
+DIAMOND = Base("diamond", (), "Diamond")
+SQUARE = Base("complete_bipartite", (2,), "K(2, 2)")
+TRIANGLE = Base("unidirectional_ring", (1, 3), "UniRing(1, 3)")
+
+BASES = [
+    pytest.param(base, nodes, degree, id=base.entry.recipe.name)
+    for nodes, degree in [
+        *((nodes, 4) for nodes in (2, 4, 5, 6, 7, 8, 9, 14, 15, 16, 21, 26, 32, 35, 45)),
+        *((nodes, degree) for nodes in (2, 3, 4, 6, 8, 9, 16) for degree in (1, 2, 3)),
+    ]
+    for base in bases(nodes, degree)
+]
+
+
+@pytest.mark.parametrize(("base", "nodes", "degree"), BASES)
+def test_a_base_is_what_the_database_says(base: BaseEntry, nodes: int, degree: int) -> None:
+    """Size, hops, properties, and the cost of its schedule."""
+    entry, graph = base.entry, base.entry.recipe.graph()
+    assert (graph.num_nodes, graph.degree) == (nodes, degree)
+    assert graph.name == entry.recipe.name == entry.recipe._graph().name
+    assert graph.distances.sum() == entry.hops
+    assert (graph.is_simple, graph.num_self_loops == 0) == (entry.simple, entry.loop_free)
+    assert graph.is_bidirectional == base.two_way or not base.two_way
+    if base.reverse_symmetric:
+        assert is_reverse_symmetric(graph)
+    schedule = entry.recipe.schedule()
+    verified_step_loads(schedule, graph.topology())
+    assert step_cost(graph, schedule) == entry[:2]
+
+
+@pytest.mark.parametrize("nodes", range(2, 20))
+def test_what_may_enter_products_is_optimal(nodes: int) -> None:
+    """Theorem 13 asks for simple graphs with a bandwidth-optimal breadth-first broadcast."""
+    for degree in range(1, 7):
+        for base in bandwidth_optimal_bases(nodes, degree):
+            assert base.entry.factor == bandwidth_optimum(nodes)
+            assert base.entry.simple
+            assert base.entry.breadth_first
+
+
+@pytest.mark.parametrize(
+    ("recipe", "name", "cost"),
+    [
+        (LineGraph(LineGraph(DIAMOND)), "L^2(Diamond)", (5, Fraction(7, 8) + Fraction(1, 8) + Fraction(1, 16))),
+        (DegreeExpansion(SQUARE, 2), "K(2, 2)*2", (3, Fraction(7, 8))),
+        (CartesianPower(DIAMOND, 2), "Diamond^□2", (6, Fraction(63, 64))),
+        (CartesianProduct((SQUARE, SQUARE, TRIANGLE)), "K(2, 2)^□2 □ UniRing(1, 3)", (6, Fraction(47, 48))),
+        (Parallel(DIAMOND, 3), "3·Diamond", (3, Fraction(7, 8))),
+        (TwoWay(LineGraph(SQUARE)), "L(K(2, 2)) ∪ L(K(2, 2))^T", (3, 1)),
+        (LineGraph(CartesianPower(SQUARE, 2)), "L(K(2, 2)^□2)", (5, Fraction(15, 16) + Fraction(1, 16))),
+        (DegreeExpansion(LineGraph(DegreeExpansion(TRIANGLE, 2)), 2), "L(UniRing(1, 3)*2)*2", None),
+        (CartesianPower(DegreeExpansion(TRIANGLE, 2), 2), "(UniRing(1, 3)*2)^□2", None),
+    ],
+    ids=str,
+)
+def test_expansions_build_and_cost_what_the_theorems_say(
+    recipe: Recipe, name: str, cost: tuple[int, Fraction] | None
+) -> None:
+    """Theorems 7, 11, 12 and 13, and appendix A.6."""
+    assert recipe.name == str(recipe) == name
+    graph, schedule = recipe.graph(), recipe.schedule()
+    assert graph.name == name
+    verified_step_loads(schedule, graph.topology())
+    if cost is not None:
+        assert step_cost(graph, schedule) == cost
+
+
+def test_a_line_graph_can_do_better_than_theorem_10_says() -> None:
+    """L(UniRing(1, 3)^□2) has a breadth-first broadcast of 17/18 M/B, where the theorem has 8/9 + 1/9 at best."""
+    from collopt.planners.bfb import bfb_cost, bfb_schedule
+
+    base = CartesianPower(TRIANGLE, 2)
+    assert bfb_cost(base.graph()) == (4, Fraction(8, 9))
+    assert min(len(set(base.graph().heads[base.graph().tails == node])) for node in range(9)) > 1
+    graph = LineGraph(base).graph()
+    assert bfb_cost(graph) == bfb_cost(graph, solver="lp") == (5, Fraction(17, 18))
+    schedule = bfb_schedule(graph)
+    verified_step_loads(schedule, graph.topology())
+    assert step_cost(graph, schedule) == (5, Fraction(17, 18))

@@ -1,0 +1,93 @@
+"""`collopt find`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from cli_calls import call, refusal
+from collopt.topologies import read_topology
+
+
+def test_people_see_bounds_then_candidates_with_the_best_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exact numbers beside decimals."""
+    answer = call(capsys, "find", 64, "--degree", 4, "--no-all-to-all")
+    assert (answer.status, answer.err) == (0, "")
+    lines = answer.out.splitlines()
+    assert lines[:4] == [
+        "64 nodes, 4 links each",
+        "  bound of T_L        3 α",
+        "  bound of T_B        0.9844 (exactly 63/64) M/B",
+        "  bound of allreduce  225 µs for 1M by a reduce-scatter and an allgather",
+    ]
+    assert lines[4].split() == ["T_L", "T_B", "exactly", "allreduce", "1M", "topology"]
+    assert [line.split()[:5] for line in lines[5:]] == [
+        ["1", "3", "α", "1.3125", "21/16"],
+        ["*2", "4", "α", "1.0000", "1"],
+        ["3", "6", "α", "0.9844", "63/64"],
+    ]
+
+
+def test_all_to_all_is_bounded_from_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
+    """One figure where the two are equal."""
+    answer = call(capsys, "find", 5, "--degree", 4, "--size", "64M", "--alpha", "2.5", "--bandwidth", 100)
+    assert "bound of all-to-all  537 µs, 1.000e+00 of a link for each pair" in answer.out
+    assert answer.out.splitlines()[-1].endswith(" 537 µs  K(5)")
+    assert " to " in call(capsys, "find", 12, "--degree", 4).out.splitlines()[-1]
+
+
+def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exact numbers as text."""
+    data = call(capsys, "find", 32, "--degree", 4, "--json").data
+    assert data["bounds"]["bandwidth_factor_exact"] == "31/32"
+    assert [row["bandwidth_factor_exact"] for row in data["candidates"]] == ["1", "31/32"]
+    assert data["best"] == 1
+    assert data["candidates"][0]["name"] == "L(K(4, 4))"
+    assert "candidate" not in data["candidates"][0]
+
+
+def test_csv_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
+    """With its header, and nothing else."""
+    rows = list(csv.DictReader(io.StringIO(call(capsys, "find", 12, "--bidirectional", "--csv").out)))
+    assert [(row["name"], row["steps"], row["bandwidth_factor_exact"]) for row in rows] == [
+        ("C(12, {2, 3})", "2", "11/12")
+    ]
+
+
+def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Links share the bandwidth of a node."""
+    target = tmp_path / "found.json"
+    answer = call(capsys, "find", 32, "--degree", 4, "--no-all-to-all", "--save", target, "--candidate", 2)
+    assert (answer.status, answer.err) == (0, f"wrote DistReg(4, 32) to {target}\n")
+    network = read_topology(target)
+    assert (network.num_ranks, len(network.links)) == (32, 128)
+    assert {(link.bandwidth, link.latency) for link in network.links} == {(3.125, 10)}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((1, "--degree", 4), "nodes is 1; expected a whole number from 2 to 8192"),
+        ((16, "--degree", 0), "degree is 0"),
+        ((5, "--degree", 3, "--bidirectional"), "no topology of 5 nodes with 3 two-way links each is known here"),
+        ((16, "--size", "much"), "size 'much' is not understood"),
+        ((16, "--candidate", 1), "--candidate says which topology to write; give --save FILE too"),
+        ((16, "--json", "--csv"), "--json and --csv are two forms of the same"),
+        ((16, "--save", "missing/file.json"), "--save missing/file.json cannot be written: there is no folder"),
+        ((16, "--save", "file.json", "--candidate", 9), "--candidate is 9; expected a number from 1 to "),
+    ],
+)
+def test_bad_requests_end_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[object, ...],
+    message: str,
+) -> None:
+    """Status 2, and nothing written."""
+    monkeypatch.chdir(tmp_path)
+    assert refusal(call(capsys, "find", *words)).startswith(message)
+    assert not list(tmp_path.iterdir())
