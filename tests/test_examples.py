@@ -14,6 +14,11 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
+DIRECT_CONNECT = [
+    f"direct_connect/{name}.py"
+    for name in ("best_by_size", "kautz_bandwidth", "runtimes_by_size", "training_iteration")
+]
+
 # Per example, the numbers of the lines whose title is given.  Where one follows from a theorem it is said which.
 PRINTED = {
     "objectives/reserved_bandwidth.py": {
@@ -74,5 +79,11 @@ def test_example_prints_what_it_is_known_to_print(example: str, capsys: pytest.C
 def test_no_example_is_left_out() -> None:
     """Every example is in the table above, or has a test of its own."""
     found = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
-    own = {"demo.py": "test_demo.py", "allreduce_beyond_reduce_scatter.py": "planners/test_strength.py"}
+    own = {
+        "demo.py": "test_demo.py",
+        "allreduce_beyond_reduce_scatter.py": "planners/test_strength.py",
+        "circulant_conjecture.py": "test_circulant_conjecture.py",
+        **dict.fromkeys(DIRECT_CONNECT, "report/test_direct_connect_examples.py"),
+    }
     assert found - set(own) == set(PRINTED)
+    assert set(own) <= found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -39,6 +40,9 @@ from collopt.topologies import (
     unidirectional_ring,
 )
 from regular_graphs import BASES, regular_graphs
+
+NX: Any = nx
+"""Without type information, as most of networkx."""
 
 
 @given(st.integers(1, 12), st.integers(2, 10**6))
@@ -125,7 +129,7 @@ def test_vertex_transitivity() -> None:
         nx.heawood_graph(),
         nx.octahedral_graph(),
         nx.dodecahedral_graph(),
-        nx.pappus_graph(),
+        NX.pappus_graph(),
         nx.cycle_graph(7),
         nx.circulant_graph(9, [1, 2]),
         nx.frucht_graph(),
@@ -137,9 +141,9 @@ def test_intersection_arrays_agree_with_networkx(graph: nx.Graph) -> None:
     nodes = sorted(graph)
     arcs = [(nodes.index(tail), nodes.index(head)) for tail, head in graph.to_directed().edges]
     direct = DirectGraph.from_arcs(len(nodes), arcs, "known")
-    assert is_distance_regular(direct) is nx.is_distance_regular(graph)
+    assert is_distance_regular(direct) is NX.is_distance_regular(graph)
     if is_distance_regular(direct):
-        farther, nearer = nx.intersection_array(graph)
+        farther, nearer = NX.intersection_array(graph)
         assert intersection_array(direct) == (tuple(farther), tuple(nearer))
 
 
@@ -147,7 +151,8 @@ def test_intersection_arrays_agree_with_networkx(graph: nx.Graph) -> None:
 def test_distance_regularity_is_that_of_definition_17(topology: object) -> None:
     """Counting the nodes at distances i and j from x and y, for all of them."""
     graph = DirectGraph.of(topology)  # type: ignore[arg-type]
-    distances, counts = graph.distances, {}
+    distances = graph.distances
+    counts: dict[int, set[bytes]] = {}
     for x in range(graph.num_nodes):
         for y in range(graph.num_nodes):
             table = np.zeros((graph.diameter + 1,) * 2, dtype=int)

@@ -1,0 +1,299 @@
+"""The simulated training iteration: timelines worked out by hand, and what must hold for all."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import FileFormatError, UnsupportedError
+from collopt.planners.compute_trace import Layer, read_compute_trace
+from collopt.planners.training_iteration import (
+    BUCKET_SIZES,
+    DirectConnectTimes,
+    TrainingIteration,
+    simulate_iteration,
+)
+from collopt.schedules import StepCost
+
+ROW = {"name": "mlp", "forward_us": 10, "backward_us": 20, "gradient_bytes": 100, "all_to_all_bytes": 0}
+
+
+class Linear:
+    """Allreduce takes `alpha` and 1 µs per 10 bytes, all-to-all `alpha` and 1 µs per byte."""
+
+    def __init__(self, alpha: int = 5) -> None:
+        self.alpha = alpha
+
+    def allreduce_us(self, num_bytes: int) -> Fraction:
+        """A tenth of a µs per byte."""
+        return self.alpha + Fraction(num_bytes, 10)
+
+    def all_to_all_us(self, num_bytes: int) -> Fraction:
+        """A µs per byte."""
+        return Fraction(self.alpha + num_bytes)
+
+
+def spans(iteration: TrainingIteration) -> list[tuple[str, str, int, int]]:
+    """The tasks without their streams, and with plain numbers."""
+    return [(task.kind, task.name, int(task.start_us), int(task.end_us)) for task in iteration.tasks]
+
+
+def test_gradients_are_added_up_while_earlier_layers_go_back() -> None:
+    """The second layer's allreduce hides behind the first layer's way back; the first one's is seen."""
+    iteration = simulate_iteration([{**ROW, "name": "a"}, {**ROW, "name": "b"}], Linear(), bucket_sizes=[100])
+    assert spans(iteration) == [
+        ("forward", "a", 0, 10),
+        ("forward", "b", 10, 20),
+        ("backward", "b", 20, 40),
+        ("allreduce", "b", 40, 55),
+        ("backward", "a", 40, 60),
+        ("allreduce", "a", 60, 75),
+    ]
+    assert iteration.iteration_us == 75
+    assert (iteration.compute_us, iteration.allreduce_us, iteration.unoverlapped_allreduce_us) == (60, 30, 15)
+
+
+def test_bucket_waits_until_it_is_full_and_the_rest_goes_last() -> None:
+    """Three layers of 100 bytes with buckets of 150: two of them together, then the one that is left."""
+    iteration = simulate_iteration([{**ROW, "name": name} for name in "abc"], Linear(), bucket_sizes=[150])
+    assert [task for task in spans(iteration) if task[0] == "allreduce"] == [
+        ("allreduce", "b", 70, 95),
+        ("allreduce", "a", 95, 110),
+    ]
+
+
+def test_allreduces_wait_for_each_other() -> None:
+    """The stream is busy with the first bucket when the second is ready."""
+    big = {**ROW, "gradient_bytes": 1000}
+    iteration = simulate_iteration([{**big, "name": "a"}, {**big, "name": "b"}], Linear(), bucket_sizes=[1])
+    assert [task for task in spans(iteration) if task[0] == "allreduce"] == [
+        ("allreduce", "b", 40, 145),
+        ("allreduce", "a", 145, 250),
+    ]
+
+
+def test_experts_are_reached_by_four_all_to_alls_that_block_the_computation() -> None:
+    """Before and after the layer, forward and backward, 5 + 7 µs each."""
+    experts = {**ROW, "gradient_bytes": 0, "all_to_all_bytes": 7}
+    iteration = simulate_iteration([experts], Linear())
+    assert spans(iteration) == [
+        ("all-to-all", "mlp", 0, 12),
+        ("forward", "mlp", 12, 22),
+        ("all-to-all", "mlp", 22, 34),
+        ("all-to-all", "mlp", 34, 46),
+        ("backward", "mlp", 46, 66),
+        ("all-to-all", "mlp", 66, 78),
+    ]
+    assert (iteration.iteration_us, iteration.all_to_all_us, iteration.unoverlapped_allreduce_us) == (78, 48, 0)
+
+
+def test_all_to_all_waits_for_the_allreduce_before_it() -> None:
+    """Both use the same links: the experts' way back starts after the gradients of the layer behind them."""
+    experts = {**ROW, "name": "experts", "gradient_bytes": 0, "all_to_all_bytes": 7}
+    iteration = simulate_iteration([experts, {**ROW, "name": "head"}], Linear(), bucket_sizes=[100])
+    assert spans(iteration)[4:] == [
+        ("backward", "head", 44, 64),
+        ("allreduce", "head", 64, 79),
+        ("all-to-all", "experts", 79, 91),
+        ("backward", "experts", 91, 111),
+        ("all-to-all", "experts", 111, 123),
+    ]
+    assert iteration.unoverlapped_allreduce_us == 15
+
+
+def test_best_bucket_size_is_chosen() -> None:
+    """Small buckets overlap more, large ones pay alpha less often."""
+    rows = [{**ROW, "name": str(number)} for number in range(4)]
+    assert simulate_iteration(rows, Linear(alpha=1), bucket_sizes=[400, 100]).bucket_bytes == 100
+    assert simulate_iteration(rows, Linear(alpha=500), bucket_sizes=[100, 400]).bucket_bytes == 400
+
+
+def test_of_equally_good_bucket_sizes_the_smallest_is_taken() -> None:
+    """Nothing to add up: all are the same."""
+    assert simulate_iteration([{**ROW, "gradient_bytes": 0}], Linear()).bucket_bytes == min(BUCKET_SIZES)
+
+
+def test_bucket_sizes_may_be_written_as_nccl_tests_does() -> None:
+    """`10M` is 10 MiB."""
+    assert simulate_iteration([ROW], Linear(), bucket_sizes=["10M"]).bucket_bytes == 10 * 2**20
+
+
+def test_times_of_table_4_come_out() -> None:
+    """L^3(C(16, {3, 4})), printed with 6 alpha, 1.020 M/B and 8.12e-4, has 291.0 and 403.5 µs in Table 4."""
+    times = DirectConnectTimes(StepCost(6, Fraction(261, 256)), 8.12e-4, 1024, 4, alpha=10, node_bandwidth=12.5)
+    assert round(float(times.allreduce_us(2**20)), 1) == 291.0
+    assert float(times.all_to_all_us(2**20)) == pytest.approx(403.5, abs=0.1)
+    assert isinstance(times.rate, Fraction)
+
+
+def test_timeline_is_a_table_of_all_tasks() -> None:
+    """One row per task, with times in µs."""
+    table = simulate_iteration([ROW], Linear()).timeline
+    assert list(table.columns) == ["stream", "kind", "name", "start_us", "end_us"]
+    assert table["end_us"].tolist() == [10, 30, 45]
+    assert table["stream"].tolist() == ["compute", "compute", "communication"]
+
+
+@pytest.mark.parametrize("form", ["rows", "frame", "file", "layers", "generator"])
+def test_trace_may_come_in_any_form(form: str, tmp_path: Path) -> None:
+    """Rows, a DataFrame, a CSV file and what was read before mean the same."""
+    rows = [{**ROW, "forward_us": 0.1}, {**ROW, "name": "x", "all_to_all_bytes": 3}]
+    expected = (Layer("mlp", Fraction(1, 10), Fraction(20), 100, 0), Layer("x", Fraction(10), Fraction(20), 100, 3))
+    pd.DataFrame(rows).to_csv(tmp_path / "trace.csv", index=False)
+    given_as: dict[str, Any] = {
+        "rows": rows,
+        "frame": pd.DataFrame(rows),
+        "file": tmp_path / "trace.csv",
+        "layers": expected,
+        "generator": (row for row in rows),
+    }
+    assert read_compute_trace(given_as[form]) == expected
+
+
+def test_measured_times_keep_all_their_decimals() -> None:
+    """A float that a profiler computed is no typing error."""
+    (layer,) = read_compute_trace(
+        [{**ROW, "forward_us": np.float64(0.1) + np.float64(0.2), "backward_us": np.int64(7)}]
+    )
+    assert layer.forward_us == Fraction("0.30000000000000004")
+    assert layer.backward_us == 7
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"forward_us": -1}, r"forward_us of layer 'mlp' \(row 2\) is -1; expected a number of at least 0"),
+        ({"forward_us": float("nan")}, r"forward_us .* is nan; expected a number"),
+        ({"backward_us": float("inf")}, r"backward_us .* is inf; expected a number"),
+        ({"backward_us": True}, r"backward_us .* is True; expected a number"),
+        ({"backward_us": "1/0"}, r"backward_us .* is '1/0'; expected a number"),
+        ({"gradient_bytes": 0.5}, r"gradient_bytes .* is 0.5; expected a whole number of bytes"),
+        ({"gradient_bytes": "many"}, r"gradient_bytes .* is 'many'; expected a number"),
+        ({"all_to_all_bytes": 10**18}, r"all_to_all_bytes .* below 10\^18"),
+        (
+            {"all_to_all_bytes": None},
+            r"row 2 of the compute trace has no all_to_all_bytes; expected the columns name, ",
+        ),
+        ({"name": ""}, r"name of row 2 of the compute trace is ''; expected printable text"),
+        ({"name": float("nan")}, r"name of row 2 of the compute trace is nan"),
+        ({"optimizer_us": 3}, r"row 2 of the compute trace has the unknown column 'optimizer_us'"),
+    ],
+)
+def test_bad_row_is_named(change: dict[str, Any], message: str) -> None:
+    """One sentence says which row, which column, and what was expected."""
+    with pytest.raises(UnsupportedError, match=message):
+        simulate_iteration([ROW, {**ROW, **change}], Linear())
+
+
+@pytest.mark.parametrize("trace", [[], 5, [5], pd.DataFrame({"name": ["a"]})])
+def test_what_is_no_trace_is_refused(trace: Any) -> None:
+    """No rows, no table, no mapping, no columns."""
+    with pytest.raises(UnsupportedError, match="compute trace"):
+        simulate_iteration(trace, Linear())
+
+
+def test_bad_file_is_named(tmp_path: Path) -> None:
+    """A file that is not there, one with a bad value, one with too many values in a row."""
+    path = tmp_path / "trace.csv"
+    with pytest.raises(FileFormatError, match=r"trace\.csv cannot be read as CSV: No such file"):
+        read_compute_trace(path)
+    header = ",".join(ROW)
+    path.write_text(f"{header}\nmlp,1,x,0,0\n", encoding="utf-8")
+    with pytest.raises(FileFormatError, match=r"trace\.csv: backward_us of layer 'mlp' \(row 1\) is 'x'"):
+        read_compute_trace(path)
+    path.write_text(f"{header}\nmlp,1,2,0,0,9\n", encoding="utf-8")
+    with pytest.raises(FileFormatError, match="more values than columns"):
+        read_compute_trace(path)
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [-1], [1.5], None, "a lot"])
+def test_bad_bucket_sizes_are_refused(sizes: Any) -> None:
+    """A bucket has a positive whole number of bytes."""
+    with pytest.raises(UnsupportedError):
+        simulate_iteration([ROW], Linear(), bucket_sizes=sizes)
+
+
+def test_time_that_is_none_is_refused() -> None:
+    """Foreign code may return anything."""
+
+    class Broken(Linear):
+        def allreduce_us(self, num_bytes: int) -> Any:
+            """No number."""
+            return float("nan")
+
+    with pytest.raises(UnsupportedError, match="the time of the allreduce of 100 bytes is nan"):
+        simulate_iteration([ROW], Broken())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"rate": 0}, {"rate": -1}, {"num_nodes": 1}, {"degree": 0}, {"alpha": -1}, {"node_bandwidth": 0}, {"cost": 3}],
+)
+def test_networks_that_make_no_sense_are_refused(change: dict[str, Any]) -> None:
+    """Each value is checked when it is given."""
+    values = {
+        "cost": StepCost(1, Fraction(1, 2)),
+        "rate": 1,
+        "num_nodes": 2,
+        "degree": 1,
+        "alpha": 0,
+        "node_bandwidth": 1,
+    }
+    with pytest.raises(UnsupportedError):
+        DirectConnectTimes(**{**values, **change})
+
+
+AMOUNTS = st.integers(0, 50)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "name": st.just("layer"),
+            "forward_us": AMOUNTS,
+            "backward_us": AMOUNTS,
+            "gradient_bytes": st.integers(0, 300),
+            "all_to_all_bytes": st.sampled_from([0, 0, 1, 30]),
+        }
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(rows=ROWS, bucket=st.integers(1, 400), alpha=st.integers(0, 40))
+def test_streams_do_one_thing_at_a_time_and_nothing_is_lost(
+    rows: list[dict[str, Any]], bucket: int, alpha: int
+) -> None:
+    """The iteration is no shorter than either stream, all gradients are added up, and blocking tasks run alone."""
+    iteration = simulate_iteration(rows, Linear(alpha), bucket_sizes=[bucket])
+    for stream in ("compute", "communication"):
+        tasks = [task for task in iteration.tasks if task.stream == stream]
+        assert all(before.end_us <= after.start_us for before, after in pairwise(tasks))
+    blocking = [task for task in iteration.tasks if task.kind == "all-to-all"]
+    for task in iteration.tasks:
+        for other in blocking:
+            assert task is other or task.end_us <= other.start_us or other.end_us <= task.start_us
+    assert len(blocking) == 4 * sum(row["all_to_all_bytes"] > 0 for row in rows)
+    assert iteration.iteration_us >= iteration.compute_us + iteration.all_to_all_us
+    assert iteration.iteration_us >= iteration.allreduce_us + iteration.all_to_all_us
+    assert 0 <= iteration.unoverlapped_allreduce_us <= iteration.allreduce_us
+    buckets = [task.end_us - task.start_us - alpha for task in iteration.tasks if task.kind == "allreduce"]
+    assert 10 * sum(buckets) == sum(row["gradient_bytes"] for row in rows)
+    assert all(10 * size >= bucket for size in buckets[:-1])
+
+
+@settings(deadline=None, max_examples=60)
+@given(rows=ROWS, alpha=st.integers(0, 40), more=st.integers(0, 40))
+def test_slower_steps_never_make_a_faster_iteration(rows: list[dict[str, Any]], alpha: int, more: int) -> None:
+    """With the same buckets, and with the best ones."""
+    for sizes in ([100], [50, 100, 1000]):
+        fast, slow = (simulate_iteration(rows, Linear(step), bucket_sizes=sizes) for step in (alpha, alpha + more))
+        assert fast.iteration_us <= slow.iteration_us

@@ -1,0 +1,160 @@
+"""The figures: what is drawn where, from which columns, and how files come about."""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+pytest.importorskip("matplotlib", reason="figures need matplotlib")
+
+from collopt import report
+from collopt.errors import MissingDependencyError, UnsupportedError
+from collopt.report.figures import COLOURS
+
+RUNTIMES = pd.DataFrame(
+    {
+        "nodes": [64, 16, 16, 64],
+        "topology": ["ring", "ring", "ours", "ours"],
+        "allreduce_us": [1300.0, 400.0, 100.0, 150.0],
+        "all_to_all_us": [700.0, None, 90.0, 95.0],
+    }
+)
+TIMELINE = pd.DataFrame(
+    [
+        ("compute", "forward", "a", 0.0, 10.0),
+        ("compute", "backward", "a", 10.0, 30.0),
+        ("communication", "allreduce", "a", 30.0, 45.0),
+    ],
+    columns=["stream", "kind", "name", "start_us", "end_us"],
+)
+
+
+def test_runtime_figure_has_a_line_per_topology_in_order_of_size() -> None:
+    """Two axes on logarithmic scales; a missing time is left out of its line."""
+    left, right = report.runtime_figure(RUNTIMES).axes
+    assert [line.get_label() for line in left.lines] == ["ring", "ours"]
+    assert left.lines[0].get_xdata().tolist() == [16, 64]
+    assert left.lines[0].get_ydata().tolist() == [400, 1300]
+    assert right.lines[0].get_xdata().tolist() == [64]
+    assert left.lines[1].get_color() == right.lines[1].get_color()
+    for axes, what in ((left, "allreduce"), (right, "all-to-all")):
+        assert axes.get_title() == f"Time of {what}"
+        assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("nodes N", "time in µs", "log")
+        assert axes.get_legend() is not None
+
+
+def test_best_runtime_figure_colours_by_construction() -> None:
+    """One set of dots per kind, each with its own colour and marker."""
+    table = pd.DataFrame({"nodes": [5, 6, 7], "allreduce_us": [3, 2, 1], "construction": ["b", "a", "b"]})
+    (axes,) = report.best_runtime_figure(table).axes
+    dots = {dots.get_label(): dots.get_offsets().tolist() for dots in axes.collections}
+    assert dots == {"a": [[6, 2]], "b": [[5, 3], [7, 1]]}
+    assert len({tuple(dots.get_facecolor()[0]) for dots in axes.collections}) == 2
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("nodes N", "time of allreduce in µs")
+
+
+def test_relative_bandwidth_figure_has_a_line_per_degree_and_the_optimum() -> None:
+    """Fractions are drawn as they are."""
+    table = pd.DataFrame(
+        {
+            "nodes": [9, 8, 8],
+            "degree": [2, 2, 4],
+            "relative_bandwidth_factor": [Fraction(3, 2), Fraction(1), Fraction(5, 4)],
+        }
+    )
+    (axes,) = report.relative_bandwidth_figure(table).axes
+    two, four, optimum = axes.lines
+    assert (two.get_label(), four.get_label()) == ("degree 2", "degree 4")
+    assert two.get_ydata().tolist() == [1, 1.5]
+    assert set(optimum.get_ydata()) == {1}
+    assert "T_B / T_B*" in axes.get_ylabel()
+
+
+def test_pareto_figure_joins_what_nothing_beats() -> None:
+    """A beaten topology, and one that ties, are marked but not joined; all have their names."""
+    table = pd.DataFrame(
+        {
+            "name": ["C(8, {2, 3})", "tie", "beaten", "K^2"],
+            "steps": [2, 2, 3, 4],
+            "bandwidth_factor": [1.2, 1.2, 1.3, 0.9],
+        }
+    )
+    (axes,) = report.pareto_figure(table).axes
+    (front,) = axes.lines
+    assert (front.get_xdata().tolist(), front.get_ydata().tolist()) == ([2, 4], [1.2, 0.9])
+    assert axes.collections[0].get_offsets().tolist() == [[2, 1.2], [3, 1.3]]
+    assert [text.get_text() for text in axes.texts] == table["name"].tolist()
+
+
+def test_timeline_figure_has_a_bar_per_task() -> None:
+    """Bars start when their tasks do, in the row of their stream."""
+    (axes,) = report.timeline_figure(TIMELINE).axes
+    bars = sorted((bar.get_x(), bar.get_width(), round(bar.get_y() + bar.get_height() / 2)) for bar in axes.patches)
+    assert bars == [(0, 10, 1), (10, 20, 1), (30, 15, 0)]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["communication", "compute"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["forward", "backward", "allreduce"]
+    assert axes.get_xlabel() == "time in µs"
+
+
+@pytest.mark.parametrize("column", ["stream", "kind"])
+def test_unknown_task_is_refused(column: str) -> None:
+    """It would be drawn nowhere."""
+    with pytest.raises(UnsupportedError, match=f"the {column} of a task is 'lunch'; expected one of"):
+        report.timeline_figure(TIMELINE.assign(**{column: "lunch"}))
+
+
+@pytest.mark.parametrize("make", [getattr(report, name) for name in report.__all__ if name != "save_figure"])
+def test_what_is_no_table_of_these_columns_is_refused(make: object) -> None:
+    """One sentence says what was expected."""
+    with pytest.raises(UnsupportedError, match="expected a DataFrame with the columns"):
+        make([1, 2])  # type: ignore[operator]
+    with pytest.raises(UnsupportedError, match="the table has no column '"):
+        make(pd.DataFrame({"nodes": [1]}))  # type: ignore[operator]
+    with pytest.raises(UnsupportedError, match="the table has no rows"):
+        make(pd.concat([RUNTIMES, TIMELINE]).assign(construction="", degree=0, relative_bandwidth_factor=0, steps=0,
+                                                    bandwidth_factor=0).head(0))  # type: ignore[operator]  # fmt: skip
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_files_are_whole_and_the_same_each_time(suffix: str, start: bytes, tmp_path: Path) -> None:
+    """No temporary file is left behind, and a picture does not depend on when it was drawn."""
+    report.save_figure(report.timeline_figure(TIMELINE), tmp_path / f"one.{suffix}")
+    written = (tmp_path / f"one.{suffix}").read_bytes()
+    assert written.startswith(start)
+    assert [path.name for path in tmp_path.iterdir()] == [f"one.{suffix}"]
+    if suffix != "svg":  # whose identifiers are random
+        report.save_figure(report.timeline_figure(TIMELINE), tmp_path / f"two.{suffix}")
+        assert (tmp_path / f"two.{suffix}").read_bytes() == written
+
+
+def test_unknown_format_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    """Nor is a file made in a folder that does not exist."""
+    figure = report.timeline_figure(TIMELINE)
+    with pytest.raises(UnsupportedError, match=r"does not end in \.png, \.svg or \.pdf"):
+        report.save_figure(figure, tmp_path / "figure.docx")
+    with pytest.raises(FileNotFoundError):
+        report.save_figure(figure, tmp_path / "nowhere" / "figure.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_global_state_is_touched() -> None:
+    """pyplot, which keeps every figure that it makes, is never imported for a figure."""
+    before = set(sys.modules)
+    report.pareto_figure(pd.DataFrame({"name": ["a"], "steps": [1], "bandwidth_factor": [1]}))
+    assert "matplotlib.pyplot" not in set(sys.modules) - before
+
+
+def test_missing_matplotlib_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an extra."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'collopt\[plot\]'"):
+        report.timeline_figure(TIMELINE)
+
+
+def test_colours_differ() -> None:
+    """As many as there are."""
+    assert len(set(COLOURS)) == len(COLOURS)
