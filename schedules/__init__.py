@@ -28,9 +28,10 @@ from .predictions import (
 from .prices import LinkPrice, Prices
 from .rates import busiest_links, congestion
 from .reversal import allreduce_schedule, reduce_scatter_schedule, relabelled, reversed_schedule, without_repeats
+from .step_allreduce import AnyStepSchedule, StepAllreduce
 from .step_cost import StepCost, step_cost
 from .step_json import steps_from_json, steps_to_json
-from .step_schedule import AnyStepSchedule, Send, StepAllreduce, StepSchedule
+from .step_schedule import Send, StepSchedule
 from .step_time import step_schedule_time
 from .step_verify import verified_step_loads, verified_step_schedule_loads
 from .verify import verified_link_loads, verified_schedule_loads

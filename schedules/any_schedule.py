@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..topologies import Topology
 from .allreduce import TreeSchedule
 from .rates import congestion
-from .step_schedule import AnyStepSchedule
+from .step_allreduce import AnyStepSchedule
 from .step_verify import verified_step_schedule_loads
 from .verify import verified_schedule_loads
 

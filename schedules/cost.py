@@ -14,7 +14,7 @@ from ..topologies import Topology
 from ..topologies.validation import shown
 from .any_schedule import AnySchedule
 from .forest import Forest
-from .step_schedule import AnyStepSchedule
+from .step_allreduce import AnyStepSchedule
 from .step_time import step_schedule_time
 
 __all__ = ["as_bytes", "forest_latency", "schedule_time"]

@@ -12,8 +12,9 @@ from ..errors import FileFormatError
 from .allreduce import Allreduce
 from .any_schedule import AnySchedule
 from .forest import Forest
+from .step_allreduce import StepAllreduce
 from .step_json import is_step_json, steps_from_json, steps_to_json
-from .step_schedule import StepAllreduce, StepSchedule
+from .step_schedule import StepSchedule
 
 __all__ = ["forest_from_json", "forest_to_json", "schedule_from_json", "schedule_to_json"]
 

@@ -11,7 +11,8 @@ from ..errors import UnsupportedError
 from ..topologies import DirectGraph, is_isomorphism, reverse_symmetry
 from ..topologies.validation import shown
 from .direct_sends import direct_sends
-from .step_schedule import StepAllreduce, StepSchedule
+from .step_allreduce import StepAllreduce
+from .step_schedule import StepSchedule
 
 __all__ = [
     "allreduce_schedule",

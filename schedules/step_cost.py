@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ..topologies import DirectGraph
-from .step_schedule import AnyStepSchedule
+from .step_allreduce import AnyStepSchedule
 
 __all__ = ["StepCost", "step_cost"]
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..topologies import Topology
-from .step_schedule import AnyStepSchedule, StepSchedule
+from .step_allreduce import AnyStepSchedule
+from .step_schedule import StepSchedule
 
 __all__ = ["step_schedule_time"]
 

@@ -1,12 +1,10 @@
 """The check of a schedule in steps that every plan's certificate rests on.
 
 It shares no code with the planners, the solvers or the methods of `StepSchedule`: it reads the arrays and the
-topology's links and nothing else.  All sends are checked at once, by sorting.
+topology's links and nothing else.  `step_arrivals` is a part of it.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +12,11 @@ import numpy.typing as npt
 from ..errors import CertificateError
 from ..topologies import Topology
 from ..topologies.validation import shown
+from .forest import Direction
 from .path_verify import verified_hops
-from .step_schedule import AnyStepSchedule, StepAllreduce, StepSchedule
+from .step_allreduce import AnyStepSchedule, StepAllreduce
+from .step_arrivals import NEVER, Arrivals, Sends, blocks_of
+from .step_schedule import StepSchedule
 
 __all__ = ["verified_step_loads", "verified_step_schedule_loads"]
 
@@ -23,9 +24,6 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 LOAD_LIMIT = 2**62
-NEVER = 2**62
-"""The step in which a rank gets what it never gets."""
-FROM_THE_START = -1
 
 
 def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
@@ -57,17 +55,12 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
     _check_shapes(schedule, topology)
     hops = verified_hops(schedule.path_starts, schedule.path_nodes, schedule.direction, topology, "schedule")
     _check_sends(schedule)
-    arrivals = _Arrivals.of(schedule)
-    _check_held(schedule, arrivals)
-    _check_complete(schedule, arrivals)
-    if schedule.direction == "reduce":
-        _check_once(schedule, arrivals)
-    counts = np.diff(schedule.path_starts)[schedule.routes] - 1
-    # Hops are numbered path by path, so those of a send follow each other.
-    first = np.searchsorted(hops.paths, schedule.routes) - np.cumsum(counts) + counts
-    passed = hops.links[np.repeat(first, counts) + np.arange(counts.sum())]
     loads = np.zeros((int(schedule.steps.max()) + 1, len(topology.links)), dtype=np.int64)
-    np.add.at(loads, (np.repeat(schedule.steps, counts), passed), np.repeat(schedule.upper - schedule.lower, counts))
+    faults = _Faults()
+    for sends in blocks_of(schedule):
+        faults.look_at(sends, Arrivals.of(sends), schedule.direction)
+        _add_loads(loads, sends, schedule, hops.links)
+    faults.refuse()
     return loads
 
 
@@ -100,94 +93,15 @@ def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) 
     return (verified_step_loads(schedule, topology),)
 
 
-@dataclass(frozen=True)
-class _Arrivals:
-    """When each rank has each part of each shard.
-
-    A *holding* is one rank's copy of one shard, number ``source * num_ranks + rank``.  It falls into pieces between the
-    points where intervals that this rank is sent begin or end.  A point is the number of its holding times `span`
-    plus a number that grows with its place in the shard, so that one sorted array holds all of them.
-
-    Attributes
-    ----------
-    points : ndarray of int64, shape (pieces,)
-        Where each piece begins; the next one is where it ends.  The last piece of a holding is empty.
-    first : ndarray of int64, shape (pieces,)
-        The step that brings each piece first; -1 if it is there from the start, `NEVER` if no step does.
-    times : ndarray of int64, shape (pieces,)
-        How often a piece is brought, or there from the start.
-    places : ndarray of int64
-        All places in shards that occur, sorted: 0 and `chunks_per_shard` are the first and the last.
-    """
-
-    points: IntArray
-    first: IntArray
-    times: IntArray
-    places: IntArray
-
-    @classmethod
-    def of(cls, schedule: StepSchedule) -> _Arrivals:
-        ranks, whole = schedule.num_ranks, schedule.chunks_per_shard
-        own = np.arange(ranks) * (ranks + 1)
-        receivers = schedule.path_nodes[schedule.path_starts[1:] - 1][schedule.routes]
-        holdings = np.concatenate([own, schedule.sources * ranks + receivers])
-        begin = np.concatenate([np.zeros_like(own), schedule.lower])
-        end = np.concatenate([np.full_like(own, whole), schedule.upper])
-        steps = np.concatenate([np.full_like(own, FROM_THE_START), schedule.steps])
-        places = np.unique(np.concatenate([begin, end]))
-        bases = np.arange(ranks * ranks) * len(places)
-        inner = [holdings * len(places) + np.searchsorted(places, bound) for bound in (begin, end)]
-        points = np.unique(np.concatenate([bases, bases + len(places) - 1, *inner]))
-        starts, stops = (np.searchsorted(points, bound) for bound in inner)
-        changes = np.zeros(len(points), dtype=np.int64)
-        np.add.at(changes, starts, 1)
-        np.add.at(changes, stops, -1)
-        return cls(points, _least_over(len(points), starts, stops, steps), np.cumsum(changes), places)
-
-    @property
-    def span(self) -> int:
-        return len(self.places)
-
-    def latest(self, holdings: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-        """Return the step in which a holding has all of an interval, which may begin or end inside a piece."""
-        starts = holdings * self.span + np.searchsorted(self.places, begin)
-        stops = holdings * self.span + np.searchsorted(self.places, end)
-        starts = np.searchsorted(self.points, starts, side="right") - 1
-        return _greatest_in(self.first, starts, np.searchsorted(self.points, stops))
-
-    def whereabouts(self, piece: int) -> tuple[int, int]:
-        """Holding and first chunk of a piece."""
-        return int(self.points[piece]) // self.span, int(self.places[self.points[piece] % self.span])
-
-
-def _least_over(size: int, starts: IntArray, stops: IntArray, values: IntArray) -> IntArray:
-    """At each place the least value of the intervals over it, `NEVER` if there are none.
-
-    An interval is covered by two blocks whose length is a power of two; blocks are halved, the longest first.
-    """
-    powers = np.frexp(stops - starts)[1] - 1
-    least = np.full(size, NEVER)
-    for power in range(int(powers.max()), -1, -1):
-        block = 1 << power
-        wider, least = least, least.copy()
-        np.minimum(least[block:], wider[:-block], out=least[block:])
-        chosen = powers == power
-        np.minimum.at(least, starts[chosen], values[chosen])
-        np.minimum.at(least, stops[chosen] - block, values[chosen])
-    return least
-
-
-def _greatest_in(values: IntArray, starts: IntArray, stops: IntArray) -> IntArray:
-    """Greatest value in each interval, by blocks as in `_least_over`, the shortest first."""
-    powers = np.frexp(stops - starts)[1] - 1
-    greatest = np.empty(len(starts), dtype=np.int64)
-    values = values.copy()
-    for power in range(int(powers.max()) + 1):
-        block = 1 << power
-        chosen = powers == power
-        greatest[chosen] = np.maximum(values[starts[chosen]], values[stops[chosen] - block])
-        values[:-block] = np.maximum(values[:-block], values[block:])
-    return greatest
+def _add_loads(loads: IntArray, sends: Sends, schedule: StepSchedule, links: IntArray) -> None:
+    """Add what some sends put on all links; `links` are those of all hops, path by path."""
+    routes = schedule.routes[sends.numbers]
+    counts = schedule.path_starts[routes + 1] - schedule.path_starts[routes] - 1
+    # A path has one hop less than nodes, so the first of path p is p less than its first node.
+    before = schedule.path_starts[routes] - routes - np.cumsum(counts) + counts
+    passed = links[np.repeat(before, counts) + np.arange(counts.sum())]
+    places = np.repeat(sends.steps, counts) * loads.shape[1] + passed
+    np.add.at(loads.reshape(-1), places, np.repeat(sends.upper - sends.lower, counts))
 
 
 def _refuse_if(wrong: BoolArray, message: str) -> None:
@@ -240,41 +154,59 @@ def _check_sends(schedule: StepSchedule) -> None:
         "send {} carries no interval of the chunks of a shard",
     )
     _refuse_if(step < 0, "send {} happens before step 0")
-    used = np.unique(step)
-    _refuse_if(used != np.arange(len(used)), "nothing is sent in step {}")
+    # With more steps than sends one of the first is empty, so there is no need to look at later ones.
+    last = min(int(step.max()), len(step))
+    unused = np.ones(last + 1, dtype=np.bool_)
+    unused[np.minimum(step, last)] = False
+    _refuse_if(unused, "nothing is sent in step {}")
 
 
-def _check_held(schedule: StepSchedule, arrivals: _Arrivals) -> None:
-    """All of what is sent reached the sender in an earlier step."""
-    senders = schedule.path_nodes[schedule.path_starts[:-1]][schedule.routes]
-    held = arrivals.latest(schedule.sources * schedule.num_ranks + senders, schedule.lower, schedule.upper)
-    wrong = np.flatnonzero(held >= schedule.steps)
-    if not len(wrong):
-        return
-    keys = (schedule.lower, schedule.sources, senders, schedule.steps)
-    first = wrong[np.lexsort([key[wrong] for key in keys])[0]]
-    raise CertificateError(
-        f"in step {schedule.steps[first]} rank {senders[first]} sends chunks {schedule.lower[first]} to "
-        f"{schedule.upper[first] - 1} of the shard of rank {schedule.sources[first]}, but does not have them by then"
-    )
+class _Faults:
+    """What is wrong with the order of the sends, and the first of each kind, for no block knows whether it is first."""
+
+    def __init__(self) -> None:
+        self._early: tuple[int, ...] | None = None
+        self._missing = ""
+        self._again = ""
+
+    def look_at(self, sends: Sends, arrivals: Arrivals, direction: Direction) -> None:
+        """Look at the next block."""
+        self._look_for_early(sends, arrivals)
+        missing = arrivals.first == NEVER
+        missing[arrivals.points % (sends.chunks + 1) == sends.chunks] = False
+        if missing.any() and not self._missing:
+            source, rank, chunk = _whereabouts(int(np.flatnonzero(missing)[0]), sends, arrivals)
+            self._missing = f"rank {rank} never gets chunk {chunk} of the shard of rank {source}"
+        again = arrivals.times > 1
+        if direction == "reduce" and again.any() and not self._again:
+            piece = int(np.flatnonzero(again)[0])
+            source, rank, chunk = _whereabouts(piece, sends, arrivals)
+            times = f"{arrivals.times[piece]} times"
+            self._again = f"rank {rank} would send chunk {chunk} of the shard of rank {source} {times}"
+
+    def refuse(self) -> None:
+        """Raise if something is wrong; what is sent too early goes first, for what is missing may follow from it."""
+        if self._early is not None:
+            step, sender, source, lower, _, upper = self._early
+            raise CertificateError(
+                f"in step {step} rank {sender} sends chunks {lower} to {upper - 1} of the shard of rank {source}, "
+                "but does not have them by then"
+            )
+        if self._missing or self._again:
+            raise CertificateError(self._missing or self._again)
+
+    def _look_for_early(self, sends: Sends, arrivals: Arrivals) -> None:
+        """All of what is sent must have reached the sender in an earlier step."""
+        wrong = np.flatnonzero(arrivals.held >= sends.steps)
+        if len(wrong):
+            keys = (sends.steps, sends.senders, sends.sources, sends.lower, sends.numbers, sends.upper)
+            first = wrong[np.lexsort([key[wrong] for key in keys[::-1]])[0]]
+            found = tuple(int(key[first]) for key in keys)
+            self._early = found if self._early is None else min(self._early, found)
 
 
-def _check_complete(schedule: StepSchedule, arrivals: _Arrivals) -> None:
-    """In the end every rank has every shard."""
-    missing = arrivals.first == NEVER
-    missing[arrivals.points % arrivals.span == arrivals.span - 1] = False
-    if missing.any():
-        holding, chunk = arrivals.whereabouts(int(np.flatnonzero(missing)[0]))
-        source, rank = divmod(holding, schedule.num_ranks)
-        raise CertificateError(f"rank {rank} never gets chunk {chunk} of the shard of rank {source}")
-
-
-def _check_once(schedule: StepSchedule, arrivals: _Arrivals) -> None:
-    """No rank is brought twice what it would then send twice, to be added twice."""
-    if (arrivals.times > 1).any():
-        piece = int(np.flatnonzero(arrivals.times > 1)[0])
-        holding, chunk = arrivals.whereabouts(piece)
-        source, rank = divmod(holding, schedule.num_ranks)
-        raise CertificateError(
-            f"rank {rank} would send chunk {chunk} of the shard of rank {source} {arrivals.times[piece]} times"
-        )
+def _whereabouts(piece: int, sends: Sends, arrivals: Arrivals) -> tuple[int, int, int]:
+    """Source, rank and first chunk of a piece."""
+    holding, chunk = divmod(int(arrivals.points[piece]), sends.chunks + 1)
+    source, rank = divmod(holding, sends.num_ranks)
+    return sends.first + source, rank, chunk

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError
-from collopt.schedules.step_schedule import Send, StepAllreduce, StepSchedule
+from collopt.schedules.step_allreduce import StepAllreduce
+from collopt.schedules.step_schedule import Send, StepSchedule
 from collopt.schedules.step_verify import verified_step_loads, verified_step_schedule_loads
 from collopt.topologies import Topology, hypercube, ring, torus
 from oracles.slow_steps import step_loads_of, steps_hold
