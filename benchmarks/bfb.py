@@ -1,6 +1,6 @@
 """Breadth-first broadcast on the networks of Table 6 of the direct-connect paper: formulas against linear programs.
 
-Three things are timed: the exact loads of all steps, the whole schedule, and linear program (1) as
+Four things are timed: the exact loads of all steps, the whole schedule, its check, and linear program (1) as
 `collopt.formulations.bfb` states it with Pyomo and HiGHS solves it, one program per step.  All must find the same T_B.
 The programs of different ranks are independent of each other, and here alike: beyond 64 ranks the program is that of
 one rank, while formulas and schedule are of all, so that ratios there are far too low.
@@ -15,7 +15,7 @@ from fractions import Fraction
 import collopt
 from collopt.formulations import bfb as programs
 from collopt.planners import bfb_cost, bfb_schedule
-from collopt.schedules import step_cost
+from collopt.schedules import step_cost, verified_step_loads
 from collopt.topologies import DirectGraph, Topology, hypercube, torus
 
 CASES = (
@@ -53,6 +53,9 @@ def measure() -> list[dict[str, object]]:
         start = time.process_time()
         schedule = bfb_schedule(graph)
         built = time.process_time() - start
+        start = time.process_time()
+        verified_step_loads(schedule, topology)
+        verified = time.process_time() - start
         if step_cost(graph, schedule) != cost:
             raise RuntimeError(f"the schedule for {topology} costs {step_cost(graph, schedule)} instead of {cost}")
         row: dict[str, object] = {
@@ -62,6 +65,7 @@ def measure() -> list[dict[str, object]]:
             "bandwidth_factor": str(cost.bandwidth_factor),
             "cpu_s": min(formulas),
             "schedule_cpu_s": built,
+            "verify_cpu_s": verified,
             "sends": schedule.num_sends,
             "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // MIB,
         }

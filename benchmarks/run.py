@@ -12,6 +12,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import bfb
+import finder
 import models
 import optimality_test
 import planning_cpu
@@ -24,6 +26,8 @@ BENCHMARKS = {
     "optimality-test": optimality_test.measure,
     "models": models.measure,
     "scaling": scaling.measure,
+    "bfb": bfb.measure,
+    "finder": finder.measure,
 }
 PLAIN_WIDTH = 140
 COLUMNS = {
@@ -41,6 +45,16 @@ COLUMNS = {
     "mean_height": "mean height",
     "max_height": "max height",
     "exponent": "exponent",
+    "steps": "steps",
+    "bandwidth_factor": "T_B",
+    "schedule_cpu_s": "schedule, CPU s",
+    "verify_cpu_s": "check, CPU s",
+    "sends": "sends",
+    "program_ranks": "ranks in the LP",
+    "programs_cpu_s": "LP, CPU s",
+    "found": "found",
+    "sample_cpu_s": "sample, CPU s",
+    "general_cpu_s": "general, CPU s",
 }
 PACKAGES = ("collopt", "numba", "numpy", "networkx", "ortools", "highspy", "pyomo")
 

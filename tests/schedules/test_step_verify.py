@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError
+from collopt.schedules import step_arrivals
 from collopt.schedules.step_allreduce import StepAllreduce
 from collopt.schedules.step_schedule import Send, StepSchedule
 from collopt.schedules.step_verify import verified_step_loads, verified_step_schedule_loads
@@ -320,6 +321,63 @@ def test_schedules_are_accepted_exactly_if_a_slow_checker_accepts_them(
         else:
             with pytest.raises(CertificateError):
                 verified_step_loads(made, topology)
+
+
+def answer(made: StepSchedule, topology: Topology, **settings: int) -> object:
+    """The loads, or why the schedule is refused, with other sizes of blocks and tables."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setattr(step_arrivals, name, value)
+        try:
+            return verified_step_loads(made, topology).tolist()
+        except CertificateError as refusal:
+            return str(refusal)
+
+
+@settings(max_examples=200)
+@given(topology=eulerian_topologies(max_ranks=5, max_switches=1), chunks=st.integers(1, 5), data=st.data())
+def test_sources_are_looked_at_one_by_one_or_together_with_the_same_answer(
+    topology: Topology, chunks: int, data: st.DataObject
+) -> None:
+    """The first fault of all is named, in whichever block it is, and whether places are found by a table or sorted."""
+    sends = gossip(topology, chunks, random.Random(data.draw(st.integers(0, 2**32))))
+    for _ in range(data.draw(st.integers(0, 4))):
+        place, field = data.draw(st.integers(0, len(sends) - 1)), data.draw(st.sampled_from(Send._fields[:2]))
+        old = getattr(sends[place], field)
+        sends[place] = sends[place]._replace(**{field: max(0, old + data.draw(st.sampled_from([-1, 1])))})
+    for direction in ("broadcast", "reduce"):
+        made = replace(StepSchedule.from_sends(topology.num_ranks, chunks, sends), direction=direction)
+        together = answer(made, topology)
+        for block in (1, 3 * topology.num_ranks + len(sends) // 2):
+            for dense in (0, 100):
+                assert answer(made, topology, BLOCK=block, DENSE=dense) == together
+
+
+def test_the_first_fault_is_named_wherever_its_block_comes() -> None:
+    """By step for what is sent too early, by source for what is missing or comes twice; the first kind goes first."""
+    early = with_more(Send(1, 0, 2, 4, (2, 3, 1)), Send(0, 2, 0, 1, (1, 3, 0)))
+    missing = StepSchedule.from_sends(3, 4, [*SENDS[:4], *SENDS[5:9], Send(2, 2, 0, 1, (1, 3, 2))])
+    again = with_more(Send(2, 2, 1, 3, (0, 3, 1)), Send(1, 0, 3, 4, (1, 3, 0)))
+    for made, message in (
+        (early, "in step 0 rank 1 sends chunks 0 to 0 of the shard of rank 2, but does not have them by then"),
+        (missing, "rank 2 never gets chunk 0 of the shard of rank 0"),
+        (replace(again, direction="reduce"), "rank 0 would send chunk 3 of the shard of rank 0 2 times"),
+    ):
+        assert answer(made, TOPOLOGY) == message == answer(made, TOPOLOGY, BLOCK=1)
+
+
+def test_a_source_that_sends_nothing_is_missed() -> None:
+    """Though there is nothing to look at in its block."""
+    silent = StepSchedule.from_sends(3, 4, [send for send in SENDS if send.source != 2] + SENDS[:1])
+    expected = "rank 0 never gets chunk 0 of the shard of rank 2"
+    assert answer(silent, TOPOLOGY) == expected == answer(silent, TOPOLOGY, BLOCK=1)
+
+
+def test_places_fit_64_bits_up_to_the_largest_number_of_chunks() -> None:
+    """Two ranks and as many chunks as are let through."""
+    whole = 2**61 - 1
+    most = StepSchedule.from_sends(2, whole, [(0, 0, 0, whole, (0, 1)), (0, 1, 0, whole, (1, 0))])
+    assert verified_step_loads(most, ring(2)).sum() == 2 * whole
 
 
 def test_what_is_no_schedule_or_no_topology_is_refused() -> None:
