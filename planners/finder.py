@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from fractions import Fraction
 from functools import cache, partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..errors import UnsupportedError
@@ -18,10 +19,11 @@ from ..schedules import StepCost
 from ..topologies.sizes import as_size
 from ..topologies.validation import Exact, as_flag, as_list
 from .candidates import Candidate, Frontier
+from .circulant_bases import MOST_SEARCHED_DEGREE, best_circulants
 from .finder_bases import Entry
 from .finder_limits import FrontierBounds, Workload
-from .finder_table import TIES, FinderTable, Kind
-from .recipes import Base
+from .finder_table import MOST_SEARCHED_NODES, TIES, FinderTable, Kind
+from .recipes import Base, LineGraph
 from .trace import Trace
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ MOST_DEGREE = 64
 MANY_SIZES = 64
 """From here on it pays to have the figures of all generalized Kautz graphs at hand."""
 CIRCULANT_TRIES = 100
+CIRCULANT_EFFORT = 5 * 10**7
+"""About a tenth of a second."""
 
 
 def find_topologies(
@@ -79,14 +83,17 @@ def find_topologies(
 
     Notes
     -----
-    Direct-connect paper, section 5.4.  Nothing says that there is no better topology unless it meets
-    `Frontier.bounds`: these are the best of those that can be put together from known ones.
+    Direct-connect paper, section 5.4, with circulant digraphs besides: for degrees 2 to 10 their offsets are searched,
+    at this size and at those that it is a line graph's of, and each one's cost is computed.  Nothing says that there is
+    no better topology unless it meets `Frontier.bounds`: these are the best of those that can be put together from
+    known ones and these circulants.
 
     Examples
     --------
     >>> for candidate in find_topologies(32, 4):
     ...     print(candidate)
     <Candidate L(K(4, 4)): 3 steps, 1 M/B>
+    <Candidate L(DirCirc(8, {1, 2, 3, 4})): 3 steps, 1 M/B>
     <Candidate DistReg(4, 32): 4 steps, 31/32 M/B>
     """
     nodes, degree = _as_sizes(nodes, degree)
@@ -95,9 +102,9 @@ def find_topologies(
     ties = TIES if as_flag(all_to_all, "all_to_all") else 1
     trace = Trace()
     with trace.stage("search"):
-        entries = _entries(nodes, degree, kind, ties)
+        entries = _entries(nodes, degree, kind)
     with trace.stage("breadth-first broadcasts"):
-        candidates = _efficient(_costed(nodes, degree, entries), ties)
+        candidates = _efficient(_costed(nodes, degree, kind, entries), ties)
     if all_to_all:
         with trace.stage("all-to-all"):
             candidates = _undecided(list(map(_with_all_to_all, candidates)))
@@ -115,7 +122,7 @@ def sweep_topologies(
     node_bandwidth: Exact = "12.5",
     executor: Executor | None = None,
 ) -> pd.DataFrame:
-    """List the Pareto-efficient topologies of many sizes, by theorems alone: nothing is built.
+    """List the Pareto-efficient topologies of many sizes, by theorems: nothing is built.
 
     Parameters
     ----------
@@ -146,7 +153,12 @@ def sweep_topologies(
 
     See Also
     --------
-    find_topologies : Builds what it finds, which can improve on the theorems.
+    find_topologies : Builds what it finds, which can improve on the theorems, and searches circulants of the very size.
+
+    Notes
+    -----
+    Circulant digraphs are searched for up to 64 nodes only, and expanded by theorems.  Left out are larger ones, and
+    line graphs that turn out better than Theorem 7 says.
 
     Examples
     --------
@@ -159,9 +171,18 @@ def sweep_topologies(
     degree = _as_sizes(2, degree)[1]
     workload = Workload.read(size, alpha, node_bandwidth)
     kind: Kind = "two-way" if as_flag(bidirectional, "bidirectional") else "any"
-    rows_of = partial(_rows, degree=degree, kind=kind, workload=workload, many=len(sizes) >= MANY_SIZES)
-    found = map(rows_of, sizes) if executor is None else executor.map(rows_of, sizes, chunksize=MANY_SIZES)
-    return pd.DataFrame([row for rows in found for row in rows], columns=COLUMNS)
+    trace, many = Trace(), len(sizes) >= MANY_SIZES
+    if many:
+        # Processes of an executor then find the figures in the cache, instead of working them out each for itself.
+        with trace.stage("generalized Kautz graphs"):
+            _load_tables(degree)
+    rows_of = partial(_rows, degree=degree, kind=kind, workload=workload, many=many)
+    found = iter(map(rows_of, sizes) if executor is None else executor.map(rows_of, sizes, chunksize=MANY_SIZES))
+    rows: list[dict[str, object]] = []
+    for done in range(0, len(sizes), MANY_SIZES):
+        with trace.stage(f"sizes from number {done + 1} of {len(sizes)}"):
+            rows += [row for each in islice(found, MANY_SIZES) for row in each]
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 COLUMNS = [
@@ -182,8 +203,8 @@ def _as_sizes(nodes: object, degree: object) -> tuple[int, int]:
 
 
 @cache
-def _table(ties: int) -> FinderTable:
-    return FinderTable(ties)
+def _table(ties: int, searched: int = MOST_SEARCHED_NODES) -> FinderTable:
+    return FinderTable(ties, searched)
 
 
 def _load_tables(degree: int) -> None:
@@ -217,8 +238,13 @@ def _rows(nodes: int, degree: int, kind: Kind, workload: Workload, *, many: bool
     ]
 
 
-def _entries(nodes: int, degree: int, kind: Kind, ties: int) -> list[Entry]:
-    entries = list(_table(ties).best(nodes, degree, kind))
+def _entries(nodes: int, degree: int, kind: Kind) -> list[Entry]:
+    """What is best by the theorems, with searched circulants among the bases and without.
+
+    A line graph can be better than Theorem 7 says, so known families are not left to be beaten by theorems alone.
+    """
+    tables = _table(TIES), _table(TIES, searched=0)
+    entries = list(dict.fromkeys(entry for table in tables for entry in table.best(nodes, degree, kind)))
     if not entries:
         raise UnsupportedError(
             f"no topology of {nodes} nodes with {degree} two-way links each is known here; expected an even degree, "
@@ -231,7 +257,7 @@ def _candidate(nodes: int, degree: int, entry: Entry) -> Candidate:
     return Candidate(nodes, degree, entry.recipe, StepCost(entry.steps, entry.factor), entry.breadth_first)
 
 
-def _costed(nodes: int, degree: int, entries: Iterable[Entry]) -> Iterator[Candidate]:
+def _costed(nodes: int, degree: int, kind: Kind, entries: Iterable[Entry]) -> Iterator[Candidate]:
     """Give every candidate the cost of the theorem, and that of the best breadth-first broadcast if it is another."""
     from .bfb import bfb_cost
 
@@ -240,19 +266,32 @@ def _costed(nodes: int, degree: int, entries: Iterable[Entry]) -> Iterator[Candi
         yield by_theorem
         if not entry.breadth_first:
             yield by_theorem.changed(cost=bfb_cost(by_theorem.graph()), breadth_first=True)
-    for recipe in _circulants(nodes, degree):
+    for found in best_circulants(nodes, degree, CIRCULANT_EFFORT):
+        if found.two_way or kind != "two-way":
+            yield Candidate(nodes, degree, found.recipe, StepCost(found.steps, found.factor), breadth_first=True)
+    for recipe in (*_line_graphs(nodes, degree, kind), *_wide_circulants(nodes, degree)):
         unknown = Candidate(nodes, degree, recipe, StepCost(0, Fraction(0)), breadth_first=True)
         yield unknown.changed(cost=bfb_cost(unknown.graph()))
 
 
-def _circulants(nodes: int, degree: int) -> Iterator[Base]:
-    """A circulant graph of low diameter for degrees beyond 4; its T_B is not always optimal, so it has to be computed.
+def _line_graphs(nodes: int, degree: int, kind: Kind) -> Iterator[LineGraph]:
+    """Line graphs of searched circulants, which often are bandwidth-optimal although Theorem 7 does not say so."""
+    if kind == "two-way" or nodes % degree or degree < 2:
+        return
+    for base in best_circulants(nodes // degree, degree, CIRCULANT_EFFORT):
+        yield LineGraph(base.recipe)
+    for inner in _line_graphs(nodes // degree, degree, kind):
+        yield LineGraph(inner)
+
+
+def _wide_circulants(nodes: int, degree: int) -> Iterator[Base]:
+    """A circulant graph of low diameter where `best_circulants` has none; its T_B may not be optimal and is computed.
 
     C(15, {1, 4, 5}) refutes Conjecture 1: its best breadth-first broadcast takes 1 M/B, and not 14/15.
     """
     from ..topologies.circulant_search import low_diameter_offsets
 
-    if degree >= 6 and degree % 2 == 0 and nodes > degree:
+    if degree > MOST_SEARCHED_DEGREE and degree % 2 == 0 and nodes > degree:
         offsets = low_diameter_offsets(nodes, degree, tries=CIRCULANT_TRIES)
         title = f"C({nodes}, {{{', '.join(map(str, offsets))}}})"
         yield Base("circulant", (nodes, offsets), title)

@@ -17,7 +17,7 @@ from math import inf
 from typing import Literal
 
 from ..topologies import bandwidth_optimum
-from .finder_bases import Entry, bandwidth_optimal_bases, bases
+from .finder_bases import BaseEntry, Entry, bandwidth_optimal_bases, bases, searched_bases
 from .recipes import Base, CartesianPower, CartesianProduct, DegreeExpansion, LineGraph, Parallel, Recipe, TwoWay
 
 __all__ = ["FinderTable", "Kind", "pareto"]
@@ -25,6 +25,7 @@ __all__ = ["FinderTable", "Kind", "pareto"]
 Kind = Literal["any", "reverse-symmetric", "two-way"]
 """What graphs are looked for: those that are their own transpose, up to the order of the nodes, can be made two-way."""
 
+MOST_SEARCHED_NODES = 64
 TIES = 4
 """Topologies of equal T_L and T_B that are kept where all-to-all matters."""
 
@@ -36,10 +37,13 @@ class FinderTable:
     ----------
     ties : int
         How many of equal T_L and T_B are kept, those with the fewest hops.
+    searched : int
+        Most nodes of circulant digraphs found by a search that are used as bases; 0 for known families only.
     """
 
-    def __init__(self, ties: int = TIES) -> None:
+    def __init__(self, ties: int = TIES, searched: int = MOST_SEARCHED_NODES) -> None:
         self._ties = ties
+        self._searched = searched
         self._best: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
         self._factors: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
 
@@ -81,6 +85,8 @@ class FinderTable:
 
     def _found(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
         yield from _bases(nodes, degree, kind)
+        if nodes <= self._searched:
+            yield from _searched(nodes, degree, kind)
         yield from self.factors(nodes, degree, kind)
         if kind != "two-way":
             yield from self._line_graphs(nodes, degree, kind)
@@ -151,12 +157,19 @@ class FinderTable:
                 if not isinstance(entry.recipe, Parallel) and not _is_ring(entry.recipe):
                     yield entry._replace(recipe=Parallel(entry.recipe, times), simple=False)
 
+    def _allowed(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
+        """List the bases that Theorem 13 allows in products; generalized Kautz graphs are not among them."""
+        yield from _known_factors(nodes, degree, kind)
+        if nodes <= self._searched:
+            optimum = bandwidth_optimum(nodes)
+            yield from (entry for entry in _searched(nodes, degree, kind) if entry.factor == optimum)
+
     def _products(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
         """Theorem 13: bases that meet its conditions, and products of such a base and a product."""
-        yield from _allowed(nodes, degree, kind)
+        yield from self._allowed(nodes, degree, kind)
         for size in _divisors(nodes):
             for ports in range(1, degree):
-                for entry in _allowed(size, ports, kind):
+                for entry in self._allowed(size, ports, kind):
                     others = self.factors(nodes // size, degree - ports, kind)
                     yield from (_product(entry, size, other, nodes // size) for other in others)
 
@@ -196,20 +209,22 @@ def _order(entry: Entry) -> tuple[int, Fraction, int]:
 
 @cache
 def _bases(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
-    return tuple(
-        base.entry
-        for base in bases(nodes, degree)
-        if kind == "any" or (base.two_way if kind == "two-way" else base.reverse_symmetric)
-    )
+    return _of_kind(bases(nodes, degree), kind)
 
 
 @cache
-def _allowed(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
-    """List the bases that Theorem 13 allows in products; generalized Kautz graphs are not among them."""
+def _searched(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
+    return _of_kind(searched_bases(nodes, degree), kind)
+
+
+@cache
+def _known_factors(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
+    return _of_kind(bandwidth_optimal_bases(nodes, degree), kind)
+
+
+def _of_kind(found: Iterable[BaseEntry], kind: Kind) -> tuple[Entry, ...]:
     return tuple(
-        base.entry
-        for base in bandwidth_optimal_bases(nodes, degree)
-        if kind == "any" or (base.two_way if kind == "two-way" else base.reverse_symmetric)
+        base.entry for base in found if kind == "any" or (base.two_way if kind == "two-way" else base.reverse_symmetric)
     )
 
 

@@ -27,7 +27,7 @@ def test_people_see_bounds_then_candidates_with_the_best_marked(capsys: pytest.C
     assert [line.split()[:5] for line in lines[5:]] == [
         ["1", "3", "α", "1.3125", "21/16"],
         ["*2", "4", "α", "1.0000", "1"],
-        ["3", "6", "α", "0.9844", "63/64"],
+        ["3", "5", "α", "0.9844", "63/64"],
     ]
 
 
@@ -43,7 +43,7 @@ def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
     """Exact numbers as text."""
     data = call(capsys, "find", 32, "--degree", 4, "--json").data
     assert data["bounds"]["bandwidth_factor_exact"] == "31/32"
-    assert [row["bandwidth_factor_exact"] for row in data["candidates"]] == ["1", "31/32"]
+    assert [row["bandwidth_factor_exact"] for row in data["candidates"]] == ["1", "1", "31/32"]
     assert data["best"] == 1
     assert data["candidates"][0]["name"] == "L(K(4, 4))"
     assert "candidate" not in data["candidates"][0]

@@ -10,6 +10,7 @@ from .circulant_search import circulant_diameter, least_circulant_diameter, low_
 from .circulants import (
     bidirectional_ring,
     circulant,
+    circulant_digraph,
     directed_circulant,
     low_diameter_circulant,
     shifted_ring,
@@ -72,6 +73,7 @@ __all__ = [
     "catalogue",
     "circulant",
     "circulant_diameter",
+    "circulant_digraph",
     "complete",
     "complete_bipartite",
     "de_bruijn",

@@ -37,6 +37,7 @@ BUILDERS: dict[str, Callable[..., Topology]] = {
     "double-binary-tree": trees.double_binary_tree,
     "circulant": circulants.circulant,
     "low-diameter-circulant": circulants.low_diameter_circulant,
+    "circulant-digraph": circulants.circulant_digraph,
     "directed-circulant": circulants.directed_circulant,
     "kautz": word_graphs.kautz,
     "generalized-kautz": word_graphs.generalized_kautz,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, islice
+from itertools import combinations
 from math import comb
 
 from ..errors import TopologyError
+from .offset_sets import sample_with_one
 from .sizes import as_size
 
 __all__ = ["circulant_diameter", "least_circulant_diameter", "low_diameter_offsets"]
 
 MAX_TRIES = 10**7
+AT_ONCE = 500
 
 
 def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int, ...]:
@@ -65,7 +67,7 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
         return (bound, bound + 1) if n > 6 else (1, 2)
     best: tuple[int, ...] = ()
     fewest = n
-    for offsets in islice(_offset_sets(n, degree // 2, tries), tries):
+    for offsets in _offset_sets((n - 1) // 2, degree // 2, tries):
         if (hops := circulant_diameter(n, offsets, below=fewest)) is not None:
             best, fewest = offsets, hops
         if fewest == bound:
@@ -157,24 +159,11 @@ def _as_degree(degree: object) -> int:
     return degree
 
 
-def _offset_sets(n: int, size: int, tries: int) -> Iterator[tuple[int, ...]]:
-    """Sets of `size` offsets, 1 among them: all if they are at most `tries`, else without end, evenly spread."""
-    most, others = (n - 1) // 2, size - 1
-    if comb(most - 1, others) <= tries:
-        yield from ((1, *rest) for rest in combinations(range(2, most + 1), others))
+def _offset_sets(largest: int, size: int, tries: int) -> Iterator[tuple[int, ...]]:
+    """Sets of `size` offsets, 1 among them: all if they are at most `tries`, else so many, evenly spread."""
+    if comb(largest - 1, size - 1) <= tries:
+        yield from ((1, *rest) for rest in combinations(range(2, largest + 1), size - 1))
         return
-    # The additive recurrence of least discrepancy known in each dimension: powers of the root g of g**size = g + 1.
-    root = 1.0
-    for _ in range(64):
-        root = (1 + root) ** (1 / size)
-    number = 0
-    while True:
-        number += 1
-        rest = {2 + int((0.5 + number * root**-axis) % 1 * (most - 1)) for axis in range(1, size)}
-        yield (1, *sorted(rest | _filling(rest, others, most)))
-
-
-def _filling(chosen: set[int], size: int, most: int) -> set[int]:
-    """Return the least offsets from 2 on that, added to those chosen, make `size` of them."""
-    free = (offset for offset in range(2, most + 1) if offset not in chosen)
-    return set(islice(free, size - len(chosen)))
+    for first in range(0, tries, AT_ONCE):
+        sample = sample_with_one(largest, size, range(first, min(first + AT_ONCE, tries)))
+        yield from map(tuple, sample.tolist())

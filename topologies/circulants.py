@@ -17,6 +17,7 @@ from .validation import Exact, as_list, shown
 __all__ = [
     "bidirectional_ring",
     "circulant",
+    "circulant_digraph",
     "directed_circulant",
     "low_diameter_circulant",
     "shifted_ring",
@@ -63,17 +64,7 @@ def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: 
     3
     """
     n = as_size(n, "n", least=3)
-    steps = sorted(_as_offset(offset, n) for offset in as_list(offsets, "the offsets"))
-    if not steps:
-        raise TopologyError("there are no offsets; expected at least one, such as [1, 4]")
-    if twice := [one for one, other in pairwise(steps) if one == other]:
-        raise TopologyError(f"offset {twice[0]} is given twice; expected different ones")
-    common = gcd(n, *steps)
-    if common > 1:
-        raise TopologyError(
-            f"the offsets {shown(steps)} and n = {n} have the common divisor {common}, so the graph would not be "
-            "connected; expected no common divisor"
-        )
+    steps = _different([_as_offset(offset, n) for offset in as_list(offsets, "the offsets")], n)
     name = f"C({n}, {{{', '.join(map(str, steps))}}})"
     return _cyclic(n, [sign * step for step in steps for sign in (1, -1)], name, bandwidth, latency)
 
@@ -117,6 +108,53 @@ def low_diameter_circulant(
     return circulant(n, low_diameter_offsets(n, degree, tries=tries), bandwidth=bandwidth, latency=latency)
 
 
+def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Directed circulant graph: each node i of n has an arc to i + a, modulo n, for each of the offsets a.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, at least 2.
+    offsets : sequence of int
+        Different, each from 1 to n - 1; there are as many as the degree.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable, or the graph would not be connected: all offsets and n share a divisor.
+
+    Notes
+    -----
+    The Cayley digraph of the cyclic group: all nodes see the same, and renaming x to -x reverses all arcs.  It exists
+    for every size and every degree below it.  With -a for each offset a it is a `circulant` graph, and the offset n / 2
+    is allowed here: the opposite of such a link is one, too.
+
+    Examples
+    --------
+    The offsets 1, 2 and 4 reach all of 7 nodes in two hops, and each node just once:
+
+    >>> septagon = circulant_digraph(7, [1, 2, 4])
+    >>> septagon
+    <Topology 'DirCirc(7, {1, 2, 4})': 7 ranks, 21 links>
+    >>> septagon.graph.diameter
+    2
+    """
+    n = as_size(n, "n", least=2)
+    what = f"an offset of the circulant digraph of {n} nodes"
+    listed = as_list(offsets, "the offsets")
+    steps = _different([as_size(offset, what, most=n - 1) for offset in listed], n)
+    name = f"DirCirc({n}, {{{', '.join(map(str, steps))}}})"
+    return _cyclic(n, steps, name, bandwidth, latency)
+
+
 def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Directed circulant graph of d + 2 nodes: node i has arcs to i + 1, ..., i + d, to all but the one before it.
 
@@ -140,7 +178,8 @@ def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
 
     Notes
     -----
-    Direct-connect paper, Table 9: Moore- and bandwidth-optimal in two steps.
+    Direct-connect paper, Table 9: Moore- and bandwidth-optimal in two steps.  This is `circulant_digraph` with the
+    offsets 1 to d.
 
     Examples
     --------
@@ -282,6 +321,22 @@ def _as_offset(value: object, n: int) -> int:
             f"expected offsets below {n // 2}, so that the degree is even"
         )
     return as_size(value, f"an offset of the circulant graph of {n} nodes", most=(n - 1) // 2)
+
+
+def _different(offsets: Sequence[int], n: int) -> list[int]:
+    """Sort offsets; refuse those that are given twice, or do not connect all nodes."""
+    steps = sorted(offsets)
+    if not steps:
+        raise TopologyError("there are no offsets; expected at least one, such as [1, 4]")
+    if twice := [one for one, other in pairwise(steps) if one == other]:
+        raise TopologyError(f"offset {twice[0]} is given twice; expected different ones")
+    common = gcd(n, *steps)
+    if common > 1:
+        raise TopologyError(
+            f"the offsets {shown(steps)} and n = {n} have the common divisor {common}, so the graph would not be "
+            "connected; expected no common divisor"
+        )
+    return steps
 
 
 def _cyclic(n: int, steps: Sequence[int], name: str, bandwidth: Exact, latency: Exact) -> Topology:

@@ -39,6 +39,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "double-binary-tree": {"n": 4},
     "circulant": {"n": 8, "offsets": [1, 3]},
     "low-diameter-circulant": {"n": 9, "degree": 4},
+    "circulant-digraph": {"n": 7, "offsets": [1, 2, 4]},
     "directed-circulant": {"degree": 2},
     "kautz": {"degree": 2, "length": 1},
     "generalized-kautz": {"degree": 2, "n": 5},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import gcd
 
@@ -14,6 +14,7 @@ from collopt.topologies import (
     Topology,
     bidirectional_ring,
     circulant,
+    circulant_digraph,
     directed_circulant,
     low_diameter_circulant,
     low_diameter_offsets,
@@ -52,6 +53,23 @@ def test_a_directed_circulant_reaches_all_but_the_node_before(degree: int) -> No
     assert topology.num_ranks == degree + 2
     for node in range(degree + 2):
         assert sorted({*range(degree + 2)} - {*heads(topology, node)}) == sorted([node, (node - 1) % (degree + 2)])
+
+
+@pytest.mark.parametrize(("n", "offsets"), [(2, [1]), (7, [4, 1, 2]), (8, (1, 4, 7)), (6, [2, 3]), (9, range(1, 8))])
+def test_heads_in_a_circulant_digraph_are_the_offsets_away(n: int, offsets: Sequence[int]) -> None:
+    """One way round, at every node, in any order of the offsets."""
+    topology = circulant_digraph(n, offsets, bandwidth=3)
+    for node in range(n):
+        assert heads(topology, node) == sorted((node + step) % n for step in offsets)
+    assert topology.name == f"DirCirc({n}, {{{', '.join(map(str, sorted(offsets)))}}})"
+    assert {link.bandwidth for link in topology.links} == {3}
+
+
+def test_other_circulants_are_special_circulant_digraphs() -> None:
+    """Those with both ways round, all but one offset, or a single one."""
+    assert circulant_digraph(16, [3, 4, 12, 13]).digest == circulant(16, [3, 4]).digest
+    assert circulant_digraph(6, [1, 2, 3, 4]).digest == directed_circulant(4).digest
+    assert circulant_digraph(5, [1]).digest == unidirectional_ring(1, 5).digest
 
 
 def test_parallel_links_of_rings_add_up() -> None:
@@ -112,6 +130,12 @@ def test_distances_of_the_shifted_ring_are_those_behind_the_printed_throughput()
         (lambda: circulant(8, [2]), r"the offsets \[2\] and n = 8 have the common divisor 2"),
         (lambda: circulant(15, [3, 6]), "the common divisor 3, so the graph would not be connected"),
         (lambda: circulant(2**16, range(1, 100)), "would have 12976128 links"),
+        (lambda: circulant_digraph(1, [1]), "n is 1; expected a whole number from 2"),
+        (lambda: circulant_digraph(9, []), "there are no offsets"),
+        (lambda: circulant_digraph(9, [9]), "an offset of the circulant digraph of 9 nodes is 9; expected .* 1 to 8"),
+        (lambda: circulant_digraph(9, [4, 4]), "offset 4 is given twice"),
+        (lambda: circulant_digraph(8, [2, 4, 6]), r"the offsets \[2, 4, 6\] and n = 8 have the common divisor 2"),
+        (lambda: circulant_digraph(2**16, range(1, 100)), "would have 6488064 links"),
         (lambda: low_diameter_circulant(20, 5), "degree is 5; expected an even number"),
         (lambda: low_diameter_circulant(6, 6), "n is 6; expected at least 7 nodes"),
         (lambda: directed_circulant(0), "degree is 0"),

@@ -1,0 +1,28 @@
+"""What a sweep over many sizes tells a listener while it works."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from collopt.planners import sweep_topologies
+from collopt.planners.trace import on_stage
+
+
+def test_a_sweep_tells_how_far_it_is() -> None:
+    """In the thread that asked, whoever works on the sizes."""
+    for threads in (None, ThreadPoolExecutor(2)):
+        heard: list[str] = []
+        with on_stage(heard.append):
+            sweep_topologies(range(2, 132), 2, executor=threads)
+        assert heard == ["generalized Kautz graphs", *(f"sizes from number {first} of 130" for first in (1, 65, 129))]
+        if threads is not None:
+            threads.shutdown()
+
+
+def test_a_sweep_over_few_sizes_needs_no_table() -> None:
+    """It says so by not naming it; of no sizes there is nothing to say."""
+    for sizes, expected in (([12, 32], ["sizes from number 1 of 2"]), ([], [])):
+        heard: list[str] = []
+        with on_stage(heard.append):
+            assert len(sweep_topologies(sizes, 4)) == (3 if sizes else 0)
+        assert heard == expected

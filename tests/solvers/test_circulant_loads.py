@@ -1,0 +1,52 @@
+"""Costs of breadth-first broadcast on circulant digraphs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import gcd
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import UnsupportedError
+from collopt.planners.bfb import bfb_cost
+from collopt.solvers.circulant_loads import circulant_costs
+from collopt.topologies import circulant_digraph
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.data())
+def test_costs_are_those_of_the_solver_for_all_graphs(data: st.DataObject) -> None:
+    """Which looks at every node; a graph that is not connected has no cost."""
+    n = data.draw(st.integers(2, 40))
+    offsets = sorted(data.draw(st.sets(st.integers(1, n - 1), min_size=1, max_size=min(n - 1, 8))))
+    found = circulant_costs(n, np.array([offsets]))
+    if gcd(n, *offsets) > 1:
+        assert found.steps.tolist() == [0]
+        return
+    graph = circulant_digraph(n, offsets).graph
+    assert graph is not None
+    factor = Fraction(int(found.loads[0]) * len(offsets), found.unit * n)
+    assert bfb_cost(graph) == (found.steps[0], factor)
+    assert graph.distances[0].sum() == found.hops[0]
+
+
+def test_only_sets_that_cannot_be_better_are_left_out() -> None:
+    """Those with more steps than an earlier one of even loads."""
+    rows = np.array([[1, 2, 3], [1, 3, 9], [1, 2, 3], [1, 2, 5], [2, 5, 6]])
+    alone = [circulant_costs(13, row[None]) for row in rows]
+    expected, least = [], 13
+    for each in alone:
+        expected.append(int(each.steps[0]) if each.steps[0] <= least else 0)
+        if each.loads[0] * 3 == each.unit * 12:
+            least = min(least, int(each.steps[0]))
+    assert circulant_costs(13, rows).steps.tolist() == expected
+    assert expected[0] > 0 == expected[2]
+
+
+def test_more_offsets_than_sets_can_be_made_of_are_refused() -> None:
+    """With the limit."""
+    with pytest.raises(UnsupportedError, match="there are 11 offsets; expected at most 10"):
+        circulant_costs(20, np.arange(1, 12)[None])
