@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .allreduce import Allreduce, TreeSchedule
 from .any_schedule import AnySchedule, rate_of_loads, verified_loads
-from .base_schedules import base_schedule
+from .base_schedules import base_reduce_scatter, base_schedule
 from .bound import COLLECTIVES, Bound, bus_factor
 from .cost import as_bytes, forest_latency, schedule_time
 from .expansions import (
@@ -61,6 +61,7 @@ __all__ = [
     "Witness",
     "allreduce_schedule",
     "as_bytes",
+    "base_reduce_scatter",
     "base_schedule",
     "bidirectional_cost_bound",
     "bidirectional_schedule",

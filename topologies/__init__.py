@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .amd import mi250, mi300x
 from .base_graphs import complete_bipartite, diamond, hamming
-from .base_schedules import BaseSchedule, base_schedule_names, base_schedule_rows
+from .base_schedules import BaseSchedule, base_schedule_names, base_schedule_rows, base_transpose_names
 from .catalogue import CatalogueEntry, build, catalogue
 from .circulant_search import circulant_diameter, least_circulant_diameter, low_diameter_offsets
 from .circulants import (
@@ -65,6 +65,7 @@ __all__ = [
     "bandwidth_optimum",
     "base_schedule_names",
     "base_schedule_rows",
+    "base_transpose_names",
     "bidirectional",
     "bidirectional_ring",
     "build",

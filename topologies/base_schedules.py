@@ -1,4 +1,8 @@
-"""Schedules of Diamond and the modified de Bruijn graphs, where broadcasts breadth-first are not bandwidth-optimal."""
+"""Schedules of Diamond and the modified de Bruijn graphs, where broadcasts breadth-first are not bandwidth-optimal.
+
+Most of these graphs are not isomorphic to their transposes, so a reduce-scatter takes an allgather of the transpose
+(direct-connect paper, Corollary 1.1): the transposes have schedules here, too.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,10 @@ from ..errors import UnsupportedError
 from .direct_graph import DirectGraph
 from .validation import shown
 
-__all__ = ["BaseSchedule", "base_schedule_names", "base_schedule_rows"]
+__all__ = ["BaseSchedule", "base_schedule_names", "base_schedule_rows", "base_transpose_names"]
+
+TRANSPOSED = "^T"
+"""What `DirectGraph.transpose` adds to a name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +48,42 @@ class BaseSchedule:
 
 
 def base_schedule_names() -> tuple[str, ...]:
-    """Return the names of the graphs that `base_schedule_rows` knows.
+    """Return the names of the paper's graphs that `base_schedule_rows` knows; those of transposes come beside.
+
+    Returns
+    -------
+    tuple of str
+
+    See Also
+    --------
+    base_transpose_names : The transposes that it knows.
 
     Examples
     --------
     >>> base_schedule_names()
     ('Diamond', 'DBJMod(2, 3)', 'DBJMod(2, 4)', 'DBJMod(3, 2)', 'DBJMod(4, 2)')
     """
-    return tuple(_stored())
+    return tuple(name for name in _stored() if not name.endswith(TRANSPOSED))
+
+
+def base_transpose_names() -> tuple[str, ...]:
+    """Return the names of the transposed graphs that `base_schedule_rows` knows.
+
+    Returns
+    -------
+    tuple of str
+        As `DirectGraph.transpose` names them.
+
+    Notes
+    -----
+    DBJMod(2, 3) is isomorphic to its transpose, and needs no schedule for that.
+
+    Examples
+    --------
+    >>> base_transpose_names()
+    ('Diamond^T', 'DBJMod(2, 4)^T', 'DBJMod(3, 2)^T', 'DBJMod(4, 2)^T')
+    """
+    return tuple(name for name in _stored() if name.endswith(TRANSPOSED))
 
 
 def base_schedule_rows(name: str) -> BaseSchedule:
@@ -57,7 +92,7 @@ def base_schedule_rows(name: str) -> BaseSchedule:
     Parameters
     ----------
     name : str
-        As `DirectGraph.name` has it: ``"Diamond"``, ``"DBJMod(2, 3)"``, ...
+        As `DirectGraph.name` has it: ``"Diamond"``, ``"DBJMod(2, 3)"``, ``"Diamond^T"``, ...
 
     Returns
     -------
@@ -72,7 +107,8 @@ def base_schedule_rows(name: str) -> BaseSchedule:
     -----
     Found once by integer programming, and bandwidth-optimal: in step t every link carries the same number of chunks,
     and over all steps each node receives every chunk of the others once.  Steps and bandwidth are those of the
-    direct-connect paper's Table 9; nothing here is taken on trust, the steps are checked like those of any schedule.
+    direct-connect paper's Table 9, and the transposes, of which it says nothing, take no more; nothing here is taken on
+    trust, the steps are checked like those of any schedule.
 
     Examples
     --------
@@ -83,9 +119,7 @@ def base_schedule_rows(name: str) -> BaseSchedule:
     [0, 0, 0, 1, 1]
     """
     if not isinstance(name, str) or name not in _stored():
-        raise UnsupportedError(
-            f"there is no stored schedule of {shown(name)}; expected one of {', '.join(base_schedule_names())}"
-        )
+        raise UnsupportedError(f"there is no stored schedule of {shown(name)}; expected one of {', '.join(_stored())}")
     return _schedule(name)
 
 
