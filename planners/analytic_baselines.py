@@ -110,7 +110,8 @@ def torus_cost(side: int) -> StepCost:
     >>> torus_cost(32)
     StepCost(steps=32, bandwidth_factor=Fraction(1023, 1024))
     """
-    nodes = _size(side, 3) ** 2
+    side = _size(side, 3)
+    nodes = side**2
     return StepCost(2 * (side // 2), Fraction(nodes - 1, nodes))
 
 

@@ -179,7 +179,7 @@ def check_collective(collective: object, known: Sequence[str], refusal: str) -> 
     refusal : str
         How the message begins, such as ``"the bound does not cover"``.
     """
-    if collective in known:
+    if isinstance(collective, str) and collective in known:
         return
     meant = _meant(collective)
     hint = f": did you mean {meant!r}?" if meant else ""

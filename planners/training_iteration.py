@@ -220,8 +220,8 @@ def simulate_iteration(
     Raises
     ------
     UnsupportedError, FileFormatError
-        As for `read_compute_trace`; or if a bucket size is not a positive whole number, or `times` gives a time that is
-        negative or no number.
+        As for `read_compute_trace`; or if a bucket size is not a positive whole number, `times` has not both methods,
+        or it gives a time that is negative or no number.
 
     Examples
     --------
@@ -233,9 +233,19 @@ def simulate_iteration(
     >>> iteration.iteration_us, iteration.unoverlapped_allreduce_us
     (Fraction(71, 1), Fraction(11, 1))
     """
+    _check_times(times)
     layers = read_compute_trace(trace)
     sizes = sorted(as_bytes(size) for size in _listed(bucket_sizes))
     return min((_run(layers, times, size) for size in sizes), key=lambda iteration: iteration.iteration_us)
+
+
+def _check_times(times: object) -> None:
+    """A protocol: anything with the two methods will do."""
+    if not all(callable(getattr(times, name, None)) for name in ("allreduce_us", "all_to_all_us")):
+        raise UnsupportedError(
+            f"times is {shown(times)}; expected an object with the methods allreduce_us and all_to_all_us, such as "
+            "DirectConnectTimes"
+        )
 
 
 def _listed(bucket_sizes: Sequence[int | str]) -> tuple[int | str, ...]:

@@ -6,7 +6,7 @@ from .allreduce import Allreduce, TreeSchedule
 from .any_schedule import AnySchedule, rate_of_loads, verified_loads
 from .base_schedules import base_reduce_scatter, base_schedule
 from .bound import COLLECTIVES, Bound, bus_factor
-from .cost import as_bytes, forest_latency, schedule_time
+from .cost import forest_latency, schedule_time
 from .expansions import (
     bidirectional_schedule,
     cartesian_power_schedule,
@@ -28,6 +28,7 @@ from .predictions import (
 from .prices import LinkPrice, Prices
 from .rates import busiest_links, congestion
 from .reversal import allreduce_schedule, reduce_scatter_schedule, relabelled, reversed_schedule, without_repeats
+from .sizes import as_bytes
 from .step_allreduce import AnyStepSchedule, StepAllreduce
 from .step_cost import StepCost, step_cost
 from .step_json import steps_from_json, steps_to_json

@@ -1,9 +1,8 @@
-"""Predicted run time of a schedule, and the sizes that people write."""
+"""Predicted run time of a schedule."""
 
 from __future__ import annotations
 
 import math
-import re
 from fractions import Fraction
 from itertools import pairwise
 
@@ -12,55 +11,17 @@ import numpy as np
 from ..errors import UnsupportedError
 from ..topologies import Topology
 from ..topologies.validation import shown
+from .allreduce import TreeSchedule
 from .any_schedule import AnySchedule
 from .forest import Forest
+from .sizes import as_bytes
 from .step_allreduce import AnyStepSchedule
 from .step_time import step_schedule_time
 
-__all__ = ["as_bytes", "forest_latency", "schedule_time"]
+__all__ = ["forest_latency", "schedule_time"]
 
-SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 NS_PER_US = 1000
 INT64_LIMIT = 2**63
-
-
-def as_bytes(size: int | str) -> int:
-    """Read a size as nccl-tests does: ``"1G"`` is 2^30 bytes.
-
-    Parameters
-    ----------
-    size : int or str
-        Bytes, or a number with one of the suffixes K, M, G, T (powers of 1024; ``"64KB"`` and ``"64KiB"`` mean the
-        same).
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    UnsupportedError
-        If it is not a whole, positive number of bytes.
-
-    Examples
-    --------
-    >>> as_bytes("1G"), as_bytes("0.5M"), as_bytes(4096)
-    (1073741824, 524288, 4096)
-    """
-    refusal = UnsupportedError(
-        f"size {shown(size)} is not understood; expected bytes such as 4096, '64K', '1M' or '2.5G'"
-    )
-    if isinstance(size, bool) or not isinstance(size, (int, str, np.integer)):
-        raise refusal
-    if not isinstance(size, str) and not 1 <= size < 10**18:
-        raise refusal
-    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([KMGT]?)(?:I?B)?\s*", str(size), re.IGNORECASE | re.ASCII)
-    if not match:
-        raise refusal
-    exact = Fraction(match[1]) * 2 ** SUFFIXES[match[2].upper()]
-    if exact.denominator != 1 or exact < 1:
-        raise refusal
-    return int(exact)
 
 
 def forest_latency(forest: Forest, topology: Topology) -> Fraction:
@@ -85,7 +46,7 @@ def forest_latency(forest: Forest, topology: Topology) -> Fraction:
 def schedule_time(
     schedule: AnySchedule,
     topology: Topology,
-    num_bytes: int,
+    num_bytes: int | str,
     slices: int | None = None,
     *,
     inverse_rate: Fraction | None = None,
@@ -103,8 +64,8 @@ def schedule_time(
         What is run.
     topology : Topology
         Where.
-    num_bytes : int
-        As nccl-tests counts them.
+    num_bytes : int or str
+        As nccl-tests counts them, such as ``"1M"``.
     slices : int, optional
         Pieces that each tree's data is cut into; none for a schedule in steps.
     inverse_rate : Fraction, optional
@@ -117,7 +78,8 @@ def schedule_time(
     Raises
     ------
     UnsupportedError
-        If `slices` is not a whole number of at least 1, or the schedule has steps, whose data does not flow.
+        If `slices` is not a whole number of at least 1, or the schedule has steps, whose data does not flow; if it is
+        no schedule, or the bytes are not a positive whole number.
 
     Examples
     --------
@@ -131,11 +93,13 @@ def schedule_time(
     if isinstance(schedule, AnyStepSchedule):
         if slices is not None:
             raise UnsupportedError(
-                f"slices is {slices}, but the schedule has steps that wait for each other; leave slices out"
+                f"slices is {shown(slices)}, but the schedule has steps that wait for each other; leave slices out"
             )
         return step_schedule_time(schedule, topology, num_bytes)
+    if not isinstance(schedule, TreeSchedule):
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected one of trees, or one in steps")
     latency = sum((forest_latency(forest, topology) for forest in schedule.forests), Fraction(0))
-    unit = Fraction(num_bytes, schedule.total_weight)
+    unit = Fraction(as_bytes(num_bytes), schedule.total_weight)
     hops = sum(int(forest.heights.max()) for forest in schedule.forests)
     waiting = Fraction(0) if slices is None else Fraction(hops - 1, int(slices))
     rate = schedule.congestion(topology) if inverse_rate is None else inverse_rate

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ..errors import CapacityOverflowError, UnsupportedError
 from ..topologies import DirectGraph
+from ..topologies.direct_graph import as_direct_graph
 from ..topologies.validation import shown
 from .forest import Direction
 from .step_schedule import StepSchedule
@@ -104,11 +105,9 @@ def direct_sends(graph: DirectGraph, schedule: StepSchedule) -> DirectSends:
     UnsupportedError
         If the schedule has another number of ranks, or sends over anything but links of the graph.
     """
-    if not isinstance(graph, DirectGraph):
-        raise UnsupportedError(f"the graph is {shown(graph)}; expected a DirectGraph")
     if not isinstance(schedule, StepSchedule):
         raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule")
-    if schedule.num_ranks != graph.num_nodes:
+    if schedule.num_ranks != as_direct_graph(graph).num_nodes:
         raise UnsupportedError(
             f"the schedule is for {schedule.num_ranks} ranks; expected one for the {graph.num_nodes} of {graph.name}"
         )

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ..errors import UnsupportedError
 from ..topologies import DirectGraph, line_graph
+from ..topologies.expansions import MOST_TIMES
 from ..topologies.sizes import as_size
 from .direct_sends import DirectSends, check_sends, direct_sends
 from .reversal import checked_symmetry
@@ -61,7 +62,7 @@ def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int =
     -----
     Direct-connect paper, Definition 1 and Theorem 7.
     """
-    for _ in range(as_size(times, "times")):
+    for _ in range(as_size(times, "times", most=MOST_TIMES)):
         schedule = _line_graph_schedule(graph, schedule)
         graph = line_graph(graph)
     return schedule
@@ -125,9 +126,9 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
     Direct-connect paper, Definition 2 and Theorem 11.
     """
     copies = as_size(copies, "copies")
+    sends = direct_sends(graph, schedule)
     if graph.num_self_loops:
         raise UnsupportedError(f"{graph.name} has self-loops; degree expansion is for graphs without self-loops")
-    sends = direct_sends(graph, schedule)
     ports = graph.degree * copies
     chunks = math.lcm(schedule.chunks_per_shard, ports)
     links = graph.adjacency
@@ -183,7 +184,7 @@ def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule)
     -----
     Direct-connect paper, Definition 14 and Theorem 12.
     """
-    n = as_size(n, "n", most=64)
+    n = as_size(n, "n", most=MOST_TIMES)
     sends = direct_sends(graph, schedule)
     size, length, chunks = graph.num_nodes, schedule.num_steps, schedule.chunks_per_shard
     count = n * len(sends.steps) * sum(size ** (n - 1 + phase) for phase in range(n))

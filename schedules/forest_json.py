@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FileFormatError
+from ..errors import FileFormatError, UnsupportedError
+from ..topologies.validation import shown
 from .allreduce import Allreduce
 from .any_schedule import AnySchedule
 from .forest import Forest
@@ -51,17 +52,23 @@ def forest_to_json(forest: Forest) -> dict[str, Any]:
 
 
 def schedule_to_json(schedule: AnySchedule) -> dict[str, Any]:
-    """Describe a schedule, or the two of an allreduce, by lists and integers, ready for `json.dumps`."""
+    """Describe a schedule, or the two of an allreduce, by lists and integers, ready for `json.dumps`.
+
+    Raises `UnsupportedError` if it is something else.
+    """
     if isinstance(schedule, Forest):
         return forest_to_json(schedule)
     if isinstance(schedule, StepSchedule):
         return steps_to_json(schedule)
+    if not isinstance(schedule, (Allreduce, StepAllreduce)):
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a Forest, a StepSchedule or an allreduce")
     parts = {"reduce": schedule.reduce, "broadcast": schedule.broadcast}
     return {"kind": "allreduce", **{name: schedule_to_json(part) for name, part in parts.items()}}
 
 
 def schedule_from_json(data: object, where: str) -> AnySchedule:
     """Build the schedule that a decoded JSON value describes; errors as for `forest_from_json`."""
+    where = where if isinstance(where, str) else shown(where)
     stepped = is_step_json(data)
     if isinstance(data, Mapping) and data.get("kind") == "allreduce":
         if set(data) != {"kind", "reduce", "broadcast"}:

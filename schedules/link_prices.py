@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ..errors import UnsupportedError
+from ..topologies.validation import shown
 from .bound import Bound
 from .prices import LinkPrice, Prices
 from .witnesses import ENTERING, Cut, Partition, RankCuts
@@ -32,7 +33,7 @@ def link_prices(bound: Bound) -> tuple[LinkPrice, ...]:
     Raises
     ------
     UnsupportedError
-        For a witness of another kind.
+        For a witness of another kind, or something that is no bound.
 
     Notes
     -----
@@ -47,6 +48,8 @@ def link_prices(bound: Bound) -> tuple[LinkPrice, ...]:
     >>> link_prices(bound)[0]
     LinkPrice(tail='gpu2', head='gpu3', price=Fraction(4, 3))
     """
+    if not isinstance(bound, Bound):
+        raise UnsupportedError(f"the bound is {shown(bound)}; expected a Bound, such as collopt.bound returns")
     topology, witness, collective = bound.topology, bound.witness, bound.collective
     weights: dict[tuple[str, str], Fraction] = {}
     if isinstance(witness, Prices):

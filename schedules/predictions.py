@@ -13,7 +13,10 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..topologies import DirectGraph, bandwidth_optimum
+from ..topologies.direct_graph import as_direct_graph
+from ..topologies.expansions import MOST_TIMES
 from ..topologies.sizes import as_size
+from ..topologies.validation import as_list, shown
 from .step_cost import StepCost
 
 __all__ = [
@@ -60,7 +63,9 @@ def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) ->
     >>> line_graph_cost_bound(triangle, StepCost(1, Fraction(2, 3)), times=2)
     StepCost(steps=3, bandwidth_factor=Fraction(7, 6))
     """
-    times = as_size(times, "times")
+    times = as_size(times, "times", most=MOST_TIMES)
+    as_direct_graph(graph)
+    _check_cost(cost)
     added = sum((Fraction(1, graph.num_nodes * graph.degree**done) for done in range(times)), Fraction(0))
     return StepCost(cost.steps + times, cost.bandwidth_factor + added)
 
@@ -107,7 +112,7 @@ def is_line_graph_cost_exact(graph: DirectGraph) -> bool:
     >>> is_line_graph_cost_exact(septagon)
     False
     """
-    if graph.degree < 1:
+    if as_direct_graph(graph).degree < 1:
         return False
     heads = graph.heads.reshape(graph.num_nodes, graph.degree)
     back = graph.distances[heads, np.arange(graph.num_nodes)[:, None]]
@@ -148,7 +153,8 @@ def degree_expansion_cost(graph: DirectGraph, cost: StepCost, copies: int) -> St
     StepCost(steps=4, bandwidth_factor=Fraction(7, 8))
     """
     copies = as_size(copies, "copies")
-    if graph.num_self_loops:
+    _check_cost(cost)
+    if as_direct_graph(graph).num_self_loops:
         raise UnsupportedError(f"{graph.name} has self-loops; degree expansion is for graphs without self-loops")
     added = Fraction(copies - 1, copies * graph.num_nodes)
     return StepCost(cost.steps + (copies > 1), cost.bandwidth_factor + added)
@@ -180,7 +186,8 @@ def cartesian_power_cost(graph: DirectGraph, cost: StepCost, n: int) -> StepCost
     >>> cartesian_power_cost(ring, StepCost(3, Fraction(3, 4)), n=2)
     StepCost(steps=6, bandwidth_factor=Fraction(15, 16))
     """
-    n, nodes = as_size(n, "n"), graph.num_nodes
+    n, nodes = as_size(n, "n", most=MOST_TIMES), as_direct_graph(graph).num_nodes
+    _check_cost(cost)
     factor = bandwidth_optimum(nodes**n) / bandwidth_optimum(nodes)
     return StepCost(n * cost.steps, cost.bandwidth_factor * factor)
 
@@ -203,6 +210,7 @@ def bidirectional_cost_bound(cost: StepCost) -> StepCost:
     -----
     Direct-connect paper, A.6, where the two halves of the schedule are taken to use different links.
     """
+    _check_cost(cost)
     return cost
 
 
@@ -236,8 +244,10 @@ def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> S
     >>> cartesian_product_cost([(ring, StepCost(3, Fraction(3, 4))), (pair, StepCost(1, Fraction(1, 2)))])
     StepCost(steps=4, bandwidth_factor=Fraction(7, 8))
     """
-    nodes = 1
-    for graph, cost in factors:
+    nodes, pairs = 1, [_as_factor(factor) for factor in as_list(factors, "the factors", most=MOST_TIMES)]
+    if not pairs:
+        raise UnsupportedError("the Cartesian product of no graphs was asked for; expected at least one factor")
+    for graph, cost in pairs:
         if not graph.is_simple:
             raise UnsupportedError(f"{graph.name} has self-loops or parallel arcs; Theorem 13 is for graphs without")
         if cost != (graph.diameter, bandwidth_optimum(graph.num_nodes)):
@@ -246,4 +256,17 @@ def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> S
                 f"BFB schedules of {graph.diameter} steps and T_B = {bandwidth_optimum(graph.num_nodes)}"
             )
         nodes *= graph.num_nodes
-    return StepCost(sum(cost.steps for _, cost in factors), bandwidth_optimum(nodes))
+    return StepCost(sum(cost.steps for _, cost in pairs), bandwidth_optimum(nodes))
+
+
+def _as_factor(factor: object) -> tuple[DirectGraph, StepCost]:
+    if not isinstance(factor, Sequence) or isinstance(factor, str) or len(factor) != 2:
+        raise UnsupportedError(f"a factor is {shown(factor)}; expected a DirectGraph and its StepCost")
+    graph, cost = factor
+    _check_cost(cost)
+    return as_direct_graph(graph), cost
+
+
+def _check_cost(cost: object) -> None:
+    if not isinstance(cost, StepCost):
+        raise UnsupportedError(f"the cost is {shown(cost)}; expected a StepCost")

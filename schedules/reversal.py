@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnsupportedError
-from ..topologies import DirectGraph, is_isomorphism, reverse_symmetry
+from ..topologies import DirectGraph, reverse_symmetry
+from ..topologies.direct_graph import as_direct_graph
+from ..topologies.node_matching import as_permutation, keeps_arcs
 from ..topologies.validation import shown
 from .direct_sends import direct_sends
 from .step_allreduce import StepAllreduce
@@ -57,7 +59,7 @@ def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
     Send(step=0, source=1, lower=0, upper=1, path=(1, 0))
     """
     _check_schedule(schedule)
-    numbers = _as_permutation(mapping, schedule.num_ranks)
+    numbers = as_permutation(mapping, schedule.num_ranks)
     switches = np.arange(schedule.num_ranks, int(schedule.path_nodes.max(initial=-1)) + 1)
     nodes = np.concatenate([numbers, switches])[schedule.path_nodes]
     return replace(schedule, sources=numbers[schedule.sources], path_nodes=nodes)
@@ -195,8 +197,8 @@ def checked_symmetry(graph: DirectGraph, symmetry: npt.ArrayLike | None) -> IntA
                 "the transpose"
             )
         return found
-    mapping = _as_permutation(symmetry, graph.num_nodes)
-    if not is_isomorphism(graph, graph.transpose(), mapping):
+    mapping = as_permutation(symmetry, as_direct_graph(graph).num_nodes)
+    if not keeps_arcs(graph, graph.transpose(), mapping):
         raise UnsupportedError(f"the symmetry {shown(symmetry)} does not map {graph.name} to its transpose")
     return mapping
 
@@ -214,7 +216,13 @@ def without_repeats(schedule: StepSchedule) -> StepSchedule:
     StepSchedule
         The same if nothing comes twice.  Of several arrivals the earliest is kept, and of those of one step the one
         that is listed first, so whatever is sent on was there before.
+
+    Raises
+    ------
+    UnsupportedError
+        If the schedule is something else.
     """
+    _check_schedule(schedule)
     ranks, whole = schedule.num_ranks, schedule.chunks_per_shard
     receivers = schedule.path_nodes[schedule.path_starts[1:] - 1][schedule.routes]
     holdings = schedule.sources * ranks + receivers
@@ -248,20 +256,6 @@ def without_repeats(schedule: StepSchedule) -> StepSchedule:
         upper=places[pieces[ends] + 1],
         routes=schedule.routes[chosen],
     )
-
-
-def _as_permutation(mapping: npt.ArrayLike, size: int) -> IntArray:
-    try:
-        numbers = np.asarray(mapping)
-    except ValueError:
-        numbers = np.empty(0)
-    if (
-        numbers.shape != (size,)
-        or not np.issubdtype(numbers.dtype, np.integer)
-        or (np.sort(numbers) != np.arange(size)).any()
-    ):
-        raise UnsupportedError(f"the mapping is {shown(mapping)}; expected each number from 0 to {size - 1} once")
-    return numbers.astype(np.int64)
 
 
 def _check_schedule(schedule: object) -> None:

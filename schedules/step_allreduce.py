@@ -8,11 +8,13 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from ..topologies import Topology
+from ..errors import UnsupportedError
+from ..topologies import DirectGraph, Topology
+from ..topologies.validation import shown
 from .step_schedule import StepSchedule
 from .units import count_text
 
-__all__ = ["AnyStepSchedule", "StepAllreduce"]
+__all__ = ["AnyStepSchedule", "StepAllreduce", "check_fit"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -20,6 +22,9 @@ IntArray = npt.NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class StepAllreduce:
     """A reduce-scatter in steps, and after its last step an allgather.
+
+    Anything but a `StepSchedule` raises `UnsupportedError`; whether the two belong together is for
+    `collopt.schedules.verified_step_schedule_loads` to say.
 
     Attributes
     ----------
@@ -31,6 +36,12 @@ class StepAllreduce:
 
     reduce: StepSchedule
     broadcast: StepSchedule
+
+    def __post_init__(self) -> None:
+        """Take schedules in steps only."""
+        for name in ("reduce", "broadcast"):
+            if not isinstance(part := getattr(self, name), StepSchedule):
+                raise UnsupportedError(f"the {name} of the allreduce is {shown(part)}; expected a StepSchedule")
 
     @property
     def schedules(self) -> tuple[StepSchedule, ...]:
@@ -84,3 +95,30 @@ class StepAllreduce:
 
 AnyStepSchedule = StepSchedule | StepAllreduce
 """All schedules that consist of steps."""
+
+
+def check_fit(schedule: object, network: Topology | DirectGraph) -> None:
+    """Raise `UnsupportedError` unless it is a schedule in steps for as many ranks as the network has.
+
+    Parameters
+    ----------
+    schedule : object
+        What the user says is a schedule for the network.
+    network : Topology or DirectGraph
+        Whose paths it is to use; that it does, its loads show.
+    """
+    if not isinstance(schedule, AnyStepSchedule):
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule or a StepAllreduce")
+    ranks = network.num_nodes if isinstance(network, DirectGraph) else network.num_ranks
+    for part in schedule.schedules:
+        if part.num_ranks != ranks:
+            raise UnsupportedError(
+                f"the schedule is for {part.num_ranks} ranks; expected one for the {ranks} of {network.name}"
+            )
+    if isinstance(schedule, StepAllreduce):
+        directions = tuple(part.direction for part in schedule.schedules)
+        if directions != ("reduce", "broadcast"):
+            raise UnsupportedError(
+                f"the two schedules of the allreduce have the directions {shown(directions)}; "
+                "expected 'reduce' and 'broadcast'"
+            )

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+import numpy as np
+
+from ..errors import UnsupportedError
 from ..topologies import DirectGraph
-from .step_allreduce import AnyStepSchedule
+from ..topologies.direct_graph import as_direct_graph
+from ..topologies.validation import Exact, as_factor, as_latency, shown
+from .sizes import as_bytes
+from .step_allreduce import AnyStepSchedule, check_fit
 
 __all__ = ["StepCost", "step_cost"]
 
 NS_PER_US = 1000
 
 
-class StepCost(NamedTuple):
+class _Figures(NamedTuple):
+    steps: int
+    bandwidth_factor: Fraction
+
+
+class StepCost(_Figures):
     """T_L and T_B of a schedule for one topology (direct-connect paper, section 3.2).
+
+    A tuple, so that costs can be compared, sorted and taken apart.  What is no number of at least 0, or not exact,
+    raises `UnsupportedError`.
 
     Attributes
     ----------
@@ -31,27 +45,49 @@ class StepCost(NamedTuple):
     267.6
     """
 
-    steps: int
-    bandwidth_factor: Fraction
+    __slots__ = ()
 
-    def runtime(self, num_bytes: int, *, alpha: object, node_bandwidth: object) -> Fraction:
+    def __new__(cls, steps: int, bandwidth_factor: Fraction | int) -> Self:
+        """Check both, and make them Python's own numbers."""
+        if isinstance(steps, (bool, np.bool_)) or not isinstance(steps, (int, np.integer)) or steps < 0:
+            raise UnsupportedError(f"the steps of the cost are {shown(steps)}; expected a whole number of at least 0")
+        if not _is_exact(bandwidth_factor) or bandwidth_factor.numerator < 0:
+            raise UnsupportedError(
+                f"the bandwidth factor of the cost is {shown(bandwidth_factor)}; expected a Fraction of at least 0"
+            )
+        exact = bandwidth_factor if isinstance(bandwidth_factor, Fraction) else Fraction(bandwidth_factor)
+        return super().__new__(cls, int(steps), exact)
+
+    def runtime(self, num_bytes: int | str, *, alpha: Exact, node_bandwidth: Exact) -> Fraction:
         """Time of the schedule by the alpha-beta model, in µs.
 
         Parameters
         ----------
-        num_bytes : int
-            M: bytes in all.
-        alpha : number
-            µs per step, as `Fraction` reads it.
-        node_bandwidth : number
-            B: GB/s of all ports of a node together, self-loops included, as `Fraction` reads it.
+        num_bytes : int or str
+            M: bytes in all, such as ``"1M"``.
+        alpha : int, float, str or Fraction
+            µs per step.
+        node_bandwidth : int, float, str or Fraction
+            B: GB/s of all ports of a node together, self-loops included.
 
         Returns
         -------
         Fraction
+
+        Raises
+        ------
+        UnsupportedError
+            If the bytes are not a positive whole number.
+        TopologyError
+            If another value is not usable.
         """
-        transfer = self.bandwidth_factor * num_bytes / (Fraction(str(node_bandwidth)) * NS_PER_US)
-        return self.steps * Fraction(str(alpha)) + transfer
+        delay, speed = as_latency(alpha, "a step"), as_factor(node_bandwidth, "node_bandwidth")
+        return self.steps * delay + self.bandwidth_factor * as_bytes(num_bytes) / (speed * NS_PER_US)
+
+
+def _is_exact(value: object) -> bool:
+    """Whether it is a fraction or a whole number; most are fractions."""
+    return isinstance(value, Fraction) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
@@ -62,7 +98,7 @@ def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
     graph : DirectGraph
         Regular; what the schedule is for.
     schedule : StepSchedule or StepAllreduce
-        Not checked; see `collopt.schedules.verified_step_schedule_loads`.
+        For as many ranks; not checked otherwise, see `collopt.schedules.verified_step_schedule_loads`.
 
     Returns
     -------
@@ -71,7 +107,7 @@ def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
     Raises
     ------
     UnsupportedError
-        If the graph is not regular.
+        If the graph is not regular, or the schedule is for another number of ranks.
     CertificateError
         If the schedule uses a link that the graph does not have.
 
@@ -83,5 +119,6 @@ def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
     >>> step_cost(pair, exchange)
     StepCost(steps=1, bandwidth_factor=Fraction(1, 2))
     """
+    check_fit(schedule, as_direct_graph(graph))
     factor = Fraction(graph.degree, graph.num_nodes) * schedule.inverse_rate(graph.topology())
     return StepCost(schedule.num_steps, factor)

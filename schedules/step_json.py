@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FileFormatError
+from ..errors import FileFormatError, UnsupportedError
 from ..topologies.validation import shown
 from .step_schedule import StepSchedule
 
@@ -42,6 +42,11 @@ def steps_to_json(schedule: StepSchedule) -> dict[str, Any]:
     dict
         Sends are columns, for there can be millions of them.
 
+    Raises
+    ------
+    UnsupportedError
+        If the schedule is something else.
+
     Examples
     --------
     >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
@@ -49,6 +54,8 @@ def steps_to_json(schedule: StepSchedule) -> dict[str, Any]:
     >>> fields["paths"], fields["sources"]
     ([[0, 1], [1, 0]], [0, 1])
     """
+    if not isinstance(schedule, StepSchedule):
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule")
     return {
         "kind": KIND,
         "direction": schedule.direction,
@@ -79,6 +86,7 @@ def steps_from_json(data: object, where: str) -> StepSchedule:
     FileFormatError
         If a field is missing, unknown or not of its form, or columns are not equally long.
     """
+    where = where if isinstance(where, str) else shown(where)
     if not isinstance(data, Mapping) or set(data) != set(FIELDS) or data["kind"] != KIND:
         raise FileFormatError(
             f"{where}: field schedule is not a schedule in steps; expected the fields {', '.join(FIELDS)}"

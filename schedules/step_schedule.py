@@ -24,6 +24,10 @@ __all__ = ["Send", "StepSchedule"]
 
 IntArray = npt.NDArray[np.int64]
 
+MAX_STEPS = 2**20
+MAX_LOADS = 2**32
+"""Steps times links, 8 bytes each: more than any machine has memory for in one array."""
+
 ARRAYS = ("steps", "sources", "lower", "upper", "routes", "path_starts", "path_nodes")
 
 
@@ -207,8 +211,15 @@ class StepSchedule:
         ------
         CertificateError
             If a path uses a link that the topology does not have; `collopt.schedules.verified_step_loads` says which.
+        UnsupportedError
+            If the steps are numbered so high that there is no room for a row each.
         """
         links = self.path_links(topology)
+        if self.num_steps > MAX_STEPS or self.num_steps * len(topology.links) > MAX_LOADS:
+            raise UnsupportedError(
+                f"the schedule has {self.num_steps} steps, too many for a row of loads on {len(topology.links)} links "
+                f"each; expected at most {MAX_STEPS} steps, numbered from 0 without gaps"
+            )
         lengths = np.diff(self.path_starts) - 1
         first = np.cumsum(lengths) - lengths
         loads = np.zeros((self.num_steps, len(topology.links)), dtype=np.int64)
@@ -244,6 +255,8 @@ class StepSchedule:
 
     def path_links(self, topology: Topology) -> IntArray:
         """Links of all paths, path by path, by their places in ``topology.links``; raises as `link_loads` does."""
+        if not isinstance(topology, Topology):
+            raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
         goes_on = np.ones(len(self.path_nodes), dtype=np.bool_)
         goes_on[self.path_starts[1:] - 1] = False
         tails = np.flatnonzero(goes_on)

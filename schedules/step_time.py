@@ -8,8 +8,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import UnsupportedError
 from ..topologies import Topology
-from .step_allreduce import AnyStepSchedule
+from ..topologies.validation import shown
+from .sizes import as_bytes
+from .step_allreduce import AnyStepSchedule, check_fit
 from .step_schedule import StepSchedule
 
 __all__ = ["step_schedule_time"]
@@ -19,7 +22,7 @@ IntArray = npt.NDArray[np.int64]
 NS_PER_US = 1000
 
 
-def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes: int) -> Fraction:
+def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes: int | str) -> Fraction:
     """Time of a collective of `num_bytes` in all, in µs, whose steps wait for each other, by the alpha-beta model.
 
     A path that is used in a step takes the latencies of its links, one after the other, and as long as the busiest of
@@ -33,8 +36,8 @@ def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes:
         What is run.
     topology : Topology
         Where.
-    num_bytes : int
-        As nccl-tests counts them.
+    num_bytes : int or str
+        As nccl-tests counts them, such as ``"1M"``.
 
     Returns
     -------
@@ -42,6 +45,8 @@ def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes:
 
     Raises
     ------
+    UnsupportedError
+        If the schedule is not one in steps for as many ranks, or the bytes are not a positive whole number.
     CertificateError
         If the schedule uses a link that the topology does not have.
 
@@ -54,7 +59,11 @@ def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes:
     >>> step_schedule_time(exchange, complete(2, bandwidth=25, latency=3), 100_000)
     Fraction(5, 1)
     """
-    return sum((_time(part, topology, num_bytes) for part in schedule.schedules), Fraction(0))
+    if not isinstance(topology, Topology):
+        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    check_fit(schedule, topology)
+    whole = as_bytes(num_bytes)
+    return sum((_time(part, topology, whole) for part in schedule.schedules), Fraction(0))
 
 
 def _time(schedule: StepSchedule, topology: Topology, num_bytes: int) -> Fraction:

@@ -190,7 +190,7 @@ def _find(name: object) -> CatalogueEntry:
 
 
 def _unknown(what: str, given: object, known: Sequence[str]) -> str:
-    close = get_close_matches(str(given).lower()[:50], known, n=1)
+    close = get_close_matches(given.lower()[:50], known, n=1) if isinstance(given, str) else []
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     return f"there is no {what} called {shown(given)}{hint}; expected one of {', '.join(known)}"
 

@@ -8,7 +8,8 @@ from math import comb
 
 from ..errors import TopologyError
 from .offset_sets import sample_with_one
-from .sizes import as_size
+from .sizes import MAX_LINKS, as_size
+from .validation import as_list
 
 __all__ = ["circulant_diameter", "least_circulant_diameter", "low_diameter_offsets"]
 
@@ -68,7 +69,7 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
     best: tuple[int, ...] = ()
     fewest = n
     for offsets in _offset_sets((n - 1) // 2, degree // 2, tries):
-        if (hops := circulant_diameter(n, offsets, below=fewest)) is not None:
+        if (hops := _diameter(n, offsets, fewest)) is not None:
             best, fewest = offsets, hops
         if fewest == bound:
             break
@@ -119,15 +120,20 @@ def circulant_diameter(n: int, offsets: Sequence[int], *, below: int | None = No
     Parameters
     ----------
     n : int
-        Nodes.
+        Nodes, at least 2.
     offsets : sequence of int
-        Each from 1 to n - 1.
+        At least one, each from 1 to n - 1.
     below : int, optional
         Diameters from here on are of no interest; n by default, which only graphs that are not connected reach.
 
     Returns
     -------
     int or None
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
 
     Notes
     -----
@@ -139,8 +145,18 @@ def circulant_diameter(n: int, offsets: Sequence[int], *, below: int | None = No
     >>> circulant_diameter(16, [3, 4]), circulant_diameter(16, [3, 4], below=3)
     (3, None)
     """
+    n = as_size(n, "n", least=2, most=MAX_LINKS)
+    listed = as_list(offsets, "the offsets", most=n)
+    if not listed:
+        raise TopologyError("there are no offsets; expected at least one, such as [1, 4]")
+    steps = [as_size(offset, f"an offset of {n} nodes", most=n - 1) for offset in listed]
+    return _diameter(n, steps, n if below is None else as_size(below, "below", least=0, most=MAX_LINKS))
+
+
+def _diameter(n: int, offsets: Sequence[int], limit: int) -> int | None:
+    """Search breadth-first until all nodes are reached, nothing new is, or too many steps were taken."""
     everything = (1 << n) - 1
-    reached, steps, limit = 1, 0, n if below is None else below
+    reached, steps = 1, 0
     while reached != everything:
         steps += 1
         if steps >= limit:
@@ -148,7 +164,10 @@ def circulant_diameter(n: int, offsets: Sequence[int], *, below: int | None = No
         turned = reached
         for offset in offsets:
             turned |= reached << offset | reached >> (n - offset) | reached >> offset | reached << (n - offset)
-        reached = turned & everything
+        turned &= everything
+        if turned == reached:
+            return None
+        reached = turned
     return steps
 
 

@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BoundError, TopologyError, UnsupportedError
-from .sizes import as_size, check_links
+from ..errors import TopologyError, UnsupportedError
+from .hop_distances import hop_distances
+from .sizes import MAX_LINKS, as_size, check_links
 from .topology import Topology
-from .validation import Exact, as_bandwidth, as_latency, shown
+from .validation import Exact, as_bandwidth, as_integers, as_latency, as_list, as_title, shown
 
-__all__ = ["Adjacency", "DirectGraph"]
+__all__ = ["Adjacency", "DirectGraph", "as_direct_graph"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -43,6 +44,8 @@ class Adjacency(NamedTuple):
 @dataclass(frozen=True, eq=False, repr=False)
 class DirectGraph:
     """A directed graph whose arcs are the links of a direct-connect network.
+
+    Numbers and ends that are not of this form, and a name that is not printable text, raise `TopologyError`.
 
     Attributes
     ----------
@@ -68,12 +71,29 @@ class DirectGraph:
     name: str
 
     def __post_init__(self) -> None:
-        """Put the arcs in order, and let nobody write to them."""
-        order = np.lexsort((self.heads, self.tails))
-        for end in ("tails", "heads"):
-            sorted_ends = np.asarray(getattr(self, end), dtype=np.int64)[order]
-            sorted_ends.flags.writeable = False
-            object.__setattr__(self, end, sorted_ends)
+        """Check the arcs, put them in order, and let nobody write to them."""
+        as_title(self.name, "the graph's name")
+        # As many as there can be arcs, for the line graph makes a node of each.
+        object.__setattr__(self, "num_nodes", as_size(self.num_nodes, "num_nodes", most=MAX_LINKS))
+        tails, heads = (
+            as_integers(getattr(self, end), f"the {end}", "a whole number for each arc") for end in ("tails", "heads")
+        )
+        if tails.ndim != 1 or tails.shape != heads.shape:
+            raise TopologyError(
+                f"{self.name} has tails of shape {tails.shape} and heads of shape {heads.shape}; expected (arcs,) twice"
+            )
+        outside = (tails < 0) | (tails >= self.num_nodes) | (heads < 0) | (heads >= self.num_nodes)
+        if outside.any():
+            arc = int(np.flatnonzero(outside)[0])
+            raise TopologyError(
+                f"{self.name} has the arc {(int(tails[arc]), int(heads[arc]))}; "
+                f"expected node numbers from 0 to {self.num_nodes - 1}"
+            )
+        order = np.lexsort((heads, tails))
+        for end, unsorted in (("tails", tails), ("heads", heads)):
+            ends = unsorted[order]
+            ends.flags.writeable = False
+            object.__setattr__(self, end, ends)
 
     @classmethod
     def from_arcs(cls, num_nodes: int, arcs: Iterable[tuple[int, int]] | IntArray, name: str) -> DirectGraph:
@@ -98,15 +118,12 @@ class DirectGraph:
             If an end is not a node, or the numbers are not of this form.
         """
         num_nodes = as_size(num_nodes, "num_nodes", least=2)
-        rows = arcs if isinstance(arcs, np.ndarray) else np.array(list(arcs))
-        if rows.size == 0 or rows.ndim != 2 or rows.shape[1] != 2 or not np.issubdtype(rows.dtype, np.integer):
-            raise TopologyError(f"the arcs are {shown(rows)}; expected pairs (tail, head) of whole numbers")
-        check_links(len(rows), name)
-        strangers = rows[((rows < 0) | (rows >= num_nodes)).any(axis=1)]
-        if len(strangers):
-            raise TopologyError(
-                f"{name} has the arc {tuple(strangers[0].tolist())}; expected node numbers from 0 to {num_nodes - 1}"
-            )
+        listed = arcs if isinstance(arcs, np.ndarray) else as_list(arcs, "the arcs", most=MAX_LINKS)
+        expected = "pairs (tail, head) of whole numbers"
+        rows = as_integers(listed, "the arcs", expected)
+        if rows.size == 0 or rows.ndim != 2 or rows.shape[1] != 2:
+            raise TopologyError(f"the arcs are {shown(listed)}; expected {expected}")
+        check_links(len(rows), as_title(name, "the graph's name"))
         return cls(num_nodes, rows[:, 0], rows[:, 1], name)
 
     @classmethod
@@ -170,12 +187,20 @@ class DirectGraph:
             If a value is not usable.
         """
         speed, delay = as_bandwidth(bandwidth, self.name), as_latency(latency, self.name)
-        ranks = [f"gpu{node}" for node in range(self.num_nodes)] if names is None else list(names)
+        ranks = [f"gpu{node}" for node in range(self.num_nodes)] if names is None else self._as_ranks(names)
         columns = (column.tolist() for column in self.adjacency)
         links = [(ranks[tail], ranks[head], speed * count, delay) for tail, head, count in zip(*columns, strict=True)]
         made = Topology.from_links(links, compute=ranks, name=self.name if name is None else name)
         object.__setattr__(made, "graph", self)
         return made
+
+    def _as_ranks(self, names: Sequence[str]) -> list[str]:
+        ranks = list(as_list(names, "the names"))
+        if len(ranks) != self.num_nodes:
+            raise TopologyError(
+                f"the names are {shown(ranks)}; expected one for each of the {self.num_nodes} nodes of {self.name}"
+            )
+        return ranks
 
     @property
     def num_arcs(self) -> int:
@@ -251,7 +276,7 @@ class DirectGraph:
         BoundError
             If some node cannot reach another.
         """
-        return _distances(self)
+        return hop_distances(self.num_nodes, self.adjacency.tails, self.adjacency.heads, self.name)
 
     @cached_property
     def diameter(self) -> int:
@@ -276,28 +301,10 @@ class DirectGraph:
         return f"<DirectGraph {self.name}: {self.num_nodes} nodes, {self.num_arcs} arcs>"
 
 
-def _distances(graph: DirectGraph) -> npt.NDArray[np.int16]:
-    """Breadth-first search from all nodes at once, 8 sources in a byte."""
-    size = graph.num_nodes
-    found = np.full((size, size), -1, dtype=np.int16)  # [node, source]
-    np.fill_diagonal(found, 0)
-    reached = np.packbits(np.eye(size, dtype=np.bool_), axis=1)
-    fresh, distance = reached.copy(), 0
-    by_head = np.argsort(graph.adjacency.heads, kind="stable")
-    tails, heads = graph.adjacency.tails[by_head], graph.adjacency.heads[by_head]
-    nodes, starts = np.unique(heads, return_index=True)
-    while fresh.any() and len(nodes):
-        distance += 1
-        arrived = np.zeros_like(reached)
-        arrived[nodes] = np.bitwise_or.reduceat(fresh[tails], starts, axis=0)
-        fresh = arrived & ~reached
-        reached |= fresh
-        found[np.unpackbits(fresh, axis=1, count=size).astype(np.bool_)] = distance
-    if (found < 0).any():
-        node, source = np.argwhere(found < 0)[0].tolist()
-        raise BoundError(
-            f"node {source} of {graph.name} cannot reach node {node}; add arcs until every node reaches every other"
+def as_direct_graph(value: object) -> DirectGraph:
+    """Return a graph that was asked for; anything else raises `UnsupportedError`."""
+    if not isinstance(value, DirectGraph):
+        raise UnsupportedError(
+            f"the graph is {shown(value)}; expected a DirectGraph, such as DirectGraph.of(topology) returns"
         )
-    distances = np.ascontiguousarray(found.T)
-    distances.flags.writeable = False
-    return distances
+    return value

@@ -12,10 +12,9 @@ from functools import reduce
 import numpy as np
 
 from ..errors import UnsupportedError
-from .direct_graph import DirectGraph
+from .direct_graph import DirectGraph, as_direct_graph
 from .graph_names import line_graph_name, operand
 from .sizes import as_size, check_links
-from .validation import shown
 
 __all__ = [
     "bidirectional",
@@ -65,7 +64,7 @@ def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
     >>> line_graph(triangle, 2)
     <DirectGraph L^2(K(3)): 12 nodes, 24 arcs>
     """
-    _check_graph(graph)
+    as_direct_graph(graph)
     times = as_size(times, "times", most=MOST_TIMES)
     degree = graph.degree
     name = line_graph_name(graph.name, times)
@@ -116,7 +115,7 @@ def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
     >>> degree_expansion(triangle, 2)
     <DirectGraph UniRing(1, 3)*2: 6 nodes, 12 arcs>
     """
-    _check_graph(graph)
+    as_direct_graph(graph)
     copies = as_size(copies, "copies")
     name = f"{operand(graph.name)}*{copies}"
     if graph.num_self_loops:
@@ -170,7 +169,7 @@ def cartesian_product(*graphs: DirectGraph) -> DirectGraph:
     if not graphs:
         raise UnsupportedError("the Cartesian product of no graphs was asked for; expected at least one DirectGraph")
     for graph in graphs:
-        _check_graph(graph)
+        as_direct_graph(graph)
     name = graphs[0].name if len(graphs) == 1 else " □ ".join(operand(graph.name, "□") for graph in graphs)
     nodes, arcs = 1, 0
     for graph in graphs:
@@ -216,7 +215,7 @@ def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
     >>> cartesian_power(pair, 10)
     <DirectGraph K(2)^□10: 1024 nodes, 10240 arcs>
     """
-    _check_graph(graph)
+    as_direct_graph(graph)
     n = as_size(n, "n", most=MOST_TIMES)
     name = graph.name if n == 1 else f"{operand(graph.name)}^□{n}"
     check_links(n * graph.num_arcs * graph.num_nodes ** (n - 1), name)
@@ -247,7 +246,7 @@ def parallel(graph: DirectGraph, times: int) -> DirectGraph:
     >>> parallel(DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)"), 3)
     <DirectGraph 3·K(2): 2 nodes, 6 arcs>
     """
-    _check_graph(graph)
+    as_direct_graph(graph)
     times = as_size(times, "times")
     name = graph.name if times == 1 else f"{times}·{operand(graph.name)}"
     check_links(graph.num_arcs * times, name)
@@ -282,16 +281,9 @@ def bidirectional(graph: DirectGraph) -> DirectGraph:
     >>> both, both.is_bidirectional
     (<DirectGraph UniRing(1, 3) ∪ UniRing(1, 3)^T: 3 nodes, 6 arcs>, True)
     """
-    _check_graph(graph)
+    as_direct_graph(graph)
     each = operand(graph.name)
     name = f"{each} ∪ {each}^T"
     check_links(2 * graph.num_arcs, name)
     tails, heads = np.concatenate([graph.tails, graph.heads]), np.concatenate([graph.heads, graph.tails])
     return DirectGraph(graph.num_nodes, tails, heads, name)
-
-
-def _check_graph(graph: object) -> None:
-    if not isinstance(graph, DirectGraph):
-        raise UnsupportedError(
-            f"the graph is {shown(graph)}; expected a DirectGraph, such as DirectGraph.of(topology) returns"
-        )

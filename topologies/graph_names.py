@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import accumulate
 
-__all__ = ["line_graph_name", "operand"]
+__all__ = ["line_graph_name", "offset_names", "operand"]
+
+MOST_OFFSETS = 32
+"""Written out in a name; more would fill a screen."""
 
 
 def operand(name: str, inside: str = "") -> str:
@@ -62,6 +66,27 @@ def line_graph_name(name: str, times: int) -> str:
     if match and _is_balanced(match[2]):
         name, times = match[2], times + int(match[1] or 1)
     return f"L({name})" if times == 1 else f"L^{times}({name})"
+
+
+def offset_names(offsets: Sequence[int]) -> str:
+    """Write the offsets of a circulant graph for its name; of many, the first three and how many there are.
+
+    Parameters
+    ----------
+    offsets : sequence of int
+        In order.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> offset_names([1, 4, 5]), offset_names(range(1, 512))
+    ('{1, 4, 5}', '{1, 2, 3, ... 511 offsets}')
+    """
+    listed = ", ".join(map(str, offsets if len(offsets) <= MOST_OFFSETS else offsets[:3]))
+    return f"{{{listed}}}" if len(offsets) <= MOST_OFFSETS else f"{{{listed}, ... {len(offsets)} offsets}}"
 
 
 def _is_balanced(text: str) -> bool:

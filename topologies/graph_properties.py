@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from .direct_graph import DirectGraph
+from .direct_graph import DirectGraph, as_direct_graph
 from .isomorphism import isomorphism, orbits
 from .optima import moore_steps
 
@@ -40,7 +40,7 @@ def _kept(compute: Callable[[DirectGraph], Answer]) -> Callable[[DirectGraph], A
 
     @wraps(compute)
     def kept(graph: DirectGraph) -> Answer:
-        if graph not in known:
+        if as_direct_graph(graph) not in known:
             known[graph] = compute(graph)
         return known[graph]
 
@@ -70,7 +70,7 @@ def is_moore_optimal(graph: DirectGraph) -> bool:
     -----
     Direct-connect paper, Definition 10, with the number of steps that a breadth-first broadcast takes.
     """
-    return graph.diameter == moore_steps(graph.num_nodes, graph.degree)
+    return as_direct_graph(graph).diameter == moore_steps(graph.num_nodes, graph.degree)
 
 
 @_kept
@@ -248,7 +248,7 @@ def distance_sum(graph: DirectGraph) -> int:
     BoundError
         If some node cannot reach another.
     """
-    return int(graph.distances.sum(dtype=np.int64))
+    return int(as_direct_graph(graph).distances.sum(dtype=np.int64))
 
 
 def average_distance(graph: DirectGraph) -> Fraction:

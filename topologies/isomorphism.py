@@ -9,10 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UnsupportedError
-from .direct_graph import DirectGraph
-from .node_matching import NodeMatching, is_isomorphism
-from .validation import shown
+from .direct_graph import DirectGraph, as_direct_graph
+from .node_matching import NodeMatching, keeps_arcs
 
 __all__ = ["automorphisms", "isomorphism", "orbits"]
 
@@ -43,12 +41,12 @@ def isomorphism(graph: DirectGraph, other: DirectGraph) -> IntArray | None:
     >>> isomorphism(ring, ring.transpose())
     array([0, 2, 1])
     """
-    _check_graph(graph)
-    _check_graph(other)
+    as_direct_graph(graph)
+    as_direct_graph(other)
     if graph.num_nodes != other.num_nodes or graph.num_arcs != other.num_arcs:
         return None
     same = np.arange(graph.num_nodes)
-    if is_isomorphism(graph, other, same):
+    if keeps_arcs(graph, other, same):
         return same
     return NodeMatching(graph, other).run()
 
@@ -77,7 +75,7 @@ def automorphisms(graph: DirectGraph) -> IntArray:
     >>> automorphisms(DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)"))
     array([[1, 2, 0]])
     """
-    _check_graph(graph)
+    as_direct_graph(graph)
     search = NodeMatching(graph, graph)
     found: list[IntArray] = []
     labels = np.arange(graph.num_nodes)
@@ -136,8 +134,3 @@ def _merged(labels: IntArray, mapping: IntArray) -> IntArray:
         if (merged == labels).all():
             return labels
         labels = merged
-
-
-def _check_graph(graph: object) -> None:
-    if not isinstance(graph, DirectGraph):
-        raise UnsupportedError(f"the graph is {shown(graph)}; expected a DirectGraph")

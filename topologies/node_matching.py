@@ -13,10 +13,11 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BoundError, NoAnswerError
-from .direct_graph import DirectGraph
+from ..errors import BoundError, NoAnswerError, TopologyError, UnsupportedError
+from .direct_graph import DirectGraph, as_direct_graph
+from .validation import as_integers, shown
 
-__all__ = ["NodeMatching", "is_isomorphism"]
+__all__ = ["NodeMatching", "as_permutation", "is_isomorphism", "keeps_arcs"]
 
 IntArray = npt.NDArray[np.int64]
 HashArray = npt.NDArray[np.uint64]
@@ -151,23 +152,52 @@ class NodeMatching:
         here, there = (np.argsort(half, kind="stable") for half in np.split(colours, 2))
         mapping = np.empty(self.size, dtype=np.int64)
         mapping[here] = there
-        return mapping if is_isomorphism(self.graph, self.other, mapping) else None
+        return mapping if keeps_arcs(self.graph, self.other, mapping) else None
 
 
-def is_isomorphism(graph: DirectGraph, other: DirectGraph, mapping: IntArray) -> bool:
+def is_isomorphism(graph: DirectGraph, other: DirectGraph, mapping: npt.ArrayLike) -> bool:
     """Whether a renumbering of nodes takes the arcs of one graph to those of the other, as often as they are there.
 
     Parameters
     ----------
     graph, other : DirectGraph
         Any.
-    mapping : ndarray of int64, shape (nodes,)
+    mapping : array_like of int, shape (nodes,)
         A permutation: to which node of `other` each node of `graph` goes.
 
     Returns
     -------
     bool
+
+    Raises
+    ------
+    UnsupportedError
+        If one of the graphs is something else, or the mapping is no permutation of the nodes of `graph`.
+
+    Examples
+    --------
+    >>> ring = DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)")
+    >>> is_isomorphism(ring, ring, [1, 2, 0]), is_isomorphism(ring, ring, [1, 0, 2])
+    (True, False)
     """
+    numbers = as_permutation(mapping, as_direct_graph(graph).num_nodes)
+    return keeps_arcs(graph, as_direct_graph(other), numbers)
+
+
+def as_permutation(mapping: npt.ArrayLike, size: int) -> IntArray:
+    """Read the new number of each of `size` nodes; anything but a permutation raises `UnsupportedError`."""
+    refusal = UnsupportedError(f"the mapping is {shown(mapping)}; expected each number from 0 to {size - 1} once")
+    try:
+        numbers = as_integers(mapping, "the numbers", "whole ones")
+    except TopologyError:
+        raise refusal from None
+    if numbers.shape != (size,) or (np.sort(numbers) != np.arange(size)).any():
+        raise refusal
+    return numbers
+
+
+def keeps_arcs(graph: DirectGraph, other: DirectGraph, mapping: IntArray) -> bool:
+    """Answer as `is_isomorphism` does, for a mapping that is known to be a permutation."""
     if graph.num_nodes != other.num_nodes or graph.num_arcs != other.num_arcs:
         return False
     keys = np.sort(mapping[graph.tails] * graph.num_nodes + mapping[graph.heads])

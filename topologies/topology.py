@@ -26,6 +26,7 @@ from .validation import (
     as_name,
     as_names,
     as_several,
+    as_title,
     shown,
 )
 
@@ -117,8 +118,7 @@ class Topology:
 
     def __post_init__(self) -> None:
         """Check the whole description once."""
-        if not isinstance(self.name, str) or not self.name.isprintable():
-            raise TopologyError(f"the topology's name is {shown(self.name)}; expected printable text")
+        as_title(self.name, "the topology's name")
         compute = as_names(self.compute_nodes, "compute")
         switches = as_names(self.switch_nodes, "switch")
         known = {**dict.fromkeys(compute, "compute"), **dict.fromkeys(switches, "switch")}

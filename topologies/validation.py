@@ -9,11 +9,13 @@ import reprlib
 from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
+from itertools import islice
 from numbers import Rational
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import TopologyError, UnsupportedError
 
@@ -24,12 +26,14 @@ __all__ = [
     "as_bandwidth",
     "as_factor",
     "as_flag",
+    "as_integers",
     "as_latency",
     "as_list",
     "as_name",
     "as_names",
     "as_path",
     "as_several",
+    "as_title",
     "shown",
 ]
 
@@ -44,6 +48,9 @@ MAX_DENOMINATOR = 10**12
 """A finer grain than this cannot be scaled to int64 next to ordinary bandwidths."""
 MAX_EXPONENT = 400
 """Writing out a larger power of ten would take long; floats end at 308."""
+
+MAX_LISTED = 2**22
+"""Entries of a list that is read; one that goes on longer may have no end."""
 
 MAX_SHOWN = 100
 """Characters of a value in an error message."""
@@ -126,14 +133,51 @@ def as_flag(value: object, what: str) -> bool:
 
 def as_several(values: object, what: str) -> Iterable[Any]:
     """Read things one by one, as there may be too many to keep; what cannot be gone through raises `TopologyError`."""
-    if not isinstance(values, Iterable) or isinstance(values, bytes):
+    # A numpy array without dimensions says that it can be gone through, but cannot.
+    if not isinstance(values, Iterable) or isinstance(values, bytes) or getattr(values, "shape", None) == ():
         raise TopologyError(f"{what} are {shown(values)}; expected a list")
     return values
 
 
-def as_list(values: object, what: str) -> tuple[Any, ...]:
-    """Read several things and keep them; errors as in `as_several`."""
-    return tuple(as_several(values, what))
+def as_list(values: object, what: str, *, most: int = MAX_LISTED) -> tuple[Any, ...]:
+    """Read several things and keep them; errors as in `as_several`, or if there are more than `most`."""
+    kept = tuple(islice(as_several(values, what), most + 1))
+    if len(kept) > most:
+        raise TopologyError(f"{what} are more than {most}; expected a list of at most that many")
+    return kept
+
+
+def as_integers(values: object, what: str, expected: str) -> npt.NDArray[np.int64]:
+    """Read an array, or lists in lists, of whole numbers; anything else raises `TopologyError`.
+
+    Parameters
+    ----------
+    values : array_like of int
+        Numbers of 64 bits; booleans and floats are none.
+    what, expected : str
+        Begin and end the error message, such as ``"the arcs"`` and ``"pairs (tail, head) of whole numbers"``.
+
+    Returns
+    -------
+    ndarray of int64
+        The array itself, where it is one of int64; its shape is not checked.
+
+    Examples
+    --------
+    >>> as_integers([(0, 1), (1, 0)], "the arcs", "pairs of whole numbers").shape
+    (2, 2)
+    """
+    try:
+        if isinstance(values, np.ndarray) and values.dtype != np.object_:
+            if np.issubdtype(values.dtype, np.integer) and (values <= np.iinfo(np.int64).max).all():
+                return values.astype(np.int64, copy=False)
+        else:
+            entries = np.array(values, dtype=np.object_)
+            if all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in set(map(type, entries.flat))):
+                return entries.astype(np.int64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TopologyError(f"{what} are {shown(values)}; expected {expected}")
 
 
 def as_path(value: object) -> Path:
@@ -152,6 +196,13 @@ def as_name(value: object) -> str:
         raise TopologyError(
             f"node name {shown(value)} is not usable; expected printable text without spaces around it, or an integer"
         )
+    return value
+
+
+def as_title(value: object, what: str) -> str:
+    """Read what a network or a graph is called: any printable text; anything else raises `TopologyError`."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise TopologyError(f"{what} is {shown(value)}; expected printable text")
     return value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from collopt.errors import UnsupportedError
@@ -122,3 +123,11 @@ def test_sizes_without_such_rings_are_refused(nodes: object) -> None:
     """Only multiples of 4 have the shift."""
     with pytest.raises(UnsupportedError, match=r"expected|number"):
         baselines.shifted_ring_rate(nodes)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_become_those_of_python() -> None:
+    """Not only for looks: those of numpy would overflow."""
+    for make in (baselines.torus_cost, baselines.shifted_ring_cost, baselines.shifted_bfb_ring_cost):
+        cost = make(np.int64(9))  # type: ignore[arg-type]
+        assert type(cost.steps) is int
+        assert type(cost.bandwidth_factor.numerator) is int

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import collopt
 from collopt.errors import CertificateError, ColloptError, TopologyError, UnsupportedError
 from collopt.planners.allreduce_bound import allreduce_bound
+from collopt.planners.bfb import bfb_cost, bfb_schedule, plan_bfb
 from collopt.planners.forestcoll import bound_trees, plan_trees
+from collopt.planners.training_iteration import simulate_iteration
 from collopt.schedules import Forest, in_network, verified_link_loads, verified_schedule_loads
 from collopt.topologies import ring
 
@@ -34,6 +37,18 @@ CALLS: dict[str, tuple[Callable[[], object], type[ColloptError], str]] = {
         lambda: plan_trees(RING, "allgather", trees_per_root="2"),
         UnsupportedError,
         "trees_per_root is '2'; expected a whole number",
+    ),
+    "plan_bfb, an array": (
+        lambda: plan_bfb(RING, np.array([1, 2])),
+        UnsupportedError,
+        r"the collective array\(\[1, 2\]\); expected one of",
+    ),
+    "bfb_schedule, no network": (lambda: bfb_schedule(None), UnsupportedError, "the network is None"),
+    "bfb_cost, no graph": (lambda: bfb_cost([1]), UnsupportedError, r"is \[1\]; expected"),
+    "simulate_iteration, no times": (
+        lambda: simulate_iteration([], None),
+        UnsupportedError,
+        "times is None; expected an object with the methods allreduce_us and all_to_all_us",
     ),
     "allreduce_bound, no topology": (lambda: allreduce_bound("ring"), UnsupportedError, "the topology is 'ring'"),
     "scan, no topology": (

@@ -1,0 +1,222 @@
+"""Wrong arguments for schedules in steps and their costs: one sentence of ours, never a bare error of Python's."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from copy import copy
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collopt.errors import ColloptError, FileFormatError, TopologyError, UnsupportedError
+from collopt.schedules import (
+    Forest,
+    StepAllreduce,
+    StepCost,
+    StepSchedule,
+    bidirectional_cost_bound,
+    cartesian_power_cost,
+    cartesian_product_cost,
+    degree_expansion_cost,
+    degree_expansion_schedule,
+    is_line_graph_cost_exact,
+    line_graph_cost_bound,
+    line_graph_schedule,
+    link_prices,
+    relabelled,
+    reversed_schedule,
+    schedule_time,
+    schedule_to_json,
+    step_cost,
+    step_schedule_time,
+    steps_from_json,
+    steps_to_json,
+    without_repeats,
+)
+from collopt.topologies import build, circulant, complete
+
+PAIR = complete(2)
+GRAPH = PAIR.graph
+assert GRAPH is not None
+EXCHANGE = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
+COST = StepCost(1, Fraction(1, 2))
+FAR = StepSchedule.from_sends(2, 1, [(10**9, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
+TREES = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+
+
+class Rude:
+    """A stranger that cannot be shown."""
+
+    def __repr__(self) -> str:
+        """Fail."""
+        raise RuntimeError("no")
+
+
+def runtime(num_bytes: Any = "1M", alpha: Any = 10, node_bandwidth: Any = 25) -> Fraction:
+    """Time of the exchange."""
+    return COST.runtime(num_bytes, alpha=alpha, node_bandwidth=node_bandwidth)
+
+
+Call = tuple[Callable[[], object], type[ColloptError], str]
+CALLS: dict[str, Call] = {
+    **{
+        f"{size!r} bytes": (lambda size=size: runtime(size), UnsupportedError, "size .* is not understood")  # type: ignore[misc]
+        for size in (float("nan"), True, -1, 0, None, [], Fraction(1, 2))
+    },
+    **{
+        f"alpha {alpha!r}": (lambda alpha=alpha: runtime(alpha=alpha), TopologyError, "latency of a step is ")  # type: ignore[misc]
+        for alpha in (-50, "1/0", "nan", None, True, float("inf"))
+    },
+    **{
+        f"bandwidth {speed!r}": (lambda speed=speed: runtime(node_bandwidth=speed), TopologyError, "node_bandwidth is ")  # type: ignore[misc]
+        for speed in (-1, 0, "1e999999999", None, True)
+    },
+    **{
+        f"{steps!r} steps": (lambda steps=steps: StepCost(steps, 1), UnsupportedError, "the steps of the cost are ")  # type: ignore[misc]
+        for steps in (True, -1, 1.0, None, "1")
+    },
+    **{
+        f"factor {factor!r}": (
+            lambda factor=factor: StepCost(1, factor),  # type: ignore[misc]
+            UnsupportedError,
+            "the bandwidth factor of the cost is .*; expected a Fraction of at least 0",
+        )
+        for factor in (True, -1, 0.5, None, "1/2", Fraction(-1, 2))
+    },
+    "the cost of nothing": (lambda: step_cost(GRAPH, None), UnsupportedError, "the schedule is None"),  # type: ignore[arg-type]
+    "the cost on nothing": (lambda: step_cost(None, EXCHANGE), UnsupportedError, "the graph is None"),  # type: ignore[arg-type]
+    "the cost of trees": (lambda: step_cost(GRAPH, TREES), UnsupportedError, "the schedule is <Forest"),  # type: ignore[arg-type]
+    "the cost on another graph": (
+        lambda: step_cost(circulant(8, [1, 2]).graph, EXCHANGE),  # type: ignore[arg-type]
+        UnsupportedError,
+        r"the schedule is for 2 ranks; expected one for the 8 of C\(8, \{1, 2\}\)",
+    ),
+    "the cost of two allgathers": (
+        lambda: step_cost(GRAPH, StepAllreduce(EXCHANGE, EXCHANGE)),
+        UnsupportedError,
+        "the two schedules of the allreduce have the directions .*; expected 'reduce' and 'broadcast'",
+    ),
+    "an allreduce of nothing": (
+        lambda: StepAllreduce(None, None),  # type: ignore[arg-type]
+        UnsupportedError,
+        "the reduce of the allreduce is None; expected a StepSchedule",
+    ),
+    "half an allreduce": (
+        lambda: StepAllreduce(reversed_schedule(EXCHANGE), "x"),  # type: ignore[arg-type]
+        UnsupportedError,
+        "the broadcast of the allreduce is 'x'; expected a StepSchedule",
+    ),
+    **{
+        f"the time of {size!r} bytes": (
+            lambda size=size: step_schedule_time(EXCHANGE, PAIR, size),  # type: ignore[misc]
+            UnsupportedError,
+            "size .* is not understood",
+        )
+        for size in (-1000, True, Fraction(1, 2), None)
+    },
+    "the time of nothing": (lambda: step_schedule_time(None, PAIR, 1), UnsupportedError, "the schedule is None"),  # type: ignore[arg-type]
+    "the time on nothing": (lambda: step_schedule_time(EXCHANGE, None, 1), UnsupportedError, "the topology is None"),  # type: ignore[arg-type]
+    "the time on another network": (
+        lambda: step_schedule_time(EXCHANGE, build("mi250"), 1),
+        UnsupportedError,
+        "the schedule is for 2 ranks; expected one for the 16 of ",
+    ),
+    "the time of no trees": (lambda: schedule_time(3, PAIR, 1), UnsupportedError, "the schedule is 3; expected one of"),  # type: ignore[arg-type]
+    "the time of trees and no bytes": (lambda: schedule_time(TREES, PAIR, True), UnsupportedError, "size True is not"),
+    "loads on nothing": (lambda: EXCHANGE.link_loads(None), UnsupportedError, "the topology is None"),  # type: ignore[arg-type]
+    "loads of steps far away": (lambda: FAR.link_loads(PAIR), UnsupportedError, "the schedule has 1000000001 steps"),
+    "the cost of steps far away": (
+        lambda: step_cost(GRAPH, FAR),
+        UnsupportedError,
+        "the schedule has 1000000001 steps",
+    ),
+    "the time of steps far away": (lambda: step_schedule_time(FAR, PAIR, 1), UnsupportedError, "has 1000000001 steps"),
+    "copies of nothing": (
+        lambda: degree_expansion_schedule(None, 2, EXCHANGE),  # type: ignore[arg-type]
+        UnsupportedError,
+        "the graph is None; expected a DirectGraph",
+    ),
+    "a line graph of line graphs": (
+        lambda: line_graph_schedule(GRAPH, EXCHANGE, times=65),
+        TopologyError,
+        "times is 65; expected a whole number from 1 to 64",
+    ),
+    "the cost of a line graph of line graphs": (
+        lambda: line_graph_cost_bound(GRAPH, COST, times=60_000),
+        TopologyError,
+        "times is 60000; expected a whole number from 1 to 64",
+    ),
+    "exactness of nothing": (lambda: is_line_graph_cost_exact(None), UnsupportedError, "the graph is None"),  # type: ignore[arg-type]
+    "JSON of nothing": (lambda: steps_to_json(None), UnsupportedError, "the schedule is None; expected a StepSchedule"),  # type: ignore[arg-type]
+    "JSON of no schedule": (
+        lambda: schedule_to_json(None),
+        UnsupportedError,
+        "the schedule is None; expected a Forest",
+    ),  # type: ignore[arg-type]
+    "repeats of nothing": (lambda: without_repeats(None), UnsupportedError, "the schedule is None"),  # type: ignore[arg-type]
+    "a document without a name": (
+        lambda: steps_from_json({}, Rude()),  # type: ignore[arg-type]
+        FileFormatError,
+        "Rude instance at .*: field schedule is not a schedule in steps",
+    ),
+    "prices of nothing": (lambda: link_prices(None), UnsupportedError, "the bound is None; expected a Bound"),  # type: ignore[arg-type]
+    "numbers that are booleans": (
+        lambda: relabelled(EXCHANGE, [True, False]),
+        UnsupportedError,
+        r"the mapping is \[True, False\]; expected each number from 0 to 1 once",
+    ),
+    "a product of nothing": (lambda: cartesian_product_cost([]), UnsupportedError, "expected at least one factor"),
+    "a product of a number": (lambda: cartesian_product_cost(3), TopologyError, "the factors are 3; expected a list"),  # type: ignore[arg-type]
+    "a product of a graph": (
+        lambda: cartesian_product_cost([GRAPH]),  # type: ignore[list-item]
+        UnsupportedError,
+        "a factor is <DirectGraph .*; expected a DirectGraph and its StepCost",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_wrong_arguments_are_refused(case: str) -> None:
+    """In one line that shows the value."""
+    make, kind, message = CALLS[case]
+    with pytest.raises(kind, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        line_graph_cost_bound,
+        lambda graph, cost: degree_expansion_cost(graph, cost, 2),
+        lambda graph, cost: cartesian_power_cost(graph, cost, 2),
+        lambda graph, cost: cartesian_product_cost([(graph, cost)]),
+    ],
+)
+def test_predictions_are_about_graphs_and_costs(call: Callable[[Any, Any], StepCost]) -> None:
+    """Nothing that looks like them will do, not even a tuple of the same figures."""
+    assert isinstance(call(GRAPH, COST), StepCost)
+    for thing in (None, 3, (1, Fraction(1, 2))):
+        with pytest.raises(UnsupportedError, match=r"the graph is .*; expected a DirectGraph"):
+            call(thing, COST)
+        with pytest.raises(UnsupportedError, match=r"the cost is .*; expected a StepCost"):
+            call(GRAPH, thing)
+        with pytest.raises(UnsupportedError, match=r"the cost is .*; expected a StepCost"):
+            bidirectional_cost_bound(thing)  # type: ignore[arg-type]
+
+
+def test_costs_are_tuples_of_exact_numbers() -> None:
+    """They unpack, compare, sort and copy as tuples do, and take text for bytes."""
+    made = StepCost(np.int64(2), 1)  # type: ignore[arg-type]
+    assert [type(figure) for figure in made] == [int, Fraction]
+    steps, factor = made
+    assert made == (steps, factor) == (2, 1)
+    assert sorted([made, COST, StepCost(1, Fraction(1, 3))]) == [(1, Fraction(1, 3)), COST, made]
+    assert pickle.loads(pickle.dumps(made)) == copy(made) == made
+    assert isinstance(made._replace(steps=3), StepCost)
+    assert repr(COST) == "StepCost(steps=1, bandwidth_factor=Fraction(1, 2))"
+    assert runtime("1M") == runtime(2**20) == 10 + Fraction(2**20, 2 * 25_000)
+    assert step_schedule_time(EXCHANGE, PAIR, "1K") == step_schedule_time(EXCHANGE, PAIR, 1024)
