@@ -22,6 +22,7 @@ env: $(VENV)/.ready ## make the virtual environment .venv with everything that t
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "no Python >= 3.11 with ensurepip found; name one: make env PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "installing into $(VENV), which takes a minute or two"
 	"$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[torch,plot,dev]'
 	@touch $@

@@ -40,7 +40,11 @@ PlannersOption = Annotated[
 ]
 SizesOption = Annotated[
     list[str] | None,
-    typer.Option("--size", metavar="SIZE", help="Predict times for so many bytes in all: 64M, 1G. Repeatable."),
+    typer.Option(
+        "--size",
+        metavar="SIZE",
+        help="Predict times for so many bytes in all: 64M, 1G; bfb plans for one that is alone. Repeatable.",
+    ),
 ]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, and nothing else, on standard output.")]
 

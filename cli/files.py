@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,8 +57,19 @@ def _problem(path: Path, taken: list[Path]) -> str:
     if path.exists() and not path.is_file():
         # Files are replaced, and a device or pipe must not be.
         return "is not a regular file; expected one, or a name that is free"
+    if path.exists() and _is_standard_output(path):
+        return "is where standard output goes; expected another file"
     if any(path.resolve() == other.resolve() for other in taken):
         return "is also read or written by this command; expected another file"
     if not os.access(folder, os.W_OK | os.X_OK):
         return f"cannot be written: the folder {folder} is read-only for you"
     return ""
+
+
+def _is_standard_output(path: Path) -> bool:
+    """Whether what is written to `path` would end up among what is printed, as with /dev/stdout sent to a file."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError, AttributeError):
+        # Standard output is closed, or is none of a file system.
+        return False

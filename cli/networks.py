@@ -91,8 +91,10 @@ def _built(name: str, options: NetworkOptions) -> Topology:
     if Path(name).is_file():
         note(f"collopt: note: {name} is taken from the catalogue; write .{os.sep}{name} for the file of that name")
     values = _values(entry, options)
+    # Of an option that there is not, `build` says first which may have been meant.
+    understood = values.keys() <= {parameter.name for parameter in entry.parameters}
     for parameter in entry.parameters:
-        if parameter.required and parameter.name not in values:
+        if understood and parameter.required and parameter.name not in values:
             raise TopologyError(f"{entry.name} needs {flag_of(parameter.name)}: {parameter.expected}")
     try:
         return build(entry.name, **values)

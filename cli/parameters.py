@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import math
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand
+
+from ..topologies.validation import shown
 
 __all__ = [
     "BoxesOption",
@@ -24,7 +30,10 @@ __all__ = [
     "UsageError",
     "WeightsOption",
     "WithoutOption",
+    "number_between",
     "shard_options",
+    "size_option",
+    "whole_number",
 ]
 
 CollectiveArgument = Annotated[
@@ -114,6 +123,64 @@ def shard_options(root: str | None, weights: str | None) -> dict[str, Any]:
     if weights is not None:
         options["weights"] = [weight.strip() for weight in weights.split(",")]
     return options
+
+
+def size_option(planner: str, collective: str, size: str | None) -> dict[str, Any]:
+    """Return the size for a planner that plans for one; plans of the others are the same for all sizes."""
+    from ..planners import PLANNERS
+
+    entry = PLANNERS.get(planner)
+    function = None if entry is None else entry.functions.get(collective)
+    if size is None or function is None or "size" not in inspect.signature(function).parameters:
+        return {}
+    return {"size": size}
+
+
+def whole_number(name: str, least: int | None = None, most: int | None = None) -> Callable[[object], int]:
+    """Make the reader of a whole number, whose errors name the option and the value.
+
+    Parameters
+    ----------
+    name : str
+        Of the option or argument, as it is typed.
+    least, most : int, optional
+        Where its range is not checked by what takes it.
+
+    Returns
+    -------
+    callable
+        For `typer.Option` to take as its `parser`.
+
+    Examples
+    --------
+    >>> whole_number("--chunks")("12")
+    12
+    """
+    between = "" if least is None or most is None else f" from {least} to {most}"
+
+    def read(value: object) -> int:
+        if re.fullmatch(r"[+-]?[0-9]{1,18}", text := str(value).strip()):
+            number = int(text)
+            if (least is None or least <= number) and (most is None or number <= most):
+                return number
+        raise UsageError(f"{name} is {shown(value)}; expected a whole number{between}")
+
+    return read
+
+
+def number_between(name: str, least: float, most: float) -> Callable[[object], float]:
+    """Make the reader of a decimal number; see `whole_number`."""
+
+    def read(value: object) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = math.nan
+        if least <= number <= most:
+            return number
+        raise UsageError(f"{name} is {shown(value)}; expected a number from {least:.10g} to {most:.10g}")
+
+    return read
 
 
 class NetworkOptions(NamedTuple):

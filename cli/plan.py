@@ -28,6 +28,8 @@ from .parameters import (
     WeightsOption,
     WithoutOption,
     shard_options,
+    size_option,
+    whole_number,
 )
 from .progress import computing
 from .schedule_rows import schedule_rows
@@ -43,15 +45,27 @@ TreesOption = Annotated[
     int | None,
     typer.Option(
         "--trees-per-root",
+        metavar="K",
+        parser=whole_number("--trees-per-root"),
         help="Trees per root, or per unit of its part of the data; as many as the bound takes if left out.",
     ),
 ]
 ChunksOption = Annotated[
     int | None,
-    typer.Option("--chunks", help="Chunks per shard, for plans in steps; as many as the best takes if left out."),
+    typer.Option(
+        "--chunks",
+        metavar="N",
+        parser=whole_number("--chunks"),
+        help="Chunks per shard, for plans in steps; as many as the best takes if left out.",
+    ),
 ]
 SizeOption = Annotated[
-    str | None, typer.Option("--size", metavar="SIZE", help="Estimate the time for so many bytes in all: 64M, 1G.")
+    str | None,
+    typer.Option(
+        "--size",
+        metavar="SIZE",
+        help="Estimate the time for so many bytes in all: 64M, 1G; bfb also plans for this size.",
+    ),
 ]
 PlannerOption = Annotated[
     str,
@@ -80,22 +94,44 @@ RuntimeOption = Annotated[
 ]
 ChannelsOption = Annotated[
     int | None,
-    typer.Option("--channels", help="Channels of every connection with as many transfers.", rich_help_panel=PANEL),
+    typer.Option(
+        "--channels",
+        metavar="N",
+        parser=whole_number("--channels"),
+        help="Channels of every connection with as many transfers.",
+        rich_help_panel=PANEL,
+    ),
 ]
 ProtocolOption = Annotated[
     str | None,
     typer.Option("--protocol", help="Simple, LL or LL128; Simple if left out.", rich_help_panel=PANEL),
 ]
 MinBytesOption = Annotated[
-    int | None, typer.Option("--min-bytes", help="Smallest buffer to use the plan for.", rich_help_panel=PANEL)
+    int | None,
+    typer.Option(
+        "--min-bytes",
+        metavar="N",
+        parser=whole_number("--min-bytes"),
+        help="Smallest buffer to use the plan for.",
+        rich_help_panel=PANEL,
+    ),
 ]
 MaxBytesOption = Annotated[
-    int | None, typer.Option("--max-bytes", help="Largest buffer to use the plan for.", rich_help_panel=PANEL)
+    int | None,
+    typer.Option(
+        "--max-bytes",
+        metavar="N",
+        parser=whole_number("--max-bytes"),
+        help="Largest buffer to use the plan for.",
+        rich_help_panel=PANEL,
+    ),
 ]
 BlocksOption = Annotated[
     int | None,
     typer.Option(
         "--max-thread-blocks",
+        metavar="N",
+        parser=whole_number("--max-thread-blocks"),
         help="Thread blocks that the GPU runs at once, if not the 108 of an A100.",
         rich_help_panel=PANEL,
     ),
@@ -153,7 +189,7 @@ def plan(
     asked = NetworkOptions(boxes, nodes, shape, ranks, settings, without)
     network, shards = find_network(topology, asked), shard_options(root, weights)
     with computing(f"planning {collective} on {network.name}"):
-        options = _given(trees_per_root=trees_per_root, chunks=chunks)
+        options = _given(trees_per_root=trees_per_root, chunks=chunks) | size_option(planner, collective, size)
         made = make_plan(network, collective, planner=planner, **options, **shards)
         # Weights are for the ranks that are left, so they say nothing of the whole network.
         whole = find_network(topology, asked._replace(without=None)) if without and weights is None else None
@@ -204,7 +240,9 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
 
 
 def _flow(made: Plan) -> str:
-    return "step by step" if made.has_steps else "finely pipelined"
+    flow = "step by step" if made.has_steps else "finely pipelined"
+    # Not of every plan: links of equal latency are used in the same way for all sizes.
+    return f"{flow}; planned for {made.provenance['planned_for']}" if "planned_for" in made.provenance else flow
 
 
 def _lost(made: Plan, intact: Bound) -> str:
@@ -212,7 +250,10 @@ def _lost(made: Plan, intact: Bound) -> str:
 
 
 def _estimate(made: Plan, size: str | None) -> dict[str, Any]:
-    return {} if size is None else {"size": as_bytes(size), "estimate_us": made.estimate(size)}
+    if size is None:
+        return {}
+    planned_for = _given(planned_for=made.provenance.get("planned_for"))
+    return {"size": as_bytes(size), "estimate_us": made.estimate(size)} | planned_for
 
 
 def _loss(made: Plan, intact: Bound | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import typer
 
 from ..errors import ProgramError
 from .output import emit, emit_json, note
-from .parameters import JsonOption, PlanArgument, UsageError
+from .parameters import JsonOption, PlanArgument, UsageError, number_between, whole_number
 from .progress import working
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 MOST_ELEMENTS = 10**15
+MOST_ROUNDS = 10**9
+"""Of repeats and slices."""
 SHORTEST_S, LONGEST_S = 0.001, 10**6
 GRACE_S = 5.0
 """Torch's own errors, which say more, get this long after the deadline."""
@@ -33,18 +35,39 @@ ElementsOption = Annotated[
     int,
     typer.Option(
         "--elements",
-        min=1,
-        max=MOST_ELEMENTS,
+        metavar="N",
+        parser=whole_number("--elements", 1, MOST_ELEMENTS),
         help="Elements of a shard; of the whole buffer where there are no shards.",
     ),
 ]
 DtypeOption = Annotated[str, typer.Option("--dtype", help="Their torch type, such as float32, bfloat16 or int8.")]
 OpOption = Annotated[str, typer.Option("--op", help="What adding up means: sum, prod, min, max or avg.")]
-RepeatsOption = Annotated[int, typer.Option("--repeats", min=1, help="Timed runs, after one that is not.")]
-SlicesOption = Annotated[int, typer.Option("--slices", min=1, help="Pieces of the data that follow each other.")]
+RepeatsOption = Annotated[
+    int,
+    typer.Option(
+        "--repeats",
+        metavar="N",
+        parser=whole_number("--repeats", 1, MOST_ROUNDS),
+        help="Timed runs, after one that is not.",
+    ),
+]
+SlicesOption = Annotated[
+    int,
+    typer.Option(
+        "--slices",
+        metavar="N",
+        parser=whole_number("--slices", 1, MOST_ROUNDS),
+        help="Pieces of the data that follow each other.",
+    ),
+]
 TimeoutOption = Annotated[
     float,
-    typer.Option("--timeout", min=SHORTEST_S, max=LONGEST_S, help="Seconds for everything, starting up included."),
+    typer.Option(
+        "--timeout",
+        metavar="S",
+        parser=number_between("--timeout", SHORTEST_S, LONGEST_S),
+        help="Seconds for everything, starting up included.",
+    ),
 ]
 
 
@@ -61,6 +84,7 @@ def run(
 ) -> None:
     """Run a plan on real tensors, one process per rank, and compare the data with torch's own collective.
 
+    All of them start on this machine, each with torch of its own: 64 ranks take its memory and starting time 64 times.
     Under torchrun every process is one of the ranks, and the first one prints.
     """
     from ..planners import load_plan

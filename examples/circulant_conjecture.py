@@ -164,4 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        # As shells report it: whoever stops a long search needs no stack trace.
+        raise SystemExit(130) from None

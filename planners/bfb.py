@@ -17,24 +17,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import CertificateError
-from ..schedules import (
-    AnyStepSchedule,
-    Bound,
-    Cut,
-    Partition,
-    StepAllreduce,
-    StepSchedule,
-    Witness,
-    as_bytes,
-    rate_of_loads,
-)
+from ..schedules import AnyStepSchedule, StepAllreduce, StepSchedule, as_bytes
 from ..schedules.forest import Direction
 from ..topologies import DirectGraph, Topology
 from .bfb_costs import BfbLoad, best_chunks, bfb_cost, bfb_loads, chunked_cost, fastest_chunks
 from .bfb_network import MOST_CHUNKS, BfbNetwork, as_chunks, read_network, schedule_of
+from .bfb_timed import MOST_LINKS, timed_bfb
 from .plan import Plan
 from .requests import check_collective, check_request
+from .schedule_plans import proved_plan
 from .trace import Trace
 
 if TYPE_CHECKING:
@@ -111,7 +102,8 @@ def plan_bfb(topology: Topology, collective: str, *, chunks: int | None = None, 
         As for `bfb_schedule`.
     size : int or str, optional
         Bytes in all, such as ``"1M"``, that links of different latency should be used best for; see
-        `collopt.planners.bfb_timed.timed_bfb`.  Where all latencies are equal it makes no difference.
+        `collopt.planners.bfb_timed.timed_bfb`.  Where all latencies are equal it makes no difference.  Where more links
+        lead into a rank than that takes, the schedule is that for large sizes, as ``provenance["planned_for"]`` says.
 
     Returns
     -------
@@ -139,30 +131,36 @@ def plan_bfb(topology: Topology, collective: str, *, chunks: int | None = None, 
     given = {"chunks": count, "size": num_bytes}
     options: dict[str, int | str] = {name: value for name, value in given.items() if value is not None}
     trace = Trace()
+    planned_for = _size_to_plan_for(topology, DIRECTIONS[collective], num_bytes, trace)
     parts: list[StepSchedule] = []
     for direction in DIRECTIONS[collective]:
         with trace.stage("shares" if direction == "broadcast" else "reduction shares"):
-            parts.append(_one_way(topology, direction, count, num_bytes))
+            parts.append(_one_way(topology, direction, count, planned_for))
     schedule: AnyStepSchedule = StepAllreduce(*parts) if len(parts) > 1 else parts[0]
     trace.note("steps", schedule.num_steps)
     trace.note("diameter", parts[0].num_steps)
-    with trace.stage("loads"):
-        loads = schedule.link_loads(topology)
-        rate = rate_of_loads(loads, schedule, topology)
-    with trace.stage("bound"):
-        bound = _bound(topology, collective, rate)
-    plan = Plan(topology, collective, schedule, bound, rate, loads, "bfb", options, trace.provenance)
-    with trace.stage("verification"):
-        plan.verify()
-    return plan
+    return proved_plan(topology, collective, schedule, "bfb", options, trace)
 
 
 def _one_way(topology: Topology, direction: Direction, chunks: int | None, size: int | None) -> StepSchedule:
-    if size is None or len({link.latency for link in topology.links}) < 2:
+    if size is None:
         return bfb_schedule(topology, chunks=chunks, direction=direction)
-    from .bfb_timed import timed_bfb
-
     return timed_bfb(topology, size, chunks=chunks, direction=direction).schedule
+
+
+def _size_to_plan_for(
+    topology: Topology, directions: Sequence[Direction], size: int | None, trace: Trace
+) -> int | None:
+    """Return the size if it makes a difference and `timed_bfb` can look at all sets of links into ranks."""
+    if size is None or len({link.latency for link in topology.links}) < 2:
+        return None
+    tails, heads, _, _ = topology.arrays
+    entered = (heads if direction == "broadcast" else tails for direction in directions)
+    if max(int(np.bincount(ends).max()) for ends in entered) > MOST_LINKS:
+        trace.note("planned_for", f"large sizes, as more than {MOST_LINKS} links lead into a rank")
+        return None
+    trace.note("planned_for", f"{size} bytes")
+    return size
 
 
 def _schedule(asked: BfbNetwork, sets: Sequence[BusiestSet], chunks: int | None, direction: Direction) -> StepSchedule:
@@ -176,30 +174,3 @@ def _schedule(asked: BfbNetwork, sets: Sequence[BusiestSet], chunks: int | None,
         chunks = fastest_chunks(asked, sets, CHUNKS_TRIED) if chunks is None else chunks
         times = chunked_times(asked.intake, tuple(sets), chunks)
     return schedule_of(asked, chunks, share_out(asked.intake, chunks, chunk_capacities(asked.intake, times)), direction)
-
-
-def _bound(topology: Topology, collective: str, reached: Fraction) -> Bound:
-    """Bound by what a single rank or all single ranks must take in, if that is tight, and else by the best known way.
-
-    The first takes no time, and is tight for most families.
-    """
-    from .forestcoll import bound_trees
-
-    try:
-        simple = Bound.from_witness(topology, collective, _single_ranks(topology, collective))
-    except CertificateError:
-        pass
-    else:
-        if simple.total_weight / simple.inverse_rate == topology.num_ranks / reached:
-            return simple
-    return bound_trees(topology, collective)
-
-
-def _single_ranks(topology: Topology, collective: str) -> Witness:
-    nodes = topology.compute_nodes
-    if collective == "allreduce":
-        return Partition(tuple(frozenset({node}) for node in nodes))
-    tails, heads, capacities, _ = topology.arrays
-    intake = np.zeros(len(nodes), dtype=np.int64)
-    np.add.at(intake, heads if collective == "allgather" else tails, capacities)
-    return Cut(frozenset(nodes) - {nodes[int(intake.argmin())]})

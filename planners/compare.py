@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -88,7 +89,8 @@ def compare(
     bounds : sequence of str, optional
         Keys of `BOUNDS`, ways to bound the speed of any schedule; all by default.
     sizes : sequence of int or str, optional
-        Bytes in all, such as ``"1M"``, to predict times for; see `Plan.estimate`.
+        Bytes in all, such as ``"1M"``, to predict times for; see `Plan.estimate`.  A single one is also what those
+        planners plan for that take a ``size``; with several, their plans are those without.
     root : int or str, optional
         As for `collopt.bound`.
     weights : sequence of number, optional
@@ -168,10 +170,11 @@ def outcomes(
         raise UnsupportedError("there are neither planners nor bounds to compare; name one of them")
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
+    calls = [(topology, collective, *task, shards | _size(*task, collective, sizes)) for task in tasks]
     if executor is None:
-        return (outcome(topology, collective, kind, name, shards) for kind, name in tasks)
+        return (outcome(*call) for call in calls)
     try:
-        futures = [executor.submit(outcome, topology, collective, kind, name, shards) for kind, name in tasks]
+        futures = [executor.submit(outcome, *call) for call in calls]
     except RuntimeError as error:  # shut down, or broken
         raise UnsupportedError(f"executor takes no tasks: {_defect(error)}; give one that runs") from None
     return (_collected(future, *task) for future, task in zip(futures, tasks, strict=True))
@@ -191,7 +194,7 @@ def outcome(topology: Topology, collective: str, kind: Kind, name: str, shards: 
     name : str
         A key of `BOUNDS` or `PLANNERS`.
     shards : dict
-        ``root`` and ``weights``, where given.
+        ``root`` and ``weights``, where given, and ``size`` for a planner that takes one.
 
     Returns
     -------
@@ -271,6 +274,14 @@ def _check_sizes(sizes: Sequence[int | str] | None) -> None:
         raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
     for size in sizes or ():
         as_bytes(size)
+
+
+def _size(kind: Kind, name: str, collective: str, sizes: Sequence[int | str] | None) -> dict[str, int | str]:
+    """Return the size that there is, if it is the only one and the planner plans for one."""
+    function = PLANNERS[name].functions.get(collective) if kind == "plan" else None
+    if function is None or sizes is None or len(sizes) != 1 or "size" not in inspect.signature(function).parameters:
+        return {}
+    return {"size": sizes[0]}
 
 
 def _row(entry: Outcome, lowest: Fraction | None, sizes: Sequence[int | str]) -> dict[str, object]:

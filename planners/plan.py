@@ -70,7 +70,7 @@ class Plan:
         Copies of trees, or chunks in each step, that each link of the topology carries; see
         `collopt.schedules.verified_loads`.
     planner : str
-        Name of the planner in the registry.
+        Name of the planner in the registry, or of whoever gave the schedule.
     options : mapping
         What the planner was asked, beyond topology and collective.
     provenance : mapping

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import MissingDependencyError, UnsupportedError
 from ..topologies.files import write_whole
 from ..topologies.validation import as_path, shown
+from .tables import as_float, check_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +40,8 @@ KINDS = ("forward", "backward", "allreduce", "all-to-all")
 STREAMS = ("communication", "compute")
 """From the bottom up."""
 FORMATS = ("pdf", "png", "svg")
+COARSEST, FINEST = 10, 1200
+"""Dots per inch: more would only take memory."""
 
 
 def runtime_figure(table: pd.DataFrame) -> Figure:
@@ -57,11 +60,19 @@ def runtime_figure(table: pd.DataFrame) -> Figure:
     Raises
     ------
     UnsupportedError
-        If a column is missing, or the table is none or empty.
+        If the table is none or empty, or a column is missing, there twice, or holds what cannot be drawn.
     MissingDependencyError
         If matplotlib is not installed.
     """
-    _check(table, ("nodes", "topology", "allreduce_us", "all_to_all_us"))
+    check_table(
+        table,
+        {
+            "nodes": "positive",
+            "topology": "text",
+            "allreduce_us": "positive or missing",
+            "all_to_all_us": "positive or missing",
+        },
+    )
     figure = _figure(width=10)
     names = table["topology"].unique().tolist()
     for axes, column, what in zip(
@@ -88,11 +99,13 @@ def best_runtime_figure(table: pd.DataFrame) -> Figure:
     Figure
         One dot per row; errors as for `runtime_figure`.
     """
-    _check(table, ("nodes", "allreduce_us", "construction"))
+    check_table(table, {"nodes": "positive", "allreduce_us": "positive", "construction": "text"})
     figure = _figure()
     axes = figure.subplots()
     for number, (name, rows) in enumerate(table.groupby("construction", sort=True)):
-        axes.scatter(rows["nodes"], rows["allreduce_us"], s=14, label=str(name), **_style(number))
+        axes.scatter(
+            rows["nodes"].astype(float), rows["allreduce_us"].astype(float), s=14, label=str(name), **_style(number)
+        )
     _finish(axes, "Best topology for an allreduce", "nodes N", "time of allreduce in µs")
     return figure
 
@@ -110,15 +123,16 @@ def relative_bandwidth_figure(table: pd.DataFrame) -> Figure:
     Figure
         With a line at the optimum, 1; errors as for `runtime_figure`.
     """
-    _check(table, ("nodes", "degree", "relative_bandwidth_factor"))
+    check_table(table, {"nodes": "positive", "degree": "positive", "relative_bandwidth_factor": "positive"})
     figure = _figure()
     axes = figure.subplots()
     for number, (degree, rows) in enumerate(table.groupby("degree", sort=True)):
         rows = rows.sort_values("nodes")  # noqa: PLW2901 - the same rows, in order
         label = f"degree {degree}"
         axes.plot(
-            rows["nodes"], rows["relative_bandwidth_factor"].astype(float), lw=0.9, label=label, color=_colour(number)
-        )
+            rows["nodes"].astype(float), rows["relative_bandwidth_factor"].astype(float),
+            lw=0.9, label=label, color=_colour(number),
+        )  # fmt: skip
     axes.axhline(1, color="0.5", lw=0.8, ls="--")
     _finish(axes, "Generalized Kautz graphs, breadth-first broadcast", "nodes N", "T_B / T_B* (1 = optimal)")
     return figure
@@ -138,7 +152,7 @@ def pareto_figure(table: pd.DataFrame) -> Figure:
     Figure
         The rows that no other beats in both are joined by a staircase; errors as for `runtime_figure`.
     """
-    _check(table, ("name", "steps", "bandwidth_factor"))
+    check_table(table, {"name": "text", "steps": "number", "bandwidth_factor": "number"})
     figure = _figure()
     axes = figure.subplots()
     steps, factors = table["steps"].tolist(), table["bandwidth_factor"].tolist()
@@ -173,15 +187,20 @@ def timeline_figure(table: pd.DataFrame) -> Figure:
     Figure
         One row of bars per stream, coloured by kind; errors as for `runtime_figure`.
     """
-    _check(table, ("stream", "kind", "name", "start_us", "end_us"))
+    check_table(table, {"stream": "text", "kind": "text", "name": "text", "start_us": "number", "end_us": "number"})
     for column, known in (("stream", STREAMS), ("kind", KINDS)):
         strange = [value for value in table[column] if value not in known]
         if strange:
             raise UnsupportedError(f"the {column} of a task is {shown(strange[0])}; expected one of {', '.join(known)}")
+    for name, start, end in zip(table["name"], table["start_us"], table["end_us"], strict=True):
+        if end < start:
+            raise UnsupportedError(
+                f"the task {shown(name)} ends at {end} µs, before it starts; expected {start} or later"
+            )
     figure = _figure(width=10, height=2.6)
     axes = figure.subplots()
     for number, kind in enumerate(KINDS):
-        rows = table[table["kind"] == kind]
+        rows = table[table["kind"] == kind].astype({"start_us": float, "end_us": float})
         if len(rows):
             axes.barh(
                 [STREAMS.index(stream) for stream in rows["stream"]], rows["end_us"] - rows["start_us"],
@@ -203,12 +222,14 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: 
     path : str or path
         Ends in ``.png``, ``.svg`` or ``.pdf``; a file there before is replaced.
     dots_per_inch : int, optional
-        Of a PNG.
+        Of a PNG, 10 to 1200.
 
     Raises
     ------
     UnsupportedError
-        If the path ends in something else.
+        If the path ends in something else, or the figure or the number of dots is none.
+    MissingDependencyError
+        If matplotlib is not installed.
     OSError
         If the folder does not exist or cannot be written; nothing is left behind.
     """
@@ -217,31 +238,30 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: 
         raise UnsupportedError(
             f"the path {shown(os.fspath(path))} does not end in .png, .svg or .pdf; name one of them"
         )
+    if not isinstance(figure, _figure_type()):
+        raise UnsupportedError(f"the figure is {shown(figure)}; expected one of matplotlib's")
+    dots = as_float(dots_per_inch)
+    if dots is None or not COARSEST <= dots <= FINEST:
+        raise UnsupportedError(
+            f"dots_per_inch is {shown(dots_per_inch)}; expected a number from {COARSEST} to {FINEST}"
+        )
     drawn = io.BytesIO()
     # Without a date, the same figure is the same file.
     metadata: dict[str, Any] = {"Date": None} if suffix == "svg" else {"CreationDate": None} if suffix == "pdf" else {}
-    figure.savefig(drawn, format=suffix, dpi=dots_per_inch, metadata=metadata)
+    figure.savefig(drawn, format=suffix, dpi=dots, metadata=metadata)
     write_whole(path, drawn.getvalue())
 
 
 def _figure(width: float = 6.4, height: float = 4.2) -> Figure:
+    return _figure_type()(figsize=(width, height), layout="constrained")
+
+
+def _figure_type() -> type[Figure]:
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingDependencyError("figures need matplotlib; install it with: pip install 'collopt[plot]'") from None
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _check(table: object, columns: Sequence[str]) -> None:
-    """Refuse what is no table, or lacks a column."""
-    named = ", ".join(columns)
-    if not hasattr(table, "columns") or not hasattr(table, "groupby"):
-        raise UnsupportedError(f"the table is {shown(table)}; expected a DataFrame with the columns {named}")
-    missing = [column for column in columns if column not in table.columns]
-    if missing:
-        raise UnsupportedError(f"the table has no column {missing[0]!r}; expected the columns {named}")
-    if not len(table):  # type: ignore[arg-type]
-        raise UnsupportedError("the table has no rows; expected something to draw")
+    return Figure
 
 
 def _front(steps: Sequence[int], factors: Sequence[Any]) -> list[int]:
@@ -262,7 +282,7 @@ def _style(number: int) -> dict[str, Any]:
 
 
 def _line(axes: Axes, number: int, name: str, across: pd.Series[Any], up: pd.Series[Any]) -> None:
-    axes.plot(across, up.astype(float), label=name, lw=1.2, ms=4, **_style(number))
+    axes.plot(across.astype(float), up.astype(float), label=name, lw=1.2, ms=4, **_style(number))
 
 
 def _finish(axes: Axes, title: str, across: str, up: str) -> None:

@@ -16,7 +16,7 @@ from collopt.topologies import Topology, ring, write_topology
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["Answer", "call", "netfile", "process", "refusal"]
+__all__ = ["Answer", "call", "netfile", "process", "refusal", "uneven_torus"]
 
 # Else typer takes the logs of CI services for terminals and colours its help there.
 os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"
@@ -71,3 +71,12 @@ def netfile(folder: Path, topology: Topology | None = None) -> Path:
     path = folder / "net.json"
     write_topology(ring(4, bandwidth=25) if topology is None else topology, path)
     return path
+
+
+def uneven_torus() -> Topology:
+    """Four rows of 25 GB/s and 1 µs, four columns of 12.5 GB/s and 5 µs."""
+    places = [(row, column) for row in range(4) for column in range(4)]
+    rows = [(f"{row}.{column}", f"{row}.{(column + 1) % 4}", 25, 1) for row, column in places]
+    columns = [(f"{row}.{column}", f"{(row + 1) % 4}.{column}", "12.5", 5) for row, column in places]
+    names = [f"{row}.{column}" for row, column in places]
+    return Topology.from_links(rows + columns, compute=names, bidirectional=True, name="uneven")

@@ -99,3 +99,15 @@ def test_nonsense_options_are_refused(example: dict[str, Any], capsys: pytest.Ca
     with pytest.raises(SystemExit):
         example["main"](["--up-to", "2"])
     assert "at least 3 nodes" in capsys.readouterr().err
+
+
+def test_an_interrupt_ends_the_script_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the status that shells know, and no stack trace."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("argparse.ArgumentParser.parse_args", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
+    assert ended.value.code == 130

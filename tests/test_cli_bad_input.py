@@ -124,8 +124,6 @@ def test_an_unknown_collective(capsys: pytest.CaptureFixture[str], command: str,
         (["bound", "mi250", "allgather", "--boxs", "2"], "--boxs"),
         (["bond"], "No such command 'bond'"),
         (["--colour"], "No such option: --colour"),
-        (["run", "plan.json", "--timeout", "1e9"], "--timeout"),
-        (["run", "plan.json", "--repeats", "many"], "--repeats"),
     ],
 )
 def test_words_that_are_not_understood(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
@@ -134,6 +132,33 @@ def test_words_that_are_not_understood(capsys: pytest.CaptureFixture[str], words
     assert message in refused
     assert "; see collopt" in refused
     assert refused.endswith("--help")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["plan", "mi250", "allgather", "--chunks", "2.5"], "--chunks is '2.5'; expected a whole number"),
+        (["plan", "mi250", "allgather", "--chunks", "1.0"], "--chunks is '1.0'; expected a whole number"),
+        (
+            ["plan", "mi250", "allgather", "--trees-per-root", "1_0"],
+            "--trees-per-root is '1_0'; expected",
+        ),
+        (["plan", "mi250", "allgather", "--channels", "nan"], "--channels is 'nan'; expected a whole number"),
+        (["plan", "mi250", "allgather", "--max-bytes", "9" * 19], f"--max-bytes is '{'9' * 19}'; expected"),
+        (["run", "plan.json", "--timeout", "1e9"], "--timeout is '1e9'; expected a number from 0.001 to 1000000"),
+        (["run", "plan.json", "--timeout", "nan"], "--timeout is 'nan'; expected a number from 0.001 to 1000000"),
+        (["run", "plan.json", "--timeout", "soon"], "--timeout is 'soon'; expected a number from 0.001 to 1000000"),
+        (
+            ["run", "plan.json", "--repeats", "many"],
+            "--repeats is 'many'; expected a whole number from 1 to 10",
+        ),
+        (["run", "plan.json", "--slices", "0"], "--slices is '0'; expected a whole number from 1 to 1000000000"),
+        (["run", "plan.json", "--elements", "-1"], "--elements is '-1'; expected a whole number from 1 to 10"),
+    ],
+)
+def test_numbers_that_are_none(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    """The message names the option and repeats the value; 1.0 is no whole number here, as with --set."""
+    assert message in refusal(call(capsys, *words))
 
 
 def test_an_option_without_its_value(capsys: pytest.CaptureFixture[str]) -> None:

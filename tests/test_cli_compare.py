@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, netfile, refusal
+import collopt
+from cli_calls import call, netfile, refusal, uneven_torus
 from collopt.planners import PLANNERS
 from collopt.planners.bounds import BOUNDS
 
@@ -41,6 +42,28 @@ def test_steps_have_a_column_where_there_are_any(capsys: pytest.CaptureFixture[s
     alone = call(capsys, "compare", "ring", "--nodes", 5, "allgather", "--planner", "bfb").out
     assert "steps" in alone
     assert "trees" not in alone
+
+
+def test_one_size_is_planned_for_and_several_are_predicted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """With one, the row is that of the plan for it; with more, that of the plan without, whose times these are."""
+    words = (
+        "compare",
+        netfile(tmp_path, uneven_torus()),
+        "allgather",
+        "--planner",
+        "bfb",
+        "--planner",
+        "ring",
+        "--json",
+    )
+    one = {row["planner"]: row for row in call(capsys, *words, "--size", "64K").data}
+    sized = collopt.plan(uneven_torus(), "allgather", planner="bfb", size="64K")
+    assert (one["bfb"]["us_64K"], one["bfb"]["algbw_exact"]) == (sized.estimate("64K"), str(sized.algbw))
+    several = {row["planner"]: row for row in call(capsys, *words, "--size", "64K", "--size", "1M").data}
+    unsized = collopt.plan(uneven_torus(), "allgather", planner="bfb")
+    assert several["bfb"]["us_64K"] == unsized.estimate("64K") > sized.estimate("64K")
+    assert several["bfb"]["us_1M"] == unsized.estimate("1M")
+    assert several["bfb"]["algbw_exact"] == str(unsized.algbw)
 
 
 def test_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:

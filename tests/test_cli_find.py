@@ -31,6 +31,16 @@ def test_people_see_bounds_then_candidates_with_the_best_marked(capsys: pytest.C
     ]
 
 
+def test_reduce_scatters_have_columns_where_they_cost_something_else(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exactly, too; and in files for programs always."""
+    lines = call(capsys, "find", 9, "--degree", 2, "--no-all-to-all").out.splitlines()
+    assert lines[4].split() == ["T_L", "T_B", "exactly", "reduce-scatter", "allreduce", "1M", "topology"]
+    assert lines[5].split()[:9] == ["1", "3", "α", "1.1111", "10/9", "3", "α", "1.5556", "14/9"]
+    data = call(capsys, "find", 9, "--degree", 2, "--json").data
+    assert [row["reduce_scatter_factor_exact"] for row in data["candidates"]] == ["14/9", "10/9", "8/9"]
+    assert data["unmeasured"] == 0
+
+
 def test_all_to_all_is_bounded_from_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
     """One figure where the two are equal."""
     answer = call(capsys, "find", 5, "--degree", 4, "--size", "64M", "--alpha", "2.5", "--bandwidth", 100)

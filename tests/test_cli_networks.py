@@ -99,6 +99,8 @@ def test_a_catalogue_name_comes_before_a_file(
         (["ring", "--nodes", "4", "--shape", "2x2"], "ring has no option --shape"),
         (["ring"], "ring needs --nodes: a whole number"),
         (["torus"], "torus needs --shape: sizes such as 4x4"),
+        (["torus", "--set", "dims=4x4"], "there is no option of torus called 'dims'; expected one of shape, bandwidth"),
+        (["torus", "--set", "bandwidth=2"], "torus needs --shape: sizes such as 4x4"),
         (["fat-tree"], "fat-tree needs --set k=...: a whole number"),
         (["torus", "--shape", "4x"], "option 'shape' of torus is '4x'; expected sizes such as 4x4"),
         (["mi250", "--boxes", "two"], "option 'boxes' of mi250 is 'two'; expected a whole number"),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import collopt
-from cli_calls import call, netfile, refusal
+from cli_calls import call, netfile, refusal, uneven_torus
 from collopt.runtime import interpret_file, read_xml
-from collopt.topologies import ring
+from collopt.topologies import Topology, ring
 
 RING = ("ring", "--nodes", 4, "--set", "bandwidth=25", "allgather")
 
@@ -105,10 +107,56 @@ def test_figures_of_steps_are_those_of_the_plan(capsys: pytest.CaptureFixture[st
         capsys, "plan", *CUBE, "allreduce", "--planner", "bfb", "--chunks", 2, "--size", "1M", "-o", path, "--json"
     ).data
     plan = collopt.load_plan(path)
-    assert (data["num_steps"], data["chunks_per_shard"], data["options"]) == (6, [2, 2], {"chunks": 2})
+    assert (data["num_steps"], data["chunks_per_shard"]) == (6, [2, 2])
+    assert data["options"] == {"chunks": 2, "size": 2**20}
+    assert "planned_for" not in data
     assert (data["num_sends"], data["estimate_us"]) == (plan.schedule.num_sends, plan.estimate("1M"))
     assert (data["gap"], data["optimal"]) == (str(plan.gap), False)
     assert not {"trees_per_root", "num_trees", "root_weights", "max_height"} & set(data)
+
+
+@pytest.fixture
+def uneven(tmp_path: Path) -> Path:
+    """A torus of 4 x 4 whose columns are slower and take longer to set out."""
+    return netfile(tmp_path, uneven_torus())
+
+
+def test_a_size_reaches_the_planner_that_takes_one(capsys: pytest.CaptureFixture[str], uneven: Path) -> None:
+    """As from Python: small data leave the slow columns out of what rows can bring."""
+    words = ("plan", uneven, "allgather", "--planner", "bfb")
+    made = collopt.plan(uneven_torus(), "allgather", planner="bfb", size="64K")
+    answer = call(capsys, *words, "--size", "64K", "--json").data
+    assert answer["options"] == {"size": 2**16}
+    assert answer["planned_for"] == "65536 bytes"
+    assert (answer["estimate_us"], answer["algbw_exact"]) == (made.estimate("64K"), str(made.algbw))
+    unsized = collopt.plan(uneven_torus(), "allgather", planner="bfb")
+    assert unsized.estimate("64K") > 1.5 * made.estimate("64K")
+    assert unsized.algbw > made.algbw
+    printed = call(capsys, *words, "--size", "64K").out
+    assert "estimate       64K in 12.9 µs, step by step; planned for 65536 bytes" in printed
+
+
+def test_planners_of_trees_only_estimate(capsys: pytest.CaptureFixture[str], uneven: Path) -> None:
+    """Their plans are the same for all sizes, and they take no such option."""
+    data = call(capsys, "plan", uneven, "allgather", "--size", "64K", "--json").data
+    assert (data["planner"], data["options"], data["size"]) == ("forestcoll", {}, 2**16)
+    assert "planned_for" not in data
+
+
+@pytest.mark.parametrize("collective", ["allgather", "allreduce"])
+def test_where_no_size_can_be_planned_for_the_output_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, collective: str
+) -> None:
+    """Twelve links into each rank are more sets of links than can be looked at, from Python as from here."""
+    rows = [(tail, head, 1, tail + head) for tail in range(13) for head in range(13) if tail != head]
+    network = Topology.from_links(rows, compute=range(13), name="wide")
+    fallback = collopt.plan(network, collective, planner="bfb", size="64K")
+    reason = "large sizes, as more than 10 links lead into a rank"
+    assert fallback.provenance["planned_for"] == reason
+    assert fallback.algbw == collopt.plan(network, collective, planner="bfb").algbw
+    words = ("plan", netfile(tmp_path, network), collective, "--planner", "bfb", "--size", "64K")
+    assert call(capsys, *words).out.rstrip().endswith(f"step by step; planned for {reason}")
+    assert call(capsys, *words, "--json").data["planned_for"] == reason
 
 
 @pytest.mark.parametrize(
@@ -259,3 +307,14 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(
 def test_refuses_what_the_planner_cannot_do(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     """One line that says what is expected."""
     assert message in refusal(call(capsys, "plan", *RING, *words))
+
+
+@pytest.mark.parametrize("target", ["/dev/stdout", "printed.json"])
+def test_no_plan_is_written_among_what_is_printed(tmp_path: Path, target: str) -> None:
+    """Standard output is sent to a file, which the plan would replace or be mixed with."""
+    words = [sys.executable, "-m", "collopt", "plan", *map(str, RING), "-o", target, "--json"]
+    with (tmp_path / "printed.json").open("w") as printed:
+        ended = subprocess.run(words, cwd=tmp_path, stdout=printed, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr == f"collopt: error: --output {target} is where standard output goes; expected another file\n"
+    assert (tmp_path / "printed.json").read_text() == ""

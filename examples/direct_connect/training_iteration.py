@@ -4,12 +4,15 @@ The model is made up: its layers have round numbers of the order of a transforme
 the comparison shows is how the parts of an iteration depend on the topology.  Every second block has its experts spread
 over all nodes, so tokens travel by all-to-all; the gradients of all other layers are added up by allreduce.  All-to-all
 on found topologies takes what shortest paths in equal parts do; better routing may be faster.
+
+Unlike the other examples this one looks at a single number of nodes, ``--nodes``: a torus has to have as many.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,6 @@ from collopt.planners.training_iteration import DirectConnectTimes, simulate_ite
 DEGREE = 4
 ALPHA = 10
 NODE_BANDWIDTH = "12.5"
-SIDE = 8  # of the torus; all topologies have as many nodes
 
 BLOCKS = 12
 MB = 2**20
@@ -46,7 +48,8 @@ def networks(nodes: int) -> Iterator[tuple[str, DirectConnectTimes]]:
     }  # fmt: skip
     ring = baselines.shifted_ring_cost(nodes), baselines.shifted_ring_rate(nodes)
     yield "shifted rings", DirectConnectTimes(*ring, **shared)
-    yield "2D torus", DirectConnectTimes(baselines.torus_cost(SIDE), baselines.torus_rate(SIDE), **shared)
+    side = isqrt(nodes)
+    yield "2D torus", DirectConnectTimes(baselines.torus_cost(side), baselines.torus_rate(side), **shared)
     for candidate in find_topologies(nodes, DEGREE):
         assert candidate.all_to_all is not None
         yield candidate.name, DirectConnectTimes(candidate.cost, candidate.all_to_all[0], **shared)
@@ -55,18 +58,21 @@ def networks(nodes: int) -> Iterator[tuple[str, DirectConnectTimes]]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the parts of the iteration for each network, and draw the timelines."""
     parser = argparse.ArgumentParser(description="Simulate a training iteration of a made-up mixture of experts.")
+    parser.add_argument("--nodes", type=int, default=64, metavar="N", help="number of nodes, a square (default: 64)")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="where to leave the timelines")
     options = parser.parse_args(arguments)
+    if options.nodes < 16 or isqrt(options.nodes) ** 2 != options.nodes or options.nodes % 4:
+        parser.error("expected the square of an even number, 16 or more")
 
-    print("ms                iteration = compute + allreduce not hidden + all-to-all, bucket")
-    for number, (name, times) in enumerate(networks(SIDE**2)):
+    print(f"{'ms':28}iteration = compute + allreduce not hidden + all-to-all, bucket")
+    for number, (name, times) in enumerate(networks(options.nodes)):
         iteration = simulate_iteration(made_up_trace(), times)
         parts = (
             iteration.iteration_us, iteration.compute_us, iteration.unoverlapped_allreduce_us, iteration.all_to_all_us,
         )  # fmt: skip
         whole, compute, allreduce, all_to_all = (float(part / 1000) for part in parts)
         bucket = iteration.bucket_bytes // MB
-        print(f"{name:18}{whole:9.1f} = {compute:7.1f} + {allreduce:20.1f} + {all_to_all:10.1f}, {bucket} MiB")
+        print(f"{name:28}{whole:9.1f} = {compute:7.1f} + {allreduce:20.1f} + {all_to_all:10.1f}, {bucket} MiB")
         if options.output:
             options.output.mkdir(parents=True, exist_ok=True)
             file = options.output / f"iteration_{number}.svg"

@@ -78,7 +78,7 @@ def test_training_iteration(run: Run, tmp_path: Path) -> None:
     """All networks compute as long; a line graph found beats the rings, and a timeline is drawn for each."""
     printed = run("training_iteration").splitlines()[1:]
     parts = {
-        line[:18].strip(): [float(part) for part in line[18:].replace("=", "+").rpartition(",")[0].split("+")]
+        line[:28].strip(): [float(part) for part in line[28:].replace("=", "+").rpartition(",")[0].split("+")]
         for line in printed
     }
     for whole, *summands in parts.values():
@@ -86,6 +86,21 @@ def test_training_iteration(run: Run, tmp_path: Path) -> None:
         assert summands[0] == 55.4
     assert parts["L(C(16, {3, 4}))"][0] < parts["shifted rings"][0]
     assert len(list(tmp_path.iterdir())) == len(parts)
+
+
+def test_training_iteration_of_another_size(run: Run, tmp_path: Path) -> None:
+    """Sixteen nodes: the torus of side 4 is among the networks, and there is a timeline for each."""
+    printed = run("training_iteration", "--nodes", "16").splitlines()[1:]
+    assert [line[:28].strip() for line in printed[:2]] == ["shifted rings", "2D torus"]
+    assert len(list(tmp_path.iterdir())) == len(printed) > 2
+
+
+@pytest.mark.parametrize("nodes", ["15", "25", "4", "-64"])
+def test_training_iteration_needs_a_torus(nodes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """And shifted rings, which ask for multiples of four."""
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(EXAMPLES / "training_iteration.py"))["main"](["--nodes", nodes])
+    assert "expected the square of an even number" in capsys.readouterr().err
 
 
 def test_parts_of_the_rings_iteration_follow_from_the_formulas() -> None:

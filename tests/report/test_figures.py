@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -117,6 +118,82 @@ def test_what_is_no_table_of_these_columns_is_refused(make: object) -> None:
     with pytest.raises(UnsupportedError, match="the table has no rows"):
         make(pd.concat([RUNTIMES, TIMELINE]).assign(construction="", degree=0, relative_bandwidth_factor=0, steps=0,
                                                     bandwidth_factor=0).head(0))  # type: ignore[operator]  # fmt: skip
+
+
+BEST = pd.DataFrame({"nodes": [5, 6], "allreduce_us": [3, 2], "construction": ["b", "a"]})
+FACTORS = pd.DataFrame({"nodes": [9, 8], "degree": [2, 2], "relative_bandwidth_factor": [1.5, 1.0]})
+FRONT = pd.DataFrame({"name": ["a", "b"], "steps": [1, 2], "bandwidth_factor": [1.5, 1.0]})
+
+
+@pytest.mark.parametrize(
+    ("make", "table", "column", "value"),
+    [
+        (report.runtime_figure, RUNTIMES, "allreduce_us", "fast"),
+        (report.runtime_figure, RUNTIMES, "allreduce_us", -1.0),
+        (report.runtime_figure, RUNTIMES, "all_to_all_us", float("inf")),
+        (report.runtime_figure, RUNTIMES, "all_to_all_us", 0),
+        (report.runtime_figure, RUNTIMES, "nodes", None),
+        (report.runtime_figure, RUNTIMES, "topology", 3),
+        (report.best_runtime_figure, BEST, "allreduce_us", float("nan")),
+        (report.best_runtime_figure, BEST, "construction", None),
+        (report.relative_bandwidth_figure, FACTORS, "relative_bandwidth_factor", "1"),
+        (report.relative_bandwidth_figure, FACTORS, "degree", True),
+        (report.pareto_figure, FRONT, "bandwidth_factor", "none"),
+        (report.pareto_figure, FRONT, "bandwidth_factor", Fraction(10**400)),
+        (report.pareto_figure, FRONT, "steps", [1]),
+        (report.timeline_figure, TIMELINE, "start_us", "now"),
+        (report.timeline_figure, TIMELINE, "end_us", None),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(make: Any, table: pd.DataFrame, column: str, value: object) -> None:
+    """With its row, column and value, instead of an exception of pandas or a point that is nowhere."""
+    make(table)
+    values = [*table[column].tolist()[:-1], value]
+    wrong = table.assign(**{column: pd.Series(values, dtype=object)})
+    with pytest.raises(UnsupportedError, match=rf"^row {len(table) - 1} of column '{column}' is .*; expected "):
+        make(wrong)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
+def test_a_time_that_there_is_not_may_be_missing_in_any_way(missing: object) -> None:
+    """None, NaN and NA alike."""
+    table = RUNTIMES.assign(all_to_all_us=pd.Series([700, missing, 90, 95], dtype=object))
+    _, right = report.runtime_figure(table).axes
+    assert right.lines[0].get_ydata().tolist() == [700]
+
+
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    """Which of the two should be drawn?"""
+    twice = pd.concat([FRONT, FRONT[["steps"]]], axis=1)
+    with pytest.raises(UnsupportedError, match="the table has 2 columns 'steps'; expected one"):
+        report.pareto_figure(twice)
+
+
+def test_columns_that_are_not_drawn_may_hold_anything() -> None:
+    """Even twice."""
+    other = pd.DataFrame([["x", None], ["y", None]], columns=["other", "other"])
+    assert report.pareto_figure(pd.concat([FRONT, other], axis=1)).axes
+
+
+def test_a_task_that_ends_before_it_starts_is_refused() -> None:
+    """It would be drawn backwards."""
+    with pytest.raises(UnsupportedError, match=r"the task 'a' ends at 5\.0 µs, before it starts; expected 10\.0"):
+        report.timeline_figure(TIMELINE.assign(end_us=[10.0, 5.0, 45.0]))
+
+
+@pytest.mark.parametrize("figure", [None, "figure", TIMELINE])
+def test_only_figures_are_saved(figure: Any, tmp_path: Path) -> None:
+    """What is none is refused by name."""
+    with pytest.raises(UnsupportedError, match=r"the figure is .*; expected one of matplotlib's"):
+        report.save_figure(figure, tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize("dots", [0, -5, float("nan"), "x", True, None, 10**5, 10**400])
+def test_dots_per_inch_are_of_a_sane_number(dots: Any, tmp_path: Path) -> None:
+    """More would not fit the memory, less would not be seen."""
+    with pytest.raises(UnsupportedError, match=r"dots_per_inch is .*; expected a number from 10 to 1200"):
+        report.save_figure(report.timeline_figure(TIMELINE), tmp_path / "figure.png", dots_per_inch=dots)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
