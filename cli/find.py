@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..schedules.units import time_text
+from ..schedules.units import bandwidth_text, count_text, time_text
+from ..topologies.validation import shown
 from .files import check_targets, writing
 from .output import emit, emit_json, emit_rows, note
-from .parameters import JsonOption, UsageError
+from .parameters import JsonOption, UsageError, whole_number
 from .progress import computing
 
 if TYPE_CHECKING:
@@ -21,9 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["find"]
 
-NodesArgument = Annotated[int, typer.Argument(metavar="NODES", help="How many nodes.")]
+COLLECTIVES = ("allgather", "reduce_scatter", "allreduce")
+
+NodesArgument = Annotated[int, typer.Argument(metavar="NODES", parser=whole_number("NODES"), help="How many nodes.")]
 DegreeOption = Annotated[
-    int, typer.Option("--degree", metavar="D", help="Links out of each node, and as many into it.")
+    int,
+    typer.Option(
+        "--degree", metavar="D", parser=whole_number("--degree"), help="Links out of each node, and as many into it."
+    ),
 ]
 BidirectionalOption = Annotated[
     bool, typer.Option("--bidirectional", help="Only topologies in which each link has an opposite one.")
@@ -40,8 +46,25 @@ CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, and nothing e
 SaveOption = Annotated[
     Path | None, typer.Option("--save", metavar="FILE", help="Write a topology as a file to plan on.")
 ]
+PlanOption = Annotated[
+    Path | None,
+    typer.Option("--plan", metavar="FILE", help="Write a plan with the topology's own schedule, to verify and run."),
+]
+XmlOption = Annotated[Path | None, typer.Option("--xml", metavar="FILE", help="Write that schedule as MSCCL XML.")]
+CollectiveOption = Annotated[
+    str,
+    typer.Option(
+        "--collective", metavar="NAME", help="What to plan: allgather, reduce_scatter or allreduce, the default."
+    ),
+]
 CandidateOption = Annotated[
-    int | None, typer.Option("--candidate", metavar="K", help="Which to write, as numbered; the best if left out.")
+    int | None,
+    typer.Option(
+        "--candidate",
+        metavar="K",
+        parser=whole_number("--candidate"),
+        help="Which to write, as numbered; the best for the collective if left out.",
+    ),
 ]
 
 
@@ -55,17 +78,22 @@ def find(
     no_all_to_all: NoAllToAllOption = False,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
+    collective: CollectiveOption = "allreduce",
     save: SaveOption = None,
+    plan: PlanOption = None,
+    xml: XmlOption = None,
     candidate: CandidateOption = None,
 ) -> None:
-    """Find direct-connect topologies that trade few steps for little data per link in the best known ways."""
+    """Find direct-connect topologies that trade few steps for little data per link, and build them.
+
+    Names are those of the literature: L(G) is the line graph of G, □ a product, Π a generalized Kautz graph, C and
+    DirCirc are circulants.  T_L counts steps, of α each; T_B is in M/B, the time to send all data over all ports of a
+    node.
+    """
     from ..planners import find_topologies
 
-    if as_json and as_csv:
-        raise UsageError("--json and --csv are two forms of the same; give one of them")
-    if candidate is not None and save is None:
-        raise UsageError("--candidate says which topology to write; give --save FILE too, or leave it out")
-    check_targets({"--save": save})
+    targets = {"--save": save, "--plan": plan, "--xml": xml}
+    _check_request(as_json, as_csv, collective, candidate, targets)
     with computing(f"looking for topologies of {nodes} nodes"):
         found = find_topologies(
             nodes,
@@ -76,40 +104,68 @@ def find(
             node_bandwidth=bandwidth,
             all_to_all=not no_all_to_all,
         )
-    chosen = _chosen(found, candidate)
-    if save is not None:
-        _save(chosen, found, save)
+    chosen = _chosen(found, collective, candidate)
+    with computing(f"writing {chosen.name}"):
+        _write(chosen, found, collective, targets)
     if as_json:
-        emit_json(_plain(found))
+        emit_json(_plain(found, collective))
     elif as_csv:
         emit(found.to_frame().drop(columns="candidate").to_csv(index=False).rstrip("\n"))
     else:
-        _print(found, size)
-    if save is not None:
-        note(f"wrote {chosen.name} to {save}")
+        _print(found, size, collective)
+    for option, path in targets.items():
+        if path is not None:
+            what = "the links of" if option == "--save" else f"the {collective} of"
+            note(f"wrote {what} {chosen.name} to {path}; {_link_text(found)}")
 
 
-def _chosen(found: Frontier, number: int | None) -> Candidate:
+def _check_request(
+    as_json: bool, as_csv: bool, collective: str, candidate: int | None, targets: dict[str, Path | None]
+) -> None:
+    if as_json and as_csv:
+        raise UsageError("--json and --csv are two forms of the same; give one of them")
+    if collective not in COLLECTIVES:
+        raise UsageError(f"--collective is {shown(collective)}; expected one of {', '.join(COLLECTIVES)}")
+    if candidate is not None and not any(targets.values()):
+        raise UsageError("--candidate says which topology to write; give --save, --plan or --xml FILE too")
+    check_targets(targets)
+
+
+def _chosen(found: Frontier, collective: str, number: int | None) -> Candidate:
     if number is None:
-        return found.best()
+        return found.best(collective)
     if not 1 <= number <= len(found):
         raise UsageError(f"--candidate is {number}; expected a number from 1 to {len(found)}")
     return found[number - 1]
 
 
-def _save(chosen: Candidate, found: Frontier, path: Path) -> None:
-    """Write a topology whose links share the bandwidth of a node evenly, and take alpha each."""
+def _write(chosen: Candidate, found: Frontier, collective: str, targets: dict[str, Path | None]) -> None:
+    """Write a topology whose links share the bandwidth of a node evenly, and take alpha each, or a plan on it."""
     from ..topologies import write_topology
 
     workload = found.workload
-    network = chosen.topology(bandwidth=workload.node_bandwidth / found.degree, latency=workload.alpha)
-    with writing(path):
-        write_topology(network, path)
+    link = {"bandwidth": workload.node_bandwidth / found.degree, "latency": workload.alpha}
+    if path := targets["--save"]:
+        with writing(path):
+            write_topology(chosen.topology(**link), path)
+    if not targets["--plan"] and not targets["--xml"]:
+        return
+    made = chosen.plan(collective, **link)
+    for path, write in ((targets["--plan"], made.save), (targets["--xml"], made.to_msccl_xml)):
+        if path:
+            with writing(path):
+                write(path)
 
 
-def _plain(found: Frontier) -> dict[str, Any]:
+def _link_text(found: Frontier) -> str:
+    """Say what `--bandwidth` and `--alpha` make of each link."""
+    bandwidth = bandwidth_text(found.workload.node_bandwidth / found.degree, 3)
+    return f"its links have {bandwidth} and {time_text(found.workload.alpha)} each"
+
+
+def _plain(found: Frontier, collective: str) -> dict[str, Any]:
     """Everything for JSON: exact numbers as text."""
-    best, bounds, workload = found.best(), found.bounds, found.workload
+    best, bounds, workload = found.best(collective), found.bounds, found.workload
     rows = found.to_frame().drop(columns="candidate").to_dict("records")
     return {
         "nodes": found.nodes,
@@ -118,12 +174,14 @@ def _plain(found: Frontier) -> dict[str, Any]:
         "size": workload.num_bytes,
         "alpha_us": float(workload.alpha),
         "node_bandwidth": float(workload.node_bandwidth),
+        "collective": collective,
         "bounds": {
             "steps": bounds.steps,
             "bandwidth_factor": float(bounds.bandwidth_factor),
             "bandwidth_factor_exact": str(bounds.bandwidth_factor),
             "all_to_all": float(bounds.all_to_all),
         },
+        "unmeasured": found.unmeasured,
         "best": list(found).index(best) + 1,
         "candidates": [
             {str(name): str(value) if isinstance(value, Fraction) else value for name, value in row.items()}
@@ -132,43 +190,49 @@ def _plain(found: Frontier) -> dict[str, Any]:
     }
 
 
-def _print(found: Frontier, size: str) -> None:
+def _print(found: Frontier, size: str, collective: str) -> None:
     workload, bounds = found.workload, found.bounds
-    kind = "two-way links" if found.bidirectional else "links"
+    kind = "two-way link" if found.bidirectional else "link"
     least = 2 * (bounds.steps * workload.alpha + bounds.bandwidth_factor * workload.transfer)
-    shown = {
+    rows = {
         "bound of T_L": f"{bounds.steps} α",
         "bound of T_B": f"{_factor(bounds.bandwidth_factor)} M/B",
         "bound of allreduce": f"{time_text(least)} for {size} by a reduce-scatter and an allgather",
     }
     if found[0].all_to_all is not None:
         slowest = workload.transfer * Fraction(found.degree, found.nodes) / bounds.all_to_all
-        shown["bound of all-to-all"] = f"{time_text(slowest)}, {float(bounds.all_to_all):.3e} of a link for each pair"
-    emit_rows(f"{found.nodes} nodes, {found.degree} {kind} each", shown)
-    emit(_table(found, size))
+        rows["bound of all-to-all"] = f"{time_text(slowest)}, {float(bounds.all_to_all):.3e} of a link for each pair"
+    emit_rows(f"{found.nodes} nodes, {count_text(found.degree, kind)} each", rows)
+    emit(_table(found, size, collective))
+    if found.unmeasured:
+        note(f"too large to be measured, and left out or taken at what theorems say: {found.unmeasured} topologies")
 
 
-def _table(found: Frontier, size: str) -> Table:
-    """Candidates by increasing T_L; a star marks the best allreduce."""
+def _table(found: Frontier, size: str, collective: str) -> Table:
+    """Candidates by increasing T_L of the allgather; a star marks the best for the collective.
+
+    Where a reduce-scatter costs something else than an allgather, it has columns too.
+    """
     from rich.table import Table
 
-    table, best = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0)), found.best()
+    table, best = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0)), found.best(collective)
+    differ = any(each.cost != each.reduce_scatter_cost for each in found)
     for header in ("", "T_L", "T_B"):
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("exactly", no_wrap=True)
-    table.add_column(f"allreduce {size}", justify="right", no_wrap=True)
+    if differ:
+        table.add_column("reduce-scatter", no_wrap=True)
+    table.add_column(f"{collective.replace('_', '-')} {size}", justify="right", no_wrap=True)
     if found[0].all_to_all is not None:
         table.add_column("all-to-all", justify="right", no_wrap=True)
     table.add_column("topology", overflow="fold")
     for number, candidate in enumerate(found, 1):
-        factor = candidate.cost.bandwidth_factor
-        cells = [
-            f"{'*' if candidate is best else ''}{number}",
-            f"{candidate.cost.steps} α",
-            f"{float(factor):.4f}",
-            str(factor),
-            time_text(candidate.time_of("allreduce", found.workload)),
-        ]
+        steps, factor = candidate.cost
+        cells = [f"{'*' if candidate is best else ''}{number}", f"{steps} α", f"{float(factor):.4f}", str(factor)]
+        if differ:
+            steps, factor = candidate.reduce_scatter_cost
+            cells.append(f"{steps} α  {float(factor):.4f}  {factor}")
+        cells.append(time_text(candidate.time_of(collective, found.workload)))
         if candidate.all_to_all is not None:
             cells.append(_all_to_all(candidate, found))
         table.add_row(*cells, candidate.name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .bfb import BfbLoad, best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb
 from .bfb_timed import TimedBfb, timed_bfb, timed_loads
-from .candidates import Candidate, Frontier
+from .candidate_frontier import Frontier
+from .candidates import Candidate
 from .compare import compare
 from .finder import find_topologies, sweep_topologies
 from .frontier import scan_trees_per_root
@@ -12,6 +13,7 @@ from .lp_bounds import lp_bound
 from .plan import Plan
 from .plan_files import load_plan
 from .registry import PLANNERS, Planner, bound, plan
+from .schedule_plans import plan_of_schedule
 from .sensitivity import sensitivity
 from .synthesis import Synthesis, synthesis_frontier, synthesise
 from .training_iteration import DirectConnectTimes, TrainingIteration, simulate_iteration
@@ -39,6 +41,7 @@ __all__ = [
     "lp_bound",
     "plan",
     "plan_bfb",
+    "plan_of_schedule",
     "scan_trees_per_root",
     "sensitivity",
     "simulate_iteration",

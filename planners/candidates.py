@@ -1,33 +1,33 @@
-"""What the topology finder returns: candidates, and the frontier that they form."""
+"""What the topology finder puts forward: topologies with schedules of known cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CertificateError, UnsupportedError
-from ..schedules import StepCost, StepSchedule, step_cost, verified_step_loads
+from ..schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, step_cost, verified_step_loads
+from ..schedules.forest import Direction
 from ..topologies import DirectGraph, Topology
 from ..topologies.validation import Exact, shown
-from .finder_limits import FrontierBounds, Workload
+from .finder_limits import Workload
 from .recipes import Recipe
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from .plan import Plan
 
-__all__ = ["Candidate", "Frontier"]
+__all__ = ["ALL_TO_ALL", "Candidate", "is_no_worse"]
 
-COLLECTIVES = {"allgather": 1, "reduce_scatter": 1, "allreduce": 2}
-"""How often the schedule, or its reverse, runs."""
+COLLECTIVES = ("allgather", "reduce_scatter", "allreduce")
 ALL_TO_ALL = "all_to_all"
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A topology with a schedule of known cost.
+    """A topology with an allgather and a reduce-scatter of known cost.
 
     Attributes
     ----------
@@ -37,12 +37,17 @@ class Candidate:
         How the topology is put together.
     cost : StepCost
         T_L and T_B of an allgather, exactly.
+    reduce_scatter_cost : StepCost
+        T_L and T_B of a reduce-scatter on the same graph, exactly: an allgather on the transposed graph takes as long
+        (Corollary 1.1).  An allreduce is both, one after the other: `allreduce_cost`.
     breadth_first : bool
-        Whether that is the best breadth-first broadcast's cost; else it is that of the recipe's own schedule.
+        Whether `cost` is the best breadth-first broadcast's; else it is that of the recipe's own schedule.
+    reduce_scatter_breadth_first : bool
+        The same of `reduce_scatter_cost`.
     all_to_all : tuple of Fraction, or None
         Throughput of an all-to-all per pair of ranks, in bandwidths of one link, as f of the direct-connect paper's
         linear program (3): what shortest paths in equal parts reach, and what nothing can pass.  The optimum lies
-        between; it is known where both are equal.  None if it was not asked for.
+        between; it is known where both are equal.  None if it was not asked for, or would take too long.
 
     See Also
     --------
@@ -53,13 +58,21 @@ class Candidate:
     degree: int
     recipe: Recipe
     cost: StepCost
+    reduce_scatter_cost: StepCost
     breadth_first: bool
+    reduce_scatter_breadth_first: bool
     all_to_all: tuple[Fraction, Fraction] | None = None
 
     @property
     def name(self) -> str:
         """The recipe in the paper's notation."""
         return self.recipe.name
+
+    @property
+    def allreduce_cost(self) -> StepCost:
+        """T_L and T_B of the reduce-scatter and the allgather together."""
+        one, other = self.reduce_scatter_cost, self.cost
+        return StepCost(one.steps + other.steps, one.bandwidth_factor + other.bandwidth_factor)
 
     @cached_property
     def _graph(self) -> DirectGraph:
@@ -109,18 +122,95 @@ class Candidate:
         CertificateError
             If the schedule is wrong or costs anything else, which would be a defect of the finder.
         """
-        graph = self.graph()
-        if self.breadth_first:
-            from .bfb import bfb_schedule
+        own = None if self.breadth_first else self.recipe.schedule
+        return self._checked("broadcast", own, self.cost)
 
-            made = bfb_schedule(graph)
-        else:
-            made = self.recipe.schedule()
+    def reduce_scatter_schedule(self) -> StepSchedule:
+        """Make the reduce-scatter that `reduce_scatter_cost` is about, and check both.
+
+        Returns
+        -------
+        StepSchedule
+            Verified on this graph; of direction "reduce".
+
+        Raises
+        ------
+        CertificateError
+            As for `schedule`.
+        """
+        own = None if self.reduce_scatter_breadth_first else self.recipe.reduce_scatter
+        return self._checked("reduce", own, self.reduce_scatter_cost)
+
+    def allreduce_schedule(self) -> StepAllreduce:
+        """Make the reduce-scatter and then the allgather, and check both.
+
+        Returns
+        -------
+        StepAllreduce
+            Of cost `allreduce_cost`.
+
+        Raises
+        ------
+        CertificateError
+            As for `schedule`.
+        """
+        return StepAllreduce(self.reduce_scatter_schedule(), self.schedule())
+
+    def plan(self, collective: str = "allreduce", *, bandwidth: Exact = 1, latency: Exact = 0) -> Plan:
+        """Make a plan of the schedule that the candidate's cost is about, to save, export or run.
+
+        Parameters
+        ----------
+        collective : {"allgather", "reduce_scatter", "allreduce"}
+            What to plan.
+        bandwidth : number
+            GB/s of each link.
+        latency : number
+            µs of each link.
+
+        Returns
+        -------
+        Plan
+            Verified; its bound is that of the network.
+
+        Raises
+        ------
+        UnsupportedError
+            If the collective is another.
+        CertificateError
+            As for `schedule`.
+
+        Examples
+        --------
+        >>> from collopt.planners import find_topologies
+        >>> print(find_topologies(8, 2)[0].plan("allgather", bandwidth=25))
+        allgather on Diamond by finder: 57.14 GB/s, optimal; 3 steps, 2 chunks per shard
+        """
+        from .schedule_plans import plan_of_schedule
+
+        topology = self.topology(bandwidth=bandwidth, latency=latency)
+        makers = dict(
+            zip(COLLECTIVES, (self.schedule, self.reduce_scatter_schedule, self.allreduce_schedule), strict=True)
+        )
+        if not isinstance(collective, str) or collective not in makers:
+            raise UnsupportedError(
+                f"the collective is {shown(collective)}; a candidate has schedules for {', '.join(COLLECTIVES)}"
+            )
+        made: AnyStepSchedule = makers[collective]()
+        return plan_of_schedule(topology, collective, made, planner="finder", options={"recipe": self.name})
+
+    def _checked(self, direction: Direction, own: Callable[[], StepSchedule] | None, cost: StepCost) -> StepSchedule:
+        """Verify the recipe's own schedule, or the best breadth-first one, and what it costs."""
+        from .bfb import bfb_schedule
+
+        graph = self.graph()
+        made = bfb_schedule(graph, direction=direction) if own is None else own()
         verified_step_loads(made, graph.topology())
-        if (reached := step_cost(graph, made)) != self.cost:
+        if (reached := step_cost(graph, made)) != cost:
+            what = "allgather" if direction == "broadcast" else "reduce-scatter"
             raise CertificateError(
-                f"the schedule of {self.name} takes {reached.steps} steps and {reached.bandwidth_factor} M/B; "
-                f"expected {self.cost.steps} and {self.cost.bandwidth_factor}"
+                f"the {what} of {self.name} takes {reached.steps} steps and {reached.bandwidth_factor} M/B; "
+                f"expected {cost.steps} and {cost.bandwidth_factor}"
             )
         return made
 
@@ -160,132 +250,54 @@ class Candidate:
 
     def time_of(self, collective: str, workload: Workload) -> Fraction:
         """Predict as `runtime` does, for a workload that was read before."""
-        if collective == ALL_TO_ALL:
+        if isinstance(collective, str) and collective == ALL_TO_ALL:
             if self.all_to_all is None:
-                raise UnsupportedError("all-to-all was left out of this search; search again with all_to_all=True")
+                raise UnsupportedError(
+                    "all-to-all was left out of this search; search again with all_to_all=True, or for fewer nodes"
+                )
             return workload.transfer * Fraction(self.degree, self.nodes) / self.all_to_all[0]
-        if collective not in COLLECTIVES:
+        if not isinstance(collective, str) or collective not in COLLECTIVES:
             expected = ", ".join((*COLLECTIVES, ALL_TO_ALL))
             raise UnsupportedError(f"the collective is {shown(collective)}; expected one of {expected}")
-        once = self.cost.steps * workload.alpha + self.cost.bandwidth_factor * workload.transfer
-        return COLLECTIVES[collective] * once
+        costs = self.cost, self.reduce_scatter_cost, self.allreduce_cost
+        steps, factor = costs[COLLECTIVES.index(collective)]
+        return steps * workload.alpha + factor * workload.transfer
 
-    def __repr__(self) -> str:
-        """Name and cost in angle brackets."""
-        return f"<Candidate {self.name}: {self.cost.steps} steps, {self.cost.bandwidth_factor} M/B>"
-
-
-@dataclass(frozen=True)
-class Frontier(Sequence[Candidate]):
-    """The best candidates of one size and degree, by increasing T_L, and so by decreasing T_B.
-
-    Candidates of equal T_L and T_B are in it together where their bounds of all-to-all leave open which is better.
-
-    Attributes
-    ----------
-    nodes, degree : int
-        N and d.
-    bidirectional : bool
-        Whether only topologies with opposite links were looked for.
-    candidates : tuple of Candidate
-        In order.
-    bounds : FrontierBounds
-        What no topology can beat.
-    workload : Workload
-        What `best` and `to_frame` assume where nothing else is said.
-
-    See Also
-    --------
-    find_topologies : Finds it.
-    """
-
-    nodes: int
-    degree: int
-    bidirectional: bool
-    candidates: tuple[Candidate, ...]
-    bounds: FrontierBounds
-    workload: Workload
-
-    def __len__(self) -> int:
-        """Return the number of candidates."""
-        return len(self.candidates)
-
-    @overload
-    def __getitem__(self, index: int) -> Candidate: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Candidate, ...]: ...
-    def __getitem__(self, index: int | slice) -> Candidate | tuple[Candidate, ...]:
-        """Return one candidate, or several."""
-        return self.candidates[index]
-
-    def __iter__(self) -> Iterator[Candidate]:
-        """Go through the candidates."""
-        return iter(self.candidates)
-
-    def best(
-        self,
-        collective: str = "allreduce",
-        *,
-        size: int | str | None = None,
-        alpha: Exact | None = None,
-        node_bandwidth: Exact | None = None,
-    ) -> Candidate:
-        """Return the candidate that takes least time.
-
-        Parameters
-        ----------
-        collective : {"allgather", "reduce_scatter", "allreduce", "all_to_all"}
-            As for `Candidate.runtime`.
-        size, alpha, node_bandwidth : number, optional
-            As for `Candidate.runtime`; what the search was for by default.
+    def figures(self) -> dict[str, object]:
+        """List what is known but for all-to-all, under the names that tables of candidates have for it.
 
         Returns
         -------
-        Candidate
-            The first of those that take equally long, and of these the one with more all-to-all throughput.
+        dict of str to object
+            See `Frontier.to_frame`.
         """
-        work = Workload.read(
-            self.workload.num_bytes if size is None else size,
-            self.workload.alpha if alpha is None else alpha,
-            self.workload.node_bandwidth if node_bandwidth is None else node_bandwidth,
-        )
-        return min(self.candidates, key=lambda candidate: (candidate.time_of(collective, work), _slowness(candidate)))
-
-    def to_frame(self) -> pd.DataFrame:
-        """List the candidates.
-
-        Returns
-        -------
-        DataFrame
-            One row each: ``nodes``, ``degree``, ``name``, ``steps``, ``bandwidth_factor`` (a float) and
-            ``bandwidth_factor_exact`` (a Fraction), ``breadth_first``, ``allreduce_us``; where all-to-all was asked for
-            ``all_to_all_lower``, ``all_to_all_upper`` and ``all_to_all_us``; and ``candidate``, the `Candidate`.
-        """
-        import pandas as pd
-
-        return pd.DataFrame([self._row(candidate) for candidate in self.candidates])
-
-    def _row(self, candidate: Candidate) -> dict[str, object]:
-        row: dict[str, object] = {
+        gathered, reduced = self.cost, self.reduce_scatter_cost
+        return {
             "nodes": self.nodes,
             "degree": self.degree,
-            "name": candidate.name,
-            "steps": candidate.cost.steps,
-            "bandwidth_factor": float(candidate.cost.bandwidth_factor),
-            "bandwidth_factor_exact": candidate.cost.bandwidth_factor,
-            "breadth_first": candidate.breadth_first,
-            "allreduce_us": float(candidate.time_of("allreduce", self.workload)),
+            "name": self.name,
+            "steps": gathered.steps,
+            "bandwidth_factor": float(gathered.bandwidth_factor),
+            "bandwidth_factor_exact": gathered.bandwidth_factor,
+            "reduce_scatter_steps": reduced.steps,
+            "reduce_scatter_factor": float(reduced.bandwidth_factor),
+            "reduce_scatter_factor_exact": reduced.bandwidth_factor,
+            "breadth_first": self.breadth_first,
+            "reduce_scatter_breadth_first": self.reduce_scatter_breadth_first,
         }
-        if candidate.all_to_all is not None:
-            lower, upper = map(float, candidate.all_to_all)
-            times = float(candidate.time_of(ALL_TO_ALL, self.workload))
-            row |= {"all_to_all_lower": lower, "all_to_all_upper": upper, "all_to_all_us": times}
-        return row | {"candidate": candidate}
 
     def __repr__(self) -> str:
-        """Size and number of candidates in angle brackets."""
-        return f"<Frontier of {self.nodes} nodes, degree {self.degree}: {len(self)} candidates>"
+        """Name and cost in angle brackets; that of a reduce-scatter if it is another."""
+        text = _text(self.cost)
+        if self.reduce_scatter_cost != self.cost:
+            text += f"; reduce-scatter {_text(self.reduce_scatter_cost)}"
+        return f"<Candidate {self.name}: {text}>"
 
 
-def _slowness(candidate: Candidate) -> Fraction:
-    return -candidate.all_to_all[0] if candidate.all_to_all else Fraction(0)
+def is_no_worse(one: StepCost, other: StepCost) -> bool:
+    """Whether a schedule takes no more steps and no more data per link than another."""
+    return one.steps <= other.steps and one.bandwidth_factor <= other.bandwidth_factor
+
+
+def _text(cost: StepCost) -> str:
+    return f"{cost.steps} steps, {cost.bandwidth_factor} M/B"

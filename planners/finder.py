@@ -1,29 +1,27 @@
-"""Find direct-connect topologies: the best trade-offs between few steps and little data per link.
+"""Find direct-connect topologies: trade-offs between few steps and little data per link.
 
-The table of `finder_table` knows T_L and T_B by theorems.  What it finds for one size is then built: the best
-breadth-first broadcast of each graph is worked out exactly, which can be better than the theorem's schedule, and the
-throughput of all-to-all is bounded.
+The table of `finder_table` knows T_L and T_B by theorems.  What it finds for one size is then built: `finder_costs`
+works out the best breadth-first broadcasts exactly, which can be better than the theorem's schedule, and the throughput
+of all-to-all is bounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Executor
-from fractions import Fraction
 from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..errors import UnsupportedError
-from ..schedules import StepCost
 from ..topologies.sizes import as_size
 from ..topologies.validation import Exact, as_flag, as_list
-from .candidates import Candidate, Frontier
-from .circulant_bases import MOST_SEARCHED_DEGREE, best_circulants
+from .candidate_frontier import Frontier, efficient, undecided
+from .candidates import Candidate
 from .finder_bases import Entry
+from .finder_costs import Costing
 from .finder_limits import FrontierBounds, Workload
 from .finder_table import MOST_SEARCHED_NODES, TIES, FinderTable, Kind
-from .recipes import Base, LineGraph
 from .trace import Trace
 
 if TYPE_CHECKING:
@@ -33,11 +31,10 @@ __all__ = ["find_topologies", "sweep_topologies"]
 
 MOST_NODES = 8192
 MOST_DEGREE = 64
+MOST_ALL_TO_ALL_WORK = 2**31
+"""Nodes, squared, times links of a node, of all topologies whose all-to-all is bounded: some ten seconds."""
 MANY_SIZES = 64
 """From here on it pays to have the figures of all generalized Kautz graphs at hand."""
-CIRCULANT_TRIES = 100
-CIRCULANT_EFFORT = 5 * 10**7
-"""About a tenth of a second."""
 
 
 def find_topologies(
@@ -50,7 +47,7 @@ def find_topologies(
     node_bandwidth: Exact = "12.5",
     all_to_all: bool = True,
 ) -> Frontier:
-    """Find the Pareto-efficient topologies of so many nodes with so many links out of, and into, each.
+    """Find topologies of so many nodes with so many links out of, and into, each, none of which beats another.
 
     Parameters
     ----------
@@ -67,12 +64,13 @@ def find_topologies(
     node_bandwidth : number
         GB/s of all ports of a node together, for the same.
     all_to_all : bool
-        Whether to bound the throughput of all-to-all too, and to keep topologies that may differ in nothing else.
+        Whether to bound the throughput of all-to-all too, and to keep topologies that may differ in nothing else.  It
+        is left out all the same where it would take more than some ten seconds, as it may from 2000 nodes on.
 
     Returns
     -------
     Frontier
-        By increasing T_L.
+        By increasing T_L.  Beyond about 1000 nodes `Frontier.unmeasured` may tell that some were too large to measure.
 
     Raises
     ------
@@ -83,10 +81,12 @@ def find_topologies(
 
     Notes
     -----
-    Direct-connect paper, section 5.4, with circulant digraphs besides: for degrees 2 to 10 their offsets are searched,
-    at this size and at those that it is a line graph's of, and each one's cost is computed.  Nothing says that there is
-    no better topology unless it meets `Frontier.bounds`: these are the best of those that can be put together from
-    known ones and these circulants.
+    Direct-connect paper, section 5.4, and besides: transposes of generalized Kautz graphs and of what is made of them;
+    circulant digraphs, for degrees 2 to 10 at this size and at those that it is a line graph's of, with the exact cost
+    of each; and line graphs of bases and expansions where they may be better than Theorem 7 says.  Candidates are the
+    Pareto-efficient ones among those looked at, for allgather, for reduce-scatter or for allreduce.  That no better
+    topology exists is proved only where `Frontier.bounds` are met; not even all combinations of the known ones are
+    looked at, for most are left out by what theorems say of their parts.
 
     Examples
     --------
@@ -101,15 +101,24 @@ def find_topologies(
     kind: Kind = "two-way" if as_flag(bidirectional, "bidirectional") else "any"
     ties = TIES if as_flag(all_to_all, "all_to_all") else 1
     trace = Trace()
+    two_way = kind == "two-way"
+    costing = Costing(nodes, degree, two_way=two_way, trace=trace)
     with trace.stage("search"):
         entries = _entries(nodes, degree, kind)
+    with trace.stage("circulants"):
+        circulants = list(costing.of_circulants())
     with trace.stage("breadth-first broadcasts"):
-        candidates = _efficient(_costed(nodes, degree, kind, entries), ties)
-    if all_to_all:
+        found = [*costing.of_entries(entries), *circulants]
+    with trace.stage("line graphs"):
+        found += costing.of_line_graphs(_tables(), found)
+        candidates = efficient(found, ties)
+    if ties > 1 and len(candidates) * nodes**2 * degree <= MOST_ALL_TO_ALL_WORK:
         with trace.stage("all-to-all"):
-            candidates = _undecided(list(map(_with_all_to_all, candidates)))
-    bounds = FrontierBounds.of(nodes, degree, bidirectional=kind == "two-way")
-    return Frontier(nodes, degree, kind == "two-way", tuple(candidates), bounds, workload)
+            candidates = undecided(list(map(_with_all_to_all, candidates)))
+    else:
+        candidates = efficient(candidates, 1)
+    bounds = FrontierBounds.of(nodes, degree, bidirectional=two_way)
+    return Frontier(nodes, degree, two_way, tuple(candidates), bounds, workload, costing.unmeasured)
 
 
 def sweep_topologies(
@@ -122,7 +131,7 @@ def sweep_topologies(
     node_bandwidth: Exact = "12.5",
     executor: Executor | None = None,
 ) -> pd.DataFrame:
-    """List the Pareto-efficient topologies of many sizes, by theorems: nothing is built.
+    """List good topologies of many sizes, by theorems: nothing is built.
 
     Parameters
     ----------
@@ -140,9 +149,11 @@ def sweep_topologies(
     Returns
     -------
     DataFrame
-        One row for each topology, sizes in the order given: ``nodes``, ``degree``, ``name``, ``steps``,
-        ``bandwidth_factor`` (a float), ``bandwidth_factor_exact`` (a Fraction), ``breadth_first``, ``allreduce_us``,
-        and ``best``, which marks the least of the times of each size.  Sizes without a topology have no row.
+        One row for each topology that none of the others looked at beats in T_L or T_B of an allgather or an allreduce
+        without losing in the other, sizes in the order given.  Columns are those of `Frontier.to_frame` up to
+        ``allreduce_us``, the time of a reduce-scatter and an allgather, and ``best``, which marks the least of these
+        times of each size.  Where the two differ, the allgather is the better one: on the transposed topology they
+        change places, and there is no row for it.  Sizes without a topology have no row.
 
     Raises
     ------
@@ -157,8 +168,9 @@ def sweep_topologies(
 
     Notes
     -----
-    Circulant digraphs are searched for up to 64 nodes only, and expanded by theorems.  Left out are larger ones, and
-    line graphs that turn out better than Theorem 7 says.
+    Costs are exact for bases, generalized Kautz graphs and their transposes among them; of expansions they are what
+    theorems say, which a schedule exists for.  Circulant digraphs are searched for up to 64 nodes only, and expanded by
+    theorems.  Left out are larger ones, and line graphs that turn out better than Theorem 7 says.
 
     Examples
     --------
@@ -192,7 +204,11 @@ COLUMNS = [
     "steps",
     "bandwidth_factor",
     "bandwidth_factor_exact",
+    "reduce_scatter_steps",
+    "reduce_scatter_factor",
+    "reduce_scatter_factor_exact",
     "breadth_first",
+    "reduce_scatter_breadth_first",
     "allreduce_us",
     "best",
 ]
@@ -205,6 +221,14 @@ def _as_sizes(nodes: object, degree: object) -> tuple[int, int]:
 @cache
 def _table(ties: int, searched: int = MOST_SEARCHED_NODES) -> FinderTable:
     return FinderTable(ties, searched)
+
+
+def _tables() -> tuple[FinderTable, FinderTable]:
+    """With searched circulants among the bases, and without.
+
+    A line graph can be better than Theorem 7 says, so known families are not left to be beaten by theorems alone.
+    """
+    return _table(TIES), _table(TIES, searched=0)
 
 
 def _load_tables(degree: int) -> None:
@@ -220,31 +244,19 @@ def _rows(nodes: int, degree: int, kind: Kind, workload: Workload, *, many: bool
     """List the topologies of one size out of `many`; this may run in a process of its own."""
     if many:
         _load_tables(degree)
-    found = [_candidate(nodes, degree, entry) for entry in _table(1).best(nodes, degree, kind)]
+    costing = Costing(nodes, degree, two_way=kind == "two-way", trace=Trace())
+    found = [costing.of_entry(entry) for entry in _table(1).best(nodes, degree, kind)]
     times = [candidate.time_of("allreduce", workload) for candidate in found]
+    fastest = times.index(min(times)) if times else None
     return [
-        {
-            "nodes": nodes,
-            "degree": degree,
-            "name": candidate.name,
-            "steps": candidate.cost.steps,
-            "bandwidth_factor": float(candidate.cost.bandwidth_factor),
-            "bandwidth_factor_exact": candidate.cost.bandwidth_factor,
-            "breadth_first": candidate.breadth_first,
-            "allreduce_us": float(time),
-            "best": place == times.index(min(times)),
-        }
+        candidate.figures() | {"allreduce_us": float(time), "best": place == fastest}
         for place, (candidate, time) in enumerate(zip(found, times, strict=True))
     ]
 
 
 def _entries(nodes: int, degree: int, kind: Kind) -> list[Entry]:
-    """What is best by the theorems, with searched circulants among the bases and without.
-
-    A line graph can be better than Theorem 7 says, so known families are not left to be beaten by theorems alone.
-    """
-    tables = _table(TIES), _table(TIES, searched=0)
-    entries = list(dict.fromkeys(entry for table in tables for entry in table.best(nodes, degree, kind)))
+    """What is best by the theorems."""
+    entries = list(dict.fromkeys(entry for table in _tables() for entry in table.best(nodes, degree, kind)))
     if not entries:
         raise UnsupportedError(
             f"no topology of {nodes} nodes with {degree} two-way links each is known here; expected an even degree, "
@@ -253,82 +265,8 @@ def _entries(nodes: int, degree: int, kind: Kind) -> list[Entry]:
     return entries
 
 
-def _candidate(nodes: int, degree: int, entry: Entry) -> Candidate:
-    return Candidate(nodes, degree, entry.recipe, StepCost(entry.steps, entry.factor), entry.breadth_first)
-
-
-def _costed(nodes: int, degree: int, kind: Kind, entries: Iterable[Entry]) -> Iterator[Candidate]:
-    """Give every candidate the cost of the theorem, and that of the best breadth-first broadcast if it is another."""
-    from .bfb import bfb_cost
-
-    for entry in entries:
-        by_theorem = _candidate(nodes, degree, entry)
-        yield by_theorem
-        if not entry.breadth_first:
-            yield by_theorem.changed(cost=bfb_cost(by_theorem.graph()), breadth_first=True)
-    for found in best_circulants(nodes, degree, CIRCULANT_EFFORT):
-        if found.two_way or kind != "two-way":
-            yield Candidate(nodes, degree, found.recipe, StepCost(found.steps, found.factor), breadth_first=True)
-    for recipe in (*_line_graphs(nodes, degree, kind), *_wide_circulants(nodes, degree)):
-        unknown = Candidate(nodes, degree, recipe, StepCost(0, Fraction(0)), breadth_first=True)
-        yield unknown.changed(cost=bfb_cost(unknown.graph()))
-
-
-def _line_graphs(nodes: int, degree: int, kind: Kind) -> Iterator[LineGraph]:
-    """Line graphs of searched circulants, which often are bandwidth-optimal although Theorem 7 does not say so."""
-    if kind == "two-way" or nodes % degree or degree < 2:
-        return
-    for base in best_circulants(nodes // degree, degree, CIRCULANT_EFFORT):
-        yield LineGraph(base.recipe)
-    for inner in _line_graphs(nodes // degree, degree, kind):
-        yield LineGraph(inner)
-
-
-def _wide_circulants(nodes: int, degree: int) -> Iterator[Base]:
-    """A circulant graph of low diameter where `best_circulants` has none; its T_B may not be optimal and is computed.
-
-    C(15, {1, 4, 5}) refutes Conjecture 1: its best breadth-first broadcast takes 1 M/B, and not 14/15.
-    """
-    from ..topologies.circulant_search import low_diameter_offsets
-
-    if degree > MOST_SEARCHED_DEGREE and degree % 2 == 0 and nodes > degree:
-        offsets = low_diameter_offsets(nodes, degree, tries=CIRCULANT_TRIES)
-        title = f"C({nodes}, {{{', '.join(map(str, offsets))}}})"
-        yield Base("circulant", (nodes, offsets), title)
-
-
-def _efficient(candidates: Iterable[Candidate], ties: int) -> list[Candidate]:
-    """Keep those that no other beats in T_L or T_B without losing in the other, and some that are equal in both."""
-    kept: list[Candidate] = []
-    for candidate in sorted(candidates, key=lambda candidate: candidate.cost):
-        alike = [other for other in kept if other.cost == candidate.cost]
-        if kept and candidate.cost.bandwidth_factor >= kept[-1].cost.bandwidth_factor and not alike:
-            continue
-        if len(alike) < ties and all(other.name != candidate.name for other in alike):
-            kept.append(candidate)
-    return kept
-
-
 def _with_all_to_all(candidate: Candidate) -> Candidate:
     from ..solvers.shortest_path_loads import all_to_all_bounds
 
     graph = candidate.graph()
     return candidate.changed(all_to_all=all_to_all_bounds(graph.num_nodes, *graph.adjacency))
-
-
-def _undecided(candidates: list[Candidate]) -> list[Candidate]:
-    """Of candidates that cost the same, leave out those that another is no worse than by both bounds of all-to-all."""
-    kept: list[Candidate] = []
-    for candidate in candidates:
-        rivals = [other for other in candidates if other.cost == candidate.cost]
-        better = (_at_least(other, candidate) and not _at_least(candidate, other) for other in rivals)
-        equal = (_at_least(other, candidate) and _at_least(candidate, other) for other in rivals if other in kept)
-        if not any(better) and not any(equal):
-            kept.append(candidate)
-    return kept
-
-
-def _at_least(one: Candidate, other: Candidate) -> bool:
-    assert one.all_to_all is not None
-    assert other.all_to_all is not None
-    return all(mine >= theirs for mine, theirs in zip(one.all_to_all, other.all_to_all, strict=True))

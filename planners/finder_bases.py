@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from math import isqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..topologies import bandwidth_optimum
 from .circulant_bases import best_circulants
-from .recipes import Base, Recipe
+from .recipes import Base, Recipe, Transpose
 
 __all__ = ["BaseEntry", "Entry", "bandwidth_optimal_bases", "bases", "searched_bases"]
 
@@ -41,6 +41,9 @@ class Entry(NamedTuple):
         No self-loops.
     breadth_first : bool
         `steps` and `factor` are those of the best breadth-first broadcast; otherwise that may be better or worse.
+    reduce_factor : Fraction, or None
+        T_B of the reduce-scatter in M/B where it is another than `factor`, and then more: of a graph and its transpose
+        the one with the better allgather stands for both.  T_L is the same.
     """
 
     steps: int
@@ -50,6 +53,17 @@ class Entry(NamedTuple):
     simple: bool = True
     loop_free: bool = True
     breadth_first: bool = True
+    reduce_factor: Fraction | None = None
+
+    @property
+    def both_factors(self) -> Fraction:
+        """T_B of a reduce-scatter and an allgather together."""
+        return self.factor + (self.factor if self.reduce_factor is None else self.reduce_factor)
+
+    def changed(self, more: Fraction, times: Fraction | int = 1, **changes: Any) -> Entry:
+        """Return a copy whose factors are so many times as large and `more`, with other attributes changed too."""
+        back = None if self.reduce_factor is None else self.reduce_factor * times + more
+        return self._replace(factor=self.factor * times + more, reduce_factor=back, **changes)
 
 
 class BaseEntry(NamedTuple):
@@ -187,7 +201,10 @@ ON_RECORD = {
     (9, 3): (_Record("modified_de_bruijn", (3, 2), "DBJMod(3, 2)", 3, 117),),
     (16, 4): (_Record("modified_de_bruijn", (4, 2), "DBJMod(4, 2)", 3, 446),),
 }
-"""Graphs with a bandwidth-optimal schedule that is not breadth-first, so that it is kept with the graph."""
+"""Graphs with a bandwidth-optimal schedule that is not breadth-first, so that it is kept with the graph.
+
+Their reduce-scatters take as long: see `collopt.schedules.base_reduce_scatter`.
+"""
 
 
 def _on_record(nodes: int, degree: int) -> Iterator[BaseEntry]:
@@ -232,13 +249,18 @@ def _looped(nodes: int, degree: int) -> Iterator[BaseEntry]:
 
 
 def _kautz(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """The generalized Kautz graph, or its transpose if that has the better allgather."""
     if degree >= 2 and degree + 1 < nodes <= MAX_KAUTZ_NODES:
-        from .kautz_store import stored_figures
+        from .kautz_store import stored_figures, stored_transpose_factor
 
         steps, factor, hops = stored_figures(degree, nodes)
+        back = stored_transpose_factor(degree, nodes)
         simple = nodes % (degree + 1) == 0
-        recipe = Base("generalized_kautz", (degree, nodes), f"Π({degree}, {nodes})")
-        yield BaseEntry(Entry(steps, factor, hops, recipe, simple=simple, loop_free=simple), reverse_symmetric=False)
+        recipe: Recipe = Base("generalized_kautz", (degree, nodes), f"Π({degree}, {nodes})")
+        if back < factor:
+            recipe, factor, back = Transpose(recipe), back, factor
+        entry = Entry(steps, factor, hops, recipe, simple=simple, loop_free=simple)
+        yield BaseEntry(entry if back == factor else entry._replace(reduce_factor=back), reverse_symmetric=False)
 
 
 def _optimal(

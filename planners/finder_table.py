@@ -10,10 +10,11 @@ bandwidth-optimal breadth-first schedule; such a graph may be dominated by one t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import cache
 from math import inf
+from operator import itemgetter
 from typing import Literal
 
 from ..topologies import bandwidth_optimum
@@ -48,7 +49,7 @@ class FinderTable:
         self._factors: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
 
     def best(self, nodes: int, degree: int, kind: Kind = "any") -> tuple[Entry, ...]:
-        """List the topologies that no other known one beats in both T_L and T_B.
+        """List the topologies that none of the others looked at beats in both T_L and T_B, as `pareto` has it.
 
         Parameters
         ----------
@@ -66,6 +67,10 @@ class FinderTable:
         if key not in self._best:
             self._best[key] = tuple(self._kept(list(self._found(nodes, degree, kind))))
         return self._best[key]
+
+    def everything(self, nodes: int, degree: int, kind: Kind = "any") -> Iterator[Entry]:
+        """Go through all bases of a size and all expansions of what is best at smaller ones, beaten or not."""
+        return self._found(nodes, degree, kind)
 
     def factors(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the topologies of fewest steps that are simple and have a bandwidth-optimal breadth-first schedule."""
@@ -107,13 +112,12 @@ class FinderTable:
         size = nodes // degree
         for entry in self.best(size, degree, kind):
             hops = degree * degree * (entry.hops + size * size) - 2 * nodes
-            yield Entry(
-                entry.steps + 1,
-                entry.factor + Fraction(1, size),
-                hops,
-                LineGraph(entry.recipe),
+            yield entry.changed(
+                Fraction(1, size),
+                steps=entry.steps + 1,
+                hops=hops,
+                recipe=LineGraph(entry.recipe),
                 simple=entry.loop_free,
-                loop_free=entry.loop_free,
                 breadth_first=False,
             )
 
@@ -124,9 +128,9 @@ class FinderTable:
             for entry in self.best(size, degree // copies, kind):
                 if not entry.loop_free:
                     continue
-                yield entry._replace(
+                yield entry.changed(
+                    Fraction(copies - 1, nodes),
                     steps=entry.steps + 1,
-                    factor=entry.factor + Fraction(copies - 1, nodes),
                     hops=copies * copies * entry.hops + 2 * nodes * (copies - 1),
                     recipe=DegreeExpansion(entry.recipe, copies),
                     breadth_first=False,
@@ -140,9 +144,10 @@ class FinderTable:
             for entry in self.best(size, degree // times, kind):
                 if not entry.loop_free:
                     continue
-                yield entry._replace(
+                yield entry.changed(
+                    Fraction(0),
+                    bandwidth_optimum(nodes) / bandwidth_optimum(size),
                     steps=times * entry.steps,
-                    factor=entry.factor / bandwidth_optimum(size) * bandwidth_optimum(nodes),
                     hops=times * entry.hops * size ** (2 * (times - 1)),
                     recipe=CartesianPower(entry.recipe, times),
                     breadth_first=False,
@@ -175,7 +180,9 @@ class FinderTable:
 
 
 def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
-    """Keep those that no other beats in T_L or T_B without losing in the other.
+    """Keep those that no other beats in T_L or T_B without losing in the other, for an allgather or for an allreduce.
+
+    A reduce-scatter needs no list of its own, for what an entry's takes is what the allgather of its transpose takes.
 
     Parameters
     ----------
@@ -189,22 +196,45 @@ def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
     list of Entry
         By increasing T_L.
     """
+    found = list(entries)
+    kept = _front(found, ties, _order)
+    if all(entry.reduce_factor is None for entry in kept):
+        return kept
+    both = _front(found, ties, _order_of_both)
+    more = [entry for entry in both if not any(_at_least_in_both(other, entry) for other in kept)]
+    return sorted((*kept, *more), key=_order)
+
+
+_Key = tuple[int, Fraction, Fraction, int]
+
+
+def _front(entries: Iterable[Entry], ties: int, order: Callable[[Entry], _Key]) -> list[Entry]:
+    """Go by the first two numbers of the order; the third must be equal too in ties, and the fourth different."""
     kept: list[Entry] = []
     least: Fraction | float = inf
-    alike, hops = 0, -1
-    for entry in sorted(entries, key=_order):
-        if entry.factor < least:
-            least, alike, hops = entry.factor, 0, -1
-        elif not kept or entry[:2] != kept[-1][:2]:
+    last: _Key | None = None
+    alike = 0
+    for key, entry in sorted(((order(entry), entry) for entry in entries), key=itemgetter(0)):
+        if key[1] < least:
+            least, alike = key[1], 0
+        elif last is None or key[:3] != last[:3] or key[3] == last[3] or alike == ties:
             continue
-        if alike < ties and entry.hops != hops:
-            kept.append(entry)
-            alike, hops = alike + 1, entry.hops
+        kept.append(entry)
+        last, alike = key, alike + 1
     return kept
 
 
-def _order(entry: Entry) -> tuple[int, Fraction, int]:
-    return entry[:3]
+def _order(entry: Entry) -> _Key:
+    steps, factor, hops, *_, back = entry
+    return steps, factor, factor if back is None else back, hops
+
+
+def _order_of_both(entry: Entry) -> _Key:
+    return entry.steps, entry.both_factors, entry.factor, entry.hops
+
+
+def _at_least_in_both(one: Entry, other: Entry) -> bool:
+    return one.steps <= other.steps and one.both_factors <= other.both_factors
 
 
 @cache

@@ -1,21 +1,22 @@
-"""How a direct-connect topology is put together, step by step, and with it its schedule.
+"""How a direct-connect topology is put together, step by step, and with it its schedules.
 
 A recipe is a small tree of names and numbers: the finder compares many thousands and builds only the few that it
-returns.  `Recipe.graph` and `Recipe.schedule` carry it out.
+returns.  `Recipe.graph`, `Recipe.schedule` and `Recipe.reduce_scatter` carry it out.
 """
 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from .base_recipes import Base, Recipe, breadth_first
 
 if TYPE_CHECKING:
     from ..schedules import StepSchedule
+    from ..schedules.forest import Direction
     from ..topologies import DirectGraph
 
 __all__ = [
@@ -23,91 +24,57 @@ __all__ = [
     "CartesianPower",
     "CartesianProduct",
     "DegreeExpansion",
+    "Expansion",
     "LineGraph",
     "Parallel",
     "Recipe",
+    "Transpose",
     "TwoWay",
+    "transposed",
 ]
 
 
-class Recipe(ABC):
-    """A topology as a base or as an expansion of other recipes."""
-
-    @cached_property
-    @abstractmethod
-    def name(self) -> str:
-        """In the direct-connect paper's notation."""
-
-    @abstractmethod
-    def _graph(self) -> DirectGraph:
-        """Build the graph, under any name."""
-
-    @abstractmethod
-    def schedule(self) -> StepSchedule:
-        """Make an allgather on `graph` by the theorem that belongs to the recipe; nothing is checked here.
-
-        Returns
-        -------
-        StepSchedule
-        """
-
-    def graph(self) -> DirectGraph:
-        """Build the graph.
-
-        Returns
-        -------
-        DirectGraph
-            Called `name`.
-        """
-        return self._graph().renamed(self.name)
-
-    def __str__(self) -> str:
-        """Return the name."""
-        return self.name
-
-
 @dataclass(frozen=True)
-class Base(Recipe):
-    """A family of `collopt.topologies` that needs no other graph.
+class Expansion(Recipe):
+    """What is made of one other recipe.
 
     Attributes
     ----------
-    family : str
-        The function's name.
-    arguments : tuple
-        What it is given.
-    title : str
-        What the paper calls it.
+    base : Recipe
     """
 
-    family: str
-    arguments: tuple[object, ...]
-    title: str
+    base: Recipe
 
-    @cached_property
-    def name(self) -> str:
-        """As in Table 9."""
-        return self.title
+    @property
+    def reverse_symmetric(self) -> bool:
+        """If the base is."""
+        return self.base.reverse_symmetric
 
-    def _graph(self) -> DirectGraph:
-        from ..topologies import DirectGraph
-
-        room = import_module("..topologies", __package__)
-        return DirectGraph.of(getattr(room, self.family)(*self.arguments))
-
-    def schedule(self) -> StepSchedule:
-        """Take the schedule that comes with the graph, for those without a good breadth-first one; else plan that."""
-        from ..schedules import base_schedule
-        from ..topologies import base_schedule_names
-
-        return base_schedule(self.name) if self.name in base_schedule_names() else _breadth_first(self.graph())
+    def _old(self, direction: Direction) -> StepSchedule:
+        return self.base.schedule() if direction == "broadcast" else self.base.reduce_scatter()
 
 
 @dataclass(frozen=True)
-class LineGraph(Recipe):
-    """L(G), with the schedule of Definition 1."""
+class Transpose(Expansion):
+    """G^T, all links reversed, with the base's schedules run backwards."""
 
-    base: Recipe
+    @cached_property
+    def name(self) -> str:
+        """G^T."""
+        return f"{_operand(self.base)}^T"
+
+    def _graph(self) -> DirectGraph:
+        return self.base.graph().transpose()
+
+    def _planned(self, direction: Direction) -> StepSchedule:
+        from ..schedules import reversed_schedule
+
+        return reversed_schedule(self._old("reduce" if direction == "broadcast" else "broadcast"))
+
+
+@dataclass(frozen=True)
+class LineGraph(Expansion):
+    """L(G), with the schedule of Definition 1."""
 
     @cached_property
     def name(self) -> str:
@@ -122,18 +89,16 @@ class LineGraph(Recipe):
 
         return line_graph(self.base.graph())
 
-    def schedule(self) -> StepSchedule:
-        """Expand the base's schedule by Definition 1."""
+    def _planned(self, direction: Direction) -> StepSchedule:
         from ..schedules.expansions import line_graph_schedule
 
-        return line_graph_schedule(self.base.graph(), self.base.schedule())
+        return line_graph_schedule(self.base.graph(), self._old(direction))
 
 
 @dataclass(frozen=True)
-class DegreeExpansion(Recipe):
+class DegreeExpansion(Expansion):
     """G * n, with the schedule of Definition 2."""
 
-    base: Recipe
     copies: int
 
     @cached_property
@@ -146,18 +111,16 @@ class DegreeExpansion(Recipe):
 
         return degree_expansion(self.base.graph(), self.copies)
 
-    def schedule(self) -> StepSchedule:
-        """Expand the base's schedule by Definition 2."""
+    def _planned(self, direction: Direction) -> StepSchedule:
         from ..schedules.expansions import degree_expansion_schedule
 
-        return degree_expansion_schedule(self.base.graph(), self.copies, self.base.schedule())
+        return degree_expansion_schedule(self.base.graph(), self.copies, self._old(direction))
 
 
 @dataclass(frozen=True)
-class CartesianPower(Recipe):
+class CartesianPower(Expansion):
     """G^□n, with the schedule of Definition 14."""
 
-    base: Recipe
     times: int
 
     @cached_property
@@ -170,11 +133,10 @@ class CartesianPower(Recipe):
 
         return cartesian_power(self.base.graph(), self.times)
 
-    def schedule(self) -> StepSchedule:
-        """Expand the base's schedule by Definition 14."""
+    def _planned(self, direction: Direction) -> StepSchedule:
         from ..schedules.expansions import cartesian_power_schedule
 
-        return cartesian_power_schedule(self.base.graph(), self.times, self.base.schedule())
+        return cartesian_power_schedule(self.base.graph(), self.times, self._old(direction))
 
 
 @dataclass(frozen=True)
@@ -195,21 +157,24 @@ class CartesianProduct(Recipe):
         counts = Counter(map(_operand, self.factors))
         return " □ ".join(name if times == 1 else f"{name}^□{times}" for name, times in counts.items())
 
+    @property
+    def reverse_symmetric(self) -> bool:
+        """If all factors are."""
+        return all(factor.reverse_symmetric for factor in self.factors)
+
     def _graph(self) -> DirectGraph:
         from ..topologies.expansions import cartesian_product
 
         return cartesian_product(*(factor.graph() for factor in self.factors))
 
-    def schedule(self) -> StepSchedule:
-        """Plan breadth-first broadcast on the product."""
-        return _breadth_first(self.graph())
+    def _planned(self, direction: Direction) -> StepSchedule:
+        return breadth_first(self.graph(), direction)
 
 
 @dataclass(frozen=True)
-class Parallel(Recipe):
+class Parallel(Expansion):
     """k links in place of each: the same schedule takes as long, for each port has 1/k of the bandwidth."""
 
-    base: Recipe
     times: int
 
     @cached_property
@@ -222,41 +187,69 @@ class Parallel(Recipe):
 
         return parallel(self.base.graph(), self.times)
 
-    def schedule(self) -> StepSchedule:
-        """Return the base's own: links between the same two ranks are one link."""
-        return self.base.schedule()
+    def _planned(self, direction: Direction) -> StepSchedule:
+        """Take the base's own: links between the same two ranks are one link."""
+        return self._old(direction)
 
 
 @dataclass(frozen=True)
-class TwoWay(Recipe):
-    """G ∪ G^T of a graph that is its own transpose up to the order of the nodes (appendix A.6)."""
+class TwoWay(Expansion):
+    """G ∪ G^T of a graph that is its own transpose up to the order of the nodes (appendix A.6).
 
-    base: Recipe
+    Half of each shard takes the base's schedule, and half the same in the opposite direction.
+    """
 
     @cached_property
     def name(self) -> str:
         """G ∪ G^T."""
         return f"{_operand(self.base)} ∪ {_operand(self.base)}^T"
 
+    @property
+    def reverse_symmetric(self) -> bool:
+        """Yes: each link has an opposite one."""
+        return True
+
     def _graph(self) -> DirectGraph:
         from ..topologies.expansions import bidirectional
 
         return bidirectional(self.base.graph())
 
-    def schedule(self) -> StepSchedule:
-        """Let half of each shard take the base's schedule and half the same in the opposite direction."""
+    def _planned(self, direction: Direction) -> StepSchedule:
         from ..schedules.expansions import bidirectional_schedule
 
-        return bidirectional_schedule(self.base.graph(), self.base.schedule())
+        return bidirectional_schedule(self.base.graph(), self._old(direction))
+
+
+def transposed(recipe: Recipe) -> Recipe:
+    """Make the recipe of the transposed graph, up to the order of the nodes.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Any.
+
+    Returns
+    -------
+    Recipe
+        The same expansions of transposed bases; the same recipe if it is reverse-symmetric by the way it is made.
+
+    Examples
+    --------
+    >>> print(transposed(CartesianPower(LineGraph(Base("diamond", (), "Diamond")), 2)))
+    L(Diamond^T)^□2
+    """
+    if recipe.reverse_symmetric:
+        return recipe
+    if isinstance(recipe, Transpose):
+        return recipe.base
+    if isinstance(recipe, CartesianProduct):
+        return CartesianProduct(tuple(map(transposed, recipe.factors)))
+    if isinstance(recipe, Expansion):
+        return replace(recipe, base=transposed(recipe.base))
+    return Transpose(recipe)
 
 
 def _operand(recipe: Recipe) -> str:
     """Name a recipe so that an operator can follow."""
     bare = isinstance(recipe, (Base, LineGraph)) and not re.search(r"[□∪*·]", re.sub(r"\(.*\)", "", recipe.name))
     return recipe.name if bare else f"({recipe.name})"
-
-
-def _breadth_first(graph: DirectGraph) -> StepSchedule:
-    from .bfb import bfb_schedule
-
-    return bfb_schedule(graph)

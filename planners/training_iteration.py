@@ -67,7 +67,7 @@ class DirectConnectTimes:
     Attributes
     ----------
     cost : StepCost
-        Of the allgather; an allreduce is a reduce-scatter and an allgather, 2 (T_L + T_B).
+        Of the allgather; an allreduce is a reduce-scatter and an allgather, one after the other.
     rate : Fraction
         f of LP (3): what every node can send to every other at once if every link carries 1.  A float is read by its
         shortest decimal form.
@@ -77,6 +77,8 @@ class DirectConnectTimes:
         µs per step.
     node_bandwidth : Fraction
         B, in GB/s: all d ports of a node together.
+    reduce_scatter_cost : StepCost, optional
+        Of the reduce-scatter, where it costs something else than the allgather; see `Candidate.reduce_scatter_cost`.
 
     Raises
     ------
@@ -98,11 +100,13 @@ class DirectConnectTimes:
     degree: int
     alpha: Fraction
     node_bandwidth: Fraction
+    reduce_scatter_cost: StepCost | None = None
 
     def __post_init__(self) -> None:
         """Check all values, and make them exact."""
-        if not isinstance(self.cost, StepCost):
-            raise UnsupportedError(f"the cost is {shown(self.cost)}; expected a StepCost")
+        for cost in (self.cost, self.reduce_scatter_cost or self.cost):
+            if not isinstance(cost, StepCost):
+                raise UnsupportedError(f"the cost is {shown(cost)}; expected a StepCost")
         try:
             exact = {
                 "rate": as_exact(self.rate, "the all-to-all rate"),
@@ -119,8 +123,10 @@ class DirectConnectTimes:
             object.__setattr__(self, name, value)
 
     def allreduce_us(self, num_bytes: int) -> Fraction:
-        """µs of an allreduce of so many bytes: 2 (T_L alpha + T_B M/B)."""
-        return 2 * self.cost.runtime(num_bytes, alpha=self.alpha, node_bandwidth=self.node_bandwidth)
+        """µs of an allreduce of so many bytes: T_L alpha + T_B M/B of the reduce-scatter and of the allgather."""
+        parts = (self.reduce_scatter_cost or self.cost, self.cost)
+        times = (part.runtime(num_bytes, alpha=self.alpha, node_bandwidth=self.node_bandwidth) for part in parts)
+        return sum(times, Fraction(0))
 
     def all_to_all_us(self, num_bytes: int) -> Fraction:
         """µs of an all-to-all in which every node sends so many bytes: M/N at the rate f B/d."""

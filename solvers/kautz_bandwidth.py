@@ -27,7 +27,16 @@ import numpy.typing as npt
 
 from ..errors import UnsupportedError
 
-__all__ = ["KautzFigures", "kautz_figures", "kautz_table"]
+__all__ = [
+    "KautzFigures",
+    "as_figures",
+    "check_kautz",
+    "depth_and_reach",
+    "kautz_figures",
+    "kautz_period",
+    "kautz_table",
+    "search_by_links",
+]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -78,12 +87,17 @@ def kautz_figures(degree: int, size: int) -> KautzFigures:
     >>> kautz_figures(4, 1024)[:2]
     (5, Fraction(341, 256))
     """
+    check_kautz(degree, size)
+    return as_figures(degree, size, kautz_table(degree, size, size)[0])
+
+
+def check_kautz(degree: int, size: int) -> None:
+    """Refuse graphs that there are not, or that are too large."""
     if degree < 2 or not degree < size <= LARGEST:
         raise UnsupportedError(
             f"there are no figures of a generalized Kautz graph of {size} nodes and degree {degree}; "
             f"expected a degree of 2 or more, and from degree + 1 to {LARGEST} nodes"
         )
-    return as_figures(degree, size, kautz_table(degree, size, size)[0])
 
 
 def as_figures(degree: int, size: int, row: IntArray) -> KautzFigures:
@@ -118,10 +132,10 @@ def kautz_table(degree: int, first: int, last: int) -> IntArray:
 @numba.njit(cache=True, nogil=True)
 def _measure(degree: int, size: int, row: IntArray) -> None:
     """Fill in one row: search backwards from one node of each kind, then weigh the runs of the last step."""
-    depth, reach = _depth(degree, size)
+    depth, reach = depth_and_reach(degree, size)
     into = _in_neighbours(degree, size)
     starts, starts_before = _starts(degree, size, depth)
-    period = size // _gcd(degree + 1, size)
+    period = kautz_period(degree, size)
     loads = np.zeros(depth + 1, dtype=np.int64)
     top, bottom, distance_sum = 0, 1, 0
     seen = np.full(size, -1, dtype=np.int64)
@@ -129,7 +143,7 @@ def _measure(degree: int, size: int, row: IntArray) -> None:
     links = np.empty(size, dtype=np.int64)
     piece_of = np.empty(size, dtype=np.int64)
     for node in range((period + 1) // 2):
-        found, hops = _search(node, into, depth, seen, queue, links, loads)
+        found, hops = search_by_links(node, into, depth, seen, queue, links, loads)
         left = size - found
         if left:
             count, width = _worst_run(into[node], reach, queue[:found], starts, starts_before, piece_of)
@@ -142,7 +156,7 @@ def _measure(degree: int, size: int, row: IntArray) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _depth(degree: int, size: int) -> tuple[int, int]:
+def depth_and_reach(degree: int, size: int) -> tuple[int, int]:
     """Return the largest T with d^T < m, and d^T."""
     depth, reach = 0, 1
     while reach * degree < size:
@@ -151,10 +165,12 @@ def _depth(degree: int, size: int) -> tuple[int, int]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _gcd(one: int, other: int) -> int:
+def kautz_period(degree: int, size: int) -> int:
+    """Return the least c with (d + 1) c = 0 modulo m: nodes that far apart are alike."""
+    one, other = degree + 1, size
     while other:
         one, other = other, one % other
-    return one
+    return size // one
 
 
 @numba.njit(cache=True, nogil=True)
@@ -185,12 +201,13 @@ def _starts(degree: int, size: int, depth: int) -> tuple[IntArray, IntArray]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _search(
+def search_by_links(
     node: int, into: IntArray, depth: int, seen: IntArray, queue: IntArray, links: IntArray, loads: IntArray
 ) -> tuple[int, int]:
     """Find all sources up to a distance, each with the only link into `node` that it can use; raise the loads.
 
-    Returns how many were found, the node itself included, and the sum of their distances.
+    Row x of `into` lists the tails of the arcs into x.  Returns how many sources were found, the node itself included,
+    and the sum of their distances.
     """
     degree = into.shape[1]
     counts = np.empty(degree, dtype=np.int64)

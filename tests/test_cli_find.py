@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from cli_calls import call, refusal
+from collopt.errors import UnsupportedError
+from collopt.planners import find_topologies, load_plan
+from collopt.runtime.msccl_reader import read_xml
 from collopt.topologies import read_topology
 
 
@@ -71,7 +74,8 @@ def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[s
     """Links share the bandwidth of a node."""
     target = tmp_path / "found.json"
     answer = call(capsys, "find", 32, "--degree", 4, "--no-all-to-all", "--save", target, "--candidate", 2)
-    assert (answer.status, answer.err) == (0, f"wrote DistReg(4, 32) to {target}\n")
+    links = "its links have 3.125 GB/s and 10.0 µs each"
+    assert (answer.status, answer.err) == (0, f"wrote the links of DistReg(4, 32) to {target}; {links}\n")
     network = read_topology(target)
     assert (network.num_ranks, len(network.links)) == (32, 128)
     assert {(link.bandwidth, link.latency) for link in network.links} == {(3.125, 10)}
@@ -84,7 +88,7 @@ def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[s
         ((16, "--degree", 0), "degree is 0"),
         ((5, "--degree", 3, "--bidirectional"), "no topology of 5 nodes with 3 two-way links each is known here"),
         ((16, "--size", "much"), "size 'much' is not understood"),
-        ((16, "--candidate", 1), "--candidate says which topology to write; give --save FILE too"),
+        ((16, "--candidate", 1), "--candidate says which topology to write; give --save, --plan or --xml FILE too"),
         ((16, "--json", "--csv"), "--json and --csv are two forms of the same"),
         ((16, "--save", "missing/file.json"), "--save missing/file.json cannot be written: there is no folder"),
         ((16, "--save", "file.json", "--candidate", 9), "--candidate is 9; expected a number from 1 to "),
@@ -101,3 +105,35 @@ def test_bad_requests_end_in_one_line(
     monkeypatch.chdir(tmp_path)
     assert refusal(call(capsys, "find", *words)).startswith(message)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_found_schedule_becomes_a_plan_that_holds_what_was_promised(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Diamond's schedule is not breadth-first, so a planner would not find it on the topology's file."""
+    files = {name: tmp_path / name for name in ("net.json", "plan.json", "plan.xml")}
+    answer = call(
+        capsys, "find", 8, "--degree", 2, "--candidate", 1, "--collective", "allgather", "--save", files["net.json"],
+        "--plan", files["plan.json"], "--xml", files["plan.xml"],
+    )  # fmt: skip
+    assert " 1  3 α  0.8750  7/8 " in answer.out
+    assert answer.err.count("its links have 6.250 GB/s and 10.0 µs each") == 3
+    plan = load_plan(files["plan.json"], read_topology(files["net.json"]))
+    assert (plan.gap, plan.num_steps, plan.options) == (0, 3, {"recipe": "Diamond"})
+    assert read_xml(files["plan.xml"]).collective == "allgather"
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
+def test_plans_of_candidates_take_the_time_that_the_table_states(collective: str) -> None:
+    """Also where the graph is not its own transpose."""
+    for candidate in find_topologies(9, 2):
+        made = candidate.plan(collective, bandwidth="6.25", latency=10)
+        assert made.estimate("1M") == pytest.approx(float(candidate.runtime(collective, "1M")))
+
+
+def test_plans_are_for_three_collectives(capsys: pytest.CaptureFixture[str]) -> None:
+    """The others have no schedule in steps here."""
+    with pytest.raises(UnsupportedError, match="a candidate has schedules for allgather, reduce_scatter, allreduce"):
+        find_topologies(8, 2)[0].plan("broadcast")
+    answer = call(capsys, "find", 8, "--collective", "broadcast")
+    assert (answer.status, answer.err.count("\n")) == (2, 1)

@@ -7,15 +7,8 @@ from .base_graphs import complete_bipartite, diamond, hamming
 from .base_schedules import BaseSchedule, base_schedule_names, base_schedule_rows, base_transpose_names
 from .catalogue import CatalogueEntry, build, catalogue
 from .circulant_search import circulant_diameter, least_circulant_diameter, low_diameter_offsets
-from .circulants import (
-    bidirectional_ring,
-    circulant,
-    circulant_digraph,
-    directed_circulant,
-    low_diameter_circulant,
-    shifted_ring,
-    unidirectional_ring,
-)
+from .circulants import circulant, circulant_digraph, directed_circulant, low_diameter_circulant
+from .cyclic_rings import bidirectional_ring, shifted_ring, unidirectional_ring
 from .direct import complete, hypercube, ring, torus
 from .direct_graph import Adjacency, DirectGraph
 from .distance_regular import DISTANCE_REGULAR, distance_regular

@@ -11,7 +11,19 @@ from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from ..errors import TopologyError
-from . import amd, base_graphs, circulants, direct, distance_regular, fabrics, nvidia, trees, twisted, word_graphs
+from . import (
+    amd,
+    base_graphs,
+    circulants,
+    cyclic_rings,
+    direct,
+    distance_regular,
+    fabrics,
+    nvidia,
+    trees,
+    twisted,
+    word_graphs,
+)
 from .topology import Topology
 from .validation import Exact, shown
 
@@ -31,9 +43,9 @@ BUILDERS: dict[str, Callable[..., Topology]] = {
     "fat-tree": fabrics.fat_tree,
     "dragonfly": fabrics.dragonfly,
     "ring": direct.ring,
-    "unidirectional-ring": circulants.unidirectional_ring,
-    "bidirectional-ring": circulants.bidirectional_ring,
-    "shifted-ring": circulants.shifted_ring,
+    "unidirectional-ring": cyclic_rings.unidirectional_ring,
+    "bidirectional-ring": cyclic_rings.bidirectional_ring,
+    "shifted-ring": cyclic_rings.shifted_ring,
     "double-binary-tree": trees.double_binary_tree,
     "circulant": circulants.circulant,
     "low-diameter-circulant": circulants.low_diameter_circulant,

@@ -1,4 +1,4 @@
-"""Graphs that look the same from every node of a cycle: circulants, and rings with parallel links."""
+"""Circulant graphs and digraphs, which look the same from every node of a cycle."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from ..errors import TopologyError
 from .arcs import check_graph, translates
 from .circulant_search import low_diameter_offsets
 from .direct_graph import DirectGraph
+from .graph_names import offset_names
 from .sizes import as_size
 from .topology import Topology
 from .validation import Exact, as_list, shown
 
 __all__ = [
-    "bidirectional_ring",
     "circulant",
     "circulant_digraph",
+    "cyclic_graph",
     "directed_circulant",
     "low_diameter_circulant",
-    "shifted_ring",
-    "unidirectional_ring",
 ]
 
 MAX_DEGREE = 1022
@@ -65,8 +64,8 @@ def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: 
     """
     n = as_size(n, "n", least=3)
     steps = _different([_as_offset(offset, n) for offset in as_list(offsets, "the offsets")], n)
-    name = f"C({n}, {{{', '.join(map(str, steps))}}})"
-    return _cyclic(n, [sign * step for step in steps for sign in (1, -1)], name, bandwidth, latency)
+    name = f"C({n}, {offset_names(steps)})"
+    return cyclic_graph(n, [sign * step for step in steps for sign in (1, -1)], name, bandwidth, latency)
 
 
 def low_diameter_circulant(
@@ -151,8 +150,8 @@ def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, l
     what = f"an offset of the circulant digraph of {n} nodes"
     listed = as_list(offsets, "the offsets")
     steps = _different([as_size(offset, what, most=n - 1) for offset in listed], n)
-    name = f"DirCirc({n}, {{{', '.join(map(str, steps))}}})"
-    return _cyclic(n, steps, name, bandwidth, latency)
+    name = f"DirCirc({n}, {offset_names(steps)})"
+    return cyclic_graph(n, steps, name, bandwidth, latency)
 
 
 def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -187,131 +186,7 @@ def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     <Topology 'DirCirc(4)': 6 ranks, 24 links>
     """
     degree = as_size(degree, "degree", most=MAX_DEGREE)
-    return _cyclic(degree + 2, range(1, degree + 1), f"DirCirc({degree})", bandwidth, latency)
-
-
-def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
-    """Ring of n compute nodes in one direction, with d parallel links from each node to the next.
-
-    Parameters
-    ----------
-    degree : int
-        The paper's d.
-    n : int
-        The paper's m: nodes, at least 2.
-    bandwidth : int, float, str or Fraction
-        GB/s of each of the parallel links.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
-
-    Returns
-    -------
-    Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or there would be more than 2**20 links.
-
-    Notes
-    -----
-    Direct-connect paper, Table 9: UniRing(d, m).
-
-    Examples
-    --------
-    >>> unidirectional_ring(2, 4, bandwidth=25).link("gpu3", "gpu0").bandwidth
-    Fraction(50, 1)
-    """
-    degree, n = as_size(degree, "degree"), as_size(n, "n", least=2)
-    return _cyclic(n, [1] * degree, f"UniRing({degree}, {n})", bandwidth, latency)
-
-
-def bidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
-    """Ring of n compute nodes with d / 2 parallel links between neighbours, in each direction.
-
-    Parameters
-    ----------
-    degree : int
-        The paper's d; even.
-    n : int
-        The paper's m: nodes, at least 3.
-    bandwidth : int, float, str or Fraction
-        GB/s of each of the parallel links, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
-
-    Returns
-    -------
-    Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, the degree is odd, or there would be more than 2**20 links.
-
-    Notes
-    -----
-    Direct-connect paper, section F.1 and Table 9: BiRing(d, m).
-
-    Examples
-    --------
-    >>> bidirectional_ring(4, 8).graph
-    <DirectGraph BiRing(4, 8): 8 nodes, 32 arcs>
-    """
-    degree, n = as_size(degree, "degree", least=2), as_size(n, "n", least=3)
-    if degree % 2:
-        raise TopologyError(
-            f"degree is {degree}; expected an even number, as a bidirectional ring has as many links either way"
-        )
-    return _cyclic(n, [1, -1] * (degree // 2), f"BiRing({degree}, {n})", bandwidth, latency)
-
-
-def shifted_ring(n: int, *, stride: int | None = None, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
-    """Two bidirectional rings through the same compute nodes, one from i to i + 1, one from i to i + stride.
-
-    Parameters
-    ----------
-    n : int
-        Nodes, at least 3; each has 4 ports.
-    stride : int, optional
-        From 1 to n - 1, without a divisor in common with n.  By default the largest such number below n / 2; for n of
-        3, 4 or 6 that is 1, so that the second ring doubles the links of the first.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
-
-    Returns
-    -------
-    Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or the stride does not pass through all nodes.
-
-    Notes
-    -----
-    A baseline of the direct-connect paper, section 8.2, after TopoOpt.  The paper does not print the stride; its
-    all-to-all time for n = 1024, in the caption of Table 4, is that of stride 511.
-
-    Examples
-    --------
-    >>> [link.head for link in shifted_ring(8).out_links("gpu0")]
-    ['gpu1', 'gpu3', 'gpu5', 'gpu7']
-    """
-    n = as_size(n, "n", least=3)
-    if stride is None:
-        stride = next(number for number in range((n - 1) // 2, 0, -1) if gcd(number, n) == 1)
-        name = f"ShiftedRing({n})"
-    else:
-        stride = as_size(stride, "stride", most=n - 1)
-        name = f"ShiftedRing({n}, stride {stride})"
-    if gcd(stride, n) > 1:
-        raise TopologyError(
-            f"stride is {stride}; expected no divisor in common with n = {n}, so that the ring passes through all nodes"
-        )
-    return _cyclic(n, [1, -1, stride, -stride], name, bandwidth, latency)
+    return cyclic_graph(degree + 2, range(1, degree + 1), f"DirCirc({degree})", bandwidth, latency)
 
 
 def _as_offset(value: object, n: int) -> int:
@@ -339,6 +214,7 @@ def _different(offsets: Sequence[int], n: int) -> list[int]:
     return steps
 
 
-def _cyclic(n: int, steps: Sequence[int], name: str, bandwidth: Exact, latency: Exact) -> Topology:
+def cyclic_graph(n: int, steps: Sequence[int], name: str, bandwidth: Exact, latency: Exact) -> Topology:
+    """Join each node i of n to i + a, modulo n, for each of the steps a; equal ones make parallel links."""
     check_graph(name, n, len(steps))
     return DirectGraph.from_arcs(n, translates(n, steps), name).topology(bandwidth=bandwidth, latency=latency)

@@ -52,7 +52,15 @@ def networks(nodes: int) -> Iterator[tuple[str, DirectConnectTimes]]:
     yield "2D torus", DirectConnectTimes(baselines.torus_cost(side), baselines.torus_rate(side), **shared)
     for candidate in find_topologies(nodes, DEGREE):
         assert candidate.all_to_all is not None
-        yield candidate.name, DirectConnectTimes(candidate.cost, candidate.all_to_all[0], **shared)
+        yield (
+            candidate.name,
+            DirectConnectTimes(
+                candidate.cost,
+                candidate.all_to_all[0],
+                reduce_scatter_cost=candidate.reduce_scatter_cost,
+                **shared,
+            ),
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -15,12 +15,15 @@ from collopt.planners.recipes import (
     LineGraph,
     Parallel,
     Recipe,
+    Transpose,
     TwoWay,
+    transposed,
 )
 from collopt.schedules import step_cost, verified_step_loads
-from collopt.topologies import bandwidth_optimum, is_reverse_symmetric
+from collopt.topologies import bandwidth_optimum, is_reverse_symmetric, isomorphism
 
 DIAMOND = Base("diamond", (), "Diamond")
+KAUTZ = Base("generalized_kautz", (2, 9), "Π(2, 9)")
 SQUARE = Base("complete_bipartite", (2,), "K(2, 2)")
 TRIANGLE = Base("unidirectional_ring", (1, 3), "UniRing(1, 3)")
 
@@ -45,9 +48,11 @@ def test_a_base_is_what_the_database_says(base: BaseEntry, nodes: int, degree: i
     assert graph.is_bidirectional == base.two_way or not base.two_way
     if base.reverse_symmetric:
         assert is_reverse_symmetric(graph)
-    schedule = entry.recipe.schedule()
-    verified_step_loads(schedule, graph.topology())
-    assert step_cost(graph, schedule) == entry[:2]
+    back = entry.factor if entry.reduce_factor is None else entry.reduce_factor
+    costs = ((entry.steps, entry.factor), (entry.steps, back))
+    for schedule, cost in zip((entry.recipe.schedule(), entry.recipe.reduce_scatter()), costs, strict=True):
+        verified_step_loads(schedule, graph.topology())
+        assert step_cost(graph, schedule) == cost
 
 
 @pytest.mark.parametrize("nodes", range(2, 20))
@@ -72,6 +77,9 @@ def test_what_may_enter_products_is_optimal(nodes: int) -> None:
         (LineGraph(CartesianPower(SQUARE, 2)), "L(K(2, 2)^□2)", (5, Fraction(15, 16) + Fraction(1, 16))),
         (DegreeExpansion(LineGraph(DegreeExpansion(TRIANGLE, 2)), 2), "L(UniRing(1, 3)*2)*2", None),
         (CartesianPower(DegreeExpansion(TRIANGLE, 2), 2), "(UniRing(1, 3)*2)^□2", None),
+        (Transpose(DIAMOND), "Diamond^T", (3, Fraction(7, 8))),
+        (CartesianPower(Transpose(DIAMOND), 2), "(Diamond^T)^□2", (6, Fraction(63, 64))),
+        (LineGraph(Transpose(KAUTZ)), "L(Π(2, 9)^T)", (4, Fraction(10, 9) + Fraction(1, 9))),
     ],
     ids=str,
 )
@@ -85,6 +93,33 @@ def test_expansions_build_and_cost_what_the_theorems_say(
     verified_step_loads(schedule, graph.topology())
     if cost is not None:
         assert step_cost(graph, schedule) == cost
+    back = recipe.reduce_scatter()
+    assert back.direction == "reduce"
+    verified_step_loads(back, graph.topology())
+    if recipe.reverse_symmetric or "Diamond" in name:
+        assert step_cost(graph, back) == step_cost(graph, schedule)
+    elif isinstance(recipe, LineGraph):
+        assert step_cost(graph, back) == (4, Fraction(14, 9) + Fraction(1, 9))
+
+
+@pytest.mark.parametrize("base", [DIAMOND, Base("generalized_kautz", (2, 9), "Π(2, 9)"), SQUARE, TRIANGLE])
+def test_transposed_recipes_build_transposed_graphs(base: Recipe) -> None:
+    """Up to the order of the nodes; those that are their own transpose stay as they are."""
+    recipes: list[Recipe] = [
+        base,
+        LineGraph(base),
+        DegreeExpansion(base, 2),
+        CartesianPower(base, 2),
+        Parallel(base, 2),
+        CartesianProduct((base, TRIANGLE)),
+    ]
+    for recipe in recipes:
+        turned = transposed(recipe)
+        assert (turned == recipe) == recipe.reverse_symmetric
+        assert transposed(turned) == recipe
+        if base != DIAMOND or not isinstance(recipe, CartesianProduct):
+            assert isomorphism(turned.graph(), recipe.graph().transpose()) is not None
+    assert transposed(TwoWay(SQUARE)) == TwoWay(SQUARE)
 
 
 def test_a_line_graph_can_do_better_than_theorem_10_says() -> None:

@@ -1,0 +1,48 @@
+"""Transposed generalized Kautz graphs by arithmetic, against the kernel that looks at any graph."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import UnsupportedError
+from collopt.planners.bfb import bfb_cost
+from collopt.solvers.kautz_bandwidth import kautz_figures
+from collopt.solvers.kautz_transpose import as_transpose_factor, kautz_transpose_factor, kautz_transpose_table
+from collopt.topologies import generalized_kautz
+
+
+@pytest.mark.parametrize("degree", [2, 3, 4, 5, 7])
+def test_small_transposes_agree_with_the_general_kernel(degree: int) -> None:
+    """Self-loops or not; a table has the same rows."""
+    table = kautz_transpose_table(degree, degree + 1, 70)
+    for size, row in zip(range(degree + 1, 71), table, strict=True):
+        cost = bfb_cost(generalized_kautz(degree, size).graph.transpose())
+        assert cost == (kautz_figures(degree, size).steps, kautz_transpose_factor(degree, size)), size
+        assert as_transpose_factor(degree, size, row) == cost.bandwidth_factor
+
+
+@given(st.integers(2, 20), st.integers(22, 400))
+@settings(deadline=None, max_examples=40)
+def test_larger_transposes_agree_with_the_general_kernel(degree: int, size: int) -> None:
+    """At any degree."""
+    cost = bfb_cost(generalized_kautz(degree, size).graph.transpose())
+    assert cost == (kautz_figures(degree, size).steps, kautz_transpose_factor(degree, size))
+
+
+@pytest.mark.parametrize(
+    ("degree", "size", "factor"), [(2, 9, (10, 9)), (2, 15, (4, 3)), (2, 36, (23, 18)), (3, 7, (12, 7))]
+)
+def test_transposes_can_be_better_or_worse(degree: int, size: int, factor: tuple[int, int]) -> None:
+    """The graphs themselves take 14/9, 26/15, 31/18 and 9/7."""
+    assert kautz_transpose_factor(degree, size) == Fraction(*factor)
+    assert (kautz_figures(degree, size).bandwidth_factor < Fraction(*factor)) == (degree == 3)
+
+
+def test_graphs_that_there_are_not_are_refused() -> None:
+    """In one sentence."""
+    with pytest.raises(UnsupportedError, match="expected a degree of 2 or more"):
+        kautz_transpose_factor(1, 5)
