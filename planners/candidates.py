@@ -189,14 +189,13 @@ class Candidate:
         from .schedule_plans import plan_of_schedule
 
         topology = self.topology(bandwidth=bandwidth, latency=latency)
-        makers = dict(
-            zip(COLLECTIVES, (self.schedule, self.reduce_scatter_schedule, self.allreduce_schedule), strict=True)
-        )
+        made_by = self.schedule, self.reduce_scatter_schedule, self.allreduce_schedule
+        makers: dict[str, Callable[[], AnyStepSchedule]] = dict(zip(COLLECTIVES, made_by, strict=True))
         if not isinstance(collective, str) or collective not in makers:
             raise UnsupportedError(
                 f"the collective is {shown(collective)}; a candidate has schedules for {', '.join(COLLECTIVES)}"
             )
-        made: AnyStepSchedule = makers[collective]()
+        made = makers[collective]()
         return plan_of_schedule(topology, collective, made, planner="finder", options={"recipe": self.name})
 
     def _checked(self, direction: Direction, own: Callable[[], StepSchedule] | None, cost: StepCost) -> StepSchedule:

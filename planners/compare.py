@@ -162,7 +162,9 @@ def outcomes(
     check_request(topology, collective)
     shard_weights(topology, collective, root, weights)
     _check_sizes(sizes)
-    shards = {name: value for name, value in (("root", root), ("weights", weights)) if value is not None}
+    shards: dict[str, Any] = {
+        name: value for name, value in (("root", root), ("weights", weights)) if value is not None
+    }
     tasks: list[tuple[Kind, str]] = [("bound", name) for name in _names(bounds, "bounds", list(BOUNDS))]
     everyone = [name for name in PLANNERS if name != "auto"]
     tasks += [("plan", name) for name in _names(planners, "planners", everyone, ("auto",))]
@@ -276,7 +278,7 @@ def _check_sizes(sizes: Sequence[int | str] | None) -> None:
         as_bytes(size)
 
 
-def _size(kind: Kind, name: str, collective: str, sizes: Sequence[int | str] | None) -> dict[str, int | str]:
+def _size(kind: Kind, name: str, collective: str, sizes: Sequence[int | str] | None) -> dict[str, Any]:
     """Return the size that there is, if it is the only one and the planner plans for one."""
     function = PLANNERS[name].functions.get(collective) if kind == "plan" else None
     if function is None or sizes is None or len(sizes) != 1 or "size" not in inspect.signature(function).parameters:
