@@ -20,7 +20,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors, formulations, planners, report, runtime, schedules, solvers, topologies
     from .formulations import Blocks
-    from .planners import Plan, bound, compare, find_topologies, load_plan, plan, scan_trees_per_root, sensitivity
+    from .planners import (
+        Plan,
+        bound,
+        compare,
+        find_topologies,
+        load_plan,
+        plan,
+        scan_trees_per_root,
+        schedule_all_to_allv,
+        sensitivity,
+    )
     from .schedules import Bound, Forest
     from .solvers import Algorithm, ExactAnswer, HighsOptions, Interval, Session, Solution, solve
     from .topologies import Topology, read_topology, write_topology
@@ -50,6 +60,7 @@ __all__ = [
     "report",
     "runtime",
     "scan_trees_per_root",
+    "schedule_all_to_allv",
     "schedules",
     "sensitivity",
     "solve",
@@ -77,6 +88,7 @@ _NAMES = {
     "load_plan": "planners",
     "plan": "planners",
     "scan_trees_per_root": "planners",
+    "schedule_all_to_allv": "planners",
     "sensitivity": "planners",
     "read_topology": "topologies",
     "solve": "solvers",

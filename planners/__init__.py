@@ -7,6 +7,7 @@ from .bfb_timed import TimedBfb, timed_bfb, timed_loads
 from .candidate_frontier import Frontier
 from .candidates import Candidate
 from .compare import compare
+from .fast import schedule_all_to_allv
 from .finder import find_topologies, sweep_topologies
 from .frontier import scan_trees_per_root
 from .lp_bounds import lp_bound
@@ -43,6 +44,7 @@ __all__ = [
     "plan_bfb",
     "plan_of_schedule",
     "scan_trees_per_root",
+    "schedule_all_to_allv",
     "sensitivity",
     "simulate_iteration",
     "sweep_topologies",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .all_to_allv import AllToAllvSchedule, Stage
 from .allreduce import Allreduce, TreeSchedule
 from .any_schedule import AnySchedule, rate_of_loads, verified_loads
 from .base_schedules import base_reduce_scatter, base_schedule
@@ -35,12 +36,17 @@ from .step_json import steps_from_json, steps_to_json
 from .step_schedule import Send, StepSchedule
 from .step_time import step_schedule_time
 from .step_verify import verified_step_loads, verified_step_schedule_loads
+from .two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTimes
 from .verify import verified_link_loads, verified_schedule_loads
 from .witnesses import EVERY_SCHEDULE, Crossing, Cut, Partition, RankCuts, Witness
 
 __all__ = [
     "COLLECTIVES",
     "EVERY_SCHEDULE",
+    "H200",
+    "MI300X",
+    "PIPELINES",
+    "AllToAllvSchedule",
     "Allreduce",
     "AnySchedule",
     "AnyStepSchedule",
@@ -54,11 +60,14 @@ __all__ = [
     "Prices",
     "RankCuts",
     "Send",
+    "Stage",
     "StepAllreduce",
     "StepCost",
     "StepSchedule",
     "TreeEdge",
     "TreeSchedule",
+    "TwoTierModel",
+    "TwoTierTimes",
     "Witness",
     "allreduce_schedule",
     "as_bytes",

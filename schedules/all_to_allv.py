@@ -1,0 +1,206 @@
+"""`AllToAllvSchedule`: an all-to-allv on servers of several GPUs, in balanced one-to-one stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .all_to_allv_pieces import Pieces, handed_over, local_bytes, pieces_of
+from .all_to_allv_verify import verify_all_to_allv
+from .read_only import read_only
+from .two_tier_cost import PIPELINES, TwoTierModel, TwoTierTimes, two_tier_times
+from .units import count_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["AllToAllvSchedule", "Stage"]
+
+IntArray = npt.NDArray[np.int64]
+
+ARRAYS = ("traffic", "stream_starts", "segments", "stage_bytes", "partners", "begins", "ends")
+
+
+class Stage(NamedTuple):
+    """One stage: GPU p of server i sends bytes ``begins[i]:ends[i]`` of a stream to GPU p of ``partners[i]``.
+
+    A server whose partner is -1 sends nothing.  Streams that are shorter by one byte end before ``ends[i]``.
+    """
+
+    num_bytes: int
+    partners: tuple[int, ...]
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllToAllvSchedule:
+    """How n servers of m GPUs exchange what a matrix says, as FAST does it.
+
+    Rank r is GPU ``r % m`` of server ``r // m``.  For every two servers, GPU p of the one sends one stream to its peer,
+    GPU p of the other:
+
+    1. Balance: before the first stage, GPUs hand to proxies of their server what is in the proxies' streams.
+    2. Stages: in each, a server sends part of its streams to one other and receives from at most one.
+    3. Redistribution: after each stage, peers hand what is not theirs to other GPUs of their server.
+    4. What stays inside a server goes directly, at the same time as the first stages.
+
+    All that is stored follows from the matrix alone, so every rank can work it out for itself.  The arrays cannot be
+    written to through a schedule; they are not copied.
+
+    Attributes
+    ----------
+    traffic : ndarray of int64, shape (ranks, ranks)
+        Bytes from each rank to each.
+    servers, gpus_per_server : int
+        The paper's n and m.
+    stream_starts : ndarray of int64, shape (n * n * m + 1,)
+        Stream ``s = (i * n + j) * m + p`` is ``segments[stream_starts[s]:stream_starts[s + 1]]``.
+    segments : ndarray of int64, shape (segments, 4)
+        Origin rank, final rank, first byte in that cell of `traffic`, number of bytes.
+    stage_bytes : ndarray of int64, shape (stages,)
+        What the busiest GPU sends in each stage; ascending.
+    partners : ndarray of int64, shape (stages, n)
+        The server that each one sends to, or -1.
+    begins, ends : ndarray of int64, shape (stages, n)
+        Which bytes of each of the m streams to the partner it sends.
+
+    See Also
+    --------
+    collopt.planners.schedule_all_to_allv : Makes one.
+    """
+
+    traffic: IntArray
+    servers: int
+    gpus_per_server: int
+    stream_starts: IntArray
+    segments: IntArray
+    stage_bytes: IntArray
+    partners: IntArray
+    begins: IntArray
+    ends: IntArray
+
+    def __post_init__(self) -> None:
+        """Let nobody write to the arrays."""
+        for name in ARRAYS:
+            array = getattr(self, name)
+            if array.flags.writeable:  # planning takes microseconds, and so would views of arrays that need none
+                object.__setattr__(self, name, read_only(array))
+
+    def __reduce__(self) -> tuple[type[AllToAllvSchedule], tuple[object, ...]]:
+        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+    def __repr__(self) -> str:
+        """Give the size."""
+        size = f"{count_text(self.servers, 'server')} of {count_text(self.gpus_per_server, 'GPU')}"
+        return f"<AllToAllvSchedule: {size}, {count_text(self.num_stages, 'stage')}>"
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of GPUs."""
+        return self.servers * self.gpus_per_server
+
+    @property
+    def num_stages(self) -> int:
+        """Number of stages between servers."""
+        return len(self.stage_bytes)
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """All stages, one after another."""
+        columns = (self.stage_bytes, self.partners, self.begins, self.ends)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return tuple(Stage(size, tuple(who), tuple(begins), tuple(ends)) for size, who, begins, ends in rows)
+
+    @property
+    def scale_out_bytes(self) -> int:
+        """What the busiest GPU sends or receives in all stages together; at most n - 1 bytes above `lower_bound`."""
+        return int(self.stage_bytes.sum())
+
+    @cached_property
+    def lower_bound(self) -> Fraction:
+        """Bytes that some GPU has to send or receive between servers in any schedule (FAST, Theorem 1, times B_2)."""
+        tiles = self._tiles()
+        return Fraction(int(max(tiles.sum(axis=0).max(), tiles.sum(axis=1).max())), self.gpus_per_server)
+
+    @cached_property
+    def unbalanced_bound(self) -> int:
+        """As `lower_bound`, if GPUs send all that they have directly: the largest row or column sum of the matrix."""
+        server = np.arange(self.num_ranks) // self.gpus_per_server
+        outside = np.where(server[:, None] == server, 0, self.traffic)
+        return int(max(outside.sum(axis=0).max(), outside.sum(axis=1).max()))
+
+    def _tiles(self) -> IntArray:
+        n, m = self.servers, self.gpus_per_server
+        tiles: IntArray = self.traffic.reshape(n, m, n, m).sum(axis=(1, 3))
+        np.fill_diagonal(tiles, 0)
+        return tiles
+
+    def optimum(self, model: TwoTierModel) -> Fraction:
+        """Time in µs of Theorem 1: scale-up links infinitely fast, and no wake-ups."""
+        return self.lower_bound / Fraction(model.scale_out) / 1000
+
+    def times(self, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> TwoTierTimes:
+        """Where the time goes; see `collopt.schedules.two_tier_cost.two_tier_times`."""
+        return two_tier_times(self, model, pipeline)
+
+    def completion_time(self, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> Fraction:
+        """Time in µs from the first byte handed over to the last that arrives, by default in FAST's pipeline."""
+        return self.times(model, pipeline).total
+
+    def pieces(self, server: int) -> Pieces:
+        """Where each byte that leaves a server goes: by which proxy and peer, and in which stage."""
+        return pieces_of(self, server)
+
+    def verify(self) -> None:
+        """Check that every byte arrives exactly once, and in no more time than the stages need.
+
+        Raises
+        ------
+        CertificateError
+            With the first thing that is wrong.
+        """
+        verify_all_to_allv(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """List what each GPU sends to each other in each phase.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``phase`` ("balance", "local", "stage" or "redistribute"), ``stage`` (-1 for the first two),
+            ``source``, ``destination`` and ``bytes``; copies of a GPU to itself are left out.
+        """
+        import pandas as pd
+
+        columns = ["phase", "stage", "source", "destination", "bytes"]
+        frames = [self._inside("balance", handed_over(self)), self._inside("local", local_bytes(self))]
+        for server in range(self.servers):
+            pieces = self.pieces(server)
+            for phase, source, destination in (
+                ("stage", pieces.proxy, pieces.peer),
+                ("redistribute", pieces.peer, pieces.final),
+            ):
+                moves = source != destination
+                columns_of = (pieces.stage, source, destination, pieces.length)
+                rows = np.stack([column[moves] for column in columns_of], axis=1)
+                frames.append(pd.DataFrame(rows, columns=columns[1:]).assign(phase=phase))
+        frame = pd.concat(frames, ignore_index=True)
+        frame["phase"] = pd.Categorical(frame["phase"], ["balance", "local", "stage", "redistribute"])
+        keys = ["stage", "phase", "source", "destination"]
+        return frame.groupby(keys, observed=True, as_index=False).agg({"bytes": "sum"})[columns]
+
+    def _inside(self, phase: str, moved: IntArray) -> pd.DataFrame:
+        import pandas as pd
+
+        server, source, destination = np.nonzero(moved)
+        first = server * self.gpus_per_server
+        lengths = moved[server, source, destination]
+        table = {"stage": -1, "source": first + source, "destination": first + destination, "bytes": lengths}
+        return pd.DataFrame(table).assign(phase=phase)

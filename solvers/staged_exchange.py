@@ -1,0 +1,120 @@
+"""FAST's whole schedule in one compiled call, as on-the-fly planning has microseconds: balance, match, cut, order."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from .birkhoff import matchings
+from .tile_balance import peer_bytes, stream_segments
+
+__all__ = ["LIMIT", "MOST_PLACES", "NEGATIVE", "TOO_LARGE", "TOO_MANY", "fault_of", "staged_exchange"]
+
+IntArray = npt.NDArray[np.int64]
+Stages = tuple[IntArray, IntArray, IntArray, IntArray]
+
+LIMIT = 2**62
+"""All bytes together stay below this."""
+MOST_PLACES = 2**27
+"""Stages times servers: a gigabyte each for who sends to whom, from where and to where."""
+NEGATIVE, TOO_LARGE, TOO_MANY = 1, 2, 3
+"""What can be wrong: an entry below 0, the sum of all beyond `LIMIT`, stages beyond `MOST_PLACES`."""
+
+
+@numba.njit(cache=True, nogil=True)
+def staged_exchange(
+    traffic: IntArray, servers: int, gpus: int, way: int, cap: int
+) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
+    """Plan an all-to-allv on servers of equally many GPUs.
+
+    Parameters
+    ----------
+    traffic : ndarray of int64, shape (servers * gpus, servers * gpus)
+        Bytes from each rank to each.
+    servers, gpus : int
+        At least 1.
+    way : int
+        A value of `DECOMPOSITIONS`.
+    cap : int
+        Most bytes that a GPU sends in a stage.
+
+    Returns
+    -------
+    fault : int
+        0, `NEGATIVE`, `TOO_LARGE` or `TOO_MANY`; the rest is empty unless 0.
+    starts, segments : ndarray of int64
+        As `stream_segments` writes them.
+    sizes : ndarray of int64, shape (stages,)
+        Bytes that the busiest GPU sends, ascending.
+    partners, begins, ends : ndarray of int64, shape (stages, servers)
+        The server that each one sends to, -1 for none, and which bytes of each stream, as far as there are so many.
+    """
+    nothing, no_rows = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
+    fault = fault_of(traffic)
+    if fault:
+        return fault, nothing, no_rows, nothing, no_rows, no_rows, no_rows
+    sums = np.empty((servers * gpus, servers), dtype=np.int64)
+    longest = np.empty((servers, servers), dtype=np.int64)
+    peer_bytes(traffic, servers, gpus, sums, longest)
+    found, weights = matchings(longest, way)
+    pieces = 0
+    for weight in weights:
+        pieces += (weight - 1) // cap + 1
+    if pieces > MOST_PLACES // servers:
+        return TOO_MANY, nothing, no_rows, nothing, no_rows, no_rows, no_rows
+    sizes, partners, begins, ends = _in_order(longest, found, weights, pieces, cap)
+    starts = np.empty(servers * servers * gpus + 1, dtype=np.int64)
+    segments = np.empty((servers * (servers - 1) * gpus * (gpus + 2), 4), dtype=np.int64)
+    count = stream_segments(traffic, servers, gpus, sums, starts, segments)
+    return 0, starts, segments[:count], sizes, partners, begins, ends
+
+
+@numba.njit(cache=True, nogil=True)
+def fault_of(traffic: IntArray) -> int:
+    """Return `NEGATIVE` or `TOO_LARGE` if that is what the traffic is, else 0.  Small entries need no adding up."""
+    entries = traffic.ravel()
+    every = 0
+    for entry in entries:
+        every |= int(entry)
+    if every < 0:
+        return NEGATIVE
+    if every >= LIMIT // max(1, traffic.size):
+        total = 0
+        for entry in entries:
+            if entry > LIMIT - 1 - total:
+                return TOO_LARGE
+            total += int(entry)
+    return 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _in_order(longest: IntArray, found: npt.NDArray[np.int16], weights: IntArray, pieces: int, cap: int) -> Stages:
+    """Cut matchings into stages of at most `cap` bytes, sort these, and hand out each stream's bytes from its start."""
+    servers = len(longest)
+    lengths, matching = np.empty(pieces, dtype=np.int64), np.empty(pieces, dtype=np.int64)
+    at = 0
+    for number, weight in enumerate(weights):
+        parts = (weight - 1) // cap + 1
+        for part in range(parts):
+            lengths[at] = (weight + part) // parts
+            matching[at] = number
+            at += 1
+    order = np.argsort(lengths, kind="mergesort")
+    sizes = np.empty(pieces, dtype=np.int64)
+    partners = np.empty((pieces, servers), dtype=np.int64)
+    begins, ends = np.empty((pieces, servers), dtype=np.int64), np.empty((pieces, servers), dtype=np.int64)
+    done = np.zeros((servers, servers), dtype=np.int64)
+    for stage, piece in enumerate(order):
+        size = lengths[piece]
+        sizes[stage] = size
+        columns = found[matching[piece]]
+        for server in range(servers):
+            other = np.int64(columns[server])
+            begin = done[server, other]
+            end = min(begin + size, longest[server, other])
+            done[server, other] = end
+            partners[stage, server] = other if end > begin else -1
+            begins[stage, server] = begin
+            ends[stage, server] = end
+    return sizes, partners, begins, ends

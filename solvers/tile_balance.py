@@ -1,0 +1,170 @@
+"""Balancing inside servers: which bytes each GPU sends to its peer of another server.
+
+Server i has m GPUs, and so has server j.  What i sends to j is a tile of m x m cells, cell (a, b) from GPU a of i to
+GPU b of j.  GPU p of i sends to GPU p of j one stream, whose length is the m-th part of the tile, rounded up for the
+first GPUs and down for the others (FAST, section 4.1).  A stream is a row of segments, each a run of bytes of one cell.
+
+All that GPU p has for j stands in the order b = p, p + 1, ..., p - 1 modulo m, so that it keeps what its peer wants
+and gives away the end.  The ends of all GPUs that have too much, one after another, fill up the streams of those that
+have too little, one after another.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["SEGMENT_COLUMNS", "peer_bytes", "stream_segments"]
+
+IntArray = npt.NDArray[np.int64]
+
+SEGMENT_COLUMNS = ("origin", "final", "first", "bytes")
+"""The rank a segment comes from, the rank it is for, its first byte within that cell, and its length."""
+
+
+@numba.njit(cache=True, nogil=True)
+def peer_bytes(traffic: IntArray, servers: int, gpus: int, sums: IntArray, longest: IntArray) -> None:
+    """Add up what each GPU has for each other server, and the longest stream of each pair of servers.
+
+    Parameters
+    ----------
+    traffic : ndarray of int64, shape (ranks, ranks)
+        Bytes from each rank to each.
+    servers, gpus : int
+        ``servers * gpus`` is the number of ranks.
+    sums : ndarray of int64, shape (ranks, servers)
+        Written: bytes from a rank to a server.
+    longest : ndarray of int64, shape (servers, servers)
+        Written: the m-th part of a tile, rounded up; 0 on the diagonal.
+    """
+    for server in range(servers):
+        for other in range(servers):
+            total = 0
+            if other != server:
+                for rank in range(server * gpus, (server + 1) * gpus):
+                    row = 0
+                    for column in range(other * gpus, (other + 1) * gpus):
+                        row += traffic[rank, column]
+                    sums[rank, other] = row
+                    total += row
+            longest[server, other] = (total + gpus - 1) // gpus
+
+
+@numba.njit(cache=True, nogil=True)
+def stream_segments(
+    traffic: IntArray, servers: int, gpus: int, sums: IntArray, starts: IntArray, segments: IntArray
+) -> int:
+    """Write the segments of all streams, and return how many there are.
+
+    Parameters
+    ----------
+    traffic, servers, gpus, sums
+        As `peer_bytes` takes and leaves them.
+    starts : ndarray of int64, shape (servers * servers * gpus + 1,)
+        Written: stream p from server i to server j has the segments from ``starts[(i * servers + j) * gpus + p]`` on.
+    segments : ndarray of int64, shape (enough, 4)
+        Written, with `SEGMENT_COLUMNS`; a tile has at most m (m + 2).
+    """
+    count = 0
+    at = np.zeros(3, dtype=np.int64)
+    for server in range(servers):
+        for other in range(servers):
+            stream = (server * servers + other) * gpus
+            starts[stream : stream + gpus] = count
+            if server != other:
+                count = _tile(traffic, server, other, gpus, sums, starts[stream : stream + gpus], segments, count, at)
+    starts[-1] = count
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _tile(
+    traffic: IntArray,
+    server: int,
+    other: int,
+    gpus: int,
+    sums: IntArray,
+    starts: IntArray,
+    segments: IntArray,
+    count: int,
+    at: IntArray,
+) -> int:
+    """Write the streams of one tile; ``at`` is the giver, its place in its own order, and the byte in that cell."""
+    rank, column = server * gpus, other * gpus
+    total = 0
+    for gpu in range(gpus):
+        total += sums[rank + gpu, other]
+    if total == 0:
+        return count
+    share, longer = total // gpus, total % gpus
+    at[0] = -1
+    spare = 0
+    for gpu in range(gpus):
+        starts[gpu] = count
+        wanted = share + (1 if gpu < longer else 0)
+        own = min(sums[rank + gpu, other], wanted)
+        place, first = 0, 0
+        wanted -= own
+        count, place, first = _copy(traffic, rank, column, gpus, gpu, place, first, own, segments, count)
+        while wanted:
+            while spare == 0:
+                at[0] += 1
+                kept = share + (1 if at[0] < longer else 0)
+                spare = max(0, sums[rank + at[0], other] - kept)
+                if spare:
+                    at[1], at[2] = _skip(traffic, rank, column, gpus, at[0], kept)
+            taken = min(wanted, spare)
+            count, at[1], at[2] = _copy(traffic, rank, column, gpus, at[0], at[1], at[2], taken, segments, count)
+            spare -= taken
+            wanted -= taken
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _copy(
+    traffic: IntArray,
+    rank: int,
+    column: int,
+    gpus: int,
+    gpu: int,
+    place: int,
+    first: int,
+    wanted: int,
+    segments: IntArray,
+    count: int,
+) -> tuple[int, int, int]:
+    """Write segments of `wanted` bytes of a GPU, from byte `first` of its cell `place` on; return where to go on."""
+    while wanted:
+        target = gpu + place
+        if target >= gpus:
+            target -= gpus
+        there = traffic[rank + gpu, column + target] - first
+        taken = min(there, wanted)
+        segments[count, 0] = rank + gpu
+        segments[count, 1] = column + target
+        segments[count, 2] = first
+        segments[count, 3] = taken
+        # What was written for an empty cell is overwritten by the next one.
+        count += taken > 0
+        wanted -= taken
+        if taken < there:
+            return count, place, first + taken
+        place += 1
+        first = 0
+    return count, place, first
+
+
+@numba.njit(cache=True, nogil=True)
+def _skip(traffic: IntArray, rank: int, column: int, gpus: int, gpu: int, kept: int) -> tuple[int, int]:
+    """Cell and byte at which a GPU's first `kept` bytes end."""
+    place = 0
+    while True:
+        target = gpu + place
+        if target >= gpus:
+            target -= gpus
+        there = traffic[rank + gpu, column + target]
+        if kept < there:
+            return place, kept
+        kept -= there
+        place += 1

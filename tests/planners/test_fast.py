@@ -1,0 +1,261 @@
+"""FAST on the paper's examples, adversaries and bad input, and its baselines."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import CertificateError, UnsupportedError
+from collopt.planners.all_to_allv_baselines import BASELINES, DirectExchange, at_once, spread_out, unbalanced_birkhoff
+from collopt.planners.fast import STAGES, schedule_all_to_allv
+from collopt.schedules.all_to_allv import ARRAYS
+from collopt.schedules.two_tier_cost import H200, PIPELINES, TwoTierModel
+from collopt.solvers.birkhoff import DECOMPOSITIONS
+
+IntArray = npt.NDArray[np.int64]
+
+FOUR_SERVERS = np.array([[0, 2, 1, 5], [3, 0, 4, 6], [1, 6, 0, 3], [5, 1, 2, 0]])
+"""As in FAST's Figure 9 server D receives most, 14 units, and SpreadOut takes 17."""
+THREE_SERVERS = np.array(
+    [
+        [0, 0, 3, 2, 2, 1],
+        [0, 0, 3, 2, 2, 1],
+        [1, 1, 0, 0, 1, 1],
+        [3, 3, 0, 0, 2, 2],
+        [2, 2, 2, 1, 0, 0],
+        [2, 2, 2, 1, 0, 0],
+    ]
+)
+"""As in FAST's Figure 10 GPU B1 sends 10 units and B0 receives 10, but no server more than 8 per GPU."""
+UNIT = TwoTierModel(10**6, 1, wake_up=0)
+"""One byte between servers per ns, and inside servers next to no time."""
+
+
+def zipf_rows(n: int, m: int, skew: float, seed: int) -> IntArray:
+    """Every rank sends 50 MB on average, by Zipf's law to the others in an order of its own."""
+    random = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, n * m + 1) ** skew
+    shares *= 50e6 * n * m / shares.sum()
+    return np.array([random.permutation(shares) for _ in range(n * m)]).astype(np.int64)
+
+
+def zipf_cells(n: int, m: int, skew: float, seed: int) -> IntArray:
+    """As before, but by one law for all pairs of ranks together, which is far more uneven."""
+    random = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, (n * m) ** 2 + 1) ** skew
+    return (random.permutation(shares * 50e6 * len(shares) / shares.sum()).reshape(n * m, n * m)).astype(np.int64)
+
+
+@pytest.mark.parametrize("stages", STAGES)
+def test_figure_9_takes_14_and_spread_out_17(stages: str) -> None:
+    """Servers of one GPU."""
+    schedule = schedule_all_to_allv(FOUR_SERVERS, servers=4, gpus_per_server=1, stages=stages)
+    schedule.verify()
+    assert schedule.lower_bound == schedule.scale_out_bytes == 14
+    assert schedule.completion_time(UNIT) * 1000 == 14
+    assert spread_out(FOUR_SERVERS, servers=4, gpus_per_server=1).completion_time(UNIT) * 1000 == 17
+    assert unbalanced_birkhoff(FOUR_SERVERS, servers=4, gpus_per_server=1).completion_time(UNIT) * 1000 == 14
+
+
+def test_balancing_lowers_the_bound_from_10_to_8() -> None:
+    """Figure 10: three servers of two GPUs."""
+    schedule = schedule_all_to_allv(THREE_SERVERS, servers=3, gpus_per_server=2)
+    schedule.verify()
+    assert (schedule.unbalanced_bound, schedule.lower_bound, schedule.scale_out_bytes) == (10, 8, 8)
+    assert unbalanced_birkhoff(THREE_SERVERS, servers=3, gpus_per_server=2).completion_time(UNIT) * 1000 == 10
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 6),
+    st.integers(1, 4),
+    st.sampled_from(["random", "zipf", "sparse", "hot"]),
+    st.sampled_from(list(STAGES)),
+    st.sampled_from([None, 1, 10]),
+)
+@settings(deadline=None, max_examples=80)
+def test_schedules_hold_on_any_traffic(seed: int, n: int, m: int, kind: str, stages: str, cuts: int | None) -> None:
+    """Verified, at the exact bound of whole bytes, and with stages no larger than allowed."""
+    random = np.random.default_rng(seed)
+    traffic = random.integers(0, 10**5, (n * m, n * m))
+    if kind == "zipf":
+        traffic = zipf_cells(n, m, 0.4 + random.random() / 2, seed)
+    elif kind == "sparse":
+        traffic *= random.random((n * m, n * m)) < 0.1
+    elif kind == "hot":
+        traffic[:, random.integers(n * m)] *= 1000
+    whole = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m, stages=stages)
+    most = None if cuts is None else max(1, ceil(whole.lower_bound) // cuts)
+    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m, stages=stages, max_stage_bytes=most)
+    schedule.verify()
+    assert schedule.lower_bound <= schedule.scale_out_bytes <= schedule.lower_bound + n - 1
+    assert schedule.scale_out_bytes == whole.scale_out_bytes
+    assert most is None or schedule.stage_bytes.max(initial=0) <= most
+    assert whole.num_stages <= n * n - 2 * n + 2
+
+
+def test_the_same_matrix_gives_the_same_schedule_in_any_form() -> None:
+    """Frames, lists, other integers, other orders of memory."""
+    traffic = np.random.default_rng(0).integers(0, 1000, (12, 12))
+    expected = schedule_all_to_allv(traffic, servers=3, gpus_per_server=4)
+    for same in (
+        pd.DataFrame(traffic),
+        traffic.tolist(),
+        traffic.astype(np.uint64),
+        traffic.astype(np.int16),
+        np.asfortranarray(traffic),
+        np.repeat(traffic, 2, axis=1)[:, ::2],
+    ):
+        schedule = schedule_all_to_allv(same, servers=np.int64(3), gpus_per_server=4)
+        for name in ARRAYS:
+            assert np.array_equal(getattr(schedule, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("n", [4, 12, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kind", "limit"), [("uniform", "1.03"), ("zipf rows", "1.05"), ("zipf cells", "1.05")])
+def test_times_are_near_the_optimum_if_balanced_by_stage(n: int, kind: str, limit: str) -> None:
+    """With stages of at most a 64th of the bound, on the paper's NVIDIA testbed."""
+    traffic = {
+        "uniform": np.random.default_rng(n).integers(0, 10**8, (8 * n, 8 * n)),
+        "zipf rows": zipf_rows(n, 8, 0.8, n),
+        "zipf cells": zipf_cells(n, 8, 0.8, n),
+    }[kind]
+    most = int(schedule_all_to_allv(traffic, servers=n, gpus_per_server=8).lower_bound) // 64
+    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=8, max_stage_bytes=most)
+    factor = {pipeline: schedule.completion_time(H200, pipeline) / schedule.optimum(H200) for pipeline in PIPELINES}
+    assert 1 <= factor["balance by stage"] <= Fraction(limit)
+    assert factor["balance by stage"] <= factor["balance first"]
+
+
+def adversary(n: int, m: int, pairs: str, *, local: bool) -> IntArray:
+    """GPU 0 of servers has everything for GPU 0 of other servers; local traffic is 1/n of it, of GPU 0 to GPU 1."""
+    traffic = np.zeros((n * m, n * m), dtype=np.int64)
+    size = 720 * m * 10**6
+    for source in range(n if pairs == "all" else 1):
+        for destination in range(n) if pairs == "all" else (1,):
+            if source != destination:
+                traffic[source * m, destination * m] = size
+        if local and m > 1:
+            traffic[source * m, source * m + 1] = traffic[source * m].sum() // n
+    return traffic
+
+
+@pytest.mark.parametrize("pairs", ["all", "one"])
+@pytest.mark.parametrize("local", [False, True])
+@pytest.mark.parametrize("m", [1, 2, 8])
+@pytest.mark.parametrize("n", [2, 4, 8])
+def test_adversaries_stay_within_the_worst_case(n: int, m: int, pairs: str, local: bool) -> None:
+    """Theorem 3 with the redistribution of its own item (i) always; as printed once the last stage is short."""
+    model = TwoTierModel(450, 50, wake_up=0)
+    printed = 1 + Fraction(50, 450) * (m + Fraction(m, n))
+    traffic = adversary(n, m, pairs, local=local)
+    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m)
+    schedule.verify()
+    assert schedule.completion_time(model) <= model.worst_factor(n, m) * schedule.optimum(model)
+    most = int(schedule.lower_bound) // 64
+    short = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m, max_stage_bytes=most)
+    assert short.completion_time(model) <= printed * short.optimum(model)
+
+
+def test_theorem_3_as_printed_does_not_hold() -> None:
+    """One GPU sends to one GPU: balancing and redistributing both move 7/8 of it, (m - 1) B_2/B_1 of the optimum."""
+    model = TwoTierModel(450, 50, wake_up=0)
+    schedule = schedule_all_to_allv(adversary(2, 8, "one", local=False), servers=2, gpus_per_server=8)
+    factor = schedule.completion_time(model) / schedule.optimum(model)
+    assert factor == 1 + Fraction(14, 9)
+    assert factor > 1 + Fraction(50, 450) * (8 + Fraction(8, 2))
+
+
+@pytest.mark.parametrize(
+    ("traffic", "problem"),
+    [
+        (np.zeros((4, 3), dtype=int), "shape"),
+        (np.zeros(4, dtype=int), "shape"),
+        (np.zeros((6, 6), dtype=int), "6 ranks; expected 4"),
+        (np.zeros((4, 4)), "float64"),
+        (np.full((4, 4), np.nan), "float64"),
+        (np.zeros((4, 4), dtype=bool), "bool"),
+        ([[0, 1], [2]], "square"),
+        (None, "shape"),
+        ("text", "shape"),
+        (np.full((4, 4), 2**59), "adds up to 9223372036854775808"),
+        (np.full((4, 4), 2**63, dtype=np.uint64), "2^62"),
+        ([[2**70] * 4] * 4, "object"),
+        (np.diag([0, 0, -5, 0]), "from rank 2 to 2 is -5"),
+    ],
+)
+def test_other_matrices_are_refused(traffic: object, problem: str) -> None:
+    """By FAST and by all baselines, in one line."""
+    for plan in (schedule_all_to_allv, *BASELINES.values()):
+        with pytest.raises(UnsupportedError, match=problem.replace("^", r"\^")) as refusal:
+            plan(traffic, servers=2, gpus_per_server=2)
+        assert "\n" not in str(refusal.value)
+
+
+def test_other_options_are_refused() -> None:
+    """Numbers that are none, zero, and strategies nobody knows."""
+    traffic = np.full((4, 4), 10**9)
+    fine = {"servers": 2, "gpus_per_server": 2}
+    for wrong in (
+        {"servers": 0},
+        {"servers": 2.0},
+        {"servers": True},
+        {"gpus_per_server": None},
+        {"stages": "few"},
+        {"stages": ["plain"]},
+        {"max_stage_bytes": 0},
+        {"max_stage_bytes": "1M"},
+        {"max_stage_bytes": 1},
+    ):
+        with pytest.raises(UnsupportedError, match="expected"):
+            schedule_all_to_allv(traffic, **(fine | wrong))
+
+
+def test_the_strategies_are_the_kernels() -> None:
+    """Two rooms name them."""
+    assert STAGES == DECOMPOSITIONS
+
+
+@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1), (3, 4)])
+def test_baselines_send_everything(name: str, shape: tuple[int, int]) -> None:
+    """Directly, and all but `at-once` one to one; none is faster than the bound of its largest row or column."""
+    n, m = shape
+    traffic = np.random.default_rng(1).integers(0, 1000, (n * m, n * m))
+    exchange = BASELINES[name](traffic, servers=n, gpus_per_server=m)
+    exchange.verify()
+    frame = exchange.to_frame()
+    apart = frame[frame["source"] // m != frame["destination"] // m]
+    if name != "at-once":
+        assert not apart.duplicated(["stage", "source"]).any()
+        assert not apart.duplicated(["stage", "destination"]).any()
+    bound = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m).unbalanced_bound
+    assert exchange.completion_time(UNIT) * 1000 >= bound
+    if len(frame):
+        with pytest.raises(CertificateError, match="bytes are sent"):
+            DirectExchange(name, exchange.traffic, n, m, exchange.sends[1:]).verify()
+
+
+def test_incast_slows_receivers_by_their_flows() -> None:
+    """Three senders to one GPU, 10 ns each, and every further flow costs a tenth."""
+    traffic = np.zeros((4, 4), dtype=np.int64)
+    traffic[:3, 3] = 10
+    exchange = at_once(traffic, servers=4, gpus_per_server=1)
+    assert exchange.completion_time(UNIT, incast_loss=0) * 1000 == 30
+    assert exchange.completion_time(UNIT, incast_loss="0.1") * 1000 == 36
+
+
+def test_too_many_servers_for_memory_are_refused() -> None:
+    """By their number, or by the stages that they need."""
+    with pytest.raises(UnsupportedError, match="1025 servers"):
+        schedule_all_to_allv(np.zeros((1025, 1025), dtype=int), servers=1025, gpus_per_server=1)
+    traffic = np.random.default_rng(0).integers(0, 10**6, (560, 560))
+    with pytest.raises(UnsupportedError, match="fewest"):
+        schedule_all_to_allv(traffic, servers=560, gpus_per_server=1)

@@ -1,0 +1,200 @@
+"""All-to-allv schedules: what they say of themselves, what checks find, and what the cost model makes of them."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import CapacityOverflowError, CertificateError, TopologyError, UnsupportedError
+from collopt.planners.fast import schedule_all_to_allv
+from collopt.schedules.all_to_allv import ARRAYS, AllToAllvSchedule
+from collopt.schedules.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
+
+IntArray = npt.NDArray[np.int64]
+
+
+def random_schedule(seed: int = 0, n: int = 4, m: int = 3, most: int = 1000) -> AllToAllvSchedule:
+    """Even traffic with some empty cells."""
+    random = np.random.default_rng(seed)
+    traffic = random.integers(0, most, (n * m, n * m)) * (random.random((n * m, n * m)) < 0.7)
+    return schedule_all_to_allv(traffic, servers=n, gpus_per_server=m)
+
+
+def executed(schedule: AllToAllvSchedule) -> IntArray:
+    """What arrives where, by running the frame's phases on counts and the pieces on bytes."""
+    arrived = np.zeros_like(schedule.traffic)
+    for server in range(schedule.servers):
+        for _, origin, proxy, peer, final, first, length, _ in zip(*schedule.pieces(server), strict=True):
+            assert origin // schedule.gpus_per_server == proxy // schedule.gpus_per_server == server
+            assert proxy % schedule.gpus_per_server == peer % schedule.gpus_per_server
+            assert peer // schedule.gpus_per_server == final // schedule.gpus_per_server != server
+            assert first + length <= schedule.traffic[origin, final]
+            arrived[origin, final] += length
+    return arrived
+
+
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 4), st.sampled_from([3, 50, 10**7]))
+@settings(deadline=None, max_examples=60)
+def test_every_byte_arrives_once(seed: int, n: int, m: int, most: int) -> None:
+    """By the check, and by following the pieces."""
+    schedule = random_schedule(seed, n, m, most)
+    schedule.verify()
+    server = np.arange(n * m) // m
+    assert np.array_equal(executed(schedule), np.where(server[:, None] == server, 0, schedule.traffic))
+
+
+@given(st.integers(0, 10**6))
+@settings(deadline=None, max_examples=20)
+def test_pieces_follow_streams_and_stages(seed: int) -> None:
+    """Pieces of one stream lie end to end, in ascending stages, and inside their stage's interval."""
+    schedule = random_schedule(seed)
+    for server in range(schedule.servers):
+        pieces = schedule.pieces(server)
+        for peer in range(schedule.num_ranks):
+            here = pieces.peer == peer
+            offsets, lengths, stages = pieces.offset[here], pieces.length[here], pieces.stage[here]
+            assert np.array_equal(offsets, np.cumsum(lengths) - lengths)
+            assert (np.diff(stages) >= 0).all()
+            assert (schedule.partners[stages, server] == peer // schedule.gpus_per_server).all()
+            assert (offsets >= schedule.begins[stages, server]).all()
+            assert (offsets + lengths <= schedule.ends[stages, server]).all()
+
+
+def test_the_frame_moves_all_traffic() -> None:
+    """Each rank gets by local and redistributed bytes, or keeps as a peer, what the matrix says; none sends itself."""
+    schedule = random_schedule(3)
+    frame = schedule.to_frame()
+    assert list(frame.columns) == ["phase", "stage", "source", "destination", "bytes"]
+    assert (frame["source"] != frame["destination"]).all()
+    assert (frame["bytes"] > 0).all()
+    held = np.diag(schedule.traffic).astype(np.int64)
+    sent = frame.groupby("source")["bytes"].sum().reindex(range(12), fill_value=0)
+    got = frame.groupby("destination")["bytes"].sum().reindex(range(12), fill_value=0)
+    assert np.array_equal(schedule.traffic.sum(axis=1) - held + got - sent, schedule.traffic.sum(axis=0) - held)
+    for _, stage in frame[frame["phase"] == "stage"].groupby("stage"):
+        assert stage["source"].is_unique
+        assert stage["destination"].is_unique
+
+
+@pytest.mark.parametrize("name", [name for name in ARRAYS if name != "traffic"])
+def test_a_change_of_any_array_is_found(name: str) -> None:
+    """One entry more or less by one, anywhere."""
+    schedule = random_schedule(5, n=3, m=2, most=20)
+    array = getattr(schedule, name)
+    for place in np.ndindex(array.shape):
+        for change in (-1, 1):
+            changed = array.copy()
+            changed[place] += change
+            idle = name in {"begins", "ends"} and schedule.partners[place] == -1
+            if not idle:
+                with pytest.raises(CertificateError):
+                    replace(schedule, **{name: changed}).verify()
+
+
+def test_a_change_of_traffic_between_servers_is_found() -> None:
+    """But what stays inside a server is no part of the stored arrays."""
+    schedule = random_schedule(5, n=3, m=2, most=20)
+    for place in np.ndindex(schedule.traffic.shape):
+        changed = schedule.traffic.copy()
+        changed[place] += 1
+        if place[0] // 2 != place[1] // 2:
+            with pytest.raises(CertificateError):
+                replace(schedule, traffic=changed).verify()
+
+
+def test_wrong_arrays_are_found() -> None:
+    """Other shapes and types, stages in another order, two servers that send to the same one."""
+    schedule = random_schedule(1)
+    for change, problem in (
+        ({"segments": schedule.segments[:, :3]}, "shape"),
+        ({"partners": schedule.partners.astype(np.int32)}, "int32"),
+        ({"segments": schedule.segments[:-1]}, "one after another"),
+        ({"stage_bytes": schedule.stage_bytes[::-1]}, "more than its stage|ascending"),
+        ({"servers": 3}, "shape"),
+    ):
+        with pytest.raises(CertificateError, match=problem):
+            replace(schedule, **change).verify()
+    partners = schedule.partners.copy()
+    partners[0, 0] = partners[0, 1] if partners[0, 1] > 0 else partners[0, 2]
+    with pytest.raises(CertificateError):
+        replace(schedule, partners=partners).verify()
+
+
+def test_schedules_are_read_only_and_survive_pickling() -> None:
+    """So that what was checked stays true; the user's matrix stays theirs."""
+    traffic = np.arange(16).reshape(4, 4)
+    schedule = schedule_all_to_allv(traffic, servers=2, gpus_per_server=2)
+    traffic[:] = 0
+    schedule.verify()
+    copy = pickle.loads(pickle.dumps(schedule))
+    copy.verify()
+    for name in ARRAYS:
+        assert np.array_equal(getattr(copy, name), getattr(schedule, name))
+        assert not getattr(copy, name).flags.writeable
+        assert not getattr(schedule, name).flags.writeable
+
+
+def test_stages_are_the_arrays() -> None:
+    """One tuple each."""
+    schedule = random_schedule(2)
+    assert len(schedule.stages) == schedule.num_stages
+    for number, stage in enumerate(schedule.stages):
+        assert stage.num_bytes == schedule.stage_bytes[number]
+        assert stage.partners == tuple(schedule.partners[number])
+        assert stage.begins == tuple(schedule.begins[number])
+        assert stage.ends == tuple(schedule.ends[number])
+
+
+def test_the_time_of_a_small_case_is_what_a_hand_works_out() -> None:
+    """8 bytes go from GPU 0 to GPU 0 of the other server: 4 by each peer; 1 and 4 ns per byte, and 1 µs per step."""
+    traffic = np.zeros((4, 4), dtype=np.int64)
+    traffic[0, 2], traffic[0, 1] = 8000, 3000
+    schedule = schedule_all_to_allv(traffic, servers=2, gpus_per_server=2)
+    times = schedule.times(TwoTierModel(1, "0.25", wake_up=1))
+    assert times == (1 + 4, 1 + 16, 1 + 4, 1 + 3)
+    assert schedule.completion_time(TwoTierModel(1, "0.25", wake_up=1)) == 5 + 17 + 5
+    assert schedule.optimum(TwoTierModel(1, "0.25")) == 16
+
+
+def test_balancing_by_stage_hides_all_but_the_first() -> None:
+    """Two stages of the same bytes: the second one's balancing and the first one's redistribution take no time."""
+    traffic = np.zeros((4, 4), dtype=np.int64)
+    traffic[0, 2] = 8000
+    schedule = schedule_all_to_allv(traffic, servers=2, gpus_per_server=2, max_stage_bytes=2000)
+    model = TwoTierModel(1, "0.25", wake_up=0)
+    assert schedule.times(model, PIPELINES[0]) == (4, 16, 2, 0)
+    assert schedule.times(model, PIPELINES[1]) == (2, 16, 2, 0)
+
+
+def test_models_read_and_refuse_numbers() -> None:
+    """Presets are the paper's testbeds."""
+    assert (H200.scale_up, H200.scale_out) == (450, 50)
+    assert (MI300X.scale_up, MI300X.scale_out) == (448, Fraction(25, 2))
+    for wrong in ((0, 50), (450, float("nan")), (450, 50, -1)):
+        with pytest.raises(TopologyError):
+            TwoTierModel(*wrong)
+    schedule = random_schedule()
+    with pytest.raises(UnsupportedError, match="no such"):
+        schedule.times(H200, "no such")
+    huge = schedule_all_to_allv(np.full((2, 2), 2**59), servers=2, gpus_per_server=1)
+    with pytest.raises(CapacityOverflowError):
+        huge.times(H200)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1)])
+def test_one_server_and_one_gpu_per_server_have_times_and_frames(shape: tuple[int, int]) -> None:
+    """With and without traffic."""
+    n, m = shape
+    for most in (1, 10**6):
+        schedule = random_schedule(7, n, m, most)
+        schedule.verify()
+        frame = schedule.to_frame()
+        assert schedule.completion_time(H200) >= schedule.optimum(H200) * (frame["phase"] == "stage").any()
+        assert len(frame) == 0 or (n, m) != (1, 1)
