@@ -47,6 +47,7 @@ class FinderTable:
         self._searched = searched
         self._best: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
         self._factors: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
+        self._single: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
 
     def best(self, nodes: int, degree: int, kind: Kind = "any") -> tuple[Entry, ...]:
         """List the topologies that none of the others looked at beats in both T_L and T_B, as `pareto` has it.
@@ -146,7 +147,7 @@ class FinderTable:
                     continue
                 yield entry.changed(
                     Fraction(0),
-                    bandwidth_optimum(nodes) / bandwidth_optimum(size),
+                    _optimum(nodes) / _optimum(size),
                     steps=times * entry.steps,
                     hops=times * entry.hops * size ** (2 * (times - 1)),
                     recipe=CartesianPower(entry.recipe, times),
@@ -162,21 +163,33 @@ class FinderTable:
                 if not isinstance(entry.recipe, Parallel) and not _is_ring(entry.recipe):
                     yield entry._replace(recipe=Parallel(entry.recipe, times), simple=False)
 
-    def _allowed(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
+    def _allowed(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the bases that Theorem 13 allows in products; generalized Kautz graphs are not among them."""
-        yield from _known_factors(nodes, degree, kind)
-        if nodes <= self._searched:
-            optimum = bandwidth_optimum(nodes)
-            yield from (entry for entry in _searched(nodes, degree, kind) if entry.factor == optimum)
+        key = nodes, degree, kind
+        if key not in self._single:
+            searched = _searched(nodes, degree, kind) if nodes <= self._searched else ()
+            optimal = (entry for entry in searched if entry.factor == _optimum(nodes))
+            self._single[key] = (*_known_factors(nodes, degree, kind), *optimal)
+        return self._single[key]
 
     def _products(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
-        """Theorem 13: bases that meet its conditions, and products of such a base and a product."""
-        yield from self._allowed(nodes, degree, kind)
-        for size in _divisors(nodes):
-            for ports in range(1, degree):
-                for entry in self._allowed(size, ports, kind):
-                    others = self.factors(nodes // size, degree - ports, kind)
-                    yield from (_product(entry, size, other, nodes // size) for other in others)
+        """Theorem 13: bases that meet its conditions, and products of such a base and a product.
+
+        All have the same T_B, so only those of fewest steps are worth more than the addition of two numbers.
+        """
+        single = self._allowed(nodes, degree, kind)
+        pairs = [
+            (entry, size, other)
+            for size in _divisors(nodes)
+            for ports in range(1, degree)
+            for entry in self._allowed(size, ports, kind)
+            for other in self.factors(nodes // size, degree - ports, kind)
+        ]
+        fewest = min((entry.steps + other.steps for entry, _, other in pairs), default=0)
+        yield from single
+        for entry, size, other in pairs:
+            if entry.steps + other.steps == fewest:
+                yield _product(entry, size, other, nodes // size)
 
 
 def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
@@ -258,6 +271,9 @@ def _of_kind(found: Iterable[BaseEntry], kind: Kind) -> tuple[Entry, ...]:
     )
 
 
+_optimum = cache(bandwidth_optimum)
+
+
 @cache
 def _divisors(nodes: int) -> tuple[int, ...]:
     """Divisors other than 1 and the number itself."""
@@ -268,7 +284,7 @@ def _product(one: Entry, size: int, other: Entry, other_size: int) -> Entry:
     parts = (*_parts(one.recipe), *_parts(other.recipe))
     return Entry(
         one.steps + other.steps,
-        bandwidth_optimum(size * other_size),
+        _optimum(size * other_size),
         one.hops * other_size**2 + other.hops * size**2,
         CartesianProduct(tuple(sorted(parts, key=lambda part: part.name))),
     )
