@@ -7,6 +7,7 @@ from .bfb_timed import TimedBfb, timed_bfb, timed_loads
 from .candidate_frontier import Frontier
 from .candidates import Candidate
 from .compare import compare
+from .direct_all_to_all import all_to_all_rate_bounds
 from .fast import schedule_all_to_allv
 from .finder import find_topologies, sweep_topologies
 from .frontier import scan_trees_per_root
@@ -30,6 +31,7 @@ __all__ = [
     "Synthesis",
     "TimedBfb",
     "TrainingIteration",
+    "all_to_all_rate_bounds",
     "best_chunks",
     "bfb_cost",
     "bfb_loads",

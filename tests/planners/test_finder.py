@@ -432,3 +432,15 @@ class TestKautzStore:
         monkeypatch.setenv(kautz_store.FOLDER_VARIABLE, str(tmp_path / "file" / "cache"))
         kautz_store.load_kautz_table(2)
         assert kautz_store.stored_figures(2, 12).steps == 3
+
+
+@pytest.mark.parametrize(("name", "rate"), [("L^2(DBJ(4, 1))", 2.17077e-2), ("L(C(16, {3, 4}))", 2.10526e-2)])
+def test_all_to_all_is_bounded_as_closely_as_asked(name: str, rate: float) -> None:
+    """The rates of linear program (3); Table 7 prints the first as 2.17e-2."""
+    candidate = next(each for each in find_topologies(64, 4) if each.name == name)
+    lower, upper = candidate.bounded("0.005").all_to_all
+    assert upper * Fraction(995, 1000) <= lower <= upper
+    assert lower <= Fraction(rate) * Fraction(1001, 1000)
+    assert Fraction(rate) * Fraction(999, 1000) <= upper
+    assert candidate.all_to_all[0] <= upper
+    assert lower <= candidate.all_to_all[1]
