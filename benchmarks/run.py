@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import bfb
+import fast
 import finder
 import models
 import optimality_test
@@ -28,6 +29,7 @@ BENCHMARKS = {
     "scaling": scaling.measure,
     "bfb": bfb.measure,
     "finder": finder.measure,
+    "fast": fast.measure,
 }
 PLAIN_WIDTH = 140
 COLUMNS = {
@@ -55,6 +57,12 @@ COLUMNS = {
     "found": "found",
     "sample_cpu_s": "sample, CPU s",
     "general_cpu_s": "general, CPU s",
+    "p50_us": "p50, µs",
+    "p90_us": "p90, µs",
+    "p99_us": "p99, µs",
+    "fast_factor": "FAST / optimum",
+    "by_stage_factor": "by stage / optimum",
+    "spread_out_factor": "SpreadOut / optimum",
 }
 PACKAGES = ("collopt", "numba", "numpy", "networkx", "ortools", "highspy", "pyomo")
 
