@@ -42,7 +42,8 @@ def schedule_all_to_allv(
     servers, gpus_per_server : int
         Their product is the number of ranks.
     stages : {"plain", "fewest"}
-        "plain" plans in microseconds, "fewest" needs a fraction of the stages and longer to plan where there are many servers.
+        "plain" plans in microseconds, "fewest" needs a fraction of the stages, and longer to plan where there are many
+        servers.
     max_stage_bytes : int, optional
         Cuts stages so that no GPU sends more in one.  This shortens the last stage's redistribution, which nothing
         hides, at the price of more stages.
