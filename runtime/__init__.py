@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .all_to_all import all_to_all_single
 from .checks import check_program
 from .distributed import execute, execute_allgather
 from .interpreter import interpret_file, run_program
@@ -21,6 +22,7 @@ __all__ = [
     "RankProgram",
     "RunReport",
     "ThreadBlock",
+    "all_to_all_single",
     "check_program",
     "execute",
     "execute_allgather",

@@ -1,0 +1,237 @@
+"""What the ranks of the all-to-all tests do; a module of its own because the processes import it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from runtime_tasks import join, message_of, same
+
+from collopt.runtime import all_to_all_single
+
+RANKS = 4
+SHAPES = ((2, 2), (1, 4), (4, 1))
+TYPES = (torch.int64, torch.uint8, torch.float32, torch.bfloat16)
+TRAILING: tuple[tuple[int, ...], ...] = ((), (3,), (1,), (2, 5))
+
+
+def matrices(seed: int, ranks: int = RANKS) -> dict[str, np.ndarray]:
+    """Rows from rank to rank, of all sorts; the same everywhere."""
+    rng = np.random.default_rng(seed)
+    random = rng.integers(0, 40, (ranks, ranks))
+    one_hot, column = np.zeros_like(random), np.zeros_like(random)
+    one_hot[0, ranks - 1] = 37
+    column[:, 1] = rng.integers(1, 100, ranks)
+    gaps = random.copy()
+    gaps[rng.integers(ranks)], gaps[:, rng.integers(ranks)] = 0, 0
+    return {
+        "random": random,
+        "skewed": np.minimum(rng.zipf(1.5, (ranks, ranks)), 3000),
+        "zero": np.zeros_like(random),
+        "one cell": one_hot,
+        "one column": column,
+        "empty row and column": gaps,
+        "sparse": random * (rng.random((ranks, ranks)) < 0.3),
+        "own data only": np.diag(random.diagonal()),
+    }
+
+
+def agrees(
+    rank: int,
+    matrix: np.ndarray,
+    dtype: torch.dtype,
+    trailing: tuple[int, ...],
+    group: dist.ProcessGroup | None = None,
+    **options: Any,
+) -> bool:
+    """Exchange random bits, and compare with torch's own exchange of them."""
+    sends, takes = matrix[rank].tolist(), matrix[:, rank].tolist()
+    generator = torch.Generator().manual_seed(1000 + rank)
+    width = torch.empty(trailing).numel() * dtype.itemsize
+    bits = torch.randint(0, 256, (sum(sends) * width,), dtype=torch.uint8, generator=generator)
+    mine = bits.view(dtype).view(sum(sends), *trailing)
+    wanted = torch.empty(sum(takes) * width, dtype=torch.uint8)
+    # As bytes: NaNs are to keep their bits.
+    dist.all_to_all_single(wanted, bits.clone(), [n * width for n in takes], [n * width for n in sends], group=group)
+    output = torch.full((sum(takes) * width,), 99, dtype=torch.uint8).view(dtype).view(sum(takes), *trailing)
+    before = bits.clone()
+    all_to_all_single(output, mine, takes, sends, group, **options)
+    return torch.equal(output.view(-1).view(torch.uint8), wanted) and torch.equal(bits, before)
+
+
+class Answers(NamedTuple):
+    """What one rank has to tell."""
+
+    exchanges: dict[str, bool]
+    specials: dict[str, bool]
+    refusals: dict[str, tuple[str, bool]]
+    late: str
+    absence: str
+
+
+def everything(rank: int, folder: str) -> Answers:
+    """All tasks of four ranks, one after the other: starting processes takes longer than what they do."""
+    join(rank, folder)
+    return Answers(exchanges(rank, 1), specials(rank), wrong_calls(rank), late(rank), absence(rank))
+
+
+def many_matrices(rank: int, folder: str, seeds: int) -> dict[str, bool]:
+    """Many matrices on four ranks."""
+    join(rank, folder)
+    return exchanges(rank, seeds)
+
+
+def sixteen_ranks(rank: int, folder: str, seeds: int) -> dict[str, bool]:
+    """Many matrices on two shapes of sixteen ranks."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=16)
+    return {
+        f"{name} of seed {seed}": agrees(rank, matrix, TYPES[seed % 4], (), gpus_per_server=4 + 4 * (seed % 2))
+        for seed in range(seeds)
+        for name, matrix in matrices(seed, 16).items()
+    }
+
+
+def exchanges(rank: int, seeds: int) -> dict[str, bool]:
+    """All sorts of matrices on all shapes, with all types."""
+    results = {}
+    for servers, gpus in SHAPES:
+        for seed in range(seeds):
+            for at, (name, matrix) in enumerate(matrices(seed).items()):
+                turn = at + seed + gpus
+                for dtype in TYPES if name in ("random", "skewed") else TYPES[turn % 4 :][:1]:
+                    case = f"{servers} x {gpus}: {name} of seed {seed}, {dtype}"
+                    results[case] = agrees(
+                        rank, matrix, dtype, TRAILING[turn % 4], servers=servers, gpus_per_server=gpus
+                    )
+    return results
+
+
+def specials(rank: int) -> dict[str, bool]:
+    """What else should work."""
+    random = matrices(5)["random"]
+    exchange = partial(agrees, rank)
+    group = dist.new_group([3, 1])
+    pair = np.array([[3, 5], [0, 2]])
+    member = dist.get_rank(group)
+    results = {
+        "equal splits": equal_splits(rank),
+        "traffic": exchange(random, torch.float32, (3,), traffic=random, servers=2),
+        "small stages": exchange(random, torch.float32, (3,), gpus_per_server=2, max_stage_bytes=100),
+        "timeout": exchange(random, torch.float32, (3,), timeout=30),
+        "endless timeout": exchange(random, torch.float32, (3,), timeout=1e300),
+        "long rows": exchange(random // 20, torch.uint8, (3000,), servers=2),
+        "odd types": all(
+            exchange(random, dtype, (2,), servers=2) for dtype in (torch.bool, torch.complex64, torch.float8_e4m3fn)
+        ),
+        "rows of nothing": exchange(random, torch.float32, (0,), servers=2),
+        "gradients": gradients(rank),
+        "subgroup": member < 0 or agrees(member, pair, torch.int16, (), group),
+        "not a member": member >= 0
+        or "not a member" in message_of(lambda: all_to_all_single(torch.ones(2), torch.ones(2), group=group)),
+    }
+    os.environ["LOCAL_WORLD_SIZE"] = "2"
+    results["servers of LOCAL_WORLD_SIZE"] = exchange(random, torch.int64, ())
+    os.environ["LOCAL_WORLD_SIZE"] = "3"
+    results["a LOCAL_WORLD_SIZE that does not divide"] = exchange(random, torch.int64, ())
+    del os.environ["LOCAL_WORLD_SIZE"]
+    return results
+
+
+def equal_splits(rank: int) -> bool:
+    """Without split sizes everybody gets as much, and a rank without rows need not know how long they are."""
+    output, wanted = torch.zeros(8, 3), torch.zeros(8, 3)
+    mine = torch.arange(24.0).view(8, 3) + 100 * rank
+    all_to_all_single(output, mine, servers=2)
+    dist.all_to_all_single(wanted, mine)
+    takes, sends = ([3, 0, 0, 0], [0, 0, 0, 0]) if rank == 1 else ([0] * 4, [0, 3 * (rank == 0), 0, 0])
+    nobody = torch.zeros(0)
+    gift = torch.zeros(3, 2) if rank == 1 else nobody
+    all_to_all_single(gift, torch.ones(3, 2) if rank == 0 else nobody, takes, sends, servers=2)
+    return same(output, wanted) and bool(gift.all())
+
+
+def gradients(rank: int) -> bool:
+    """A parameter can be exchanged; nothing is recorded."""
+    output = torch.zeros(4)
+    all_to_all_single(output, torch.full((4,), float(rank), requires_grad=True), servers=2)
+    return not output.requires_grad and output.tolist() == [0, 1, 2, 3]
+
+
+def wrong_calls(rank: int) -> dict[str, tuple[str, bool]]:
+    """Make calls that rank 2, or all, get wrong; say what each was told and whether its output was left alone."""
+    other = rank == 2
+    eight = torch.arange(8)
+    even = [2] * 4
+    calls: dict[str, Callable[[torch.Tensor], None]] = {
+        "sum": lambda out: all_to_all_single(out, eight, even, [2, 2, 2, 3] if other else even),
+        "negative": lambda out: all_to_all_single(out, eight, [4, 4, 4, -4] if other else even, even),
+        "length": lambda out: all_to_all_single(out, eight, even, [4, 4] if other else even),
+        "fractions": lambda out: all_to_all_single(out, eight, even, [2.0] * 4 if other else even),
+        "words": lambda out: all_to_all_single(out, eight, even, "2222" if other else even),
+        "uneven": lambda out: all_to_all_single(out, torch.arange(7) if other else eight, even),
+        "strided": lambda out: all_to_all_single(out, torch.arange(16)[::2] if other else eight),
+        "sparse": lambda out: all_to_all_single(out, eight.to_sparse() if other else eight),
+        "conjugate": lambda out: all_to_all_single(out, eight.cfloat().conj() if other else eight),
+        "no tensor": lambda out: all_to_all_single(out, None if other else eight),
+        "number": lambda out: all_to_all_single(out, torch.tensor(1) if other else eight),
+        "types": lambda out: all_to_all_single(out, eight.int() if other else eight),
+        "device": lambda out: all_to_all_single(out, eight.to("meta") if other else eight),
+        "rows": lambda out: all_to_all_single(out, eight.view(4, 2) if other else eight, even, None),
+        "overlap": lambda out: all_to_all_single(out, out if other else eight),
+        "shape": lambda out: all_to_all_single(out, eight, servers=3 if other else 2, gpus_per_server=2),
+        "servers": lambda out: all_to_all_single(out, eight, servers=0 if other else 2),
+        "three servers": lambda out: all_to_all_single(out, eight, servers=3),
+        "timeout": lambda out: all_to_all_single(out, eight, timeout="1" if other else 1),  # type: ignore[arg-type]
+        "stage": lambda out: all_to_all_single(out, eight, max_stage_bytes=0 if other else 10),
+        "traffic row": lambda out: all_to_all_single(
+            out, eight, traffic=np.full((4, 4), 2) + np.diag([0, 0, 1, 0]) * other
+        ),
+        "traffic shape": lambda out: all_to_all_single(out, eight, traffic=np.full((4, 3 + (not other)), 2)),
+        "traffic of others": lambda out: all_to_all_single(
+            out, eight, traffic=np.full((4, 4), 2) + np.diag([1, 0, 0, 0]) * other
+        ),
+        "traffic on one": lambda out: all_to_all_single(out, eight, traffic=np.full((4, 4), 2) if other else None),
+        "mismatch": lambda out: all_to_all_single(out, eight, even, [2, 1, 3, 2] if other else even),
+        "types differ": lambda out: all_to_all_single(
+            out.double() if other else out, eight.double() if other else eight
+        ),
+        "shapes differ": lambda out: all_to_all_single(out, eight, servers=1 if other else 2),
+        "stages differ": lambda out: all_to_all_single(out, eight, max_stage_bytes=20 + other),
+        "rows differ": lambda out: all_to_all_single(
+            out.view(4, 2) if other else out[:4], eight.view(4, 2) if other else eight[:4]
+        ),
+    }
+    told = {}
+    for name, call in calls.items():
+        output = torch.full((8,), 99)
+        told[name] = message_of(partial(call, output)), output.tolist() == [99] * 8
+    told["after all that"] = message_of(lambda: all_to_all_single(torch.zeros_like(eight), eight)), True
+    return told
+
+
+def late(rank: int) -> str:
+    """Rank 3 agrees to a call of another group and then does not send; that group is of no more use."""
+    group = dist.new_group(range(RANKS))
+    call = partial(all_to_all_single, torch.zeros(8), torch.ones(8), group=group, servers=2, timeout=1)
+    dist.barrier(group)
+    if rank != 3:
+        return message_of(call)
+    with patch("collopt.runtime.all_to_all._run", side_effect=lambda *_: time.sleep(1.5)):
+        call()
+    return "late"
+
+
+def absence(rank: int) -> str:
+    """Rank 3 stays away from a call, after which the group is of no more use."""
+    if rank == 3:
+        time.sleep(1)
+        return "absent"
+    return message_of(lambda: all_to_all_single(torch.zeros(8), torch.ones(8), servers=2, timeout=0.3))

@@ -1,0 +1,139 @@
+"""All-to-all of unequal parts, with four Gloo processes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import all_to_all_tasks
+import pytest
+
+from collopt.errors import UnsupportedError
+from collopt.runtime import all_to_all_single
+from collopt.runtime.local_ranks import run_ranks
+
+PRELOAD = ("torch", "torch.distributed", "collopt.planners.fast", "collopt.solvers.staged_exchange")
+
+
+@pytest.fixture(scope="module")
+def answers() -> list[all_to_all_tasks.Answers]:
+    """What all ranks have to tell."""
+    return run_ranks(all_to_all_tasks.everything, all_to_all_tasks.RANKS, timeout_s=120, preload=PRELOAD)
+
+
+def wrong(results: list[dict[str, bool]], cases: int) -> list[str]:
+    """Names of what came out wrong on any rank."""
+    assert {len(each) for each in results} == {cases}
+    return [f"{name} on rank {rank}" for rank, each in enumerate(results) for name, right in each.items() if not right]
+
+
+def test_agrees_with_torch(answers: list[all_to_all_tasks.Answers]) -> None:
+    """Bit for bit, whatever the splits and types, on 2 x 2, 1 x 4 and 4 x 1 GPUs."""
+    assert wrong([each.exchanges for each in answers], 3 * (2 * 4 + 6)) == []
+
+
+@pytest.mark.slow
+def test_agrees_with_torch_on_many_matrices() -> None:
+    """Hundreds of them."""
+    task = partial(all_to_all_tasks.many_matrices, seeds=25)
+    results = run_ranks(task, all_to_all_tasks.RANKS, timeout_s=280, preload=PRELOAD)
+    assert wrong(results, 25 * 3 * (2 * 4 + 6)) == []
+
+
+@pytest.mark.slow
+def test_sixteen_ranks_agree_with_torch() -> None:
+    """On two hundred matrices, as 4 x 4 and 2 x 8 GPUs."""
+    task = partial(all_to_all_tasks.sixteen_ranks, seeds=25)
+    assert wrong(run_ranks(task, 16, timeout_s=280, preload=PRELOAD), 200) == []
+
+
+def test_options_groups_and_odd_tensors_work(answers: list[all_to_all_tasks.Answers]) -> None:
+    """Equal splits, given traffic, small stages, long and empty rows, subgroups, what the environment says."""
+    assert wrong([each.specials for each in answers], 13) == []
+
+
+OWN = {
+    "sum": "input_split_sizes add up to 9; expected 8, the rows of input",
+    "negative": "output_split_sizes has -4; expected",
+    "length": "input_split_sizes is [4, 4]; expected 4 whole numbers",
+    "fractions": "input_split_sizes is [2.0, 2.0, 2.0, 2.0]; expected 4 whole numbers",
+    "words": "input_split_sizes is '2222'; expected 4 whole numbers",
+    "uneven": "input has 7 rows, which 4 ranks cannot share",
+    "strided": "input has shape (8,) and is not contiguous",
+    "sparse": "input has shape (8,) and is not contiguous",
+    "conjugate": "input is a lazy conjugate",
+    "no tensor": "input is a NoneType; expected a torch.Tensor",
+    "number": "input is a single number",
+    "types": "output is torch.int64 and input is torch.int32",
+    "device": "input is on meta but the group's backend is gloo",
+    "rows": "output has rows of 8 bytes and input has rows of 16",
+    "overlap": "input and output overlap",
+    "shape": "servers is 3 and gpus_per_server is 2, but the group has 4 ranks",
+    "servers": "servers is 0; expected",
+    "timeout": "timeout is '1'; expected",
+    "stage": "max_stage_bytes is 0; expected",
+    "traffic row": "traffic has 3 at position 2 of row 2; expected 2, as rank 2's input split sizes",
+    "traffic shape": "the traffic has shape (4, 3); expected a square matrix",
+}
+EVERYWHERE = {
+    "three servers": None,
+    "traffic of others": "the ranks disagree about whether traffic is given, and what",
+    "traffic on one": "the ranks disagree about whether traffic is given, and what",
+    "mismatch": "rank 2 has 1 rows for rank 1, which expects 2; expected",
+    "types differ": "the ranks disagree about the element type",
+    "shapes differ": "the ranks disagree about servers: 2 on rank 0, 1 on rank 2; all",
+    "stages differ": "the ranks disagree about max_stage_bytes: 20 on rank 0, 21 on rank 2; all",
+    "rows differ": "rows have 8 bytes on rank 0 and 16 on rank 2; expected",
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_is_wrong_on_one_rank_stops_all(answers: list[all_to_all_tasks.Answers], name: str) -> None:
+    """That rank hears what is wrong, the others which rank it is; nothing is written."""
+    for rank, each in enumerate(answers):
+        message, untouched = each.refusals[name]
+        wanted = OWN[name] if rank == 2 else "rank 2 refused its arguments"
+        assert message.startswith(f"UnsupportedError: {wanted}"), f"rank {rank}: {message}"
+        assert untouched
+
+
+@pytest.mark.parametrize("name", [name for name, wanted in EVERYWHERE.items() if wanted])
+def test_what_does_not_fit_together_stops_all(answers: list[all_to_all_tasks.Answers], name: str) -> None:
+    """All hear the same; nothing is written."""
+    assert {each.refusals[name][1] for each in answers} == {True}
+    (message,) = {each.refusals[name][0] for each in answers}
+    assert message.startswith(f"UnsupportedError: {EVERYWHERE[name]}"), message
+    assert "\n" not in message
+
+
+def test_servers_have_to_share_the_ranks(answers: list[all_to_all_tasks.Answers]) -> None:
+    """Three servers cannot have four ranks."""
+    (message,) = {each.refusals["three servers"][0] for each in answers}
+    assert message.startswith("UnsupportedError: servers is 3, but the group has 4 ranks; expected servers x gpus")
+
+
+def test_the_group_stays_usable(answers: list[all_to_all_tasks.Answers]) -> None:
+    """After all the errors."""
+    assert {each.refusals["after all that"][0] for each in answers} == {"fine"}
+
+
+def test_a_rank_that_stays_away_is_noticed_in_time(answers: list[all_to_all_tasks.Answers]) -> None:
+    """The others give up after the timeout."""
+    *messages, absent = (each.absence for each in answers)
+    assert absent == "absent"
+    for message in messages:
+        assert message.startswith("ProgramError: the ranks could not agree on the all-to-all: "), message
+
+
+def test_a_rank_that_sends_nothing_is_noticed_in_time(answers: list[all_to_all_tasks.Answers]) -> None:
+    """Rank 2 is on its server and waits for it; ranks 0 and 1 miss it, or what it was to send on, a step later."""
+    assert answers[3].late == "late"
+    for rank, each in enumerate(answers[:3]):
+        assert each.late.startswith(f"ProgramError: rank {rank} could not finish step "), each.late
+
+
+def test_asks_for_an_initialised_group() -> None:
+    """And says how to get one."""
+    import torch
+
+    with pytest.raises(UnsupportedError, match="init_process_group"):
+        all_to_all_single(torch.zeros(2), torch.zeros(2))
