@@ -16,13 +16,20 @@ from ..topologies.offset_sets import digraph_offset_sets, two_way_offset_sets
 from .recipes import Base
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from ..solvers.circulant_loads import CirculantCosts
 
-__all__ = ["MOST_SEARCHED_DEGREE", "CirculantBase", "best_circulants"]
+    IntArray = npt.NDArray[np.int64]
+
+__all__ = ["MOST_SEARCHED_DEGREE", "CirculantBase", "best_circulants", "line_graph_circulants"]
 
 MOST_SEARCHED_DEGREE = 10
 """Beyond, the sets of offsets over which a step's load is a maximum are too many."""
 MOST_SETS = 60_000
+MOST_EQUALS = 100
+"""Sets of equal cost that are looked at for what their line graphs may cost."""
 
 
 class CirculantBase(NamedTuple):
@@ -49,7 +56,6 @@ class CirculantBase(NamedTuple):
     two_way: bool
 
 
-@cache
 def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantBase, ...]:
     """List the circulant digraphs, and those with opposite links, that are best in T_L and T_B of all looked at.
 
@@ -77,12 +83,36 @@ def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantBase
     >>> [(base.recipe.name, base.steps, str(base.factor)) for base in best_circulants(7, 3, 10**5)]
     [('DirCirc(7, {1, 2, 4})', 2, '6/7')]
     """
+    return _searched(nodes, degree, effort)[0]
+
+
+def line_graph_circulants(nodes: int, degree: int, effort: int) -> tuple[Base, ...]:
+    """List circulant digraphs that cost what the best ones do and whose line graphs may cost less than Theorem 7 says.
+
+    Parameters
+    ----------
+    nodes, degree, effort : int
+        As for `best_circulants`.
+
+    Returns
+    -------
+    tuple of Base
+        At most one for each of the best: all their arcs lead equally far away, which
+        `collopt.schedules.is_line_graph_cost_exact` explains.
+    """
+    return _searched(nodes, degree, effort)[1]
+
+
+@cache
+def _searched(nodes: int, degree: int, effort: int) -> tuple[tuple[CirculantBase, ...], tuple[Base, ...]]:
+    """Search once for both."""
     if not 2 <= degree < min(nodes - 1, MOST_SEARCHED_DEGREE + 1):
-        return ()
+        return (), ()
     from ..solvers.circulant_loads import circulant_costs
 
     most = min(effort // (degree * (nodes + 2 ** (degree + 1))) + 1, MOST_SETS)
     found: list[CirculantBase] = []
+    promising: list[Base] = []
     for sets, two_way in (
         (digraph_offset_sets(nodes, degree, most), False),
         (two_way_offset_sets(nodes, degree, most) if degree not in (2, 4) else None, True),
@@ -96,7 +126,30 @@ def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantBase
                 recipe = _recipe(nodes, offsets)
                 opposite = two_way or all(nodes - offset in offsets for offset in offsets)
                 found.append(CirculantBase(int(costs.steps[place]), factor, hops, recipe, opposite))
-    return tuple(found)
+                promising += [_recipe(nodes, equal) for equal in _promising(nodes, sets, costs, place)]
+    return tuple(found), tuple(promising)
+
+
+def _promising(nodes: int, sets: IntArray, costs: CirculantCosts, place: int) -> Iterator[tuple[int, ...]]:
+    """Yield the first of the sets that cost as much whose offsets all lead equally far away, if there is one."""
+    import numpy as np
+
+    equal = (costs.steps == costs.steps[place]) & (costs.loads == costs.loads[place])
+    for other in np.flatnonzero(equal)[:MOST_EQUALS].tolist():
+        offsets = tuple(sorted(sets[other].tolist()))
+        hops = _hops_from_zero(nodes, offsets)
+        if len({hops[nodes - offset] for offset in offsets}) == 1 and hops[nodes - offsets[0]] > 1:
+            yield offsets
+            return
+
+
+def _hops_from_zero(nodes: int, offsets: tuple[int, ...]) -> dict[int, int]:
+    hops, fresh = {0: 0}, [0]
+    while fresh:
+        reached = dict.fromkeys((node + offset) % nodes for node in fresh for offset in offsets)
+        fresh = [node for node in reached if node not in hops]
+        hops.update(dict.fromkeys(fresh, max(hops.values()) + 1))
+    return hops
 
 
 def _efficient(costs: CirculantCosts) -> Iterator[int]:

@@ -111,6 +111,7 @@ def find_topologies(
         found = [*costing.of_entries(entries), *circulants]
     with trace.stage("line graphs"):
         found += costing.of_line_graphs(_tables(), found)
+        found += costing.of_promising_circulants()
         candidates = efficient(found, ties)
     if ties > 1 and len(candidates) * nodes**2 * degree <= MOST_ALL_TO_ALL_WORK:
         with trace.stage("all-to-all"):

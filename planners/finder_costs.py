@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..schedules import StepCost
 from ..topologies import bandwidth_optimum
 from .candidates import Candidate, is_no_worse
-from .circulant_bases import MOST_SEARCHED_DEGREE, CirculantBase, best_circulants
+from .circulant_bases import MOST_SEARCHED_DEGREE, best_circulants, line_graph_circulants
 from .finder_bases import Entry
 from .finder_table import FinderTable
 from .recipes import Base, LineGraph, Recipe, transposed
@@ -162,7 +162,21 @@ class Costing:
             return
         for times, size in _line_graph_bases(self._nodes, self._degree):
             for base in best_circulants(size, self._degree, CIRCULANT_EFFORT):
-                yield _line_graph(base, times)
+                yield _line_graph(base.recipe, times)
+
+    def of_promising_circulants(self) -> Iterator[Candidate]:
+        """Make candidates of line graphs of circulants that cost what the best ones do; see `line_graph_circulants`.
+
+        Yields
+        ------
+        Candidate
+        """
+        if self._two_way or self._degree < 2:
+            return
+        for times, size in _line_graph_bases(self._nodes, self._degree):
+            for base in line_graph_circulants(size, self._degree, CIRCULANT_EFFORT):
+                if (recipe := _line_graph(base, times)) not in self._costs:
+                    yield from self._measured(recipe)
 
     def _wide_circulants(self) -> Iterator[Base]:
         """A circulant graph of low diameter where `best_circulants` has none; its T_B may not be optimal.
@@ -232,8 +246,8 @@ def _line_graph_bases(nodes: int, degree: int) -> Iterator[tuple[int, int]]:
         times += 1
 
 
-def _line_graph(base: CirculantBase, times: int) -> LineGraph:
-    recipe = LineGraph(base.recipe)
+def _line_graph(base: Base, times: int) -> LineGraph:
+    recipe = LineGraph(base)
     for _ in range(times - 1):
         recipe = LineGraph(recipe)
     return recipe

@@ -65,21 +65,18 @@ def test_every_row_of_the_paper_is_matched_or_beaten(nodes: int) -> None:
 
 
 def test_the_frontier_of_1024_nodes_is_at_least_that_of_table_4() -> None:
-    """Where all-to-all may differ both topologies of the second row; the two of least data take fewer steps."""
+    """The first row is the paper's; the others have less data in as many steps, or as little in fewer."""
     found = find_topologies(1024, 4)
     costs = sorted(set(cost_of(found)))
-    assert costs[:2] == PRINTED[1024][:2]
-    assert costs[-1] == (9, F(1023, 1024))
-    names = [candidate.name for candidate in found]
-    assert names[0] == "Π(4, 1024)"
-    assert {"L^3(DBJMod(4, 2))", "L^3(C(16, {3, 4}))"} <= set(names)
+    assert costs == [PRINTED[1024][0], (6, F(257, 256)), (7, 1), (9, F(1023, 1024))]
+    assert found[0].name == "Π(4, 1024)"
     assert found.bounds == (5, F(1023, 1024), F(4, 4667))
     assert float(found[0].runtime()) == pytest.approx(323.5, abs=0.05)
-    assert float(found.best().runtime("allreduce", "1M")) == pytest.approx(291.0, abs=0.05)
+    assert float(found.best().runtime("allreduce", "1M")) == pytest.approx(288.4, abs=0.05)
 
 
 @pytest.mark.parametrize(
-    ("nodes", "printed", "ours"), [(64, 6, 5), (128, 10, 5), (256, 10, 6), (512, 16, 7), (1024, 20, 9)]
+    ("nodes", "printed", "ours"), [(64, 6, 4), (128, 10, 5), (256, 10, 6), (512, 16, 7), (1024, 20, 9)]
 )
 def test_line_graphs_and_circulants_beat_the_last_rows_of_the_paper(nodes: int, printed: int, ours: int) -> None:
     """With as little data in fewer steps."""
@@ -300,7 +297,7 @@ def test_the_best_depends_on_the_workload() -> None:
     """Few steps for little data, and balanced loads for much."""
     found = collopt.find_topologies(64, 4)
     assert found.best(size="1K").cost.steps == 3
-    assert found.best(size="10G").cost == (5, F(63, 64))
+    assert found.best(size="10G").cost == (4, F(63, 64))
     assert found.best("allgather", size="10G", alpha=10**6).cost.steps == 3
     assert found.best("all_to_all") in found
     assert found[0].runtime("allreduce") == 2 * found[0].runtime("allgather") == 2 * found[0].runtime("reduce_scatter")
@@ -434,13 +431,20 @@ class TestKautzStore:
         assert kautz_store.stored_figures(2, 12).steps == 3
 
 
-@pytest.mark.parametrize(("name", "rate"), [("L^2(DBJ(4, 1))", 2.17077e-2), ("L(C(16, {3, 4}))", 2.10526e-2)])
-def test_all_to_all_is_bounded_as_closely_as_asked(name: str, rate: float) -> None:
-    """The rates of linear program (3); Table 7 prints the first as 2.17e-2."""
-    candidate = next(each for each in find_topologies(64, 4) if each.name == name)
+@pytest.mark.parametrize(("nodes", "rate"), [(64, 2.17077e-2), (32, 5.71429e-2)])
+def test_all_to_all_is_bounded_as_closely_as_asked(nodes: int, rate: float) -> None:
+    """The rates of linear program (3); Table 7 prints the first as 2.17e-2 and the second as 5.71e-2."""
+    candidate = find_topologies(nodes, 4)[0]
     lower, upper = candidate.bounded("0.005").all_to_all
     assert upper * Fraction(995, 1000) <= lower <= upper
     assert lower <= Fraction(rate) * Fraction(1001, 1000)
     assert Fraction(rate) * Fraction(999, 1000) <= upper
     assert candidate.all_to_all[0] <= upper
     assert lower <= candidate.all_to_all[1]
+
+
+@pytest.mark.parametrize(("nodes", "degree", "steps"), [(30, 3, 4), (33, 3, 4), (36, 3, 4), (64, 4, 4)])
+def test_circulants_of_equal_cost_are_told_apart_by_their_line_graphs(nodes: int, degree: int, steps: int) -> None:
+    """L(DirCirc(11, {1, 2, 4})) is bandwidth-optimal, L(DirCirc(11, {1, 3, 9})) is not."""
+    costs = [candidate.cost for candidate in find_topologies(nodes, degree, all_to_all=False)]
+    assert any(cost.steps <= steps and cost.bandwidth_factor == bandwidth_optimum(nodes) for cost in costs)
