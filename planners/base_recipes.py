@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -120,10 +120,7 @@ class Base(Recipe):
         return self.family in REVERSE_SYMMETRIC
 
     def _graph(self) -> DirectGraph:
-        from ..topologies import DirectGraph
-
-        room = import_module("..topologies", __package__)
-        return DirectGraph.of(getattr(room, self.family)(*self.arguments))
+        return _built(self.family, self.arguments)
 
     def _planned(self, direction: Direction) -> StepSchedule:
         """Take the schedule that comes with the graph, for those without a good breadth-first one; else plan that."""
@@ -133,6 +130,15 @@ class Base(Recipe):
         if self.name not in base_schedule_names():
             return breadth_first(self.graph(), direction)
         return (base_schedule if direction == "broadcast" else base_reduce_scatter)(self.name)
+
+
+@lru_cache(maxsize=32)
+def _built(family: str, arguments: tuple[object, ...]) -> DirectGraph:
+    """Build a base once for all recipes of a query that begin with it; nobody can write to its arcs."""
+    from ..topologies import DirectGraph
+
+    room = import_module("..topologies", __package__)
+    return DirectGraph.of(getattr(room, family)(*arguments))
 
 
 def breadth_first(graph: DirectGraph, direction: Direction) -> StepSchedule:
