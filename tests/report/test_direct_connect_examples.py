@@ -84,7 +84,7 @@ def test_training_iteration(run: Run, tmp_path: Path) -> None:
     for whole, *summands in parts.values():
         assert whole == pytest.approx(sum(summands), abs=0.21)
         assert summands[0] == 55.4
-    assert parts["L(C(16, {3, 4}))"][0] < parts["shifted rings"][0]
+    assert parts["L^2(DBJ(4, 1))"][0] < parts["shifted rings"][0]
     assert len(list(tmp_path.iterdir())) == len(parts)
 
 
