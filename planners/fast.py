@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from operator import index
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from math import gcd
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import UnsupportedError
 from ..schedules.all_to_allv import AllToAllvSchedule
 from ..topologies.validation import shown
+from .traffic_matrix import MOST_BYTES, as_count, as_sizes, as_traffic, shaped, unfit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
     import pandas as pd
 
@@ -19,16 +23,14 @@ __all__ = ["STAGES", "as_traffic", "schedule_all_to_allv"]
 
 STAGES = {"plain": 0, "fewest": 1}
 """How stages are found: any matching that is repaired, or the widest one each time."""
-NO_CAP = 2**62
-MOST_SERVERS = 2**10
-MOST_RANKS = 2**15
+NO_CAP = MOST_BYTES
 
 
 def schedule_all_to_allv(
     traffic: npt.ArrayLike | pd.DataFrame,
     *,
     servers: int,
-    gpus_per_server: int,
+    gpus_per_server: int | Sequence[int],
     stages: str = "plain",
     max_stage_bytes: int | None = None,
 ) -> AllToAllvSchedule:
@@ -38,9 +40,12 @@ def schedule_all_to_allv(
     ----------
     traffic : ndarray or DataFrame of integers, shape (ranks, ranks)
         ``traffic[s, d]`` bytes from rank s to rank d, where rank r is GPU ``r % gpus_per_server`` of server
-        ``r // gpus_per_server``.  It is copied.
-    servers, gpus_per_server : int
-        Their product is the number of ranks.
+        ``r // gpus_per_server``.  It is copied.  A frame's labels do not matter, as long as those of its rows are those
+        of its columns, in the same order.
+    servers : int
+        Number of servers.
+    gpus_per_server : int or sequence of int
+        Of each; or one number for each server, and ranks are then counted through the servers in turn.
     stages : {"plain", "fewest"}
         "plain" plans in microseconds, "fewest" needs a fraction of the stages, and longer to plan where there are many
         servers.
@@ -57,11 +62,14 @@ def schedule_all_to_allv(
     ------
     UnsupportedError
         If the matrix is not square, has a wrong size, entries that are no integers or negative, or sums beyond 2^62; if
-        an option is not one of those above, or there would be too many stages.
+        a frame's labels are not unique or not the same both ways; if an option is not one of those above, or there
+        would be too many stages.
 
     Notes
     -----
-    FAST, section 4.  Matrices are Birkhoff's after raising light rows and columns; stages ascend in size.
+    FAST, section 4.  Matrices are Birkhoff's after raising light rows and columns; stages ascend in size.  Servers of
+    unequal sizes are cut into parts of as many GPUs as divides all sizes, which is no part of the paper; the fewer that
+    is, the more stages there are.
 
     Examples
     --------
@@ -74,82 +82,59 @@ def schedule_all_to_allv(
     <AllToAllvSchedule: 2 servers of 2 GPUs, 1 stage>
     >>> schedule.unbalanced_bound, schedule.lower_bound
     (10, Fraction(5, 1))
+
+    If the other server has four GPUs, two of six have to send all:
+
+    >>> traffic = np.zeros((6, 6), dtype=np.int64)
+    >>> traffic[0, 2:] = 6, 4, 2, 4
+    >>> schedule = schedule_all_to_allv(traffic, servers=2, gpus_per_server=[2, 4])
+    >>> schedule
+    <AllToAllvSchedule: 2 servers of 2 to 4 GPUs, 2 stages>
+    >>> schedule.lower_bound, schedule.scale_out_bytes
+    (Fraction(8, 1), 8)
     """
     from ..solvers.staged_exchange import staged_exchange
 
     if not isinstance(stages, str) or stages not in STAGES:
         raise UnsupportedError(f"stages is {shown(stages)}; expected one of {', '.join(STAGES)}")
-    cap = NO_CAP if max_stage_bytes is None else min(NO_CAP, _count(max_stage_bytes, "max_stage_bytes"))
-    matrix, n, m = _shaped(traffic, servers, gpus_per_server)
-    fault, *arrays = staged_exchange(matrix, n, m, STAGES[stages], cap)
+    cap = NO_CAP if max_stage_bytes is None else min(NO_CAP, as_count(max_stage_bytes, "max_stage_bytes"))
+    n = as_count(servers, "servers")
+    if type(gpus_per_server) is not int and hasattr(gpus_per_server, "__len__"):
+        each = as_sizes(gpus_per_server, n)
+        if min(each) < max(each):
+            return _on_unequal_servers(traffic, each, STAGES[stages], cap)
+        gpus_per_server = each[0]
+    m = as_count(gpus_per_server, "gpus_per_server")
+    matrix = shaped(traffic, n, n * m, f"there are {n} servers of {m} GPUs")
+    fault, starts, segments, sizes, partners, begins, ends = staged_exchange(matrix, n, m, STAGES[stages], cap)
     if fault:
         raise _refusal(fault, matrix, cap)
-    for array in (matrix, *arrays):
+    for array in (matrix, starts, segments, sizes, partners, begins, ends):
         array.setflags(write=False)
-    return AllToAllvSchedule(matrix, n, m, *arrays)
+    return AllToAllvSchedule(matrix, n, m, starts, segments, sizes, partners, begins, ends)
 
 
-def as_traffic(traffic: Any, servers: object, gpus_per_server: object) -> tuple[npt.NDArray[np.int64], int, int]:
-    """Read what `schedule_all_to_allv` takes, with all its checks; return a copy of the matrix, n and m."""
-    from ..solvers.staged_exchange import fault_of
+def _on_unequal_servers(
+    traffic: npt.ArrayLike | pd.DataFrame, sizes: tuple[int, ...], way: int, cap: int
+) -> AllToAllvSchedule:
+    from ..solvers.unequal_exchange import unequal_exchange
 
-    matrix, n, m = _shaped(traffic, servers, gpus_per_server)
-    if fault := fault_of(matrix):
-        raise _refusal(fault, matrix, NO_CAP)
-    return matrix, n, m
-
-
-def _count(value: object, name: str) -> int:
-    if type(value) is not int:
-        if isinstance(value, (bool, np.bool_)):
-            raise UnsupportedError(f"{name} is {shown(value)}; expected a whole number of at least 1")
-        try:
-            value = index(value)  # type: ignore[arg-type]
-        except TypeError:
-            raise UnsupportedError(f"{name} is {shown(value)}; expected a whole number of at least 1") from None
-    if value < 1:
-        raise UnsupportedError(f"{name} is {shown(value)}; expected a whole number of at least 1")
-    return value
-
-
-def _shaped(traffic: Any, servers: object, gpus_per_server: object) -> tuple[npt.NDArray[np.int64], int, int]:
-    """Copy the matrix, of the right size and of integers; the kernel looks at the entries."""
-    n, m = _count(servers, "servers"), _count(gpus_per_server, "gpus_per_server")
-    try:
-        given = np.asarray(traffic)
-    except (TypeError, ValueError, OverflowError):
-        raise UnsupportedError(f"the traffic is {shown(traffic)}; expected a square matrix of bytes") from None
-    if given.ndim != 2 or given.shape[0] != given.shape[1]:
-        raise UnsupportedError(f"the traffic has shape {given.shape}; expected a square matrix, one row for each rank")
-    if len(given) != n * m:
-        raise UnsupportedError(
-            f"the traffic is of {len(given)} ranks; expected {n * m}, as there are {n} servers of {m} GPUs"
-        )
-    if n > MOST_SERVERS or len(given) > MOST_RANKS:
-        raise UnsupportedError(
-            f"the traffic is of {n} servers and {len(given)} ranks; expected at most {MOST_SERVERS} and {MOST_RANKS}"
-        )
-    if given.dtype.kind not in "iu":
-        raise UnsupportedError(
-            f"the traffic has entries of type {given.dtype}; expected integers, which count bytes and fit 64 bits"
-        )
-    if given.dtype.kind == "u" and given.dtype.itemsize == 8 and given.max() >= NO_CAP:
-        raise UnsupportedError(f"the traffic has the entry {given.max()}; expected bytes that add up to less than 2^62")
-    return np.array(given, dtype=np.int64, order="C"), n, m
+    ranks, m = sum(sizes), gcd(*sizes)
+    matrix = shaped(traffic, ranks // m, ranks, f"the servers' GPUs add up to {ranks}")
+    firsts = np.array([0, *accumulate(sizes)], dtype=np.int64)
+    fault, starts, segments, lengths, partners, begins, ends = unequal_exchange(matrix, firsts, m, way, cap)
+    if fault:
+        raise _refusal(fault, matrix, cap)
+    for array in (matrix, starts, segments, lengths, partners, begins, ends):
+        array.setflags(write=False)
+    return AllToAllvSchedule(matrix, ranks // m, m, starts, segments, lengths, partners, begins, ends, sizes)
 
 
 def _refusal(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> UnsupportedError:
-    from ..solvers.staged_exchange import NEGATIVE, TOO_LARGE
+    from ..solvers.staged_exchange import TOO_MANY
 
-    if fault == NEGATIVE:
-        source, destination = (int(place) for place in np.argwhere(matrix < 0)[0])
-        entry = matrix[source, destination]
-        return UnsupportedError(
-            f"the traffic from rank {source} to {destination} is {entry} bytes; expected at least 0"
-        )
-    if fault == TOO_LARGE:
-        total = int(matrix.astype(object).sum())
-        return UnsupportedError(f"the traffic adds up to {total} bytes; expected less than 2^62")
+    if fault != TOO_MANY:
+        return unfit(fault, matrix)
     if cap < NO_CAP:
         return UnsupportedError(f"max_stage_bytes is {cap}, which makes too many stages; expected a larger one")
     return UnsupportedError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .all_to_allv_pieces import Pieces, handed_over, local_bytes, pieces_of
+from .all_to_allv_pieces import Moves, Pieces, handed_over, local_bytes, pieces_of
 from .all_to_allv_verify import verify_all_to_allv
 from .read_only import read_only
 from .two_tier_cost import PIPELINES, TwoTierModel, TwoTierTimes, two_tier_times
@@ -29,7 +29,8 @@ ARRAYS = ("traffic", "stream_starts", "segments", "stage_bytes", "partners", "be
 class Stage(NamedTuple):
     """One stage: GPU p of server i sends bytes ``begins[i]:ends[i]`` of a stream to GPU p of ``partners[i]``.
 
-    A server whose partner is -1 sends nothing.  Streams that are shorter by one byte end before ``ends[i]``.
+    A server whose partner is -1 sends nothing.  Streams that are shorter by one byte end before ``ends[i]``.  Where
+    servers are unequal, these are their parts.
     """
 
     num_bytes: int
@@ -50,6 +51,10 @@ class AllToAllvSchedule:
     3. Redistribution: after each stage, peers hand what is not theirs to other GPUs of their server.
     4. What stays inside a server goes directly, at the same time as the first stages.
 
+    Servers of unequal sizes consist of parts of equally many GPUs, the most that divides all sizes.  In all arrays, and
+    in what is said above of streams and stages, "server" then means such a part.  But a part's streams may hold bytes
+    of all GPUs of the server that it belongs to, and for all GPUs of the other.
+
     All that is stored follows from the matrix alone, so every rank can work it out for itself.  The arrays cannot be
     written to through a schedule; they are not copied.
 
@@ -58,7 +63,7 @@ class AllToAllvSchedule:
     traffic : ndarray of int64, shape (ranks, ranks)
         Bytes from each rank to each.
     servers, gpus_per_server : int
-        The paper's n and m.
+        The paper's n and m; of parts, where servers are unequal.
     stream_starts : ndarray of int64, shape (n * n * m + 1,)
         Stream ``s = (i * n + j) * m + p`` is ``segments[stream_starts[s]:stream_starts[s + 1]]``.
     segments : ndarray of int64, shape (segments, 4)
@@ -69,6 +74,8 @@ class AllToAllvSchedule:
         The server that each one sends to, or -1.
     begins, ends : ndarray of int64, shape (stages, n)
         Which bytes of each of the m streams to the partner it sends.
+    server_sizes : tuple of int
+        GPUs of each server, where these are unequal; otherwise empty.
 
     See Also
     --------
@@ -84,6 +91,7 @@ class AllToAllvSchedule:
     partners: IntArray
     begins: IntArray
     ends: IntArray
+    server_sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Let nobody write to the arrays."""
@@ -99,12 +107,29 @@ class AllToAllvSchedule:
     def __repr__(self) -> str:
         """Give the size."""
         size = f"{count_text(self.servers, 'server')} of {count_text(self.gpus_per_server, 'GPU')}"
+        if self.server_sizes:
+            size = f"{len(self.sizes)} servers of {min(self.sizes)} to {max(self.sizes)} GPUs"
         return f"<AllToAllvSchedule: {size}, {count_text(self.num_stages, 'stage')}>"
 
     @property
     def num_ranks(self) -> int:
         """Number of GPUs."""
         return self.servers * self.gpus_per_server
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """GPUs of each server, not of its parts."""
+        return self.server_sizes or (self.gpus_per_server,) * self.servers
+
+    @cached_property
+    def first_ranks(self) -> IntArray:
+        """GPU 0 of each server; shape (servers,)."""
+        return np.cumsum((0, *self.sizes[:-1]))
+
+    @cached_property
+    def homes(self) -> IntArray:
+        """The server of each rank; shape (ranks,)."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     @property
     def num_stages(self) -> int:
@@ -126,21 +151,19 @@ class AllToAllvSchedule:
     @cached_property
     def lower_bound(self) -> Fraction:
         """Bytes that some GPU has to send or receive between servers in any schedule (FAST, Theorem 1, times B_2)."""
-        tiles = self._tiles()
-        return Fraction(int(max(tiles.sum(axis=0).max(), tiles.sum(axis=1).max())), self.gpus_per_server)
+        tiles = np.add.reduceat(np.add.reduceat(self._outside(), self.first_ranks, axis=0), self.first_ranks, axis=1)
+        most = np.maximum(tiles.sum(axis=0), tiles.sum(axis=1)).tolist()
+        return max(Fraction(total, size) for total, size in zip(most, self.sizes, strict=True))
 
     @cached_property
     def unbalanced_bound(self) -> int:
         """As `lower_bound`, if GPUs send all that they have directly: the largest row or column sum of the matrix."""
-        server = np.arange(self.num_ranks) // self.gpus_per_server
-        outside = np.where(server[:, None] == server, 0, self.traffic)
+        outside = self._outside()
         return int(max(outside.sum(axis=0).max(), outside.sum(axis=1).max()))
 
-    def _tiles(self) -> IntArray:
-        n, m = self.servers, self.gpus_per_server
-        tiles: IntArray = self.traffic.reshape(n, m, n, m).sum(axis=(1, 3))
-        np.fill_diagonal(tiles, 0)
-        return tiles
+    def _outside(self) -> IntArray:
+        """Traffic between servers."""
+        return np.where(self.homes[:, None] == self.homes, 0, self.traffic)
 
     def optimum(self, model: TwoTierModel) -> Fraction:
         """Time in µs of Theorem 1: scale-up links infinitely fast, and no wake-ups."""
@@ -196,11 +219,8 @@ class AllToAllvSchedule:
         keys = ["stage", "phase", "source", "destination"]
         return frame.groupby(keys, observed=True, as_index=False).agg({"bytes": "sum"})[columns]
 
-    def _inside(self, phase: str, moved: IntArray) -> pd.DataFrame:
+    def _inside(self, phase: str, moves: Moves) -> pd.DataFrame:
         import pandas as pd
 
-        server, source, destination = np.nonzero(moved)
-        first = server * self.gpus_per_server
-        lengths = moved[server, source, destination]
-        table = {"stage": -1, "source": first + source, "destination": first + destination, "bytes": lengths}
+        table = {"stage": -1, "source": moves.source, "destination": moves.destination, "bytes": moves.length}
         return pd.DataFrame(table).assign(phase=phase)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from .all_to_allv import AllToAllvSchedule
 
-__all__ = ["Pieces", "handed_over", "local_bytes", "moved_by_stage", "pieces_of", "shift_loads"]
+__all__ = ["Moves", "Pieces", "busiest_by_shift", "busiest_by_stage", "handed_over", "local_bytes", "pieces_of"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -42,6 +42,22 @@ class Pieces(NamedTuple):
     first: IntArray
     length: IntArray
     offset: IntArray
+
+
+class Moves(NamedTuple):
+    """Bytes that go from GPU to GPU of the same server; all arrays have the shape (moves,).
+
+    Attributes
+    ----------
+    source, destination : ndarray of int64
+        Two ranks.
+    length : ndarray of int64
+        Bytes.
+    """
+
+    source: IntArray
+    destination: IntArray
+    length: IntArray
 
 
 def pieces_of(schedule: AllToAllvSchedule, server: int) -> Pieces:
@@ -78,47 +94,64 @@ def pieces_of(schedule: AllToAllvSchedule, server: int) -> Pieces:
     )
 
 
-def handed_over(schedule: AllToAllvSchedule) -> IntArray:
-    """Bytes that GPUs hand to each other before the first stage; shape (servers, m, m), from and to."""
+def handed_over(schedule: AllToAllvSchedule) -> Moves:
+    """What GPUs hand to proxies of their server before the first stage, segment by segment."""
     n, m = schedule.servers, schedule.gpus_per_server
-    proxies = np.repeat(np.arange(n * n * m) % m, np.diff(schedule.stream_starts))
-    server, origin = np.divmod(schedule.segments[:, 0], m)
-    moved = np.zeros((n, m, m), dtype=np.int64)
-    np.add.at(moved, (server, origin, proxies), schedule.segments[:, 3])
-    moved[:, np.arange(m), np.arange(m)] = 0
-    return moved
+    streams = np.repeat(np.arange(n * n * m), np.diff(schedule.stream_starts))
+    return _moves(schedule.segments[:, 0], streams // (n * m) * m + streams % m, schedule.segments[:, 3])
 
 
-def local_bytes(schedule: AllToAllvSchedule) -> IntArray:
-    """Bytes of the all-to-allv that stay inside servers; shape (servers, m, m), from and to, without copies to self."""
-    n, m = schedule.servers, schedule.gpus_per_server
-    tiles = schedule.traffic.reshape(n, m, n, m)[np.arange(n), :, np.arange(n), :].copy()
-    tiles[:, np.arange(m), np.arange(m)] = 0
-    return tiles
+def local_bytes(schedule: AllToAllvSchedule) -> Moves:
+    """What of the all-to-allv stays inside servers, without copies to self."""
+    inside = schedule.homes[:, None] == schedule.homes
+    source, destination = np.nonzero(np.where(inside, schedule.traffic, 0))
+    return _moves(source, destination, schedule.traffic[source, destination])
 
 
-def shift_loads(moved: IntArray) -> IntArray:
-    """Order matrices from GPU to GPU by distance: entry (d - 1, a) is what a sends to a + d modulo m."""
-    m = moved.shape[-1]
-    gpus = np.arange(m)
-    shifts = np.arange(1, max(m, 2))[:, None]
-    return moved[..., gpus, (gpus + shifts) % m] if m > 1 else np.zeros((*moved.shape[:-2], 1, 1), dtype=np.int64)
+def busiest_by_shift(schedule: AllToAllvSchedule, moves: Moves) -> IntArray:
+    """Bytes of the busiest GPU of each server at each distance; shape (servers, largest server - 1).
+
+    At distance d GPU a of a server sends to GPU a + d modulo the server's size; the first column is distance 1.
+    """
+    loads = np.zeros((schedule.num_ranks, max(schedule.sizes)), dtype=np.int64)
+    np.add.at(loads, (moves.source, _shift(schedule, moves.source, moves.destination)), moves.length)
+    busiest: IntArray = np.maximum.reduceat(loads, schedule.first_ranks, axis=0)
+    return busiest[:, 1:]
 
 
-def moved_by_stage(schedule: AllToAllvSchedule, server: int) -> tuple[IntArray, IntArray]:
-    """What GPUs hand to each other for what leaves one server: its own before each stage, the receivers' after it.
-
-    In a stage a server receives from one server only, so the second is all that its receiver redistributes.
+def busiest_by_stage(schedule: AllToAllvSchedule) -> tuple[IntArray, IntArray]:
+    """As `busiest_by_shift`, for what GPUs hand over for each stage, and what they redistribute after it.
 
     Returns
     -------
-    handed, redistributed : ndarray of int64, shape (stages, max(1, m - 1), m)
-        As `shift_loads` orders them.
+    handed, redistributed : ndarray of int64, shape (stages, servers, largest server - 1)
     """
-    m = schedule.gpus_per_server
-    pieces = pieces_of(schedule, server)
-    loads = np.zeros((2, schedule.num_stages, m, m), dtype=np.int64)
-    np.add.at(loads[0], (pieces.stage, (pieces.proxy - pieces.origin) % m, pieces.origin % m), pieces.length)
-    np.add.at(loads[1], (pieces.stage, (pieces.final - pieces.peer) % m, pieces.peer % m), pieces.length)
-    handed, redistributed = loads[:, :, 1:] if m > 1 else np.zeros_like(loads)
-    return handed, redistributed
+    stages, m, most = schedule.num_stages, schedule.gpus_per_server, max(schedule.sizes)
+    handed, redistributed = np.zeros((2, stages, len(schedule.sizes), most), dtype=np.int64)
+    for home, (first, size) in enumerate(zip(schedule.first_ranks.tolist(), schedule.sizes, strict=True)):
+        given = np.zeros((stages, most, size), dtype=np.int64)
+        for part in range(first // m, (first + size) // m):
+            pieces = pieces_of(schedule, part)
+            shift = _shift(schedule, pieces.origin, pieces.proxy)
+            np.add.at(given, (pieces.stage, shift, pieces.origin - first), pieces.length)
+            # In a stage a GPU receives from one other only, so nothing is left to be added to these.
+            taken = np.zeros((stages, most, m), dtype=np.int64)
+            np.add.at(
+                taken, (pieces.stage, _shift(schedule, pieces.peer, pieces.final), pieces.peer % m), pieces.length
+            )
+            sends = np.flatnonzero(schedule.partners[:, part] >= 0)
+            places = sends, schedule.homes[schedule.partners[sends, part] * m]
+            redistributed[places] = np.maximum(redistributed[places], taken[sends].max(axis=2))
+        handed[:, home] = given.max(axis=2)
+    return handed[:, :, 1:], redistributed[:, :, 1:]
+
+
+def _moves(source: IntArray, destination: IntArray, length: IntArray) -> Moves:
+    moved = source != destination
+    return Moves(source[moved], destination[moved], length[moved])
+
+
+def _shift(schedule: AllToAllvSchedule, source: IntArray, destination: IntArray) -> IntArray:
+    """Distance from GPU to GPU of the same server."""
+    sizes = np.array(schedule.sizes)[schedule.homes[source]]
+    return np.asarray((destination - source) % sizes, dtype=np.int64)

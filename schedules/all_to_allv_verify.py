@@ -22,8 +22,9 @@ def verify_all_to_allv(schedule: AllToAllvSchedule) -> None:
 
     Streams: every byte of every cell between two servers is in exactly one segment, of a stream between the right
     servers; streams of the same two servers differ by at most one byte.  Stages: each is a partial permutation of the
-    servers, none moves more than its size, sizes ascend, every stream is moved whole and in order.  The sizes add up to
-    the largest row or column sum of the matrix of longest streams, below which no such stages can end.
+    servers, or of their parts, none moves more than its size, sizes ascend, every stream is moved whole and in order.
+    The sizes add up to the largest row or column sum of the matrix of longest streams, below which no such stages can
+    end.
 
     Parameters
     ----------
@@ -61,6 +62,8 @@ def _check_arrays(schedule: AllToAllvSchedule) -> None:
         _require(array.dtype == np.int64, f"{name} has type {array.dtype}; expected int64")
         _require(array.shape == shape, f"{name} has shape {array.shape}; expected {shape}")
     _require(n > 0 and m > 0, f"it has {n} servers of {m} GPUs")
+    parts = all(size > 0 and size % m == 0 for size in schedule.sizes) and sum(schedule.sizes) == n * m
+    _require(parts, f"its servers are of {schedule.sizes} GPUs; expected multiples of {m} that add up to {n * m}")
     _require(bool((schedule.traffic >= 0).all()), "the traffic has negative entries")
     starts = schedule.stream_starts
     fine = starts[0] == 0 and starts[-1] == len(schedule.segments) and bool((np.diff(starts) >= 0).all())
@@ -69,13 +72,13 @@ def _check_arrays(schedule: AllToAllvSchedule) -> None:
 
 def _check_segments(schedule: AllToAllvSchedule) -> IntArray:
     """Check that segments are the traffic between servers; return lengths of streams, shape (servers, servers, m)."""
-    n, m, ranks = schedule.servers, schedule.gpus_per_server, schedule.num_ranks
+    n, m, ranks, homes = schedule.servers, schedule.gpus_per_server, schedule.num_ranks, schedule.homes
     origin, final, first, length = schedule.segments.T
     inside = (schedule.segments >= 0).all() and (origin < ranks).all() and (final < ranks).all() and (length > 0).all()
     _require(bool(inside), "a segment is of no rank or of no bytes")
     stream = np.repeat(np.arange(n * n * m), np.diff(schedule.stream_starts))
-    sender, receiver = np.divmod(stream // m, n)
-    strays = np.flatnonzero((origin // m != sender) | (final // m != receiver) | (sender == receiver))
+    sender, receiver = (homes[part * m] for part in np.divmod(stream // m, n))
+    strays = np.flatnonzero((homes[origin] != sender) | (homes[final] != receiver) | (sender == receiver))
     if strays.size:
         at = strays[0]
         _require(False, f"segment {at}, from rank {origin[at]} to {final[at]}, is in a stream of other servers")
@@ -89,15 +92,19 @@ def _check_segments(schedule: AllToAllvSchedule) -> IntArray:
         _require(False, f"bytes from rank {source} to {destination} are left out or sent twice")
     carried = np.zeros((ranks, ranks), dtype=np.int64)
     np.add.at(carried, (origin, final), length)
-    server = np.arange(ranks) // m
-    wanted = np.where(server[:, None] == server, 0, schedule.traffic)
+    wanted = np.where(homes[:, None] == homes, 0, schedule.traffic)
     if not np.array_equal(carried, wanted):
         source, destination = (int(place) for place in np.argwhere(carried != wanted)[0])
         held, due = carried[source, destination], wanted[source, destination]
         _require(False, f"streams carry {held} bytes from rank {source} to {destination}; expected {due}")
     lengths = np.zeros((n, n, m), dtype=np.int64)
     np.add.at(lengths.reshape(-1), stream, length)
-    _require(bool((np.ptp(lengths, axis=2) <= 1).all()), "streams of the same servers differ by more than a byte")
+    first_parts = schedule.first_ranks // m
+    longest, shortest = (
+        extreme.reduceat(extreme.reduceat(extreme.reduce(lengths, axis=2), first_parts, axis=0), first_parts, axis=1)
+        for extreme in (np.maximum, np.minimum)
+    )
+    _require(bool((longest - shortest <= 1).all()), "streams of the same servers differ by more than a byte")
     return lengths
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..errors import CapacityOverflowError, UnsupportedError
 from ..topologies.validation import Exact, as_bandwidth, as_latency, shown
-from .all_to_allv_pieces import handed_over, local_bytes, moved_by_stage, shift_loads
+from .all_to_allv_pieces import busiest_by_shift, busiest_by_stage, handed_over, local_bytes
 
 if TYPE_CHECKING:
     from .all_to_allv import AllToAllvSchedule
@@ -148,10 +148,11 @@ def two_tier_times(schedule: AllToAllvSchedule, model: TwoTierModel, pipeline: s
         raise UnsupportedError(f"the pipeline is {shown(pipeline)}; expected one of {', '.join(PIPELINES)}")
     ticks = _Ticks.of(schedule, model)
     sizes = schedule.stage_bytes
-    ready, behind = _inside_by_stage(schedule, ticks)
+    handed, behind = (ticks.inside(busiest) for busiest in busiest_by_stage(schedule))
+    ready = np.cumsum(handed, axis=0)
     if pipeline == PIPELINES[0]:
-        ready[:] = ticks.inside(shift_loads(handed_over(schedule)))
-    local = ticks.inside(shift_loads(local_bytes(schedule)))
+        ready[:] = ticks.inside(busiest_by_shift(schedule, handed_over(schedule)))
+    local = ticks.inside(busiest_by_shift(schedule, local_bytes(schedule)))
     start = int(ready[0].max()) if len(sizes) else 0
     out, up = start, local + (ready[-1] if len(sizes) else 0)
     for size, balanced, after in zip(sizes.tolist(), ready.max(axis=1).tolist(), behind, strict=True):
@@ -159,17 +160,6 @@ def two_tier_times(schedule: AllToAllvSchedule, model: TwoTierModel, pipeline: s
         up = np.where(after, np.maximum(up, out) + after, up)
     ends = (start, out - start, max(0, int(up.max()) - out), int(local.max()))
     return TwoTierTimes(*(Fraction(end, ticks.per_us) for end in ends))
-
-
-def _inside_by_stage(schedule: AllToAllvSchedule, ticks: _Ticks) -> tuple[IntArray, IntArray]:
-    """When each server is balanced for each stage, and how long it redistributes after it; shape (stages, servers)."""
-    ready, behind = np.zeros((2, schedule.num_stages, schedule.servers), dtype=np.int64)
-    for server in range(schedule.servers if schedule.num_stages else 0):
-        handed, redistributed = moved_by_stage(schedule, server)
-        ready[:, server] = np.cumsum(ticks.inside(handed))
-        stages = np.flatnonzero(schedule.partners[:, server] >= 0)
-        behind[stages, schedule.partners[stages, server]] = ticks.inside(redistributed)[stages]
-    return ready, behind
 
 
 class _Ticks(NamedTuple):
@@ -186,14 +176,13 @@ class _Ticks(NamedTuple):
         wake_up = Fraction(model.wake_up) * NS_PER_US
         unit = lcm(up.denominator, out.denominator, wake_up.denominator)
         ticks = cls(int(up * unit), int(out * unit), int(wake_up * unit), unit * NS_PER_US)
-        steps = schedule.num_stages * schedule.gpus_per_server
+        steps = (schedule.num_stages + 1) * 2 * max(schedule.sizes)
         most = int(schedule.traffic.sum()) * max(ticks.scale_up, ticks.scale_out) + ticks.wake_up * steps
         if most >= MOST_UNITS:
             raise CapacityOverflowError(f"times of up to {most} units do not fit 64 bits; expected rounder bandwidths")
         return ticks
 
-    def inside(self, loads: IntArray) -> IntArray:
-        """Time of SpreadOut's steps, one after another; `loads` of shape (..., steps, GPUs)."""
-        busiest = loads.max(axis=-1)
+    def inside(self, busiest: IntArray) -> IntArray:
+        """Time of SpreadOut's steps, one after another; `busiest` of shape (..., steps)."""
         times = busiest * self.scale_up + self.wake_up * (busiest > 0)
         return np.asarray(times.sum(axis=-1), dtype=np.int64)

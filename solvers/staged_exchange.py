@@ -9,7 +9,17 @@ import numpy.typing as npt
 from .birkhoff import matchings
 from .tile_balance import peer_bytes, stream_segments
 
-__all__ = ["LIMIT", "MOST_PLACES", "NEGATIVE", "TOO_LARGE", "TOO_MANY", "fault_of", "staged_exchange"]
+__all__ = [
+    "LIMIT",
+    "MOST_PLACES",
+    "NEGATIVE",
+    "TOO_LARGE",
+    "TOO_MANY",
+    "fault_of",
+    "number_of_stages",
+    "ordered_stages",
+    "staged_exchange",
+]
 
 IntArray = npt.NDArray[np.int64]
 Stages = tuple[IntArray, IntArray, IntArray, IntArray]
@@ -58,12 +68,10 @@ def staged_exchange(
     longest = np.empty((servers, servers), dtype=np.int64)
     peer_bytes(traffic, servers, gpus, sums, longest)
     found, weights = matchings(longest, way)
-    pieces = 0
-    for weight in weights:
-        pieces += (weight - 1) // cap + 1
+    pieces = number_of_stages(weights, cap)
     if pieces > MOST_PLACES // servers:
         return TOO_MANY, nothing, no_rows, nothing, no_rows, no_rows, no_rows
-    sizes, partners, begins, ends = _in_order(longest, found, weights, pieces, cap)
+    sizes, partners, begins, ends = ordered_stages(longest, found, weights, pieces, cap)
     starts = np.empty(servers * servers * gpus + 1, dtype=np.int64)
     segments = np.empty((servers * (servers - 1) * gpus * (gpus + 2), 4), dtype=np.int64)
     count = stream_segments(traffic, servers, gpus, sums, starts, segments)
@@ -89,7 +97,16 @@ def fault_of(traffic: IntArray) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _in_order(longest: IntArray, found: npt.NDArray[np.int16], weights: IntArray, pieces: int, cap: int) -> Stages:
+def number_of_stages(weights: IntArray, cap: int) -> int:
+    """Count the stages of at most `cap` bytes that matchings are cut into."""
+    stages = 0
+    for weight in weights:
+        stages += (weight - 1) // cap + 1
+    return stages
+
+
+@numba.njit(cache=True, nogil=True)
+def ordered_stages(longest: IntArray, found: npt.NDArray[np.int16], weights: IntArray, pieces: int, cap: int) -> Stages:
     """Cut matchings into stages of at most `cap` bytes, sort these, and hand out each stream's bytes from its start."""
     servers = len(longest)
     lengths, matching = np.empty(pieces, dtype=np.int64), np.empty(pieces, dtype=np.int64)

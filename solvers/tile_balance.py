@@ -15,7 +15,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SEGMENT_COLUMNS", "peer_bytes", "stream_segments"]
+__all__ = ["SEGMENT_COLUMNS", "copy_cells", "peer_bytes", "stream_segments"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -106,42 +106,67 @@ def _tile(
         own = min(sums[rank + gpu, other], wanted)
         place, first = 0, 0
         wanted -= own
-        count, place, first = _copy(traffic, rank, column, gpus, gpu, place, first, own, segments, count)
+        count, place, first = copy_cells(traffic, rank + gpu, column, gpus, gpu, place, first, own, segments, count)
         while wanted:
             while spare == 0:
                 at[0] += 1
                 kept = share + (1 if at[0] < longer else 0)
                 spare = max(0, sums[rank + at[0], other] - kept)
                 if spare:
-                    at[1], at[2] = _skip(traffic, rank, column, gpus, at[0], kept)
+                    at[1], at[2] = _cell_at(traffic, rank + at[0], column, gpus, at[0], kept)
             taken = min(wanted, spare)
-            count, at[1], at[2] = _copy(traffic, rank, column, gpus, at[0], at[1], at[2], taken, segments, count)
+            count, at[1], at[2] = copy_cells(
+                traffic, rank + at[0], column, gpus, at[0], at[1], at[2], taken, segments, count
+            )
             spare -= taken
             wanted -= taken
     return count
 
 
 @numba.njit(cache=True, nogil=True)
-def _copy(
+def copy_cells(
     traffic: IntArray,
     rank: int,
     column: int,
     gpus: int,
-    gpu: int,
+    start: int,
     place: int,
     first: int,
     wanted: int,
     segments: IntArray,
     count: int,
 ) -> tuple[int, int, int]:
-    """Write segments of `wanted` bytes of a GPU, from byte `first` of its cell `place` on; return where to go on."""
+    """Write segments of `wanted` bytes that a rank has for a server, from byte `first` of its cell `place` on.
+
+    Parameters
+    ----------
+    traffic : ndarray of int64, shape (ranks, ranks)
+        Bytes from each rank to each.
+    rank : int
+        The row.
+    column, gpus : int
+        The receiving server's first rank, and how many it has.
+    start : int
+        Cells are in the order start, start + 1, ... modulo `gpus`; place 0 is `start`.
+    place, first, wanted : int
+        Where, and how many.
+    segments : ndarray of int64, shape (enough, 4)
+        Written from `count` on.
+    count : int
+        Number of segments before.
+
+    Returns
+    -------
+    count, place, first : int
+        Number of segments after, and where to go on.
+    """
     while wanted:
-        target = gpu + place
+        target = start + place
         if target >= gpus:
             target -= gpus
-        there = traffic[rank + gpu, column + target] - first
+        there = traffic[rank, column + target] - first
         taken = min(there, wanted)
-        segments[count, 0] = rank + gpu
+        segments[count, 0] = rank
         segments[count, 1] = column + target
         segments[count, 2] = first
         segments[count, 3] = taken
@@ -156,14 +181,14 @@ def _copy(
 
 
 @numba.njit(cache=True, nogil=True)
-def _skip(traffic: IntArray, rank: int, column: int, gpus: int, gpu: int, kept: int) -> tuple[int, int]:
-    """Cell and byte at which a GPU's first `kept` bytes end."""
+def _cell_at(traffic: IntArray, rank: int, column: int, gpus: int, start: int, kept: int) -> tuple[int, int]:
+    """Cell, and byte in it, at which a rank's first `kept` bytes for a server end; parameters as of `copy_cells`."""
     place = 0
     while True:
-        target = gpu + place
+        target = start + place
         if target >= gpus:
             target -= gpus
-        there = traffic[rank + gpu, column + target]
+        there = traffic[rank, column + target]
         if kept < there:
             return place, kept
         kept -= there

@@ -16,7 +16,7 @@ from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners.all_to_allv_baselines import BASELINES, DirectExchange, at_once, spread_out, unbalanced_birkhoff
 from collopt.planners.fast import STAGES, schedule_all_to_allv
 from collopt.schedules.all_to_allv import ARRAYS
-from collopt.schedules.two_tier_cost import H200, PIPELINES, TwoTierModel
+from collopt.schedules.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
 from collopt.solvers.birkhoff import DECOMPOSITIONS
 
 IntArray = npt.NDArray[np.int64]
@@ -118,10 +118,10 @@ def test_the_same_matrix_gives_the_same_schedule_in_any_form() -> None:
             assert np.array_equal(getattr(schedule, name), getattr(expected, name))
 
 
-@pytest.mark.parametrize("n", [4, 12, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [4, 6, 8, 12, 16, 24, 32, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("kind", "limit"), [("uniform", "1.03"), ("zipf rows", "1.05"), ("zipf cells", "1.05")])
 def test_times_are_near_the_optimum_if_balanced_by_stage(n: int, kind: str, limit: str) -> None:
-    """With stages of at most a 64th of the bound, on the paper's NVIDIA testbed."""
+    """With stages of at most a 64th of the bound, on the paper's NVIDIA testbed and more so on its AMD testbed."""
     traffic = {
         "uniform": np.random.default_rng(n).integers(0, 10**8, (8 * n, 8 * n)),
         "zipf rows": zipf_rows(n, 8, 0.8, n),
@@ -132,6 +132,21 @@ def test_times_are_near_the_optimum_if_balanced_by_stage(n: int, kind: str, limi
     factor = {pipeline: schedule.completion_time(H200, pipeline) / schedule.optimum(H200) for pipeline in PIPELINES}
     assert 1 <= factor["balance by stage"] <= Fraction(limit)
     assert factor["balance by stage"] <= factor["balance first"]
+    amd = schedule.completion_time(MI300X, "balance by stage") / schedule.optimum(MI300X)
+    assert 1 <= amd <= factor["balance by stage"]
+
+
+@pytest.mark.parametrize("kind", ["uniform", "zipf rows"])
+@pytest.mark.parametrize("n", [4, 8, 16])
+def test_nothing_is_left_to_gain_by_balancing_in_finer_parts(n: int, kind: str) -> None:
+    """Stages never wait and the first begins at once: what is left are wake-ups and the last redistribution."""
+    even = np.random.default_rng(n).integers(0, 10**8, (8 * n, 8 * n))
+    traffic = even if kind == "uniform" else zipf_rows(n, 8, 0.8, n)
+    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=8)
+    times, optimum = schedule.times(H200, "balance by stage"), schedule.optimum(H200)
+    waiting = times.stages - schedule.scale_out_bytes / Fraction(50_000) - schedule.num_stages * H200.wake_up
+    assert waiting == 0
+    assert times.balance < optimum / 500
 
 
 def adversary(n: int, m: int, pairs: str, *, local: bool) -> IntArray:
@@ -164,6 +179,25 @@ def test_adversaries_stay_within_the_worst_case(n: int, m: int, pairs: str, loca
     assert short.completion_time(model) <= printed * short.optimum(model)
 
 
+@given(st.integers(0, 10**6), st.integers(2, 5), st.integers(2, 8), st.sampled_from([1, 2, 9]), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_concentrated_traffic_stays_within_the_worst_case(seed: int, n: int, m: int, spare: int, local: bool) -> None:
+    """Few GPUs send to few, local traffic is as much as allowed, and B_1 as little as allowed or more."""
+    random = np.random.default_rng(seed)
+    model = TwoTierModel(50 * (m - 1) * spare, 50, wake_up=0)
+    traffic = np.zeros((n * m, n * m), dtype=np.int64)
+    for _ in range(random.integers(1, 3 * n)):
+        source, destination = random.integers(n, size=2) * m + random.integers(0, m, 2) ** 2 // m
+        if source // m != destination // m:
+            traffic[source, destination] += random.integers(1, 1000) * m * n * 10**5
+    sent = traffic.reshape(n, -1).sum(axis=1)
+    if local:
+        traffic[np.arange(n) * m, np.arange(n) * m + random.integers(1, m, n)] = sent // n
+    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m)
+    schedule.verify()
+    assert schedule.completion_time(model) <= model.worst_factor(n, m) * schedule.optimum(model)
+
+
 def test_theorem_3_as_printed_does_not_hold() -> None:
     """One GPU sends to one GPU: balancing and redistributing both move 7/8 of it, (m - 1) B_2/B_1 of the optimum."""
     model = TwoTierModel(450, 50, wake_up=0)
@@ -171,32 +205,6 @@ def test_theorem_3_as_printed_does_not_hold() -> None:
     factor = schedule.completion_time(model) / schedule.optimum(model)
     assert factor == 1 + Fraction(14, 9)
     assert factor > 1 + Fraction(50, 450) * (8 + Fraction(8, 2))
-
-
-@pytest.mark.parametrize(
-    ("traffic", "problem"),
-    [
-        (np.zeros((4, 3), dtype=int), "shape"),
-        (np.zeros(4, dtype=int), "shape"),
-        (np.zeros((6, 6), dtype=int), "6 ranks; expected 4"),
-        (np.zeros((4, 4)), "float64"),
-        (np.full((4, 4), np.nan), "float64"),
-        (np.zeros((4, 4), dtype=bool), "bool"),
-        ([[0, 1], [2]], "square"),
-        (None, "shape"),
-        ("text", "shape"),
-        (np.full((4, 4), 2**59), "adds up to 9223372036854775808"),
-        (np.full((4, 4), 2**63, dtype=np.uint64), "2^62"),
-        ([[2**70] * 4] * 4, "object"),
-        (np.diag([0, 0, -5, 0]), "from rank 2 to 2 is -5"),
-    ],
-)
-def test_other_matrices_are_refused(traffic: object, problem: str) -> None:
-    """By FAST and by all baselines, in one line."""
-    for plan in (schedule_all_to_allv, *BASELINES.values()):
-        with pytest.raises(UnsupportedError, match=problem.replace("^", r"\^")) as refusal:
-            plan(traffic, servers=2, gpus_per_server=2)
-        assert "\n" not in str(refusal.value)
 
 
 def test_other_options_are_refused() -> None:
@@ -208,6 +216,13 @@ def test_other_options_are_refused() -> None:
         {"servers": 2.0},
         {"servers": True},
         {"gpus_per_server": None},
+        {"gpus_per_server": "22"},
+        {"gpus_per_server": [2]},
+        {"gpus_per_server": [2, 0]},
+        {"gpus_per_server": [2.0, 2]},
+        {"gpus_per_server": [[2, 2]]},
+        {"gpus_per_server": {2: 2}},
+        {"gpus_per_server": [1, 2]},
         {"stages": "few"},
         {"stages": ["plain"]},
         {"max_stage_bytes": 0},
