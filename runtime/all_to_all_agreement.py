@@ -21,9 +21,17 @@ __all__ = ["Terms", "agreed_exchange"]
 IntArray = npt.NDArray[np.int64]
 
 UNKNOWN = -1
-NAMES = ("servers", "gpus_per_server", "max_stage_bytes", "the element type", "whether traffic is given, and what")
-TOLD = 3
-"""So many of them are told as the numbers that they are; the others are digests."""
+NAMES = (
+    "servers",
+    "gpus_per_server",
+    "max_stage_bytes",
+    "stages",
+    "the element type",
+    "the kind of device",
+    "whether traffic is given, and what",
+)
+TOLD = 4
+"""So many of them are told as the numbers that they are, or stand for; the others are digests."""
 
 
 class Terms(NamedTuple):
@@ -34,9 +42,11 @@ class Terms(NamedTuple):
     traffic: IntArray | None
     row_bytes: int | None
     dtype: str
+    device: str
     servers: int
     gpus_per_server: int
     max_stage_bytes: int | None
+    stages: str
 
 
 def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float | None) -> Exchange:
@@ -57,18 +67,21 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
         except ProgramError:
             raise terms from None
         raise terms
+    from ..planners.fast import STAGES
+
     size = UNKNOWN if terms.row_bytes is None else terms.row_bytes
     # No digest is 0, so that it can stand for no matrix.
     matrix = 0 if terms.traffic is None else 1 + _digest(terms.traffic.tobytes())
     stage = min(terms.max_stage_bytes or 0, 2**62)
-    shape = (terms.servers, terms.gpus_per_server)
-    told = _gathered([0, size, *shape, stage, _digest(terms.dtype.encode()), matrix], group, timeout)
+    shape, kinds = (terms.servers, terms.gpus_per_server), (terms.dtype.encode(), terms.device.encode())
+    way = tuple(STAGES).index(terms.stages)
+    told = _gathered([0, size, *shape, stage, way, *map(_digest, kinds), matrix], group, timeout)
     row_bytes = _agreed_size(told)
     rows = terms.traffic
     if rows is None:
         splits = _gathered([*terms.sends, *terms.takes], group, timeout)
         rows = _fitting(splits[:, : len(terms.sends)], splits[:, len(terms.sends) :])
-    return Exchange(rows.tobytes(), *shape, row_bytes, stage or None)
+    return Exchange(rows.tobytes(), *shape, row_bytes, terms.stages, stage or None)
 
 
 def _digest(data: bytes) -> int:
@@ -98,11 +111,13 @@ def _agreed_size(told: IntArray) -> int:
         raise UnsupportedError(
             f"rank {rank} refused its arguments of the all-to-all, so all stop; that rank's message says why"
         )
+    from ..planners.fast import STAGES
+
     for at, name in enumerate(NAMES):
         column = told[:, at + 2]
         if (other := int(np.argmax(column != column[0]))) != 0:
-            values = f": {column[0]} on rank 0, {column[other]} on rank {other}" if at < TOLD else ""
-            shown = values or f", such as ranks 0 and {other}"
+            one, two = (tuple(STAGES)[which] if name == "stages" else which for which in column[[0, other]].tolist())
+            shown = f": {one} on rank 0, {two} on rank {other}" if at < TOLD else f", such as ranks 0 and {other}"
             raise UnsupportedError(f"the ranks disagree about {name}{shown}; all have to make the same call")
     sizes = told[:, 1]
     known = np.flatnonzero(sizes != UNKNOWN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -28,7 +29,7 @@ def matrices(seed: int, ranks: int = RANKS) -> dict[str, np.ndarray]:
     random = rng.integers(0, 40, (ranks, ranks))
     one_hot, column = np.zeros_like(random), np.zeros_like(random)
     one_hot[0, ranks - 1] = 37
-    column[:, 1] = rng.integers(1, 100, ranks)
+    column[:, 1 % ranks] = rng.integers(1, 100, ranks)
     gaps = random.copy()
     gaps[rng.integers(ranks)], gaps[:, rng.integers(ranks)] = 0, 0
     return {
@@ -62,7 +63,9 @@ def agrees(
     dist.all_to_all_single(wanted, bits.clone(), [n * width for n in takes], [n * width for n in sends], group=group)
     output = torch.full((sum(takes) * width,), 99, dtype=torch.uint8).view(dtype).view(sum(takes), *trailing)
     before = bits.clone()
-    all_to_all_single(output, mine, takes, sends, group, **options)
+    work = all_to_all_single(output, mine, takes, sends, group, **options)
+    if work is not None:
+        work.wait()
     return torch.equal(output.view(-1).view(torch.uint8), wanted) and torch.equal(bits, before)
 
 
@@ -71,15 +74,25 @@ class Answers(NamedTuple):
 
     exchanges: dict[str, bool]
     specials: dict[str, bool]
+    beside: dict[str, bool]
     refusals: dict[str, tuple[str, bool]]
     late: str
+    late_beside: tuple[str, str]
     absence: str
 
 
 def everything(rank: int, folder: str) -> Answers:
     """All tasks of four ranks, one after the other: starting processes takes longer than what they do."""
     join(rank, folder)
-    return Answers(exchanges(rank, 1), specials(rank), wrong_calls(rank), late(rank), absence(rank))
+    return Answers(
+        exchanges(rank, 1),
+        specials(rank),
+        beside(rank),
+        wrong_calls(rank),
+        late(rank),
+        late_beside(rank),
+        absence(rank),
+    )
 
 
 def many_matrices(rank: int, folder: str, seeds: int) -> dict[str, bool]:
@@ -89,11 +102,19 @@ def many_matrices(rank: int, folder: str, seeds: int) -> dict[str, bool]:
 
 
 def sixteen_ranks(rank: int, folder: str, seeds: int) -> dict[str, bool]:
-    """Many matrices on two shapes of sixteen ranks."""
+    """Many matrices on two shapes of sixteen ranks, with both sorts of stages, waited for or not."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=16)
     return {
-        f"{name} of seed {seed}": agrees(rank, matrix, TYPES[seed % 4], (), gpus_per_server=4 + 4 * (seed % 2))
+        f"{name} of seed {seed}": agrees(
+            rank,
+            matrix,
+            TYPES[seed % 4],
+            (),
+            async_op=seed % 5 == 0,
+            gpus_per_server=4 + 4 * (seed % 2),
+            stages=("plain", "fewest")[seed // 2 % 2],
+        )
         for seed in range(seeds)
         for name, matrix in matrices(seed, 16).items()
     }
@@ -121,21 +142,29 @@ def specials(rank: int) -> dict[str, bool]:
     group = dist.new_group([3, 1])
     pair = np.array([[3, 5], [0, 2]])
     member = dist.get_rank(group)
+    first = dist.new_group([0])
+    ones = torch.ones(2)
     results = {
         "equal splits": equal_splits(rank),
         "traffic": exchange(random, torch.float32, (3,), traffic=random, servers=2),
         "small stages": exchange(random, torch.float32, (3,), gpus_per_server=2, max_stage_bytes=100),
+        "few stages": exchange(random, torch.float32, (3,), stages="fewest"),
         "timeout": exchange(random, torch.float32, (3,), timeout=30),
         "endless timeout": exchange(random, torch.float32, (3,), timeout=1e300),
         "long rows": exchange(random // 20, torch.uint8, (3000,), servers=2),
         "odd types": all(
-            exchange(random, dtype, (2,), servers=2) for dtype in (torch.bool, torch.complex64, torch.float8_e4m3fn)
+            exchange(random, dtype, (2,), servers=2)
+            for dtype in (torch.bool, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2)
         ),
         "rows of nothing": exchange(random, torch.float32, (0,), servers=2),
         "gradients": gradients(rank),
+        "inference tensors": inference_tensors(rank),
         "subgroup": member < 0 or agrees(member, pair, torch.int16, (), group),
+        "group of one": rank > 0 or agrees(0, np.array([[5]]), torch.int16, (3,), first),
         "not a member": member >= 0
-        or "not a member" in message_of(lambda: all_to_all_single(torch.ones(2), torch.ones(2), group=group)),
+        or "not a member" in message_of(lambda: all_to_all_single(torch.ones(2), ones, group=group)),
+        "no group": message_of(lambda: all_to_all_single(torch.ones(2), ones, group=5))  # type: ignore[arg-type]
+        == "UnsupportedError: group is a int; expected a ProcessGroup, or None",
     }
     os.environ["LOCAL_WORLD_SIZE"] = "2"
     results["servers of LOCAL_WORLD_SIZE"] = exchange(random, torch.int64, ())
@@ -165,12 +194,73 @@ def gradients(rank: int) -> bool:
     return not output.requires_grad and output.tolist() == [0, 1, 2, 3]
 
 
+def inference_tensors(rank: int) -> bool:
+    """Tensors that were made in inference mode can be written to outside it, as torch's own exchange does."""
+    with torch.inference_mode():
+        outputs = [torch.zeros(8) for _ in range(2)]
+    work = all_to_all_single(outputs[0], torch.full((8,), float(rank)), async_op=True, servers=2)
+    assert work is not None
+    work.wait()
+    all_to_all_single(outputs[1], torch.full((8,), float(rank)), servers=2)
+    return all(output.tolist() == [0, 0, 1, 1, 2, 2, 3, 3] for output in outputs)
+
+
+def beside(rank: int) -> dict[str, bool]:
+    """Exchanges that go on beside the caller."""
+    exchange = partial(agrees, rank, async_op=True)
+    random = matrices(6)["random"]
+    return {
+        "one": exchange(random, torch.float32, (3,), servers=2),
+        "given traffic": exchange(random, torch.float32, (3,), servers=2, traffic=random),
+        "nothing to send": exchange(np.zeros_like(random), torch.float32, (3,), servers=2),
+        "long rows": exchange(random // 20, torch.uint8, (3000,), servers=2, stages="fewest"),
+        "one that waits, three that do not": agrees(rank, random, torch.float32, (), async_op=rank != 1, servers=2),
+        "several": several(rank),
+    }
+
+
+def several(rank: int) -> bool:
+    """A dozen outstanding exchanges of two groups, other work of these groups between them, and one that is waited for.
+
+    They are waited for in another order on each rank.
+    """
+    groups = [None, dist.new_group(range(RANKS))]
+    begun = []
+    right = []
+    for number in range(12):
+        matrix = matrices(20 + number)["skewed"]
+        sends, takes = matrix[rank].tolist(), matrix[:, rank].tolist()
+        mine = torch.arange(sum(sends)) + 10_000 * rank
+        output, wanted = torch.zeros(2, sum(takes), dtype=torch.int64)
+        options: dict[str, Any] = {"servers": 2, "group": groups[number % 2]}
+        work = all_to_all_single(output, mine, takes, sends, async_op=True, **options)
+        begun.append((work, output, wanted))
+        # Collectives and messages of the same group, which must not get into the exchanges' way.
+        dist.all_to_all_single(wanted, mine, takes, sends, group=groups[number % 2])
+        others = [dist.isend(torch.tensor([number, rank]), (rank + 2) % RANKS, group=groups[number % 2])]
+        message = torch.zeros(2, dtype=torch.int64)
+        dist.recv(message, (rank + 2) % RANKS, group=groups[number % 2])
+        others[0].wait()
+        right.append(message.tolist() == [number, (rank + 2) % RANKS])
+    after, own = torch.zeros(2, 8, dtype=torch.int64)
+    all_to_all_single(after, own + rank, servers=2)
+    # All earlier ones of the default group are over by now.
+    right += [work.is_completed() for work, _, _ in begun[::2] if work is not None]
+    right.append(after.tolist() == [0, 0, 1, 1, 2, 2, 3, 3])
+    for work, output, wanted in begun[rank:] + begun[:rank]:
+        assert work is not None
+        right += [work.wait() and work.wait(), work.is_completed(), torch.equal(output, wanted)]
+    return all(right)
+
+
 def wrong_calls(rank: int) -> dict[str, tuple[str, bool]]:
     """Make calls that rank 2, or all, get wrong; say what each was told and whether its output was left alone."""
     other = rank == 2
     eight = torch.arange(8)
     even = [2] * 4
-    calls: dict[str, Callable[[torch.Tensor], None]] = {
+    twos = np.full((4, 4), 2)
+    level = dist.get_debug_level()
+    calls: dict[str, Callable[[torch.Tensor], object]] = {
         "sum": lambda out: all_to_all_single(out, eight, even, [2, 2, 2, 3] if other else even),
         "negative": lambda out: all_to_all_single(out, eight, [4, 4, 4, -4] if other else even, even),
         "length": lambda out: all_to_all_single(out, eight, even, [4, 4] if other else even),
@@ -191,20 +281,35 @@ def wrong_calls(rank: int) -> dict[str, tuple[str, bool]]:
         "three servers": lambda out: all_to_all_single(out, eight, servers=3),
         "timeout": lambda out: all_to_all_single(out, eight, timeout="1" if other else 1),  # type: ignore[arg-type]
         "stage": lambda out: all_to_all_single(out, eight, max_stage_bytes=0 if other else 10),
-        "traffic row": lambda out: all_to_all_single(
-            out, eight, traffic=np.full((4, 4), 2) + np.diag([0, 0, 1, 0]) * other
+        "kind of stages": lambda out: all_to_all_single(out, eight, stages="few" if other else "fewest"),
+        "async": lambda out: all_to_all_single(out, eight, async_op=2 if other else True),  # type: ignore[arg-type]
+        "async call in debugging": lambda out: debugged_call(out, eight, dist.DebugLevel.DETAIL if other else level),
+        "sum of an async call": lambda out: all_to_all_single(
+            out, eight, even, [2, 2, 2, 3] if other else even, async_op=True
         ),
+        "no number": lambda out: all_to_all_single(out, eight, even, [2, 2, 2, float("nan")] if other else even),  # type: ignore[list-item]
+        "64 bits": lambda out: all_to_all_single(out, eight, even, [2**63, 2, 2, 2] if other else even),
+        "more than 64 bits": lambda out: all_to_all_single(out, eight, even, [2**70, 2, 2, 2] if other else even),
+        "traffic below 0": lambda out: all_to_all_single(out, eight, traffic=twos - 3 * np.eye(4, dtype=int) * other),
+        "traffic that is no number": lambda out: all_to_all_single(
+            out, eight, traffic=np.full((4, 4), np.nan) if other else twos
+        ),
+        "traffic of fractions": lambda out: all_to_all_single(out, eight, traffic=twos / 1 if other else twos),
+        "traffic beyond 64 bits": lambda out: all_to_all_single(
+            out, eight, traffic=twos.astype(object) + 2**70 if other else twos
+        ),
+        "too much traffic": lambda out: all_to_all_single(out, eight, traffic=twos + 2**59 * other),
+        "traffic row": lambda out: all_to_all_single(out, eight, traffic=twos + np.diag([0, 0, 1, 0]) * other),
         "traffic shape": lambda out: all_to_all_single(out, eight, traffic=np.full((4, 3 + (not other)), 2)),
-        "traffic of others": lambda out: all_to_all_single(
-            out, eight, traffic=np.full((4, 4), 2) + np.diag([1, 0, 0, 0]) * other
-        ),
-        "traffic on one": lambda out: all_to_all_single(out, eight, traffic=np.full((4, 4), 2) if other else None),
+        "traffic of others": lambda out: all_to_all_single(out, eight, traffic=twos + np.diag([1, 0, 0, 0]) * other),
+        "traffic on one": lambda out: all_to_all_single(out, eight, traffic=twos if other else None),
         "mismatch": lambda out: all_to_all_single(out, eight, even, [2, 1, 3, 2] if other else even),
         "types differ": lambda out: all_to_all_single(
             out.double() if other else out, eight.double() if other else eight
         ),
         "shapes differ": lambda out: all_to_all_single(out, eight, servers=1 if other else 2),
-        "stages differ": lambda out: all_to_all_single(out, eight, max_stage_bytes=20 + other),
+        "sizes of stages differ": lambda out: all_to_all_single(out, eight, max_stage_bytes=20 + other),
+        "stages differ": lambda out: all_to_all_single(out, eight, stages="fewest" if other else "plain"),
         "rows differ": lambda out: all_to_all_single(
             out.view(4, 2) if other else out[:4], eight.view(4, 2) if other else eight[:4]
         ),
@@ -217,6 +322,12 @@ def wrong_calls(rank: int) -> dict[str, tuple[str, bool]]:
     return told
 
 
+def debugged_call(output: torch.Tensor, mine: torch.Tensor, level: dist.DebugLevel) -> None:
+    """Call as if TORCH_DISTRIBUTED_DEBUG had that level."""
+    with patch("torch.distributed.get_debug_level", return_value=level):
+        all_to_all_single(output, mine, async_op=True)
+
+
 def late(rank: int) -> str:
     """Rank 3 agrees to a call of another group and then does not send; that group is of no more use."""
     group = dist.new_group(range(RANKS))
@@ -224,9 +335,23 @@ def late(rank: int) -> str:
     dist.barrier(group)
     if rank != 3:
         return message_of(call)
-    with patch("collopt.runtime.all_to_all._run", side_effect=lambda *_: time.sleep(1.5)):
+    with patch("collopt.runtime.all_to_all.run_now", side_effect=lambda *_: time.sleep(1.5)):
         call()
     return "late"
+
+
+def late_beside(rank: int) -> tuple[str, str]:
+    """The same, with two calls that nobody waits for at first; what the waits raise."""
+    group = dist.new_group(range(RANKS))
+    call = partial(all_to_all_single, group=group, servers=2, async_op=True, timeout=1)
+    tensors = torch.zeros(4, 8)
+    dist.barrier(group)
+    with patch("collopt.runtime.all_to_all.start") if rank == 3 else nullcontext():
+        works = [call(tensors[0], tensors[1]), call(tensors[2], tensors[3])]
+    if rank == 3:
+        time.sleep(2.5)
+        return "late", "late"
+    return message_of(works[0].wait), message_of(works[1].wait)
 
 
 def absence(rank: int) -> str:
@@ -235,3 +360,23 @@ def absence(rank: int) -> str:
         time.sleep(1)
         return "absent"
     return message_of(lambda: all_to_all_single(torch.zeros(8), torch.ones(8), servers=2, timeout=0.3))
+
+
+def on_gpus(rank: int, folder: str, ranks: int) -> dict[str, bool]:
+    """Exchanges of CUDA tensors through NCCL, one GPU for each rank."""
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=ranks)
+    results = {}
+    for number, (name, matrix) in enumerate(matrices(7, ranks).items()):
+        sends, takes = matrix[rank].tolist(), matrix[:, rank].tolist()
+        mine = torch.rand(sum(sends), 3, device="cuda").to(TYPES[number % 4])
+        wanted, output, later = (torch.zeros(sum(takes), 3, device="cuda", dtype=mine.dtype) for _ in range(3))
+        dist.all_to_all_single(wanted, mine, takes, sends)
+        work = all_to_all_single(later, mine, takes, sends, async_op=True, servers=1 + (ranks % 2 == 0))
+        all_to_all_single(output, mine, takes, sends)
+        assert work is not None
+        work.wait()
+        results[name] = torch.equal(output, wanted) and torch.equal(later, wanted) and work.is_completed()
+    message = message_of(lambda: all_to_all_single(torch.ones(ranks), torch.ones(ranks)))
+    results["on the CPU"] = message.startswith("UnsupportedError: output is on cpu but the group's backend is nccl")
+    return results

@@ -5,13 +5,28 @@ from __future__ import annotations
 from functools import partial
 
 import all_to_all_tasks
+import numpy as np
 import pytest
+import torch
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import all_to_all_single
+from collopt.runtime.all_to_all_steps import Exchange, own_steps
 from collopt.runtime.local_ranks import run_ranks
 
-PRELOAD = ("torch", "torch.distributed", "collopt.planners.fast", "collopt.solvers.staged_exchange")
+PRELOAD = (
+    "torch",
+    "torch.distributed",
+    "collopt.planners.fast",
+    "collopt.solvers.staged_exchange",
+    "collopt.solvers.exchange_steps",
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """Compile the kernels once, before all ranks would do so at the same time."""
+    own_steps(Exchange(np.ones((4, 4), dtype=np.int64).tobytes(), 2, 2, 4), 0)
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +56,27 @@ def test_agrees_with_torch_on_many_matrices() -> None:
 
 @pytest.mark.slow
 def test_sixteen_ranks_agree_with_torch() -> None:
-    """On two hundred matrices, as 4 x 4 and 2 x 8 GPUs."""
+    """Two hundred matrices in one run, as 4 x 4 and 2 x 8 GPUs."""
     task = partial(all_to_all_tasks.sixteen_ranks, seeds=25)
     assert wrong(run_ranks(task, 16, timeout_s=280, preload=PRELOAD), 200) == []
 
 
 def test_options_groups_and_odd_tensors_work(answers: list[all_to_all_tasks.Answers]) -> None:
     """Equal splits, given traffic, small stages, long and empty rows, subgroups, what the environment says."""
-    assert wrong([each.specials for each in answers], 13) == []
+    assert wrong([each.specials for each in answers], 17) == []
+
+
+def test_exchanges_go_on_beside_the_caller(answers: list[all_to_all_tasks.Answers]) -> None:
+    """Some at once, of two groups, with collectives and messages of these groups between them."""
+    assert wrong([each.beside for each in answers], 6) == []
+
+
+@pytest.mark.gpu
+def test_agrees_with_torch_on_gpus() -> None:
+    """Through NCCL, on as many GPUs as there are, up to eight."""
+    ranks = min(8, torch.cuda.device_count())
+    task = partial(all_to_all_tasks.on_gpus, ranks=ranks)
+    assert wrong(run_ranks(task, ranks, timeout_s=120, preload=PRELOAD), 9) == []
 
 
 OWN = {
@@ -71,6 +99,18 @@ OWN = {
     "servers": "servers is 0; expected",
     "timeout": "timeout is '1'; expected",
     "stage": "max_stage_bytes is 0; expected",
+    "kind of stages": "stages is 'few'; expected one of plain, fewest",
+    "async": "async_op is 2; expected True or False",
+    "async call in debugging": "async_op is True and TORCH_DISTRIBUTED_DEBUG is DETAIL",
+    "sum of an async call": "input_split_sizes add up to 9; expected 8, the rows of input",
+    "no number": "input_split_sizes is [2, 2, 2, nan]; expected 4 whole numbers",
+    "64 bits": "input_split_sizes is [9223372036854775808, 2, 2, 2]; expected 4 whole numbers",
+    "more than 64 bits": "input_split_sizes is [1180591620717411303424, 2, 2, 2]; expected 4 whole numbers",
+    "traffic below 0": "the traffic from rank 0 to 0 is -1 bytes; expected at least 0",
+    "traffic that is no number": "the traffic has entries of type float64; expected integers",
+    "traffic of fractions": "the traffic has entries of type float64; expected integers",
+    "traffic beyond 64 bits": "the traffic has entries of type object; expected integers",
+    "too much traffic": "the traffic adds up to 9223372036854775840 bytes; expected less than 2^62",
     "traffic row": "traffic has 3 at position 2 of row 2; expected 2, as rank 2's input split sizes",
     "traffic shape": "the traffic has shape (4, 3); expected a square matrix",
 }
@@ -81,7 +121,8 @@ EVERYWHERE = {
     "mismatch": "rank 2 has 1 rows for rank 1, which expects 2; expected",
     "types differ": "the ranks disagree about the element type",
     "shapes differ": "the ranks disagree about servers: 2 on rank 0, 1 on rank 2; all",
-    "stages differ": "the ranks disagree about max_stage_bytes: 20 on rank 0, 21 on rank 2; all",
+    "sizes of stages differ": "the ranks disagree about max_stage_bytes: 20 on rank 0, 21 on rank 2; all",
+    "stages differ": "the ranks disagree about stages: plain on rank 0, fewest on rank 2; all",
     "rows differ": "rows have 8 bytes on rank 0 and 16 on rank 2; expected",
 }
 
@@ -131,9 +172,15 @@ def test_a_rank_that_sends_nothing_is_noticed_in_time(answers: list[all_to_all_t
         assert each.late.startswith(f"ProgramError: rank {rank} could not finish step "), each.late
 
 
+def test_waiting_tells_of_a_rank_that_sends_nothing(answers: list[all_to_all_tasks.Answers]) -> None:
+    """The calls have returned before, and each says for itself what became of it."""
+    assert answers[3].late_beside == ("late", "late")
+    for rank, each in enumerate(answers[:3]):
+        for message in each.late_beside:
+            assert message.startswith(f"ProgramError: rank {rank} could not finish step "), message
+
+
 def test_asks_for_an_initialised_group() -> None:
     """And says how to get one."""
-    import torch
-
     with pytest.raises(UnsupportedError, match="init_process_group"):
         all_to_all_single(torch.zeros(2), torch.zeros(2))

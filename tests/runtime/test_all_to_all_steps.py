@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -11,41 +12,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.all_to_all_steps import Exchange, OwnSteps, own_steps
-from collopt.runtime.batches import Copy
+from collopt.runtime.all_to_all_steps import Copy, Exchange, OwnSteps, own_steps
+from collopt.solvers.step_tables import INPUT, OUTPUT, SCRATCH
 
 IntArray = npt.NDArray[np.int64]
+Memory = tuple[IntArray, IntArray, IntArray]
 
 
 def test_refuses_more_bytes_than_can_be_counted() -> None:
     """Though the rows can."""
     rows = np.full((4, 4), 2**57)
     with pytest.raises(UnsupportedError, match=r"adds up to 4611686018427387904 bytes; expected less than 2\^62"):
-        own_steps(Exchange(rows.tobytes(), 2, 2, 2, None), 0)
+        own_steps(Exchange(rows.tobytes(), 2, 2, 2), 0)
 
 
 def check(plans: list[OwnSteps], rows: IntArray, width: int) -> None:
     """Run all ranks' steps on memory of our own and compare the outputs with what they should be."""
     ranks, rng = len(rows), np.random.default_rng(0)
     memory = [
-        {
-            "input": rng.integers(1, 256, int(rows[rank].sum()) * width),
-            "output": np.zeros(int(rows[:, rank].sum()) * width, dtype=np.int64),
-            "scratch": np.zeros(plans[rank].scratch, dtype=np.int64),
-        }
+        (
+            rng.integers(1, 256, int(rows[rank].sum()) * width),
+            np.zeros(int(rows[:, rank].sum()) * width, dtype=np.int64),
+            np.zeros(plans[rank].scratch, dtype=np.int64),
+        )
         for rank in range(ranks)
     ]
-    inputs = [each["input"].copy() for each in memory]
+    inputs = [each[INPUT].copy() for each in memory]
     _play(plans, memory)
     ends = np.cumsum(rows * width, axis=1)
     for rank in range(ranks):
         parts = [
             inputs[other][ends[other, rank] - rows[other, rank] * width : ends[other, rank]] for other in range(ranks)
         ]
-        np.testing.assert_array_equal(memory[rank]["output"], np.concatenate(parts))
+        np.testing.assert_array_equal(memory[rank][OUTPUT], np.concatenate(parts))
 
 
-def _play(plans: list[OwnSteps], memory: list[dict[str, IntArray]]) -> None:
+def _play(plans: list[OwnSteps], memory: list[Memory]) -> None:
     """Each rank waits for all messages of a batch before its next; messages of two ranks match in order."""
     queues: dict[tuple[int, int], list[IntArray]] = {}
     programs = [_rank_program(rank, plan, memory[rank], queues) for rank, plan in enumerate(plans)]
@@ -61,32 +63,40 @@ def _play(plans: list[OwnSteps], memory: list[dict[str, IntArray]]) -> None:
     assert not any(queues.values())
 
 
-def _copy(own: dict[str, IntArray], copies: Iterable[Copy]) -> None:
-    for source, target in copies:
-        own[target.memory][target.begin : target.end] = own[source.memory][source.begin : source.end]
+def _copy(own: Memory, copies: Iterable[Copy]) -> None:
+    for each in copies:
+        assert each.length > 0
+        taken = own[each.source][each.begin : each.begin + each.length]
+        own[each.target][each.place : each.place + each.length] = taken
 
 
 def _rank_program(
-    rank: int, plan: OwnSteps, own: dict[str, IntArray], queues: dict[tuple[int, int], list[IntArray]]
+    rank: int, plan: OwnSteps, own: Memory, queues: dict[tuple[int, int], list[IntArray]]
 ) -> Iterator[str]:
-    """Do one rank's part, saying when it has posted a batch and when it waits."""
-    for step in plan.steps:
+    """Do one rank's part, saying when it has posted or received something and when it waits."""
+    for step in plan.in_order():
         _copy(own, step.before)
         for batch in step.batches:
             assert 0 < len(batch) <= 64
             assert all(each.peer != rank for each in batch)
-            for each in batch:
-                if each.is_send:
-                    data = own[each.piece.memory][each.piece.begin : each.piece.end].copy()
-                    queues.setdefault((rank, each.peer), []).append(data)
+            # All of them are under way at once, so none may touch what another does.
+            spans = sorted((each.memory, each.place, each.place + each.length) for each in batch)
+            assert all(one[0] != two[0] or one[2] <= two[1] for one, two in pairwise(spans))
+            sent = [(each.peer, own[each.memory][each.place :][: each.length].copy()) for each in batch if each.is_send]
+            for peer, data in sent:
+                queues.setdefault((rank, peer), []).append(data)
             yield "working"
             for each in batch:
                 while not each.is_send and not queues.get((each.peer, rank)):
                     yield "waiting"
                 if not each.is_send:
                     data = queues[each.peer, rank].pop(0)
-                    assert len(data) == each.piece.end - each.piece.begin > 0
-                    own[each.piece.memory][each.piece.begin : each.piece.end] = data
+                    assert len(data) == each.length > 0
+                    own[each.memory][each.place : each.place + each.length] = data
+                    yield "working"
+            # As NCCL does, a send goes on until the other end has posted its receive.
+            while any(data is other for peer, data in sent for other in queues[rank, peer]):
+                yield "waiting"
         _copy(own, step.after)
 
 
@@ -95,21 +105,44 @@ def _rank_program(
     st.integers(1, 5),
     st.integers(1, 4),
     st.sampled_from([1, 3, 8, 768]),
+    st.sampled_from(["plain", "fewest"]),
     st.sampled_from([None, 1, 500]),
     st.integers(0, 2**32),
 )
-def test_steps_of_all_ranks_fit_together(servers: int, gpus: int, width: int, cap: int | None, seed: int) -> None:
+def test_steps_of_all_ranks_fit_together(
+    servers: int, gpus: int, width: int, stages: str, cap: int | None, seed: int
+) -> None:
     """Messages of equal lengths match in order, nobody waits for ever, and every byte comes to its place."""
     rng = np.random.default_rng(seed)
     ranks = servers * gpus
     rows = rng.integers(0, 6, (ranks, ranks)) * (rng.random((ranks, ranks)) < rng.random())
-    exchange = Exchange(rows.tobytes(), servers, gpus, width, cap)
+    exchange = Exchange(rows.tobytes(), servers, gpus, width, stages, cap)
     check([own_steps(exchange, rank) for rank in range(ranks)], rows, width)
 
 
 def test_batches_of_large_servers_are_cut() -> None:
     """Forty GPUs have more messages in a step than a batch may have."""
     rows = np.ones((80, 80), dtype=np.int64)
-    plans = [own_steps(Exchange(rows.tobytes(), 2, 40, 4, None), rank) for rank in range(80)]
-    assert max(len(step.batches) for step in plans[0].steps) > 1
+    plans = [own_steps(Exchange(rows.tobytes(), 2, 40, 4), rank) for rank in range(80)]
+    assert max(len(step.batches) for step in plans[0].in_order()) > 1
     check(plans, rows, 4)
+
+
+def test_single_gpus_need_no_scratch() -> None:
+    """Without neighbours everything goes from the input to the output, whatever the stages."""
+    rows = np.random.default_rng(4).integers(0, 9, (5, 5))
+    for rank in range(5):
+        plan = own_steps(Exchange(rows.tobytes(), 5, 1, 8), rank)
+        assert (plan.scratch, len(plan.before), len(plan.after)) == (0, 1, 0)
+
+
+def test_runs_that_go_together_are_one_copy() -> None:
+    """What one message brings from or to one place is not packed; only rank 3 gets bytes of its own among others."""
+    rows = np.zeros((4, 4), dtype=np.int64)
+    rows[0, 2:] = 6, 4
+    giver, proxy, first, second = (own_steps(Exchange(rows.tobytes(), 2, 2, 1), rank) for rank in range(4))
+    assert [len(plan.before) + len(plan.after) for plan in (giver, proxy, first, second)] == [0, 0, 0, 1]
+    assert giver.messages.tolist() == [[1, 1, INPUT, 5, 5], [2, 1, INPUT, 0, 5]]
+    assert proxy.messages.tolist() == [[0, 0, SCRATCH, 0, 5], [3, 1, SCRATCH, 0, 5]]
+    assert second.after.tolist() == [[SCRATCH, 1, OUTPUT, 0, 4]]
+    assert [plan.num_steps for plan in (giver, proxy, first, second)] == [2, 2, 2, 2]
