@@ -12,6 +12,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import all_to_all
 import bfb
 import fast
 import finder
@@ -30,6 +31,7 @@ BENCHMARKS = {
     "bfb": bfb.measure,
     "finder": finder.measure,
     "fast": fast.measure,
+    "all-to-all": all_to_all.measure,
 }
 PLAIN_WIDTH = 140
 COLUMNS = {
@@ -47,6 +49,12 @@ COLUMNS = {
     "mean_height": "mean height",
     "max_height": "max height",
     "exponent": "exponent",
+    "printed_rate": "printed",
+    "lower_rate": "rate, at least",
+    "upper_rate": "at most",
+    "gap": "gap",
+    "symmetries_cpu_s": "symmetries, CPU s",
+    "flow_cpu_s": "flow, CPU s",
     "steps": "steps",
     "bandwidth_factor": "T_B",
     "schedule_cpu_s": "schedule, CPU s",

@@ -25,6 +25,28 @@ algorithm bandwidth of nccl-tests is N f.
 
 Blocks, because it is solved at 10^5 to 10^6 columns.
 
+Symmetries make it smaller.  Let the group Γ act on nodes and links and keep ranks, bandwidths b and traffic T; let O(i)
+be its orbits of sources, s(i) the first of each, and Q its orbits of links.  The program of s(i) and Q,
+
+    maximise f  subject to  sum over i of |O(i)| / |Q| times sum over e in Q of y(s(i), e) <= b(Q)  for each Q,
+                            delivery as above for each s(i),
+
+has the same optimum:
+
+- It is at least as good.  If y is a flow of all sources at the rate f, so is y'(s, e) = y(gs, ge) for each g in Γ, and
+  so is their average, as LP (3) is convex.  The average has y(gs, ge) = y(s, e) for all g.  Its load is the same on all
+  links of Q, hence on each of them 1 / |Q| of the sum over Q; and as s = g s(i) and Q = gQ, a source of O(i) adds to
+  this sum what s(i) does.  So the flows of s(i) alone meet the smaller program.
+- It is no better.  From flows of all s(i) let y(s, e), with s in O(i), be the average of y(s(i), e') over all g with
+  g s(i) = s, where e' is what g takes to e.  This is a flow of s, as g keeps links and traffic.  The load of a link e
+  of Q is the sum over i, and over all g in Γ, of y(s(i), e') times |O(i)| / |Γ|; among these e' each link of Q is found
+  |Γ| / |Q| times.  So it is what the smaller program says, at most b(Q).
+
+Any subgroup will do, so generators that were found by chance are enough.  A row's price p(Q) counts a GB/s more on
+every link of Q.  Prices of the whole program are p(e) = p(Q) / |Q| (`AllToAllModel.link_prices`), which add up with
+bandwidths to f; the prices of ``delivery`` at s(i) are |O(i)| times those that the whole program has at each source of
+O(i).  What a constraint or an objective of a user says of ``flow`` is said of s(i), for all of O(i) on average.
+
 Examples
 --------
 Four ranks around a switch with 30 GB/s each way; and if the link out of ``a`` must stay half free:
@@ -38,6 +60,16 @@ Four ranks around a switch with 30 GB/s each way; and if the link out of ``a`` m
 >>> model.constrain("quiet_uplink", [(model.variables.flow[:, number], 1)], upper=15)
 >>> round(solve(model).objective, 6)
 5.0
+
+All ranks are alike, so one source and two rows, uplinks and downlinks, are enough:
+
+>>> from collopt.topologies import symmetries
+>>> small = build(star, symmetries=symmetries(star))
+>>> small.variables.flow.shape, solve(small).exact.objective
+((1, 8), Fraction(10, 1))
+>>> prices = small.link_prices(solve(small).duals["link_bandwidth"])
+>>> round(30 * float(prices.sum()), 6)
+10.0
 """
 
 from __future__ import annotations
@@ -45,13 +77,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import TopologyError, UnsupportedError
 from ..topologies import Topology
-from ..topologies.validation import as_amount, shown
+from ..topologies.link_orbits import LinkOrbits, link_orbits, no_link_orbits
+from ..topologies.validation import as_amount, as_integers, shown
 from .block_model import BlockModel
 from .blocks import Blocks
 from .inputs import as_topology
@@ -93,8 +127,8 @@ class AllToAllModel(BlockModel):
         Traffic from each rank to each other over the largest one: at `Variables.rate` f a pair gets f times its share.
     largest : Fraction
         The largest traffic, as it was given: it takes ``largest / f``, which is ns for bytes.
-    sources : ndarray of int64, shape (sources,)
-        Ranks that send.
+    orbits : LinkOrbits
+        The ranks that send, one of each orbit, and the orbit of each link; without symmetries, each for itself.
     variables : Variables
         To index when extending the model.
     """
@@ -102,11 +136,47 @@ class AllToAllModel(BlockModel):
     topology: Topology
     shares: FloatArray
     largest: Fraction
-    sources: IntArray
+    orbits: LinkOrbits
     variables: Variables
 
+    @property
+    def sources(self) -> IntArray:
+        """Ranks whose flows are variables, shape (sources,): all that send, or one of each orbit."""
+        return self.orbits.sources
 
-def build(topology: Topology, *, traffic: Sequence[Sequence[object]] | FloatArray | None = None) -> AllToAllModel:
+    @property
+    def source_counts(self) -> IntArray:
+        """How many ranks each source stands for, itself included, shape (sources,)."""
+        return self.orbits.counts
+
+    @property
+    def link_classes(self) -> IntArray:
+        """The row of ``link_bandwidth`` that holds for each link, shape (links,)."""
+        return self.orbits.classes
+
+    def link_prices(self, prices: FloatArray) -> FloatArray:
+        """Spread the prices of rows over the links that they hold for.
+
+        Parameters
+        ----------
+        prices : ndarray, shape (classes,)
+            ``solution.duals["link_bandwidth"]``, or the exact ones.
+
+        Returns
+        -------
+        ndarray, shape (links,)
+            Prices of the links in the program of all sources, in the order of `Topology.links`.
+        """
+        spread: FloatArray = np.asarray(prices / self.orbits.sizes)[self.orbits.classes]
+        return spread
+
+
+def build(
+    topology: Topology,
+    *,
+    traffic: Sequence[Sequence[object]] | npt.NDArray[Any] | None = None,
+    symmetries: npt.ArrayLike | None = None,
+) -> AllToAllModel:
     """State the rate of an all-to-all on a topology.
 
     Parameters
@@ -116,16 +186,20 @@ def build(topology: Topology, *, traffic: Sequence[Sequence[object]] | FloatArra
     traffic : matrix of number, shape (ranks, ranks), optional
         Bytes, or any relative amounts, from each rank (row) to each other (column); what ranks keep for themselves is
         left out.  Equal for all pairs by default.
+    symmetries : array_like of int, shape (generators, nodes), optional
+        Permutations of the nodes that keep ranks, links with their bandwidths, and traffic, as
+        `collopt.topologies.symmetries` finds them; they are checked.  There is then one source of each orbit of ranks,
+        and one ``link_bandwidth`` of each orbit of links.
 
     Returns
     -------
     AllToAllModel
-        Its objective is the rate.
+        Its objective is the rate, with symmetries and without.
 
     Raises
     ------
     UnsupportedError
-        If `traffic` is not of its form.
+        If `traffic` or `symmetries` are not of their form.
 
     Examples
     --------
@@ -136,12 +210,12 @@ def build(topology: Topology, *, traffic: Sequence[Sequence[object]] | FloatArra
     >>> solve(build(ring(3, bandwidth=10), traffic=[[0, 2, 1], [1, 0, 1], [1, 1, 0]])).exact.objective
     Fraction(40, 3)
     """
-    shares, largest = _checked_traffic(traffic, as_topology(topology).num_ranks)
-    sources = np.flatnonzero(shares.any(axis=1))
+    amounts = _checked_traffic(traffic, as_topology(topology).num_ranks)
+    orbits = _orbits(topology, amounts, symmetries)
     blocks = Blocks(f"all-to-all of {topology.name}")
     rate = blocks.variables("rate", ())
-    flow = blocks.variables("flow", (len(sources), len(topology.links)))
-    model = AllToAllModel(blocks, topology, shares, largest, sources, Variables(rate, flow))
+    flow = blocks.variables("flow", (len(orbits.sources), len(topology.links)))
+    model = AllToAllModel(blocks, topology, amounts.shares, amounts.largest, orbits, Variables(rate, flow))
     _link_bandwidth(model)
     _delivery(model)
     model.maximize([(rate, 1)])
@@ -149,9 +223,12 @@ def build(topology: Topology, *, traffic: Sequence[Sequence[object]] | FloatArra
 
 
 def _link_bandwidth(model: AllToAllModel) -> None:
-    """Sum over sources s of y(s, (u, v)) <= b(u, v) for each link."""
-    bandwidths = [float(link.bandwidth) for link in model.topology.links]
-    terms = [(np.arange(len(bandwidths)), model.variables.flow, 1)]
+    """Sum over i of |O(i)| / |Q| y(s(i), e) over all links e of Q <= b(Q) for each orbit Q of links."""
+    orbits = model.orbits
+    bandwidths = np.empty(len(orbits.sizes))
+    bandwidths[orbits.classes] = [float(link.bandwidth) for link in model.topology.links]
+    parts = orbits.counts[:, None] / orbits.sizes[orbits.classes]
+    terms = [(orbits.classes, model.variables.flow, parts)]
     model.blocks.constraint("link_bandwidth", len(bandwidths), terms, upper=bandwidths)
 
 
@@ -172,12 +249,31 @@ def _delivery(model: AllToAllModel) -> None:
     model.blocks.constraint("delivery", (sources, nodes), terms, lower=0)
 
 
-def _checked_traffic(
-    traffic: Sequence[Sequence[object]] | FloatArray | None, num_ranks: int
-) -> tuple[FloatArray, Fraction]:
-    """Traffic over the largest one, without what ranks keep; and the largest one."""
+class _Amounts(NamedTuple):
+    """Traffic without what ranks keep: over the largest, the largest, and numbered, equal amounts alike and 0 as 0."""
+
+    shares: FloatArray
+    largest: Fraction
+    numbers: IntArray
+
+
+def _orbits(topology: Topology, amounts: _Amounts, symmetries: npt.ArrayLike | None) -> LinkOrbits:
+    if symmetries is None:
+        return no_link_orbits(len(topology.links), amounts.numbers)
+    expected = f"rows that tell where each of {len(topology.nodes)} nodes goes, as collopt.topologies.symmetries does"
+    try:
+        rows = as_integers(symmetries, "the symmetries", expected)
+    except TopologyError as error:
+        raise UnsupportedError(str(error)) from None
+    if rows.ndim != 2 or rows.shape[1] != len(topology.nodes):
+        raise UnsupportedError(f"the symmetries have shape {rows.shape}; expected {expected}")
+    tails, heads, capacities, _ = topology.arrays
+    return link_orbits(tails, heads, capacities, amounts.numbers, rows)
+
+
+def _checked_traffic(traffic: Sequence[Sequence[object]] | npt.NDArray[Any] | None, num_ranks: int) -> _Amounts:
     if traffic is None:
-        return 1 - np.eye(num_ranks), Fraction(1)
+        return _Amounts(1 - np.eye(num_ranks), Fraction(1), 1 - np.eye(num_ranks, dtype=np.int64))
     if isinstance(traffic, (str, bytes)) or not isinstance(traffic, (Sequence, np.ndarray)):
         raise UnsupportedError(f"traffic is {shown(traffic)}; expected a matrix, one row of numbers per rank")
     rows = [list(row) if isinstance(row, (Sequence, np.ndarray)) else [] for row in traffic]
@@ -193,7 +289,9 @@ def _checked_traffic(
     largest = max(max(row) for row in amounts)
     if not largest:
         raise UnsupportedError("all traffic is 0; expected some rank to have data for another")
-    return np.array([[float(amount / largest) for amount in row] for row in amounts]), largest
+    shares = np.array([[float(amount / largest) for amount in row] for row in amounts])
+    numbers = {amount: number for number, amount in enumerate(sorted({Fraction(0)}.union(*amounts)))}
+    return _Amounts(shares, largest, np.array([[numbers[amount] for amount in row] for row in amounts]))
 
 
 def _amount(rank: int, other: int, value: object) -> Fraction:

@@ -38,6 +38,7 @@ from .isomorphism import automorphisms, isomorphism, orbits
 from .node_matching import is_isomorphism
 from .nvidia import dgx1_v100, dgx_a100, dgx_h100
 from .optima import bandwidth_optimum, moore_bound, moore_steps, undirected_moore_bound, undirected_moore_steps
+from .symmetries import symmetries
 from .topology import Link, LinkArrays, Topology
 from .trees import double_binary_tree
 from .twisted import twisted_hypercube, twisted_torus
@@ -111,6 +112,7 @@ __all__ = [
     "reverse_symmetry",
     "ring",
     "shifted_ring",
+    "symmetries",
     "to_networkx",
     "torus",
     "twisted_hypercube",

@@ -6,13 +6,15 @@ Every mapping is checked arc by arc, and that there is none is only said when al
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
 from .direct_graph import DirectGraph, as_direct_graph
 from .node_matching import NodeMatching, keeps_arcs
 
-__all__ = ["automorphisms", "isomorphism", "orbits"]
+__all__ = ["automorphisms", "isomorphism", "orbit_mappings", "orbits"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -76,9 +78,29 @@ def automorphisms(graph: DirectGraph) -> IntArray:
     array([[1, 2, 0]])
     """
     as_direct_graph(graph)
-    search = NodeMatching(graph, graph)
-    found: list[IntArray] = []
-    labels = np.arange(graph.num_nodes)
+    found = list(orbit_mappings(NodeMatching(graph, graph)))
+    return np.array(found, dtype=np.int64).reshape(-1, graph.num_nodes)
+
+
+def orbit_mappings(search: NodeMatching) -> Iterator[IntArray]:
+    """Look for mappings of a graph to itself until it is known which nodes are alike.
+
+    Parameters
+    ----------
+    search : NodeMatching
+        Between the graph and itself.
+
+    Yields
+    ------
+    ndarray of int64, shape (nodes,)
+        One that takes a node to another which those before did not, even together; see `automorphisms`.
+
+    Raises
+    ------
+    NoAnswerError
+        As `automorphisms`.
+    """
+    labels = np.arange(search.size)
     for cell in search.cells():
         first: list[int] = []  # One node of each orbit of this cell that is known so far.
         for node in cell.tolist():
@@ -86,12 +108,11 @@ def automorphisms(graph: DirectGraph) -> IntArray:
                 if labels[node] == labels[like]:
                     break
                 if (mapping := search.run((like, node))) is not None:
-                    found.append(mapping)
+                    yield mapping
                     labels = _merged(labels, mapping)
                     break
             else:
                 first.append(node)
-    return np.array(found, dtype=np.int64).reshape(-1, graph.num_nodes)
 
 
 def orbits(graph: DirectGraph) -> IntArray:

@@ -9,6 +9,7 @@ by arc, so an answer is exact.  The search may need too many attempts to give on
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from ..errors import BoundError, NoAnswerError, TopologyError, UnsupportedError
 from .direct_graph import DirectGraph, as_direct_graph
 from .validation import as_integers, shown
 
-__all__ = ["NodeMatching", "as_permutation", "is_isomorphism", "keeps_arcs"]
+__all__ = ["Colours", "NodeMatching", "as_permutation", "is_isomorphism", "keeps_arcs"]
 
 IntArray = npt.NDArray[np.int64]
 HashArray = npt.NDArray[np.uint64]
@@ -26,6 +27,20 @@ MAX_ATTEMPTS = 20_000
 """Pairs of nodes that one search tries; 1024 nodes take about a minute for so many."""
 DISTANCES_UP_TO = 4096
 """Nodes of graphs whose distances are compared first; the table has an entry for every two."""
+
+
+class Colours(NamedTuple):
+    """What a mapping has to keep besides the arcs: numbers of at least 0, equal for what may go to each other.
+
+    Attributes
+    ----------
+    nodes : ndarray of int64, shape (nodes,)
+    arcs : ndarray of int64, shape (arcs,)
+        In the order of the graph's arcs.
+    """
+
+    nodes: IntArray
+    arcs: IntArray
 
 
 class NodeMatching:
@@ -39,19 +54,38 @@ class NodeMatching:
     ----------
     graph, other : DirectGraph
         Of as many nodes and arcs.
+    colours : (Colours, Colours), optional
+        Of the one graph and of the other, to be kept; all alike by default.
+    most_attempts : int, optional
+        Pairs of nodes that all searches together try; `MAX_ATTEMPTS` for each of them by default.
     """
 
-    def __init__(self, graph: DirectGraph, other: DirectGraph) -> None:
-        self.graph, self.other, self.size = graph, other, graph.num_nodes
+    def __init__(
+        self,
+        graph: DirectGraph,
+        other: DirectGraph,
+        colours: tuple[Colours, Colours] | None = None,
+        *,
+        most_attempts: int | None = None,
+    ) -> None:
+        self.graph, self.other, self.size, self.colours = graph, other, graph.num_nodes, colours
+        self.most_attempts = most_attempts
         tails = np.concatenate([graph.tails, other.tails + self.size])
         heads = np.concatenate([graph.heads, other.heads + self.size])
         back = np.argsort(heads, kind="stable")
         # Those at the far end of the arcs of each node, for arcs out of it and into it.
         self.far = heads, tails[back]
         self.ends = tuple(np.searchsorted(near, np.arange(2 * self.size + 1)) for near in (tails, heads[back]))
-        self.twins = np.concatenate([_twins(graph), _twins(other)])
+        ours, theirs = (None, None) if colours is None else colours
+        self.twins = np.concatenate([_twins(graph, ours), _twins(other, theirs)])
         self.attempts = 0
         hashes = np.concatenate([_first_hashes(graph), _first_hashes(other)])
+        # What is added to the hash of a node at the far end of an arc.
+        self.salts: tuple[HashArray, HashArray] | None = None
+        if ours is not None and theirs is not None:
+            salts = _mixed(np.concatenate([ours.arcs, theirs.arcs]).astype(np.uint64))
+            self.salts = salts, salts[back]
+            hashes = _mixed(hashes + np.concatenate([ours.nodes, theirs.nodes]).astype(np.uint64))
         self.start = self._refined(np.unique(hashes, return_inverse=True)[1])
 
     def cells(self) -> Iterator[IntArray]:
@@ -77,9 +111,10 @@ class NodeMatching:
         Raises
         ------
         NoAnswerError
-            If `MAX_ATTEMPTS` did not decide it.
+            If the attempts that it may make did not decide it.
         """
-        self.attempts = 0
+        if self.most_attempts is None:
+            self.attempts = 0
         colours = self.start
         if pair is not None and colours is not None:
             colours = self._paired(colours, *pair)
@@ -120,10 +155,11 @@ class NodeMatching:
         if colours[node] != colours[self.size + candidate]:
             return None
         self.attempts += 1
-        if self.attempts > MAX_ATTEMPTS:
+        most = MAX_ATTEMPTS if self.most_attempts is None else self.most_attempts
+        if self.attempts > most:
             raise NoAnswerError(
-                f"{MAX_ATTEMPTS} attempts to map {self.graph.name} to {self.other.name} neither found an isomorphism "
-                "nor ruled it out; give one that you know"
+                f"{most} attempts to map {self.graph.name} to {self.other.name} neither found an "
+                "isomorphism nor ruled it out; give one that you know"
             )
         colours = colours.copy()
         colours[[node, self.size + candidate]] = len(colours)
@@ -142,8 +178,9 @@ class NodeMatching:
             count = len(colours_seen)
             hashes = _mixed(colours.astype(np.uint64) + np.uint64(1))
             around = hashes
-            for far, ends in zip(self.far, self.ends, strict=True):
-                sums = np.concatenate([[np.uint64(0)], np.cumsum(hashes[far], dtype=np.uint64)])
+            for side, (far, ends) in enumerate(zip(self.far, self.ends, strict=True)):
+                terms = hashes[far] if self.salts is None else _mixed(hashes[far] + self.salts[side])
+                sums = np.concatenate([[np.uint64(0)], np.cumsum(terms, dtype=np.uint64)])
                 around = _mixed(around * np.uint64(3) + sums[ends[1:]] - sums[ends[:-1]])
             colours = around.view(np.int64)
 
@@ -152,7 +189,17 @@ class NodeMatching:
         here, there = (np.argsort(half, kind="stable") for half in np.split(colours, 2))
         mapping = np.empty(self.size, dtype=np.int64)
         mapping[here] = there
-        return mapping if keeps_arcs(self.graph, self.other, mapping) else None
+        if not keeps_arcs(self.graph, self.other, mapping):
+            return None
+        return mapping if self.colours is None or self._keeps_colours(mapping, *self.colours) else None
+
+    def _keeps_colours(self, mapping: IntArray, ours: Colours, theirs: Colours) -> bool:
+        """Compare colours for a mapping that keeps arcs."""
+        if (ours.nodes != theirs.nodes[mapping]).any():
+            return False
+        mapped = np.lexsort((ours.arcs, mapping[self.graph.heads], mapping[self.graph.tails]))
+        other = np.lexsort((theirs.arcs, self.other.heads, self.other.tails))
+        return bool((ours.arcs[mapped] == theirs.arcs[other]).all())
 
 
 def is_isomorphism(graph: DirectGraph, other: DirectGraph, mapping: npt.ArrayLike) -> bool:
@@ -220,7 +267,7 @@ def _split(colours: IntArray) -> list[IntArray]:
 def _first_hashes(graph: DirectGraph) -> HashArray:
     """What tells nodes apart at once: self-loops and twins, and how many nodes are how far away."""
     loops = np.bincount(graph.tails[graph.tails == graph.heads], minlength=graph.num_nodes)
-    twins = _twins(graph)
+    twins = _twins(graph, None)
     hashes = _mixed((loops * graph.num_nodes + np.bincount(twins)[twins]).astype(np.uint64))
     if graph.num_nodes > DISTANCES_UP_TO:
         return hashes
@@ -231,12 +278,15 @@ def _first_hashes(graph: DirectGraph) -> HashArray:
     return _mixed(_mixed(hashes + steps.sum(axis=0)) + steps.sum(axis=1))
 
 
-def _twins(graph: DirectGraph) -> IntArray:
-    """Number the sets of nodes that have the very same neighbours, in both directions."""
+def _twins(graph: DirectGraph, colours: Colours | None) -> IntArray:
+    """Number the sets of nodes that have the very same neighbours, in both directions, over arcs of equal colours."""
     back = np.argsort(graph.heads, kind="stable")
+    heads, tails = graph.heads, graph.tails[back]
+    if colours is not None:
+        count = int(colours.arcs.max(initial=0)) + 1
+        heads, tails = heads * count + colours.arcs, tails * count + colours.arcs[back]
     around = [
-        np.split(far, np.cumsum(degrees)[:-1])
-        for far, degrees in zip((graph.heads, graph.tails[back]), graph.degrees, strict=True)
+        np.split(far, np.cumsum(degrees)[:-1]) for far, degrees in zip((heads, tails), graph.degrees, strict=True)
     ]
     numbers: dict[tuple[bytes, bytes], int] = {}
     rows = (

@@ -13,7 +13,22 @@ from hypothesis import strategies as st
 from collopt.errors import UnsupportedError
 from collopt.formulations import all_to_all
 from collopt.solvers import Algorithm, HighsOptions, solve
-from collopt.topologies import Topology, complete, dgx1_v100, hypercube, leaf_spine, ring, torus
+from collopt.topologies import (
+    Topology,
+    circulant,
+    complete,
+    complete_bipartite,
+    de_bruijn,
+    dgx1_v100,
+    dgx_a100,
+    diamond,
+    generalized_kautz,
+    hypercube,
+    leaf_spine,
+    ring,
+    symmetries,
+    torus,
+)
 from oracles.all_to_all_cvxpy import best_rate
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -175,3 +190,98 @@ def test_refuses_traffic_that_is_none(traffic: Any, message: str) -> None:
     """Each message names what is wrong."""
     with pytest.raises(UnsupportedError, match=message):
         all_to_all.build(ring(3), traffic=traffic)
+
+
+SHIFTS = {size: (np.roll(np.eye(size, dtype=np.int64), 1, axis=1) * 3 + 1) for size in (6, 8, 12)}
+ALIKE: dict[str, tuple[Topology, Any]] = {
+    "hypercube": (hypercube(4), None),
+    "larger hypercube": (hypercube(6), None),
+    "torus": (torus(4, 4, bandwidth=25), None),
+    "oblong torus": (torus(3, 5, bandwidth=7), None),
+    "three-dimensional torus": (torus(3, 3, 4), None),
+    "one-way ring": (ring(12, bandwidth="10/3", bidirectional=False), None),
+    "complete bipartite": (complete_bipartite(4), None),
+    "generalised Kautz": (generalized_kautz(2, 12), None),
+    "larger generalised Kautz": (generalized_kautz(3, 20), None),
+    "de Bruijn": (de_bruijn(2, 4), None),
+    "Diamond": (diamond(), None),
+    "circulant": (circulant(14, (3, 4)), None),
+    "dgx1-v100": (dgx1_v100(), None),
+    "boxes with switches": (dgx_a100(boxes=2), None),
+    "leaf-spine": (leaf_spine(2, 4, 2, 50, oversubscription=2), None),
+    "slow link": (torus(3, 3, bandwidth=12).derate(*torus(3, 3).links[0][:2], "1/3"), None),
+    "shift on a ring": (ring(12, bandwidth=5), SHIFTS[12]),
+    "shift on a cube": (hypercube(3), SHIFTS[8]),
+    "shift on boxes": (leaf_spine(2, 2, 3, 50, oversubscription=3), SHIFTS[6]),
+}
+
+
+@pytest.mark.parametrize(("topology", "traffic"), ALIKE.values(), ids=ALIKE.keys())
+def test_one_source_of_each_kind_tells_the_rate(topology: Topology, traffic: Any) -> None:
+    """Exactly the optimum of all sources, which has been solved without symmetries."""
+    small = all_to_all.build(topology, traffic=traffic, symmetries=symmetries(topology, traffic))
+    assert len(small.sources) < topology.num_ranks
+    assert small.source_counts.sum() == topology.num_ranks
+    options = HighsOptions(algorithm=Algorithm.IPM)
+    whole = solve(all_to_all.build(topology, traffic=traffic), options).exact.objective
+    assert solve(small, options).exact.objective == whole
+
+
+@settings(max_examples=60, deadline=None)
+@given(topology=eulerian_topologies(max_bandwidth=2), data=st.data())
+def test_symmetries_change_no_rate_on_random_networks(topology: Topology, data: st.DataObject) -> None:
+    """With few bandwidths and amounts, so that something is alike now and then; amounts may be fractions and zero."""
+    ranks = topology.num_ranks
+    rows = st.lists(st.sampled_from([Fraction(1, 3)] * 6 + [Fraction(0), Fraction(2)]), min_size=ranks, max_size=ranks)
+    traffic = data.draw(st.lists(rows, min_size=ranks, max_size=ranks))
+    traffic[0][1] = Fraction(1, 3)
+    numbers = [[int(3 * amount) for amount in row] for row in traffic]
+    small = all_to_all.build(topology, traffic=traffic, symmetries=symmetries(topology, numbers))
+    assert solve(small).exact.objective == rate(topology, traffic)
+
+
+@pytest.mark.parametrize("name", ["de Bruijn", "boxes with switches", "slow link", "shift on boxes"])
+def test_prices_of_link_orbits_are_those_of_links(name: str) -> None:
+    """Spread over the links they prove the rate: times bandwidths they add up to f, distances over traffic to 1."""
+    topology, traffic = ALIKE[name]
+    small = all_to_all.build(topology, traffic=traffic, symmetries=symmetries(topology, traffic))
+    exact = solve(small).exact
+    prices = small.link_prices(np.array(exact.duals["link_bandwidth"]))
+    tails, heads, capacities, unit = topology.arrays
+    assert prices @ (capacities * unit) == exact.objective
+    size, ranks = len(topology.nodes), topology.num_ranks
+    distances = np.full((size, size), Fraction(10**9), dtype=object)
+    distances[np.arange(size), np.arange(size)] = Fraction(0)
+    distances[tails, heads] = prices
+    for node in range(size):
+        distances = np.minimum(distances, distances[:, [node]] + distances[[node]])
+    shares = np.array([[Fraction(share) for share in row] for row in small.shares.tolist()])
+    assert (shares * distances[:ranks, :ranks]).sum() == 1
+    # Potentials of one source count for all of its orbit.
+    delivered = -np.array(exact.duals["delivery"])[:, :ranks]
+    assert (delivered <= small.source_counts[:, None] * distances[small.sources, :ranks]).all()
+    assert (shares[small.sources] * delivered).sum() == 1
+
+
+def test_users_constrain_flows_of_one_source_for_all_of_its_kind() -> None:
+    """The uplink of the only source, kept half free, is that of every rank."""
+    star = Topology.from_links([(node, "s", 30) for node in "abcd"], compute="abcd", switches="s", bidirectional=True)
+    model = all_to_all.build(star, symmetries=symmetries(star))
+    model.constrain("quiet", [(model.variables.flow[0, star.links.index(star.link("a", "s"))], 1)], upper=15)
+    assert solve(model).exact.objective == 5
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[1, 2]], r"the symmetries have shape \(1, 2\); expected rows that tell where each of 3 nodes goes"),
+        ([1, 2, 0], "the symmetries have shape"),
+        ([[1.5, 2, 0]], "the symmetries are"),
+        ([[1, 1, 0]], "row 0 of the symmetries is no permutation"),
+        ([[1, 2, 0], [0, 2, 1]], "row 1 of the symmetries does not take every demand to an equal one"),
+    ],
+)
+def test_refuses_symmetries_that_are_none(rows: Any, message: str) -> None:
+    """Each message names what is wrong."""
+    with pytest.raises(UnsupportedError, match=message):
+        all_to_all.build(ring(3), traffic=[[0, 2, 1], [1, 0, 2], [2, 1, 0]], symmetries=rows)
