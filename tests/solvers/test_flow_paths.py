@@ -1,0 +1,198 @@
+"""Flows cut into paths: every path is walked link by link in plain Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import CapacityOverflowError, SolverError
+from collopt.solvers.concurrent_flow import concurrent_flow, source_flows
+from collopt.solvers.flow_paths import Paths, joined, path_loads, source_paths
+from collopt.topologies import generalized_kautz
+
+IntArray = np.ndarray
+
+DIAMOND = np.array([0, 0, 1, 2]), np.array([1, 2, 3, 3])
+
+
+def routes_of(paths: Paths) -> list[list[int]]:
+    """Links of each path."""
+    return [paths.links[begin:end].tolist() for begin, end in zip(paths.starts, paths.starts[1:], strict=False)]
+
+
+def check(tails: IntArray, heads: IntArray, flow: IntArray, source: int, demands: IntArray, paths: Paths) -> None:
+    """Paths are joined up, simple, within the flow, few, and bring exactly what is asked for."""
+    left, asked = flow.tolist(), demands.tolist()
+    assert paths.starts[0] == 0
+    assert paths.starts[-1] == len(paths.links)
+    assert len(paths.starts) == len(paths.weights) + 1
+    for weight, route in zip(paths.weights.tolist(), routes_of(paths), strict=True):
+        assert weight > 0
+        nodes = [source]
+        for link in route:
+            assert tails[link] == nodes[-1]
+            nodes.append(int(heads[link]))
+            left[link] -= weight
+        assert len(set(nodes)) == len(nodes) > 1
+        asked[nodes[-1]] -= weight
+    assert min(left) >= 0
+    assert not any(asked)
+    assert len(paths.weights) <= np.count_nonzero(flow) + np.count_nonzero(demands)
+
+
+@st.composite
+def random_flows(draw: st.DrawFn) -> tuple[int, IntArray, IntArray, IntArray, int, IntArray]:
+    """Flows made of random walks from one node, which may cross themselves, and of cycles anywhere.
+
+    Links may be parallel or lead back to their own tail; some of what the walks bring is not asked for.
+    """
+    num_nodes = draw(st.integers(2, 8))
+    node = st.integers(0, num_nodes - 1)
+    links = draw(st.lists(st.tuples(node, node), min_size=1, max_size=24))
+    flow, demands, source = [0] * len(links), [0] * num_nodes, draw(node)
+    for _ in range(draw(st.integers(0, 12))):
+        closed = draw(st.booleans())
+        begin = at = draw(node) if closed else source
+        route = []
+        for _ in range(draw(st.integers(1, 10))):
+            ways = [number for number, (tail, _) in enumerate(links) if tail == at]
+            if not ways:
+                break
+            route.append(draw(st.sampled_from(ways)))
+            at = links[route[-1]][1]
+            if at == begin:
+                break
+        if closed and at != begin:
+            continue
+        weight = draw(st.sampled_from([1, 2, 3, 10, 10**12]))
+        for number in route:
+            flow[number] += weight
+        if at != begin:
+            demands[at] += draw(st.sampled_from([0, weight // 2, weight, weight]))
+    demands[source] = 0
+    tails, heads = np.array(links, dtype=np.int64).T.copy()
+    return num_nodes, tails, heads, np.array(flow), source, np.array(demands)
+
+
+@given(case=random_flows())
+@settings(max_examples=200)
+def test_paths_bring_exactly_what_is_asked_for(
+    case: tuple[int, IntArray, IntArray, IntArray, int, IntArray],
+) -> None:
+    """Whatever cycles and surplus the flow has; and the flow itself is left as it was."""
+    num_nodes, tails, heads, flow, source, demands = case
+    before = flow.copy()
+    check(tails, heads, flow, source, demands, source_paths(num_nodes, tails, heads, flow, source, demands))
+    assert np.array_equal(flow, before)
+
+
+@given(case=random_flows(), missing=st.integers(1, 5))
+@settings(max_examples=60)
+def test_a_flow_that_brings_too_little_is_refused(
+    case: tuple[int, IntArray, IntArray, IntArray, int, IntArray], missing: int
+) -> None:
+    """And the message names the node."""
+    num_nodes, tails, heads, flow, source, demands = case
+    node = (source + 1) % num_nodes
+    kept = int(flow[heads == node].sum() - flow[tails == node].sum())
+    demands[node] = kept + missing
+    with pytest.raises(SolverError, match=f"at node {node}; expected at least {kept + missing}"):
+        source_paths(num_nodes, tails, heads, flow, source, demands)
+
+
+def test_flows_of_the_concurrent_flow_solver_are_cut_up() -> None:
+    """Of each source of a graph of 64 nodes; loads of all paths stay within those of the flow."""
+    graph = generalized_kautz(4, 64)
+    tails, heads, capacities, _ = graph.arrays
+    network = 64, tails, heads, capacities, np.broadcast_to(1, (64, 64))
+    found = concurrent_flow(*network, gap=0.05, most_rounds=200)
+    flows = source_flows(*network, found, np.arange(64))
+    parts = []
+    for source, flow in enumerate(flows):
+        demands = np.full(64, int(found.amount))
+        demands[source] = 0
+        parts.append(source_paths(64, tails, heads, flow, source, demands))
+        check(tails, heads, flow, source, demands, parts[-1])
+    paths = joined(parts)
+    assert len(paths.weights) == sum(len(part.weights) for part in parts)
+    assert (path_loads(paths, paths.weights, len(tails)) <= found.loads).all()
+
+
+def test_short_ways_come_before_long_ones() -> None:
+    """Two ways lead from 0 to 3 and on to 4, which is served first; what is left for 3 is the long one."""
+    tails, heads = np.array([0, 0, 1, 2, 3]), np.array([3, 1, 2, 3, 4])
+    paths = source_paths(5, tails, heads, np.array([1, 1, 1, 1, 1]), 0, np.array([0, 0, 0, 1, 1]))
+    assert routes_of(paths) == [[0, 4], [1, 2, 3]]
+
+
+def test_a_direct_link_is_kept_when_there_is_more_than_enough() -> None:
+    """Surplus goes from the longest ways first."""
+    tails, heads = np.array([0, 0, 1, 2]), np.array([3, 1, 2, 3])
+    paths = source_paths(4, tails, heads, np.array([2, 5, 5, 5]), 0, np.array([0, 0, 0, 3]))
+    assert list(zip(paths.weights.tolist(), routes_of(paths), strict=True)) == [(2, [0]), (1, [1, 2, 3])]
+
+
+def test_a_cycle_is_taken_out() -> None:
+    """Between nodes 1 and 2, and through the source."""
+    tails, heads = np.array([0, 1, 2, 2, 3]), np.array([1, 2, 1, 3, 0])
+    paths = source_paths(4, tails, heads, np.array([3, 9, 7, 2, 1]), 0, np.array([0, 1, 0, 1]))
+    assert sorted(routes_of(paths)) == [[0], [0, 1, 3]]
+
+
+def test_parallel_links_are_told_apart() -> None:
+    """Two links from 0 to 1 carry one path each, the wider one first."""
+    ends = np.array([0, 0]), np.array([1, 1])
+    paths = source_paths(2, *ends, np.array([2, 5]), 0, np.array([0, 7]))
+    assert list(zip(paths.weights.tolist(), routes_of(paths), strict=True)) == [(5, [1]), (2, [0])]
+
+
+def test_nothing_asked_for_takes_no_paths() -> None:
+    """Nor do no parts join to any."""
+    for paths in (source_paths(4, *DIAMOND, np.ones(4, dtype=np.int64), 0, np.zeros(4, dtype=np.int64)), joined([])):
+        assert paths.weights.shape == paths.links.shape == (0,)
+        assert paths.starts.tolist() == [0]
+
+
+def test_joined_paths_keep_their_links() -> None:
+    """Those of each part follow each other."""
+    parts = [
+        source_paths(4, *DIAMOND, np.array([2, 3, 2, 3]), 0, np.array([0, 0, 0, 5])),
+        source_paths(4, *DIAMOND, np.array([0, 0, 1, 0]), 1, np.array([0, 0, 0, 1])),
+    ]
+    whole = joined(parts)
+    assert routes_of(whole) == routes_of(parts[0]) + routes_of(parts[1])
+    assert whole.weights.tolist() == [3, 2, 1]
+    assert path_loads(whole, whole.weights, 4).tolist() == [2, 3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"flow": np.array([1, 1, -1, 1])}, "flow have .* minimum -1"),
+        ({"flow": np.ones(4)}, "type float64"),
+        ({"demands": np.zeros(3, dtype=np.int64)}, r"expected int64, of shape \(4,\)"),
+        ({"source": 4}, "the source is 4"),
+        ({"source": -1}, "the source is -1"),
+        ({"heads": np.array([1, 2, 3, 4])}, "the last node 4"),
+        ({"demands": np.array([1, 0, 0, 0])}, "node 0 asks itself for 1"),
+    ],
+)
+def test_other_arrays_are_refused(changes: dict[str, object], message: str) -> None:
+    """With one sentence each."""
+    arrays = {
+        "tails": DIAMOND[0],
+        "heads": DIAMOND[1],
+        "flow": np.ones(4, dtype=np.int64),
+        "source": 0,
+        "demands": np.zeros(4, dtype=np.int64),
+    }
+    with pytest.raises(SolverError, match=message):
+        source_paths(4, **{**arrays, **changes})  # type: ignore[arg-type]
+
+
+def test_flows_beyond_64_bits_are_refused() -> None:
+    """Rather than added up wrongly."""
+    with pytest.raises(CapacityOverflowError):
+        source_paths(4, *DIAMOND, np.full(4, 2**61), 0, np.zeros(4, dtype=np.int64))
