@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..schedules import Cut, Partition
+from ..schedules import PAIR_COLLECTIVES, Cut, Partition
 from .figures import witness_figures, witness_text
 from .output import emit_json, emit_rows
 from .parameters import (
@@ -18,6 +18,7 @@ from .parameters import (
     SetOption,
     ShapeOption,
     TopologyArgument,
+    TrafficOption,
     WeightsOption,
     WithoutOption,
     shard_options,
@@ -43,6 +44,7 @@ def bound(
     without: WithoutOption = None,
     root: RootOption = None,
     weights: WeightsOption = None,
+    traffic: TrafficOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find the exact bound on the speed of a collective, and the bottleneck cut that proves it."""
@@ -51,7 +53,7 @@ def bound(
 
     network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings, without))
     with computing(f"bounding {collective} on {network.name}"):
-        found = find_bound(network, collective, **shard_options(root, weights))
+        found = find_bound(network, collective, **shard_options(root, weights, traffic))
         found.verify()
     if as_json:
         emit_json(_as_json(found))
@@ -76,13 +78,13 @@ def _as_json(found: Bound) -> dict[str, Any]:
 
 
 def _print(found: Bound) -> None:
-    network, witness = found.topology, found.witness
+    network, witness, pairs = found.topology, found.witness, found.collective in PAIR_COLLECTIVES
     rows = {
         "algbw": f"at most {rate(found.algbw)}",
         "busbw": f"at most {rate(found.busbw)}",
-        "1/x*": f"{found.inverse_rate} ns per byte of a shard",
+        "1/x*": f"{found.inverse_rate} ns per byte {'from a rank to a rank' if pairs else 'of a shard'}",
     }
-    if found.collective != "allreduce":
+    if found.collective != "allreduce" and not pairs:
         rows["trees per root"] = f"{found.trees_per_root} reach it exactly"
     rows["bottleneck cut" if isinstance(witness, Cut) else "bottleneck"] = witness_text(found)
     if isinstance(witness, Cut):

@@ -21,6 +21,7 @@ from .parameters import (
     SetOption,
     ShapeOption,
     TopologyArgument,
+    TrafficOption,
     UsageError,
     WeightsOption,
     WithoutOption,
@@ -64,23 +65,23 @@ def compare(
     without: WithoutOption = None,
     root: RootOption = None,
     weights: WeightsOption = None,
+    traffic: TrafficOption = None,
     planner: PlannersOption = None,
     size: SizesOption = None,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
     """Plan a collective with every planner, and list what each gives beside what can be proved."""
-    from ..planners.compare import compared, outcomes
-    from ..planners.requests import check_reachable
+    from ..planners.compare import check_possible, compared, outcomes
     from .networks import find_network
 
     if as_json and as_csv:
         raise UsageError("--json and --csv are two forms of the same; give one of them")
     network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings, without))
-    sizes, shards = list(dict.fromkeys(size or [])), shard_options(root, weights)
+    sizes, shards = list(dict.fromkeys(size or [])), shard_options(root, weights, traffic)
     found = outcomes(network, collective, planners=planner or None, sizes=sizes, **shards)
     # What no planner can mend is told once, not in every row.
-    check_reachable(network, collective, **shards)
+    check_possible(network, collective, **shards)
     with computing(f"comparing planners of {collective} on {network.name}"):
         frame = compared(list(found), sizes)
     if as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..schedules import EVERY_SCHEDULE, AnyStepSchedule, Cut, rates
+from ..schedules import EVERY_SCHEDULE, AnyStepSchedule, Cut, FlowSchedule, rates
 from ..schedules.witness_json import witness_to_json
 
 if TYPE_CHECKING:
@@ -44,13 +44,21 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
 
 
 def _schedule_figures(plan: Plan) -> dict[str, Any]:
-    """Describe steps by their own figures, and trees by theirs."""
+    """Describe steps, flows and trees each by their own figures."""
     schedule = plan.schedule
     if isinstance(schedule, AnyStepSchedule):
         return {
             "num_steps": schedule.num_steps,
             "chunks_per_shard": [part.chunks_per_shard for part in schedule.schedules],
             "num_sends": schedule.num_sends,
+        }
+    if isinstance(schedule, FlowSchedule):
+        return {
+            "num_steps": schedule.num_steps,
+            "chunks_per_unit": schedule.chunks_per_unit,
+            "num_paths": schedule.num_paths,
+            "max_transfers": int(schedule.transfers.max()),
+            "step_rate": str(schedule.step_rate(plan.topology)),
         }
     return {
         "trees_per_root": schedule.forests[-1].trees_per_root,
@@ -64,7 +72,7 @@ def _schedule_figures(plan: Plan) -> dict[str, Any]:
 
 def crossed_bandwidth(bound: Bound) -> Fraction:
     """Bandwidth of the links that the bound's witness adds up."""
-    return bound.witness.crossing(bound.topology, bound.collective).bandwidth
+    return bound.witness.crossing(bound.topology, bound.collective, bound.weights).bandwidth
 
 
 def witness_text(bound: Bound) -> str:

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..topologies.validation import shown
+from .traffic_files import read_traffic
 
 __all__ = [
     "BoxesOption",
@@ -27,6 +28,7 @@ __all__ = [
     "SetOption",
     "ShapeOption",
     "TopologyArgument",
+    "TrafficOption",
     "UsageError",
     "WeightsOption",
     "WithoutOption",
@@ -37,7 +39,11 @@ __all__ = [
 ]
 
 CollectiveArgument = Annotated[
-    str, typer.Argument(metavar="COLLECTIVE", help="allgather, reduce_scatter, allreduce, broadcast or reduce.")
+    str,
+    typer.Argument(
+        metavar="COLLECTIVE",
+        help="allgather, reduce_scatter, allreduce, broadcast, reduce, all_to_all or all_to_allv.",
+    ),
 ]
 PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A file that `collopt plan -o` wrote.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
@@ -115,9 +121,20 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-def shard_options(root: str | None, weights: str | None) -> dict[str, Any]:
-    """Turn the texts into what planners take; they check the values."""
-    options: dict[str, Any] = {}
+TrafficOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--traffic",
+        metavar="FILE",
+        help="Bytes from each rank (row) to each other (column) of an all_to_allv: CSV without a header, or .npy.",
+        rich_help_panel=PANEL_SHARDS,
+    ),
+]
+
+
+def shard_options(root: str | None, weights: str | None, traffic: Path | None = None) -> dict[str, Any]:
+    """Turn the texts into what planners take, which check the values, and read the file of the traffic."""
+    options: dict[str, Any] = {} if traffic is None else {"traffic": read_traffic(traffic)}
     if root is not None:
         options["root"] = int(root) if root.isascii() and root.isdigit() and len(root) < 10 else root
     if weights is not None:

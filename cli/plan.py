@@ -24,6 +24,7 @@ from .parameters import (
     SetOption,
     ShapeOption,
     TopologyArgument,
+    TrafficOption,
     UsageError,
     WeightsOption,
     WithoutOption,
@@ -56,7 +57,7 @@ ChunksOption = Annotated[
         "--chunks",
         metavar="N",
         parser=whole_number("--chunks"),
-        help="Chunks per shard, for plans in steps; as many as the best takes if left out.",
+        help="Chunks per shard, for plans in steps, or per unit of traffic; as many as the best takes if left out.",
     ),
 ]
 SizeOption = Annotated[
@@ -73,7 +74,7 @@ PlannerOption = Annotated[
         "--planner",
         metavar="NAME",
         help="Who plans: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
-        "recursive-halving-doubling, multitree, blink or bfb; auto if left out.",
+        "recursive-halving-doubling, multitree, blink, bfb, multicommodity or shortest-paths; auto if left out.",
     ),
 ]
 OutputOption = Annotated[
@@ -149,6 +150,7 @@ def plan(
     without: WithoutOption = None,
     root: RootOption = None,
     weights: WeightsOption = None,
+    traffic: TrafficOption = None,
     trees_per_root: TreesOption = None,
     chunks: ChunksOption = None,
     planner: PlannerOption = "auto",
@@ -187,7 +189,7 @@ def plan(
         as_bytes(size)
     check_targets({"--output": output, "--xml": xml}, source=network_file(topology))
     asked = NetworkOptions(boxes, nodes, shape, ranks, settings, without)
-    network, shards = find_network(topology, asked), shard_options(root, weights)
+    network, shards = find_network(topology, asked), shard_options(root, weights, traffic)
     with computing(f"planning {collective} on {network.name}"):
         options = _given(trees_per_root=trees_per_root, chunks=chunks) | size_option(planner, collective, size)
         made = make_plan(network, collective, planner=planner, **options, **shards)

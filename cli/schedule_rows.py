@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..schedules import AnyStepSchedule
+from ..schedules import AnyStepSchedule, FlowSchedule
 from ..schedules.units import count_text, percentage_text
 from .figures import busiest_links
 
@@ -22,10 +22,12 @@ LARGE = 2**18
 
 
 def schedule_rows(made: Plan) -> dict[str, str]:
-    """Describe steps, or trees and what switches could save of their traffic."""
+    """Describe steps, a flow, or trees and what switches could save of their traffic."""
     busiest = f"{busiest_links(made)} of {len(made.topology.links)}"
     if isinstance(made.schedule, AnyStepSchedule):
         return {"steps": _steps(made.schedule), "busiest links": f"{busiest}, each in at least one step"}
+    if isinstance(made.schedule, FlowSchedule):
+        return {**_flow(made.schedule, made), "busiest links": busiest}
     heights = made.heights
     return {
         "trees per root": _trees_per_root(made.schedule),
@@ -44,6 +46,18 @@ def _steps(schedule: AnyStepSchedule) -> str:
     verbs = {"reduce": "to add up", "broadcast": "to spread"}
     parts = ", ".join(f"{part.num_steps} {verbs[part.direction]}" for part in schedule.schedules)
     return f"{schedule.size_text}, {count_text(schedule.num_sends, 'send')} ({parts})"
+
+
+def _flow(schedule: FlowSchedule, made: Plan) -> dict[str, str]:
+    """Count paths, transfers and chunks, and what waiting for each step costs."""
+    transfers = schedule.transfers
+    slower = schedule.step_rate(made.topology) / made.inverse_rate
+    lost = "no slower" if slower == 1 else f"{float(slower):.2f} times as long"
+    return {
+        "paths": f"{schedule.num_paths}, of {transfers.min()} to {transfers.max()} transfers",
+        "chunks per unit": f"{schedule.chunks_per_unit}",
+        "steps": f"{schedule.num_steps}, {lost} if each is waited for",
+    }
 
 
 def _trees_per_root(schedule: TreeSchedule) -> str:

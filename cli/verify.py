@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import CertificateError
-from ..schedules import AnyStepSchedule
+from ..schedules import AnyStepSchedule, FlowSchedule
 from ..schedules.units import count_text
 from .figures import plan_figures, witness_text
 from .output import emit_json, emit_rows
@@ -100,6 +100,12 @@ def _schedule_checks(checked: Plan) -> dict[str, str]:
             "steps": f"after {count_text(schedule.num_steps, 'step')} all {network.num_ranks} ranks {holds}; "
             f"none of {count_text(schedule.num_sends, 'send')} comes before what it passes on",
             "links": f"{len(network.links)} loads of each step are as stated, which makes {speed}",
+        }
+    if isinstance(schedule, FlowSchedule):
+        return {
+            "routes": f"{schedule.num_paths} paths follow links and pass no node twice",
+            "traffic": f"all {network.num_ranks} ranks get their parts of what each other has, whole and once",
+            "links": f"{len(network.links)} loads are as stated, which makes {speed}",
         }
     shard = "the part that it adds up" if checked.collective == "allreduce" else "its shard"
     return {

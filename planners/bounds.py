@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import UnsupportedError
-from ..schedules import Bound
+from ..schedules import COLLECTIVES, PAIR_COLLECTIVES, Bound
 from ..topologies import Topology
 from .registry import bound
+from .requests import check_collective
 
 __all__ = ["BOUNDS"]
 
@@ -19,6 +20,13 @@ TIME_LIMIT = 30
 
 
 def _forestcoll_bound(topology: Topology, collective: str, shards: dict[str, Any]) -> tuple[Bound, str]:
+    check_collective(collective, COLLECTIVES, "cuts of shards are not about")
+    return bound(topology, collective, **shards), ""
+
+
+def _multicommodity_bound(topology: Topology, collective: str, shards: dict[str, Any]) -> tuple[Bound, str]:
+    if collective not in PAIR_COLLECTIVES:
+        raise UnsupportedError(f"flows between pairs are about {' and '.join(PAIR_COLLECTIVES)}, not {collective}")
     return bound(topology, collective, **shards), ""
 
 
@@ -35,6 +43,7 @@ def _linear_program_bound(topology: Topology, collective: str, shards: dict[str,
     from ..solvers import HighsOptions
     from .lp_bounds import lp_bound
 
+    check_collective(collective, COLLECTIVES, "the program of trees is not about")
     columns = topology.num_ranks * len(topology.links) * (2 if collective == "allreduce" else 1)
     if columns > LARGEST_PROGRAM:
         raise UnsupportedError(
@@ -50,5 +59,6 @@ BOUNDS: dict[str, Callable[[Topology, str, dict[str, Any]], tuple[Bound, str]]] 
     "forestcoll": _forestcoll_bound,
     "strength": _strength_bound,
     "linear-program": _linear_program_bound,
+    "multicommodity": _multicommodity_bound,
 }
 """Ways to bound the speed of a collective: each returns a bound, and what it is about if not all schedules."""

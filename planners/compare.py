@@ -5,26 +5,26 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import BoundError, CapacityOverflowError, ColloptError, UnsupportedError
-from ..schedules import Bound, as_bytes
+from ..schedules import COLLECTIVES, PAIR_COLLECTIVES, Bound, as_bytes
 from ..topologies import Topology
 from ..topologies.validation import shown
 from .bounds import BOUNDS
 from .plan import Plan
-from .registry import PLANNERS, plan
-from .requests import check_request, shard_weights
+from .registry import EVERY_COLLECTIVE, PLANNERS, plan
+from .requests import check_collective, check_reachable, check_topology, shard_weights
 from .trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Outcome", "compare", "compared", "outcome", "outcomes"]
+__all__ = ["Outcome", "check_possible", "compare", "compared", "outcome", "outcomes"]
 
 Kind = Literal["bound", "plan"]
 Status = Literal["ok", "not applicable", "failed"]
@@ -74,6 +74,7 @@ def compare(
     sizes: Sequence[int | str] | None = None,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
+    traffic: Any = None,
     executor: Executor | None = None,
 ) -> pd.DataFrame:
     """Plan a collective with several planners, and list what each gives beside what can be proved.
@@ -85,15 +86,17 @@ def compare(
     collective : str
         As for `collopt.bound`.
     planners : sequence of str, optional
-        Keys of `PLANNERS`; all but ``"auto"`` by default.
+        Keys of `PLANNERS`; by default all but ``"auto"`` that are about such collectives.
     bounds : sequence of str, optional
-        Keys of `BOUNDS`, ways to bound the speed of any schedule; all by default.
+        Keys of `BOUNDS`, ways to bound the speed of any schedule; by default all that are about such collectives.
     sizes : sequence of int or str, optional
         Bytes in all, such as ``"1M"``, to predict times for; see `Plan.estimate`.  A single one is also what those
         planners plan for that take a ``size``; with several, their plans are those without.
     root : int or str, optional
         As for `collopt.bound`.
     weights : sequence of number, optional
+        As for `collopt.bound`.
+    traffic : matrix of number, optional
         As for `collopt.bound`.
     executor : concurrent.futures.Executor, optional
         Where to run planners at the same time, such as a ``ProcessPoolExecutor``; one after the other by default.
@@ -142,6 +145,7 @@ def compare(
         sizes=sizes,
         root=root,
         weights=weights,
+        traffic=traffic,
         executor=executor,
     )
     return compared(list(found), sizes or ())
@@ -156,18 +160,19 @@ def outcomes(
     sizes: Sequence[int | str] | None = None,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
+    traffic: Any = None,
     executor: Executor | None = None,
 ) -> Iterator[Outcome]:
     """Yield what comes of each bound and planner as soon as it is known, in their order; see `compare`."""
-    check_request(topology, collective)
+    check_topology(topology)
+    check_collective(collective, EVERY_COLLECTIVE, "nothing plans or bounds")
     shard_weights(topology, collective, root, weights)
     _check_sizes(sizes)
-    shards: dict[str, Any] = {
-        name: value for name, value in (("root", root), ("weights", weights)) if value is not None
-    }
-    tasks: list[tuple[Kind, str]] = [("bound", name) for name in _names(bounds, "bounds", list(BOUNDS))]
-    everyone = [name for name in PLANNERS if name != "auto"]
-    tasks += [("plan", name) for name in _names(planners, "planners", everyone, ("auto",))]
+    given = (("root", root), ("weights", weights), ("traffic", traffic))
+    shards: dict[str, Any] = {name: value for name, value in given if value is not None}
+    tasks: list[tuple[Kind, str]] = [("bound", name) for name in _names(bounds, "bounds", BOUNDS, _of_kind(collective))]
+    everyone = [*(name for name in PLANNERS if name != "auto"), "auto"]
+    tasks += [("plan", name) for name in _names(planners, "planners", everyone, _of_kind(collective))]
     if not tasks:
         raise UnsupportedError("there are neither planners nor bounds to compare; name one of them")
     if executor is not None and not callable(getattr(executor, "submit", None)):
@@ -180,6 +185,17 @@ def outcomes(
     except RuntimeError as error:  # shut down, or broken
         raise UnsupportedError(f"executor takes no tasks: {_defect(error)}; give one that runs") from None
     return (_collected(future, *task) for future, task in zip(futures, tasks, strict=True))
+
+
+def check_possible(topology: Topology, collective: str, *, traffic: Any = None, **shards: Any) -> None:
+    """Raise `BoundError` if ranks are out of each other's reach, which no planner can mend; parameters as `compare`."""
+    if collective in PAIR_COLLECTIVES:
+        from .multicommodity import asked_traffic
+        from .pair_flows import check_pairs_reachable
+
+        check_pairs_reachable(topology, asked_traffic(topology, collective, traffic))
+    else:
+        check_reachable(topology, collective, **shards)
 
 
 def outcome(topology: Topology, collective: str, kind: Kind, name: str, shards: dict[str, Any]) -> Outcome:
@@ -257,17 +273,27 @@ def _defect(error: Exception) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _names(asked: Sequence[str] | None, what: str, usual: Sequence[str], others: Sequence[str] = ()) -> list[str]:
+def _of_kind(collective: str) -> Callable[[str], bool]:
+    """Tell of the name of a planner or bound whether it is about collectives of the same kind, with trees or pairs."""
+    kind = PAIR_COLLECTIVES if collective in PAIR_COLLECTIVES else COLLECTIVES
+
+    def is_about(name: str) -> bool:
+        if name in PLANNERS:
+            return name != "auto" and not set(kind).isdisjoint(PLANNERS[name].functions)
+        return kind == COLLECTIVES
+
+    return is_about
+
+
+def _names(asked: Sequence[str] | None, what: str, known: Iterable[str], is_usual: Callable[[str], bool]) -> list[str]:
     """Check names that were asked for, or take the usual ones; each once."""
     if asked is None:
-        return list(usual)
+        return [name for name in known if is_usual(name)]
     if isinstance(asked, str) or not isinstance(asked, Sequence):
-        raise UnsupportedError(f"{what} is {shown(asked)}; expected a list of names: {', '.join(usual)}")
+        raise UnsupportedError(f"{what} is {shown(asked)}; expected a list of names: {', '.join(known)}")
     for name in asked:
-        if not isinstance(name, str) or name not in (*usual, *others):
-            raise UnsupportedError(
-                f"there is no {shown(name)} among the {what}; expected {', '.join((*usual, *others))}"
-            )
+        if not isinstance(name, str) or name not in known:
+            raise UnsupportedError(f"there is no {shown(name)} among the {what}; expected {', '.join(known)}")
     return list(dict.fromkeys(asked))
 
 
@@ -289,7 +315,7 @@ def _size(kind: Kind, name: str, collective: str, sizes: Sequence[int | str] | N
 def _row(entry: Outcome, lowest: Fraction | None, sizes: Sequence[int | str]) -> dict[str, object]:
     answer = entry.answer
     made = answer if isinstance(answer, Plan) else None
-    of_trees = None if made is None or made.has_steps else made
+    of_trees = made if made is not None and made.has_trees else None
     return {
         "kind": entry.kind,
         "planner": entry.name,
@@ -302,7 +328,7 @@ def _row(entry: Outcome, lowest: Fraction | None, sizes: Sequence[int | str]) ->
         "gap": None if made is None or lowest is None else float(1 - made.algbw / lowest),
         "num_trees": None if of_trees is None else of_trees.trees.num_trees,
         "max_height": None if of_trees is None else of_trees.heights.highest,
-        "num_steps": made.num_steps if made is not None and made.has_steps else None,
+        "num_steps": made.num_steps if made is not None and not made.has_trees else None,
         **{f"us_{size}": None if made is None else made.estimate(size) for size in sizes},
         "seconds": entry.seconds,
         "plan": made,

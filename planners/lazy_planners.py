@@ -7,6 +7,7 @@ What a planner takes beyond the topology is in the signature of its function her
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..topologies import Topology
 from .plan import Plan
@@ -19,9 +20,11 @@ __all__ = [
     "double_binary_tree",
     "forestcoll",
     "hierarchical_ring",
+    "multicommodity",
     "multitree",
     "recursive_doubling",
     "ring",
+    "shortest_paths",
     "strength",
 ]
 
@@ -141,3 +144,37 @@ def bfb(collective: str) -> Make:
         return plan_bfb(topology, collective, chunks=chunks, size=size)
 
     return make
+
+
+def multicommodity(collective: str) -> Make:
+    """Return `plan_pairs` for one collective."""
+
+    def make(topology: Topology, *, chunks: int | None = None, order: str | None = None) -> Plan:
+        from .multicommodity import plan_pairs
+
+        return plan_pairs(topology, collective, chunks=chunks, order=order)
+
+    def make_with_traffic(
+        topology: Topology, *, traffic: Any = None, chunks: int | None = None, order: str | None = None
+    ) -> Plan:
+        from .multicommodity import plan_pairs
+
+        return plan_pairs(topology, collective, traffic=traffic, chunks=chunks, order=order)
+
+    return make_with_traffic if collective == "all_to_allv" else make
+
+
+def shortest_paths(collective: str) -> Make:
+    """Return `plan_shortest_paths` for one collective."""
+
+    def make(topology: Topology) -> Plan:
+        from .shortest_paths import plan_shortest_paths
+
+        return plan_shortest_paths(topology, collective)
+
+    def make_with_traffic(topology: Topology, *, traffic: Any = None) -> Plan:
+        from .shortest_paths import plan_shortest_paths
+
+        return plan_shortest_paths(topology, collective, traffic=traffic)
+
+    return make_with_traffic if collective == "all_to_allv" else make

@@ -12,7 +12,8 @@ from ..errors import BoundError, CapacityOverflowError, NoAnswerError
 from ..formulations.allreduce import AllreduceModel
 from ..formulations.throughput import ThroughputModel
 from ..schedules import Bound
-from ..schedules.prices import LinkPrice, Prices, hop_limits
+from ..schedules.link_price import LinkPrice
+from ..schedules.prices import Prices, hop_limits
 from ..solvers import HighsOptions, Solution, solve
 from ..topologies import Topology
 from ..topologies.validation import MAX_BANDWIDTH

@@ -59,13 +59,13 @@ class Plan:
     topology : Topology
     collective : str
         Such as ``"allgather"``.
-    schedule : Forest, Allreduce, StepSchedule or StepAllreduce
-        Trees that data flows through, or steps that wait for each other.
+    schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
+        Trees that data flows through, steps that wait for each other, or paths from ranks to ranks.
     bound : Bound
         What no schedule can beat.
     inverse_rate : Fraction
         What this one achieves, ``1 / x``: ns per byte of a shard of weight 1 in ``schedule.root_weights``.  Those of an
-        allreduce may differ from the bound's, so compare `algbw`.
+        allreduce may differ from the bound's, so compare `algbw`.  Of an all-to-all(v), ns per byte of a traffic of 1.
     link_loads : ndarray of int64, shape (links,), or (steps, links)
         Copies of trees, or chunks in each step, that each link of the topology carries; see
         `collopt.schedules.verified_loads`.
@@ -102,7 +102,7 @@ class Plan:
     @property
     def algbw(self) -> Fraction:
         """Algorithm bandwidth in GB/s as in nccl-tests: bytes in all over time, latency left out."""
-        return self.schedule.total_weight / self.inverse_rate
+        return Fraction(self.schedule.total_weight) / self.inverse_rate
 
     @property
     def busbw(self) -> Fraction:
@@ -158,14 +158,14 @@ class Plan:
         save_plan(self, path)
 
     def estimate(self, size: int | str, slices: int | None = None) -> float:
-        """Predicted time in µs, by the alpha-beta model: trees with pipelining, steps without; see `schedule_time`.
+        """Predicted time in µs, by the alpha-beta model: pipelined, but for plans in steps; see `schedule_time`.
 
         Parameters
         ----------
         size : int or str
             Bytes in all, as nccl-tests counts them, such as ``2**30`` or ``"1G"``.
         slices : int, optional
-            Pieces that follow each other through the trees; infinitely many by default.  Steps take none.
+            Pieces that follow each other along trees or paths; infinitely many by default.  Steps take none.
 
         Returns
         -------
@@ -185,28 +185,34 @@ class Plan:
         return isinstance(self.schedule, AnyStepSchedule)
 
     @property
+    def has_trees(self) -> bool:
+        """Whether the schedule consists of trees."""
+        return isinstance(self.schedule, TreeSchedule)
+
+    @property
     def trees(self) -> TreeSchedule:
         """The schedule of a plan of trees.
 
         Raises
         ------
         UnsupportedError
-            If it consists of steps.
+            If it consists of something else.
         """
-        if isinstance(self.schedule, AnyStepSchedule):
-            raise UnsupportedError(f"the plan by {self.planner!r} consists of steps; expected one of trees")
+        if not isinstance(self.schedule, TreeSchedule):
+            parts = "steps" if self.has_steps else "the paths of a flow"
+            raise UnsupportedError(f"the plan by {self.planner!r} consists of {parts}; expected one of trees")
         return self.schedule
 
     @property
     def num_steps(self) -> int:
-        """Number of steps, those of both parts of an allreduce together.
+        """Number of steps, those of both parts of an allreduce together, or that the hops of a flow are ordered in.
 
         Raises
         ------
         UnsupportedError
             If the plan consists of trees, in which nothing waits for the end of a step.
         """
-        if not isinstance(self.schedule, AnyStepSchedule):
+        if isinstance(self.schedule, TreeSchedule):
             raise UnsupportedError(f"the plan by {self.planner!r} consists of trees; expected one of steps")
         return self.schedule.num_steps
 
@@ -217,7 +223,7 @@ class Plan:
         Raises
         ------
         UnsupportedError
-            If the plan consists of steps; see `num_steps`.
+            If the plan does not consist of trees; see `num_steps`.
         """
         forests, heights = self.trees.forests, self.trees.heights
         total = sum(int((forest.heights * forest.weights).sum()) for forest in forests)
@@ -235,7 +241,7 @@ class Plan:
         Raises
         ------
         UnsupportedError
-            If the plan consists of steps.
+            If the plan does not consist of trees.
         """
         return tuple(in_network(forest, self.topology) for forest in self.trees.forests)
 
@@ -279,7 +285,7 @@ class Plan:
 
     @property
     def _size(self) -> str:
-        if isinstance(self.schedule, AnyStepSchedule):
+        if not isinstance(self.schedule, TreeSchedule):
             return self.schedule.size_text
         return f"{self.schedule.num_trees} trees, {self.schedule.forests[-1].trees_per_root} per root by weight"
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CertificateError, TopologyError
-from ..schedules import Allreduce, AnySchedule, AnyStepSchedule, StepAllreduce
+from ..schedules import PAIR_COLLECTIVES, Allreduce, AnySchedule, AnyStepSchedule, FlowSchedule, StepAllreduce
 from ..topologies import Topology
 from ..topologies.validation import shown
 
@@ -37,7 +37,10 @@ def check_purpose(plan: Plan) -> None:
     """Raise `CertificateError` unless the schedule is of the collective's kind, for the shards of the bound."""
     schedule, collective = plan.schedule, plan.collective
     if not isinstance(schedule, AnySchedule):
-        raise CertificateError(f"the plan's schedule is {shown(schedule)}; expected trees or steps")
+        raise CertificateError(f"the plan's schedule is {shown(schedule)}; expected trees, steps or a flow")
+    if isinstance(schedule, FlowSchedule) or collective in PAIR_COLLECTIVES:
+        _check_flow(plan)
+        return
     what = "steps" if isinstance(schedule, AnyStepSchedule) else "trees"
     twofold = isinstance(schedule, (Allreduce, StepAllreduce))
     if twofold != (collective == "allreduce") or (
@@ -53,14 +56,26 @@ def check_purpose(plan: Plan) -> None:
         raise CertificateError("the plan's shards are not those that its bound is about")
 
 
+def _check_flow(plan: Plan) -> None:
+    """Flows are for what pairs of ranks have for each other, and that is the bound's."""
+    schedule, collective, weights = plan.schedule, plan.collective, plan.bound.weights
+    if not isinstance(schedule, FlowSchedule) or collective not in PAIR_COLLECTIVES:
+        kind = "flow is" if isinstance(schedule, FlowSchedule) else "schedule is"
+        raise CertificateError(f"the plan's {kind} not of the kind that {collective!r} needs")
+    traffic = np.ravel(schedule.traffic)
+    alike = list(weights) == traffic.tolist() if weights else bool((traffic == 1).all())
+    if not alike:
+        raise CertificateError("the plan's traffic is not what its bound is about")
+
+
 def refuse_loads(plan: Plan, loads: IntArray) -> None:
     """Raise `CertificateError` that tells the first difference between a plan's loads and these, the true ones."""
-    stated, what = plan.link_loads, "copies" if loads.ndim == 1 else "chunks"
+    stated, what = plan.link_loads, "copies" if plan.has_trees else "chunks"
     if stated.shape != loads.shape:
         raise CertificateError(_other_shape(stated, loads))
     place = tuple(np.argwhere(loads != stated)[0].tolist())
     link = plan.topology.links[place[-1]]
-    puts = "the trees put" if loads.ndim == 1 else f"step {place[0]} puts"
+    puts = f"step {place[0]} puts" if plan.has_steps else f"the {'trees' if plan.has_trees else 'paths'} put"
     raise CertificateError(
         f"{puts} {loads[place]} {what} on the link from {link.tail!r} to {link.head!r}; the plan states {stated[place]}"
     )

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from ..errors import FileFormatError, UnsupportedError
 from ..schedules import Bound, Witness, schedule_from_json, schedule_to_json
-from ..schedules.step_json import is_step_json
 from ..schedules.witness_json import WITNESS_FIELDS, witness_from_json, witness_to_json
 from ..topologies import Topology
 from ..topologies.files import read_json, topology_from_json, topology_to_json, write_whole
@@ -26,8 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["load_plan", "plan_from_json", "plan_to_json", "save_plan"]
 
 PLAN_FORMAT = "collopt-plan"
-PLAN_VERSION = 3
-"""Version 2 added partitions and prices as witnesses, and allreduce with any roots; version 3 schedules in steps.
+PLAN_VERSION = 4
+"""Version 2 added partitions and prices as witnesses, and allreduce with any roots; version 3 schedules in steps;
+version 4 all-to-all(v), with flows and lengths.
 
 Older files are read as they are.
 """
@@ -142,9 +142,9 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
     from pydantic import ValidationError
 
     from ..topologies.schema import first_problem
-    from .plan_schema import StepPlanDocument, TreePlanDocument
+    from .plan_schema import document_kind
 
-    kind = StepPlanDocument if is_step_json(data.get("schedule")) else TreePlanDocument
+    kind = document_kind(data.get("schedule"))
     try:
         document = kind.model_validate(data)
     except ValidationError as error:

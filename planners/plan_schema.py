@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, ValidationInfo, field_validator
 
-__all__ = ["BoundEntry", "PlanDocument", "StepPlanDocument", "TreePlanDocument"]
+from ..schedules.flow_json import is_flow_json
+from ..schedules.step_json import is_step_json
+
+__all__ = ["BoundEntry", "FlowPlanDocument", "PlanDocument", "StepPlanDocument", "TreePlanDocument", "document_kind"]
 
 
 FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
@@ -28,8 +31,8 @@ def _as_price_row(row: object) -> tuple[str, str, str]:
     raise ValueError("expected [tail, head, price], the price a fraction as text, such as '3/65'")
 
 
-NEW_IN_VERSION_2 = ("partition", "prices")
-"""Witnesses that files of version 1 cannot have."""
+WITNESSES_SINCE = {"partition": 2, "prices": 2, "lengths": 4}
+"""First version whose files can have a witness; those that are not here have always been there."""
 
 ExactText = Annotated[Fraction, PlainValidator(_as_fraction)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
@@ -50,7 +53,7 @@ class PricesEntry(BaseModel):
 
 
 class BoundEntry(BaseModel):
-    """The bound and its witness: nodes of a cut, of one cut around each rank, or of parts of a partition; or prices."""
+    """The bound and its witness: nodes of a cut, of one around each rank, or of parts; prices; or lengths of links."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -60,12 +63,16 @@ class BoundEntry(BaseModel):
     rank_cuts: list[list[str]] | None = None
     partition: list[list[str]] | None = None
     prices: PricesEntry | None = None
+    lengths: list[PriceRow] | None = None
 
 
 class PlanDocument(BaseModel):
     """All but the loads of the links; the header, the topology and the schedule are checked by their own readers."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    what: ClassVar[str] = "trees"
+    since: ClassVar[int] = 1
 
     format: str
     version: int
@@ -82,11 +89,21 @@ class PlanDocument(BaseModel):
     @field_validator("bound")
     @classmethod
     def _known_to_version(cls, bound: BoundEntry, info: ValidationInfo) -> BoundEntry:
-        """Refuse in files of version 1 the witnesses that it did not have."""
-        newer = [name for name in NEW_IN_VERSION_2 if getattr(bound, name) is not None]
-        if info.data.get("version") == 1 and newer:
-            raise ValueError(f"version 1 had no witness {newer[0]!r}; expected 'cut' or 'rank_cuts', or version 2")
+        """Refuse in older files the witnesses that they did not have."""
+        version = info.data.get("version", 0)
+        for name, since in WITNESSES_SINCE.items():
+            if version < since and getattr(bound, name) is not None:
+                raise ValueError(f"version {version} had no witness {name!r}; expected another one, or version {since}")
         return bound
+
+    @field_validator("schedule")
+    @classmethod
+    def _is_known_to_version(cls, schedule: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Refuse in older files the schedules that they did not have."""
+        version = info.data.get("version", 0)
+        if version < cls.since:
+            raise ValueError(f"version {version} had no {cls.what}; expected version {cls.since}")
+        return schedule
 
 
 class TreePlanDocument(PlanDocument):
@@ -98,12 +115,23 @@ class TreePlanDocument(PlanDocument):
 class StepPlanDocument(PlanDocument):
     """A plan whose schedule consists of steps, each with a row of loads."""
 
+    what: ClassVar[str] = "schedules in steps"
+    since: ClassVar[int] = 3
+
     link_loads: list[list[int]]
 
-    @field_validator("schedule")
-    @classmethod
-    def _has_steps(cls, schedule: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        """Refuse in older files what they did not have."""
-        if info.data.get("version") in (1, 2):
-            raise ValueError(f"version {info.data['version']} had no schedules in steps; expected version 3")
-        return schedule
+
+class FlowPlanDocument(PlanDocument):
+    """A plan whose schedule is a flow."""
+
+    what: ClassVar[str] = "flows"
+    since: ClassVar[int] = 4
+
+    link_loads: list[int]
+
+
+def document_kind(schedule: object) -> type[TreePlanDocument | StepPlanDocument | FlowPlanDocument]:
+    """Return the form of a plan file by the schedule in it, which need not be one."""
+    if is_flow_json(schedule):
+        return FlowPlanDocument
+    return StepPlanDocument if is_step_json(schedule) else TreePlanDocument

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
-from ..schedules import COLLECTIVES, Bound
+from ..schedules import COLLECTIVES, PAIR_COLLECTIVES, Bound
 from ..topologies import Topology
-from ..topologies.validation import shown
 from . import lazy_planners as lazy
 from .lazy_planners import Make
 from .plan import Plan
-from .requests import check_collective, shard_weights
+from .requests import check_collective, check_topology, shard_weights
 
 __all__ = ["PLANNERS", "Planner", "bound", "plan"]
 
@@ -39,6 +38,9 @@ class Planner:
 
 
 def _auto(collective: str) -> Make:
+    if collective in PAIR_COLLECTIVES:
+        return lazy.multicommodity(collective)
+
     def make(
         topology: Topology,
         *,
@@ -58,6 +60,9 @@ def _auto(collective: str) -> Make:
 EVERY_ROOT = ("allgather", "reduce_scatter", "allreduce")
 """Collectives in which all ranks do the same."""
 
+EVERY_COLLECTIVE = (*COLLECTIVES, *PAIR_COLLECTIVES)
+"""All that can be planned."""
+
 ONE_ROOT = ("allreduce", "broadcast", "reduce")
 """Collectives that all data can pass one rank in."""
 
@@ -69,7 +74,7 @@ def _planner(name: str, summary: str, collectives: Sequence[str], function: Call
 PLANNERS = {
     planner.name: planner
     for planner in (
-        _planner("auto", "the best plan of the exact planners, the next three", COLLECTIVES, _auto),
+        _planner("auto", "the best plan of the exact planners, which come next", EVERY_COLLECTIVE, _auto),
         _planner(
             "forestcoll",
             "throughput-optimal spanning trees, one set per rank (ForestColl)",
@@ -81,6 +86,12 @@ PLANNERS = {
             "allreduce-lp",
             "the best allreduce that trees allow, by linear programming",
             {"allreduce": lazy.allreduce_lp},
+        ),
+        _planner(
+            "multicommodity",
+            "paths of whole chunks from flows at the best rate, for any traffic between pairs",
+            PAIR_COLLECTIVES,
+            lazy.multicommodity,
         ),
         _planner("ring", "rings through all boxes, as NCCL and RCCL run them", COLLECTIVES, lazy.ring),
         _planner(
@@ -100,6 +111,12 @@ PLANNERS = {
         ),
         _planner("multitree", "one greedily grown tree per rank (MultiTree)", EVERY_ROOT, lazy.multitree),
         _planner("blink", "optimal trees that all have one root (Blink)", COLLECTIVES, lazy.blink),
+        _planner(
+            "shortest-paths",
+            "everything at once, each pair over one shortest path, as libraries send it",
+            PAIR_COLLECTIVES,
+            lazy.shortest_paths,
+        ),
         _planner("bfb", "breadth-first broadcast in steps, for networks without switches", EVERY_ROOT, lazy.bfb),
     )
 }
@@ -112,19 +129,24 @@ def bound(
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
+    traffic: Any = None,
 ) -> Bound:
     """Find what no schedule of a collective can beat on a topology.
 
     Parameters
     ----------
     topology : Topology
-        Every rank must reach every other; every switch must take in as much bandwidth as it gives out.
+        Every rank must reach every other; every switch must take in as much bandwidth as it gives out.  For the
+        last two collectives, ranks must reach those that they have something for, and switches are free.
     collective : str
-        ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"`` or ``"reduce"``.
+        ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"``, ``"reduce"``, ``"all_to_all"`` or
+        ``"all_to_allv"``.
     root : int or str, optional
         Rank that broadcast starts from and reduce ends at, by number or name.
     weights : sequence of number, optional
         Relative sizes of the shards in rank order, for allgather and reduce_scatter.
+    traffic : matrix of number, shape (ranks, ranks), optional
+        What each rank (row) has for each other (column), for all_to_allv.
 
     Returns
     -------
@@ -144,9 +166,15 @@ def bound(
     Fraction(15, 166)
     """
     from .forestcoll import bound_trees
+    from .multicommodity import bound_pairs
 
-    _check_topology(topology)
-    check_collective(collective, COLLECTIVES, "the bound does not cover")
+    check_topology(topology)
+    check_collective(collective, EVERY_COLLECTIVE, "the bound does not cover")
+    if collective in PAIR_COLLECTIVES:
+        shard_weights(topology, collective, root, weights)  # there are none
+        return bound_pairs(topology, collective, traffic=traffic)
+    if traffic is not None:
+        raise UnsupportedError(f"{collective} takes no traffic; all_to_allv does")
     return bound_trees(topology, collective, root=root, weights=weights)
 
 
@@ -166,7 +194,8 @@ def plan(topology: Topology, collective: str, *, planner: str = "auto", **option
         What the planner takes: for ``"auto"`` and ``"forestcoll"``, ``trees_per_root``, and ``root`` and ``weights`` as
         for `bound`.  Where roots have unequal parts of the data, ``trees_per_root`` is the number per unit of such a
         part: see `Forest.root_weights`.  ``"bfb"``, whose plans have steps, takes ``chunks`` per shard, and the
-        ``size`` that it plans for.
+        ``size`` that it plans for; ``"multicommodity"`` takes `chunks`, the ``order`` of hops, and for an all-to-allv
+        the ``traffic``: see `collopt.planners.multicommodity.plan_pairs`.
 
     Returns
     -------
@@ -188,7 +217,7 @@ def plan(topology: Topology, collective: str, *, planner: str = "auto", **option
     >>> plan(ring(4, bandwidth=25), "allgather", planner="blink").algbw
     Fraction(40, 1)
     """
-    _check_topology(topology)
+    check_topology(topology)
     if not isinstance(planner, str) or planner not in PLANNERS:
         raise UnsupportedError(f"there is no planner {planner!r}; expected one of {', '.join(PLANNERS)}")
     functions = PLANNERS[planner].functions
@@ -218,13 +247,6 @@ def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
         assert refusal  # every planner that was asked has refused, and ForestColl takes all options
         raise refusal
     return best
-
-
-def _check_topology(topology: object) -> None:
-    if not isinstance(topology, Topology):
-        raise UnsupportedError(
-            f"the topology is {shown(topology)}; expected a Topology, such as collopt.topologies.build('ring', n=4)"
-        )
 
 
 def _options_of(function: Callable[..., Plan]) -> list[str]:

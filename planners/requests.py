@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BoundError, UnsupportedError
-from ..schedules import COLLECTIVES
+from ..schedules import COLLECTIVES, PAIR_COLLECTIVES
 from ..schedules.forest import Direction
 from ..schedules.weights import as_weights
 from ..topologies import Topology
@@ -24,6 +24,7 @@ __all__ = [
     "check_collective",
     "check_reachable",
     "check_request",
+    "check_topology",
     "checked_count",
     "network",
     "shard_weights",
@@ -160,11 +161,16 @@ def shard_weights(
 
 def check_request(topology: object, collective: object) -> None:
     """Raise `UnsupportedError` unless trees on a topology, and a collective that they carry out, are asked for."""
+    check_topology(topology)
+    check_collective(collective, COLLECTIVES, "trees do not carry out")
+
+
+def check_topology(topology: object) -> None:
+    """Raise `UnsupportedError` unless it is a topology."""
     if not isinstance(topology, Topology):
         raise UnsupportedError(
             f"the topology is {shown(topology)}; expected a Topology, such as collopt.topologies.build('ring', n=4)"
         )
-    check_collective(collective, COLLECTIVES, "trees do not carry out")
 
 
 def check_collective(collective: object, known: Sequence[str], refusal: str) -> None:
@@ -191,12 +197,13 @@ def _meant(collective: object) -> str | None:
 
     Examples
     --------
-    >>> _meant("reduce-scatter"), _meant("AllGather"), _meant("all_to_all")
-    ('reduce_scatter', 'allgather', None)
+    >>> _meant("reduce-scatter"), _meant("AllGather"), _meant("alltoall"), _meant("scan")
+    ('reduce_scatter', 'allgather', 'all_to_all', None)
     """
-    if not isinstance(collective, str) or collective in COLLECTIVES:
+    known = (*COLLECTIVES, *PAIR_COLLECTIVES)
+    if not isinstance(collective, str) or collective in known:
         return None
-    plain = {name.replace("_", ""): name for name in COLLECTIVES}
+    plain = {name.replace("_", ""): name for name in known}
     close = get_close_matches(re.sub(r"[\W_]", "", collective.lower()), plain, n=1)
     return plain[close[0]] if close else None
 

@@ -11,11 +11,15 @@ import numpy as np
 
 from ..errors import CertificateError, UnsupportedError
 from ..schedules import (
+    COLLECTIVES,
+    PAIR_COLLECTIVES,
     Allreduce,
     AnySchedule,
     AnyStepSchedule,
     Bound,
     Cut,
+    FlowSchedule,
+    Forest,
     Partition,
     StepAllreduce,
     Witness,
@@ -25,7 +29,7 @@ from ..schedules import (
 from ..topologies import Topology
 from ..topologies.validation import shown
 from .plan import Plan
-from .requests import check_request
+from .requests import check_collective, check_topology
 from .trace import Trace
 
 __all__ = ["plan_of_schedule", "proved_plan"]
@@ -53,10 +57,11 @@ def plan_of_schedule(
     topology : Topology
         That the schedule is on; its switches, if there are any, take in as much bandwidth as they give out.
     collective : str
-        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``; of trees also ``"broadcast"`` or ``"reduce"``.
-    schedule : Forest, Allreduce, StepSchedule or StepAllreduce
-        What carries it out: for an allreduce one of those that consist of two parts, for the others one whose data run
-        their way.  Trusted in nothing.
+        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``; of trees also ``"broadcast"`` or ``"reduce"``; of
+        flows ``"all_to_all"`` or ``"all_to_allv"``.
+    schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
+        What carries it out: for an allreduce one of those that consist of two parts, for an all-to-all(v) a flow, for
+        the others one whose data run their way.  Trusted in nothing.
     planner : str
         Says in the plan and its files who made the schedule.
     options : mapping of str to int or str, optional
@@ -91,7 +96,8 @@ def plan_of_schedule(
     >>> print(plan_of_schedule(complete(2, bandwidth=25), "allgather", exchange))
     allgather on complete-2 by given: 50.00 GB/s, optimal; 1 step, 1 chunk per shard
     """
-    check_request(topology, collective)
+    check_topology(topology)
+    check_collective(collective, (*COLLECTIVES, *PAIR_COLLECTIVES), "no schedule carries out")
     _check_kind(collective, schedule)
     _check_words(planner, options)
     trace = Trace()
@@ -139,7 +145,11 @@ def _bound(topology: Topology, collective: str, schedule: AnySchedule, reached: 
     The first takes no time, and is tight for most families of direct networks.
     """
     from .forestcoll import bound_trees
+    from .multicommodity import bound_pairs
 
+    if isinstance(schedule, FlowSchedule):
+        given = {"traffic": schedule.traffic} if collective == "all_to_allv" else {}
+        return bound_pairs(topology, collective, **given)
     shards = _shards(collective, schedule)
     if not shards and not topology.switch_nodes:
         try:
@@ -164,7 +174,7 @@ def _single_ranks(topology: Topology, collective: str) -> Witness:
 
 def _shards(collective: str, schedule: AnySchedule) -> dict[str, Any]:
     """Return `root` or `weights` as `collopt.bound` takes them; nothing for equal shards and free roots."""
-    if collective == "allreduce" or isinstance(schedule, AnyStepSchedule):
+    if collective == "allreduce" or not isinstance(schedule, Forest):
         return {}
     weights = schedule.root_weights.tolist()
     if collective in ("broadcast", "reduce"):
@@ -179,8 +189,12 @@ def _check_kind(collective: str, schedule: object) -> None:
     """Refuse what is no schedule, and schedules of other collectives."""
     if not isinstance(schedule, AnySchedule):
         raise UnsupportedError(
-            f"the schedule is {shown(schedule)}; expected a Forest, an Allreduce, a StepSchedule or a StepAllreduce"
+            f"the schedule is {shown(schedule)}; expected a Forest, an Allreduce, a StepSchedule, a StepAllreduce or a "
+            "FlowSchedule"
         )
+    if isinstance(schedule, FlowSchedule) or collective in PAIR_COLLECTIVES:
+        _check_flow(collective, schedule)
+        return
     if isinstance(schedule, (Allreduce, StepAllreduce)):
         if collective != "allreduce":
             raise UnsupportedError(f"the schedule is {schedule!r}; for {collective} expected one of its two parts")
@@ -196,6 +210,15 @@ def _check_kind(collective: str, schedule: object) -> None:
         )
     elif isinstance(schedule, AnyStepSchedule) and collective in ("broadcast", "reduce"):
         raise UnsupportedError(f"the schedule is {schedule!r}, in which all ranks have shards; {collective} has one")
+
+
+def _check_flow(collective: str, schedule: AnySchedule) -> None:
+    if not isinstance(schedule, FlowSchedule):
+        raise UnsupportedError(f"the schedule is {schedule!r}; expected a FlowSchedule for {collective}")
+    if collective not in PAIR_COLLECTIVES:
+        raise UnsupportedError(f"the schedule is {schedule!r}, which carries out no {collective}")
+    if collective == "all_to_all" and (schedule.traffic != 1).any():
+        raise UnsupportedError(f"the schedule is {schedule!r}, whose traffic is not 1 for all; it is an all_to_allv")
 
 
 def _check_words(planner: object, options: object) -> None:

@@ -130,9 +130,9 @@ def lower(
     check_counts({"max_steps": max_steps, "max_count": max_count, "channels": channels})
     if not isinstance(name, str | None):
         raise UnsupportedError(f"name is {shown(name)}; expected text, or None for that of the collective")
-    _check_purpose(schedule, collective)
+    fitting = _fitting(schedule, collective)
     with _collector_paused():
-        return _lowered(schedule, collective, max_steps, max_count, channels, name or collective)
+        return _lowered(fitting, collective, max_steps, max_count, channels, name or collective)
 
 
 @contextmanager
@@ -148,7 +148,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _lowered(
-    schedule: AnySchedule, collective: str, max_steps: int, max_count: int, channels: int, name: str
+    schedule: TreeSchedule | AnyStepSchedule, collective: str, max_steps: int, max_count: int, channels: int, name: str
 ) -> Program:
     if isinstance(schedule, Forest | Allreduce):
         shards, strands, hops = _routed_trees(schedule, max_count)
@@ -228,8 +228,8 @@ def lower_allgather(
     return lower(forest, "allgather", max_steps=max_steps, max_count=max_count, channels=channels, name=name)
 
 
-def _check_purpose(schedule: AnySchedule, collective: str) -> None:
-    """Refuse a schedule that is not for this collective."""
+def _fitting(schedule: AnySchedule, collective: str) -> TreeSchedule | AnyStepSchedule:
+    """Return the schedule, or refuse one that is not for this collective."""
     if not isinstance(collective, str) or collective not in COLLECTIVES:
         raise UnsupportedError(
             f"there is no lowering for {shown(collective)}; expected one of {', '.join(COLLECTIVES)}"
@@ -256,6 +256,7 @@ def _check_purpose(schedule: AnySchedule, collective: str) -> None:
         roots = int((schedule.root_weights > 0).sum())
         if roots != 1:
             raise UnsupportedError(f"{collective} was asked for, but {roots} ranks have data; expected one, the root")
+    return schedule
 
 
 def _copies(rank: int, layout: Layout, shards: Sequence[int], max_count: int) -> list[tuple[int, int]]:

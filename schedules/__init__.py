@@ -1,4 +1,4 @@
-"""What a plan is: forests of trees with routes or schedules in steps, their bounds, checks and costs."""
+"""What a plan is: forests of trees with routes, schedules in steps or flows, their bounds, checks and costs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from .expansions import (
     degree_expansion_schedule,
     line_graph_schedule,
 )
+from .flow_schedule import FlowPath, FlowSchedule
+from .flow_verify import verified_flow_loads
 from .forest import Forest, TreeEdge
-from .forest_json import forest_from_json, forest_to_json, schedule_from_json, schedule_to_json
+from .forest_json import forest_from_json, forest_to_json
 from .in_network import InNetwork, in_network
+from .link_lengths import LinkLengths
+from .link_price import LinkPrice
 from .link_prices import bound_sensitivity, link_prices
+from .pair_traffic import PAIR_COLLECTIVES
 from .predictions import (
     bidirectional_cost_bound,
     cartesian_power_cost,
@@ -26,9 +31,10 @@ from .predictions import (
     is_line_graph_cost_exact,
     line_graph_cost_bound,
 )
-from .prices import LinkPrice, Prices
+from .prices import Prices
 from .rates import busiest_links, congestion
 from .reversal import allreduce_schedule, reduce_scatter_schedule, relabelled, reversed_schedule, without_repeats
+from .schedule_json import schedule_from_json, schedule_to_json
 from .sizes import as_bytes
 from .step_allreduce import AnyStepSchedule, StepAllreduce
 from .step_cost import StepCost, step_cost
@@ -45,6 +51,7 @@ __all__ = [
     "EVERY_SCHEDULE",
     "H200",
     "MI300X",
+    "PAIR_COLLECTIVES",
     "PIPELINES",
     "AllToAllvSchedule",
     "Allreduce",
@@ -53,8 +60,11 @@ __all__ = [
     "Bound",
     "Crossing",
     "Cut",
+    "FlowPath",
+    "FlowSchedule",
     "Forest",
     "InNetwork",
+    "LinkLengths",
     "LinkPrice",
     "Partition",
     "Prices",
@@ -103,6 +113,7 @@ __all__ = [
     "step_schedule_time",
     "steps_from_json",
     "steps_to_json",
+    "verified_flow_loads",
     "verified_link_loads",
     "verified_loads",
     "verified_schedule_loads",

@@ -1,4 +1,4 @@
-"""What schedules of trees and schedules in steps have in common, so that a plan can hold either."""
+"""What schedules of trees, schedules in steps and flows have in common, so that a plan can hold any of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from ..topologies import Topology
 from .allreduce import TreeSchedule
+from .flow_schedule import FlowSchedule
+from .flow_verify import verified_flow_loads
 from .rates import congestion
 from .step_allreduce import AnyStepSchedule
 from .step_verify import verified_step_schedule_loads
@@ -18,8 +20,8 @@ __all__ = ["AnySchedule", "rate_of_loads", "verified_loads"]
 
 IntArray = npt.NDArray[np.int64]
 
-AnySchedule = TreeSchedule | AnyStepSchedule
-"""All schedules; each has `num_ranks`, `root_weights`, `total_weight` and `link_loads`."""
+AnySchedule = TreeSchedule | AnyStepSchedule | FlowSchedule
+"""All schedules; each has `num_ranks`, `total_weight` and `link_loads`."""
 
 
 def verified_loads(schedule: AnySchedule, topology: Topology) -> IntArray:
@@ -27,7 +29,7 @@ def verified_loads(schedule: AnySchedule, topology: Topology) -> IntArray:
 
     Parameters
     ----------
-    schedule : Forest, Allreduce, StepSchedule or StepAllreduce
+    schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
         Trusted in nothing.
     topology : Topology
         Trusted: it was checked when it was made.
@@ -37,7 +39,7 @@ def verified_loads(schedule: AnySchedule, topology: Topology) -> IntArray:
     ndarray of int64, shape (links,) or (steps, links)
         Of trees, copies in multiples of ``1 / schedule.trees_per_root`` units of data.  Of steps, chunks in each step,
         as `StepSchedule.link_loads` counts them; of an allreduce, first those of the reduction and then those of the
-        broadcast, each in units of its own chunks.
+        broadcast, each in units of its own chunks.  Of a flow, chunks.
 
     Raises
     ------
@@ -46,6 +48,8 @@ def verified_loads(schedule: AnySchedule, topology: Topology) -> IntArray:
     """
     if isinstance(schedule, AnyStepSchedule):
         return np.concatenate(verified_step_schedule_loads(schedule, topology))
+    if isinstance(schedule, FlowSchedule):
+        return verified_flow_loads(schedule, topology)
     return verified_schedule_loads(schedule, topology)
 
 
@@ -56,7 +60,7 @@ def rate_of_loads(loads: IntArray, schedule: AnySchedule, topology: Topology) ->
     ----------
     loads : ndarray of int64
         As from `verified_loads`.
-    schedule : Forest, Allreduce, StepSchedule or StepAllreduce
+    schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
         Says only what the loads count.
     topology : Topology
         Whose links carry them.
@@ -77,6 +81,8 @@ def rate_of_loads(loads: IntArray, schedule: AnySchedule, topology: Topology) ->
     >>> rate_of_loads(verified_loads(exchange, pair), exchange, pair)
     Fraction(1, 25)
     """
+    if isinstance(schedule, FlowSchedule):
+        return congestion(loads, schedule.chunks_per_unit, topology)
     if not isinstance(schedule, AnyStepSchedule):
         return congestion(loads, schedule.trees_per_root, topology)
     units = [part.chunks_per_shard for part in schedule.schedules for _ in range(part.num_steps)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import CertificateError
 from ..topologies import Topology
 from ..topologies.validation import shown
+from .pair_traffic import PAIR_COLLECTIVES
 from .units import bandwidth_text
 from .witnesses import EVERY_SCHEDULE, Witness
 
@@ -41,7 +42,7 @@ class Bound:
         What the figure follows from, such as a `Cut`, `RankCuts` or a `Partition`.
     weights : tuple of int
         Relative sizes of the shards in rank order, empty for equal ones.  Broadcast and reduce have one shard, that of
-        the root.
+        the root.  An all-to-allv has one for each pair, row by row of its traffic.
 
     Examples
     --------
@@ -60,9 +61,12 @@ class Bound:
     weights: tuple[int, ...] = ()
 
     @property
-    def total_weight(self) -> int:
-        """Sum of the weights of all shards: their number, if they are equal."""
-        return sum(self.weights) if self.weights else self.topology.num_ranks
+    def total_weight(self) -> Fraction:
+        """Sum of the weights of all shards: their number, if they are equal; of pairs, what one rank has on average."""
+        ranks = self.topology.num_ranks
+        if not self.weights:
+            return Fraction(ranks)
+        return Fraction(sum(self.weights), ranks if self.collective in PAIR_COLLECTIVES else 1)
 
     @property
     def algbw(self) -> Fraction:
@@ -171,7 +175,8 @@ class Bound:
 def bus_factor(collective: str, num_ranks: int) -> Fraction:
     """Bus bandwidth over algorithm bandwidth, as nccl-tests defines it."""
     share = Fraction(num_ranks - 1, num_ranks)
-    return {"allgather": share, "reduce_scatter": share, "allreduce": 2 * share}.get(collective, Fraction(1))
+    factors = dict.fromkeys(("allgather", "reduce_scatter", *PAIR_COLLECTIVES), share) | {"allreduce": 2 * share}
+    return factors.get(collective, Fraction(1))
 
 
 def _check_witness(witness: object) -> None:
@@ -182,14 +187,20 @@ def _check_witness(witness: object) -> None:
 def _check_asked(topology: object, collective: object, weights: object) -> None:
     if not isinstance(topology, Topology):
         raise CertificateError(f"the bound is about {shown(topology)}; expected a Topology")
-    if not isinstance(collective, str) or collective not in COLLECTIVES:
-        raise CertificateError(
-            f"a bound says nothing about {shown(collective)}; expected one of {', '.join(COLLECTIVES)}"
-        )
+    known = (*COLLECTIVES, *PAIR_COLLECTIVES)
+    if not isinstance(collective, str) or collective not in known:
+        raise CertificateError(f"a bound says nothing about {shown(collective)}; expected one of {', '.join(known)}")
     # Weights of numpy would overflow when they are added up, and floats round.
     if not isinstance(weights, tuple) or any(type(weight) is not int for weight in weights):
         raise CertificateError(f"the bound's weights are {shown(weights)}; expected a tuple of integers")
-    if weights and (len(weights) != topology.num_ranks or min(weights) < 0):
-        raise CertificateError("the bound's weights are not one number of at least 0 per rank")
+    if collective == "all_to_allv" and not weights:
+        raise CertificateError("an all-to-allv has traffic; the bound's weights are empty")
+    pairs = collective in PAIR_COLLECTIVES
+    shards = topology.num_ranks**2 if pairs else topology.num_ranks
+    if weights and (len(weights) != shards or min(weights) < 0):
+        what = "pair of ranks" if pairs else "rank"
+        raise CertificateError(f"the bound's weights are not one number of at least 0 per {what}")
+    if weights and collective == "all_to_all":
+        raise CertificateError("an all-to-all has equal parts; the bound's weights say otherwise")
     if collective in SINGLE_ROOT and sum(weight > 0 for weight in weights) != 1:
         raise CertificateError(f"{collective} has one shard, that of its root; the bound's weights say otherwise")

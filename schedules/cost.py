@@ -13,12 +13,13 @@ from ..topologies import Topology
 from ..topologies.validation import shown
 from .allreduce import TreeSchedule
 from .any_schedule import AnySchedule
+from .flow_schedule import FlowSchedule
 from .forest import Forest
 from .sizes import as_bytes
 from .step_allreduce import AnyStepSchedule
 from .step_time import step_schedule_time
 
-__all__ = ["forest_latency", "schedule_time"]
+__all__ = ["flow_latency", "forest_latency", "schedule_time"]
 
 NS_PER_US = 1000
 INT64_LIMIT = 2**63
@@ -43,6 +44,18 @@ def forest_latency(forest: Forest, topology: Topology) -> Fraction:
     return Fraction(int(arrival.max()), scale)
 
 
+def flow_latency(schedule: FlowSchedule, topology: Topology) -> Fraction:
+    """Largest sum of link latencies along a path of a flow, in µs."""
+    latencies = [link.latency for link in topology.links]
+    scale = math.lcm(*(latency.denominator for latency in latencies))
+    largest = max(int(latency * scale) for latency in latencies)
+    # Python's integers where the common denominator of all latencies leaves no room in int64.
+    room = largest * len(schedule.path_nodes) < INT64_LIMIT
+    delays = np.array([int(latency * scale) for latency in latencies], dtype=np.int64 if room else object)
+    firsts = schedule.path_starts[:-1] - np.arange(schedule.num_paths)
+    return Fraction(int(np.add.reduceat(delays[schedule.hop_links(topology)], firsts).max()), scale)
+
+
 def schedule_time(
     schedule: AnySchedule,
     topology: Topology,
@@ -53,23 +66,23 @@ def schedule_time(
 ) -> Fraction:
     """Time of a collective of `num_bytes` in all, in µs, by the alpha-beta model.
 
-    Trees are pipelined: the latency of the deepest path, and the bandwidth time, bytes over algbw.  With `slices`, data
-    follows in that many pieces, so the last piece leaves the deepest of h hops ``(h - 1) / slices`` bandwidth times
-    later; without, pieces are infinitely small.  Steps wait for each other; see
+    Trees and the paths of flows are pipelined: the latency of the deepest path, and the bandwidth time, bytes over
+    algbw.  With `slices`, data follows in that many pieces, so the last piece leaves the deepest of h hops
+    ``(h - 1) / slices`` bandwidth times later; without, pieces are infinitely small.  Steps wait for each other; see
     `collopt.schedules.step_time.step_schedule_time`.
 
     Parameters
     ----------
-    schedule : Forest, Allreduce, StepSchedule or StepAllreduce
+    schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
         What is run.
     topology : Topology
         Where.
     num_bytes : int or str
         As nccl-tests counts them, such as ``"1M"``.
     slices : int, optional
-        Pieces that each tree's data is cut into; none for a schedule in steps.
+        Pieces that the data of each tree or path is cut into; none for a schedule in steps.
     inverse_rate : Fraction, optional
-        The congestion of trees, where it is known already.
+        The congestion of trees or a flow, where it is known already.
 
     Returns
     -------
@@ -96,11 +109,15 @@ def schedule_time(
                 f"slices is {shown(slices)}, but the schedule has steps that wait for each other; leave slices out"
             )
         return step_schedule_time(schedule, topology, num_bytes)
-    if not isinstance(schedule, TreeSchedule):
-        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected one of trees, or one in steps")
-    latency = sum((forest_latency(forest, topology) for forest in schedule.forests), Fraction(0))
-    unit = Fraction(as_bytes(num_bytes), schedule.total_weight)
-    hops = sum(int(forest.heights.max()) for forest in schedule.forests)
+    if not isinstance(schedule, TreeSchedule | FlowSchedule):
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected one of trees, one in steps or a flow")
+    unit = as_bytes(num_bytes) / Fraction(schedule.total_weight)
+    if isinstance(schedule, FlowSchedule):
+        latency, hops = flow_latency(schedule, topology), int(schedule.transfers.max())
+        rate = schedule.inverse_rate(topology) if inverse_rate is None else inverse_rate
+    else:
+        latency = sum((forest_latency(forest, topology) for forest in schedule.forests), Fraction(0))
+        hops = sum(int(forest.heights.max()) for forest in schedule.forests)
+        rate = schedule.congestion(topology) if inverse_rate is None else inverse_rate
     waiting = Fraction(0) if slices is None else Fraction(hops - 1, int(slices))
-    rate = schedule.congestion(topology) if inverse_rate is None else inverse_rate
     return latency + unit * rate / NS_PER_US * (1 + waiting)

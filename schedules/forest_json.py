@@ -1,4 +1,4 @@
-"""Forests, and schedules of any kind, as plain JSON values; ``docs/reference/plan-json.md`` describes them."""
+"""Forests as plain JSON values; ``docs/reference/plan-json.md`` describes them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FileFormatError, UnsupportedError
-from ..topologies.validation import shown
-from .allreduce import Allreduce
-from .any_schedule import AnySchedule
+from ..errors import FileFormatError
 from .forest import Forest
-from .step_allreduce import StepAllreduce
-from .step_json import is_step_json, steps_from_json, steps_to_json
-from .step_schedule import StepSchedule
 
-__all__ = ["forest_from_json", "forest_to_json", "schedule_from_json", "schedule_to_json"]
+__all__ = ["forest_from_json", "forest_to_json"]
 
 FIELDS = ("kind", "direction", "trees_per_root", "root_weights", "paths", "trees")
 
@@ -49,35 +43,6 @@ def forest_to_json(forest: Forest) -> dict[str, Any]:
         "paths": [list(forest.path(route)) for route in range(len(forest.path_starts) - 1)],
         "trees": [[root, weight, routes] for root, weight, routes in trees],
     }
-
-
-def schedule_to_json(schedule: AnySchedule) -> dict[str, Any]:
-    """Describe a schedule, or the two of an allreduce, by lists and integers, ready for `json.dumps`.
-
-    Raises `UnsupportedError` if it is something else.
-    """
-    if isinstance(schedule, Forest):
-        return forest_to_json(schedule)
-    if isinstance(schedule, StepSchedule):
-        return steps_to_json(schedule)
-    if not isinstance(schedule, (Allreduce, StepAllreduce)):
-        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a Forest, a StepSchedule or an allreduce")
-    parts = {"reduce": schedule.reduce, "broadcast": schedule.broadcast}
-    return {"kind": "allreduce", **{name: schedule_to_json(part) for name, part in parts.items()}}
-
-
-def schedule_from_json(data: object, where: str) -> AnySchedule:
-    """Build the schedule that a decoded JSON value describes; errors as for `forest_from_json`."""
-    where = where if isinstance(where, str) else shown(where)
-    stepped = is_step_json(data)
-    if isinstance(data, Mapping) and data.get("kind") == "allreduce":
-        if set(data) != {"kind", "reduce", "broadcast"}:
-            raise FileFormatError(f"{where}: field schedule is not an allreduce; expected reduce and broadcast")
-        parts = (data["reduce"], data["broadcast"])
-        if stepped:
-            return StepAllreduce(*(steps_from_json(part, where) for part in parts))
-        return Allreduce(*(forest_from_json(part, where) for part in parts))
-    return steps_from_json(data, where) if stepped else forest_from_json(data, where)
 
 
 def forest_from_json(data: object, where: str) -> Forest:

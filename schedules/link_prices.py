@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from ..errors import UnsupportedError
 from ..topologies.validation import shown
 from .bound import Bound
-from .prices import LinkPrice, Prices
+from .link_lengths import LinkLengths
+from .link_price import LinkPrice
+from .prices import Prices
 from .witnesses import ENTERING, Cut, Partition, RankCuts
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def link_prices(bound: Bound) -> tuple[LinkPrice, ...]:
         raise UnsupportedError(f"the bound is {shown(bound)}; expected a Bound, such as collopt.bound returns")
     topology, witness, collective = bound.topology, bound.witness, bound.collective
     weights: dict[tuple[str, str], Fraction] = {}
-    if isinstance(witness, Prices):
+    if isinstance(witness, (Prices, LinkLengths)):
         weights = {(tail, head): price for tail, head, price in witness.links}
     elif isinstance(witness, Cut):
         weights = _crossed(bound, witness, entering=collective in ENTERING)

@@ -11,7 +11,7 @@ from ..errors import CertificateError
 from ..topologies import Topology
 from .forest import Direction
 
-__all__ = ["Hops", "verified_hops"]
+__all__ = ["Hops", "verified_hops", "verified_routes"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -49,16 +49,53 @@ def verified_hops(starts: IntArray, nodes: IntArray, direction: Direction, topol
     CertificateError
         Naming the first path that is wrong.
     """
+    _check_cuts(starts, nodes, topology, what)
+    path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    if len(misplaced := path[_ends(starts) != (nodes < topology.num_ranks)]):
+        raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank through switches only")
+    return _checked_hops(path, starts, nodes, direction, topology)
+
+
+def verified_routes(starts: IntArray, nodes: IntArray, topology: Topology, what: str) -> Hops:
+    """Check that every path follows links of the topology from rank to rank, through any nodes, none twice.
+
+    Parameters
+    ----------
+    starts, nodes, topology, what
+        As for `verified_hops`.
+
+    Returns
+    -------
+    Hops
+        Path by path.
+
+    Raises
+    ------
+    CertificateError
+        Naming the first path that is wrong.
+    """
+    _check_cuts(starts, nodes, topology, what)
+    path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    if len(misplaced := path[_ends(starts) & (nodes >= topology.num_ranks)]):
+        raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank")
+    return _checked_hops(path, starts, nodes, "broadcast", topology)
+
+
+def _check_cuts(starts: IntArray, nodes: IntArray, topology: Topology, what: str) -> None:
     if len(starts) < 2 or starts[0] != 0 or starts[-1] != len(nodes) or (np.diff(starts) < 2).any():
         raise CertificateError(f"the {what}'s path_starts do not cut its path_nodes into paths of two or more nodes")
     if ((nodes < 0) | (nodes >= len(topology.nodes))).any():
         first = int(np.flatnonzero((nodes < 0) | (nodes >= len(topology.nodes)))[0])
         raise CertificateError(f"path node {first} is not a node of the topology")
-    path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    at_end = np.zeros(len(nodes), dtype=np.bool_)
+
+
+def _ends(starts: IntArray) -> npt.NDArray[np.bool_]:
+    at_end = np.zeros(int(starts[-1]), dtype=np.bool_)
     at_end[starts[:-1]] = at_end[starts[1:] - 1] = True
-    if len(misplaced := path[at_end != (nodes < topology.num_ranks)]):
-        raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank through switches only")
+    return at_end
+
+
+def _checked_hops(path: IntArray, starts: IntArray, nodes: IntArray, direction: Direction, topology: Topology) -> Hops:
     order = np.lexsort((nodes, path))
     if len(again := path[order[1:]][(np.diff(path[order]) == 0) & (np.diff(nodes[order]) == 0)]):
         raise CertificateError(f"path {again[0]} passes a node twice")

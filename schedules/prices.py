@@ -7,36 +7,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
 from math import lcm
-from typing import NamedTuple
 
 from ..errors import CertificateError
 from ..topologies import Topology
 from ..topologies.validation import shown
-from .witness_parts import as_node_set, as_parts, as_price
+from .link_price import LinkPrice, Pair, as_link_prices, price_by_link
+from .witness_parts import as_node_set, as_parts
 from .witnesses import ENTERING, EVERY_SCHEDULE, Crossing
 
-__all__ = ["LinkPrice", "Prices", "hop_limits"]
+__all__ = ["Prices", "hop_limits"]
 
 SPREADING = ("allgather", "broadcast")
 
-Pair = tuple[str, str]
 Adjacency = Mapping[str, Sequence[str]]
-
-
-class LinkPrice(NamedTuple):
-    """What a unit of bandwidth is worth.
-
-    Attributes
-    ----------
-    tail, head : str
-        A link, or the two ends of a hop.
-    price : Fraction
-        In any unit, the same for all.
-    """
-
-    tail: str
-    head: str
-    price: Fraction
 
 
 @dataclass(frozen=True)
@@ -96,16 +79,16 @@ class Prices:
 
     def __post_init__(self) -> None:
         """Keep prices as exact numbers, in tuples."""
-        object.__setattr__(self, "links", _as_prices(self.links))
+        object.__setattr__(self, "links", as_link_prices(self.links))
         for name in ("into", "out_of"):
             lists = as_parts(getattr(self, name), f"prices {name}", "lists of prices, one per rank")
-            object.__setattr__(self, name, tuple(_as_prices(prices) for prices in lists))
+            object.__setattr__(self, name, tuple(as_link_prices(prices) for prices in lists))
         object.__setattr__(self, "relays", as_node_set(self.relays, "relays"))
 
     def check(self, topology: Topology) -> None:
         """Raise `CertificateError` unless the prices fit the topology, and hops cost no more than their links."""
         self._check_relays(topology)
-        links = _as_mapping(self.links, {(link.tail, link.head) for link in topology.links}, "link")
+        links = price_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
         limits = hop_limits(topology, links, self.relays)
         for lengths in (self.into, self.out_of):
             if lengths and len(lengths) != topology.num_ranks:
@@ -114,7 +97,7 @@ class Prices:
                 )
             sums = dict.fromkeys(limits, Fraction(0))
             for prices in lengths:
-                for pair, price in _as_mapping(prices, sums.keys(), "hop").items():
+                for pair, price in price_by_link(prices, sums.keys(), "hop").items():
                     sums[pair] += price
             if dear := [pair for pair, price in sums.items() if price > limits[pair]]:
                 raise CertificateError(
@@ -251,29 +234,3 @@ def _sums_of_distances(
             if so_far is not None:
                 sums[other] = so_far + lengths.fraction(found[other]) if other in found else None
     return list(sums.values())
-
-
-def _as_prices(rows: object) -> tuple[LinkPrice, ...]:
-    return tuple(_as_link_price(row) for row in as_parts(rows, "list of prices", "prices with both ends"))
-
-
-def _as_link_price(row: object) -> LinkPrice:
-    if not isinstance(row, tuple) or [type(end) for end in row[:2]] != [str, str] or len(row) != 3:
-        raise CertificateError(f"the bound's list of prices holds {shown(row)}; expected (tail, head, price)")
-    tail, head, price = row
-    return LinkPrice(tail, head, as_price(price, tail, head))
-
-
-def _as_mapping(prices: Sequence[LinkPrice], known: Iterable[Pair], what: str) -> dict[Pair, Fraction]:
-    mapping: dict[Pair, Fraction] = {}
-    for tail, head, price in prices:
-        if (tail, head) not in known:
-            raise CertificateError(
-                f"the bound has a price for {what} {shown((tail, head))}, which is none of this topology"
-            )
-        if (tail, head) in mapping:
-            raise CertificateError(f"the bound has two prices for {what} {shown((tail, head))}; expected one")
-        if price < 0:
-            raise CertificateError(f"the bound's price of {what} {shown((tail, head))} is {price}; expected at least 0")
-        mapping[tail, head] = price
-    return mapping

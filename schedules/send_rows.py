@@ -1,4 +1,4 @@
-"""Reads sends as people write them, or says which of them is wrong."""
+"""Reads sends and paths as people write them, or says which of them is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import UnsupportedError
 from ..topologies.validation import shown
 
-__all__ = ["as_count", "as_rows"]
+__all__ = ["as_count", "as_paths", "as_rows"]
 
 
 def as_count(value: object, name: str) -> int:
@@ -35,4 +35,20 @@ def as_rows(sends: object, numbers: dict[tuple[int, ...], int]) -> list[tuple[in
                 f"send {len(rows)} is {shown(send)}; expected (step, source, lower, upper, path) in whole numbers"
             ) from None
         rows.append((*whole, numbers.setdefault(nodes, len(numbers))))
+    return rows
+
+
+def as_paths(paths: object) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+    """Read paths of a flow as ``(chunks, path, steps)`` in whole numbers."""
+    if not isinstance(paths, Iterable):
+        raise UnsupportedError(f"the paths are {shown(paths)}; expected a list of (chunks, path, steps)")
+    rows: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
+    for row in paths:
+        try:
+            chunks, path, steps = row
+            rows.append((index(chunks), tuple(map(index, path)), tuple(map(index, steps))))
+        except (TypeError, ValueError):
+            raise UnsupportedError(
+                f"path {len(rows)} is {shown(row)}; expected (chunks, path, steps) in whole numbers"
+            ) from None
     return rows

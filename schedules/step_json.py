@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import FileFormatError, UnsupportedError
 from ..topologies.validation import shown
+from .json_numbers import whole_count, whole_numbers
 from .step_schedule import StepSchedule
 
 __all__ = ["is_step_json", "steps_from_json", "steps_to_json"]
-
-IntArray = npt.NDArray[np.int64]
 
 KIND = "steps"
 COUNTS = ("num_ranks", "chunks_per_shard")
@@ -95,8 +93,8 @@ def steps_from_json(data: object, where: str) -> StepSchedule:
         raise FileFormatError(
             f"{where}: field schedule.direction is {shown(data['direction'])}; expected 'broadcast' or 'reduce'"
         )
-    ranks, chunks = (_count(data[name], f"{where}: field schedule.{name}") for name in COUNTS)
-    columns = {name: _integers(data[name], f"{where}: field schedule.{name}") for name in COLUMNS}
+    ranks, chunks = (whole_count(data[name], f"{where}: field schedule.{name}") for name in COUNTS)
+    columns = {name: whole_numbers(data[name], f"{where}: field schedule.{name}") for name in COLUMNS}
     for name, column in columns.items():
         if len(column) != len(columns["steps"]):
             raise FileFormatError(
@@ -115,25 +113,6 @@ def steps_from_json(data: object, where: str) -> StepSchedule:
         columns["upper"],
         columns["routes"],
         np.cumsum([0, *map(len, paths)], dtype=np.int64),
-        _integers([node for path in paths for node in path], f"{where}: field schedule.paths"),
+        whole_numbers([node for path in paths for node in path], f"{where}: field schedule.paths"),
         data["direction"],
     )
-
-
-def _count(value: object, what: str) -> int:
-    if type(value) is not int or not 1 <= value < 2**63:
-        raise FileFormatError(f"{what} is {shown(value)}; expected a whole number from 1")
-    return value
-
-
-def _integers(values: object, what: str) -> IntArray:
-    """Read a list of whole numbers; types first, for numpy takes true for 1 and makes of one text a table of texts."""
-    if not isinstance(values, list) or set(map(type, values)) - {int}:
-        raise FileFormatError(f"{what} is not a list of whole numbers")
-    try:
-        array = np.array(values, dtype=np.int64)
-    except OverflowError:
-        raise FileFormatError(f"{what} has a number beyond 64 bits") from None
-    if len(array) and array.min() < 0:
-        raise FileFormatError(f"{what} has the negative number {array.min()}; expected numbers from 0")
-    return array

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import CertificateError, UnsupportedError
+from ..errors import UnsupportedError
 from ..topologies import Topology
 from ..topologies.validation import shown
 from .forest import Direction
+from .path_links import path_links
 from .rates import congestion
 from .read_only import read_only
 from .send_rows import as_count, as_rows
@@ -255,21 +256,7 @@ class StepSchedule:
 
     def path_links(self, topology: Topology) -> IntArray:
         """Links of all paths, path by path, by their places in ``topology.links``; raises as `link_loads` does."""
-        if not isinstance(topology, Topology):
-            raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
-        goes_on = np.ones(len(self.path_nodes), dtype=np.bool_)
-        goes_on[self.path_starts[1:] - 1] = False
-        tails = np.flatnonzero(goes_on)
-        ends = (tails, tails + 1) if self.direction == "broadcast" else (tails + 1, tails)
-        size = len(topology.nodes)
-        wanted = self.path_nodes[ends[0]] * size + self.path_nodes[ends[1]]
-        known = topology.arrays.tails * size + topology.arrays.heads
-        order = np.argsort(known)
-        place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-        outside = (self.path_nodes < 0) | (self.path_nodes >= size)
-        if outside.any() or (known[order][place] != wanted).any():
-            raise CertificateError("a path uses a link that the topology does not have")
-        return order[place]
+        return path_links(self.path_starts, self.path_nodes, topology, self.direction)
 
     def __repr__(self) -> str:
         """Kind and size in angle brackets."""

@@ -7,7 +7,9 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ..errors import UnsupportedError
-from .prices import LinkPrice, Prices
+from .link_lengths import LinkLengths
+from .link_price import LinkPrice
+from .prices import Prices
 from .witnesses import Cut, Partition, RankCuts, Witness
 
 __all__ = ["WITNESS_FIELDS", "witness_from_json", "witness_to_json"]
@@ -53,6 +55,11 @@ _FORMS = {
             tuple(_prices(rows) for rows in entry["out_of"]),
             frozenset(entry["relays"]),
         ),
+    ),
+    "lengths": _Form(
+        LinkLengths,
+        lambda lengths: _price_rows(lengths.links),
+        lambda rows: LinkLengths(_prices(rows)),
     ),
 }
 

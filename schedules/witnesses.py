@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import CertificateError
 from ..topologies import Topology
 from ..topologies.validation import shown
+from .pair_traffic import PAIR_COLLECTIVES, crossing_traffic
 from .witness_parts import as_node_set, as_parts, check_known, entering, leaving
 
 __all__ = ["ENTERING", "EVERY_SCHEDULE", "Crossing", "Cut", "Partition", "RankCuts", "Witness"]
@@ -84,7 +85,8 @@ class Cut(Witness):
 
     *Allgather, broadcast*: the shards inside must leave it, so ``1 / x`` is at least their weight over ``B+(S)``
     (ForestColl section 4 (*); pipeline paper (5)).  *Reduce-scatter, reduce*: the same on the transposed network.
-    *Allreduce*: every byte must leave it (pipeline paper, Theorem 16).
+    *Allreduce*: every byte must leave it (pipeline paper, Theorem 16).  *All-to-all(v)*: what ranks inside have for
+    ranks outside must leave it.
 
     Attributes
     ----------
@@ -135,6 +137,9 @@ class Cut(Witness):
         """Add up shards and links, see `Witness.crossing`."""
         if collective == "allreduce":
             return Crossing(_total(topology, weights), self.bandwidth(topology))
+        if collective in PAIR_COLLECTIVES:
+            inside = np.array([node in self.nodes for node in topology.compute_nodes])
+            return Crossing(Fraction(crossing_traffic(inside, weights)), self.bandwidth(topology))
         amount = Fraction(self.supply(topology, weights))
         if collective in ENTERING:
             return Crossing(amount, self.entering_bandwidth(topology))
@@ -145,6 +150,8 @@ class Cut(Witness):
         bandwidth = self.crossing(topology, collective).bandwidth
         way = "enter" if collective in ENTERING else "leave"
         what = "which all data must leave" if collective == "allreduce" else f"whose shards {way}"
+        if collective in PAIR_COLLECTIVES:
+            what = "whose data for the others leave"
         return f"{self.supply(topology)} of {topology.num_ranks} ranks, {what} over {bandwidth} GB/s"
 
     def _is_small(self, topology: Topology) -> bool:

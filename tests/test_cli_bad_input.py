@@ -109,7 +109,7 @@ def test_a_network_that_cannot_be_planned_on(
 )
 def test_an_unknown_collective(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
     """With those there are."""
-    known = "allgather, reduce_scatter, allreduce, broadcast, reduce"
+    known = "allgather, reduce_scatter, allreduce, broadcast, reduce, all_to_all, all_to_allv"
     assert refusal(call(capsys, command, "mi250", "allgater")) == (
         f"{message}; expected one of {known}: did you mean 'allgather'?"
     )

@@ -14,6 +14,9 @@ from collopt.planners import PLANNERS
 from collopt.planners.bounds import BOUNDS
 
 A100 = ("dgx-a100", "--boxes", 2, "allgather")
+PAIRS = ("multicommodity", "shortest-paths")
+OF_TREES = [name for known in (BOUNDS, PLANNERS) for name in known if name not in ("auto", *PAIRS)]
+"""Bounds and planners of collectives that trees carry out."""
 
 
 def test_people_see_bounds_then_plans_the_fastest_first(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +72,7 @@ def test_one_size_is_planned_for_and_several_are_predicted(capsys: pytest.Captur
 def test_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     """Exact numbers as text; null where there is nothing."""
     rows = call(capsys, "compare", *A100, "--size", "1M", "--json").data
-    assert [row["planner"] for row in rows] == [*BOUNDS, *(name for name in PLANNERS if name != "auto")]
+    assert [row["planner"] for row in rows] == OF_TREES
     found = {row["planner"]: row for row in rows if row["kind"] == "plan"}
     assert found["ring"]["algbw_exact"] == "640/3"
     assert found["ring"]["bound_exact"] == "1040/3"
@@ -85,7 +88,7 @@ def test_csv_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     answer = call(capsys, "compare", "ring", "--nodes", 4, "broadcast", "--root", 1, "--csv")
     assert (answer.status, answer.err) == (0, "")
     rows = list(csv.DictReader(io.StringIO(answer.out)))
-    assert len(rows) == len(BOUNDS) + len(PLANNERS) - 1
+    assert len(rows) == len(OF_TREES)
     found = {row["planner"]: row for row in rows if row["kind"] == "plan"}
     assert (found["blink"]["status"], found["blink"]["algbw_exact"], found["blink"]["gap"]) == ("ok", "2", "0.0")
     assert found["multitree"]["reason"].startswith("the planner 'multitree' does not cover")
@@ -107,7 +110,7 @@ def test_only_the_planners_named_are_asked(capsys: pytest.CaptureFixture[str], t
         (("allgather", "--planner", "rings"), "there is no 'rings' among the planners; expected forestcoll, "),
         (("allgather", "--size", "1X"), "size '1X' is not understood"),
         (("allgather", "--root", "1"), "allgather has no root"),
-        (("gossip",), "trees do not carry out the collective 'gossip'"),
+        (("gossip",), "nothing plans or bounds the collective 'gossip'"),
     ],
 )
 def test_unusable_requests_are_refused(

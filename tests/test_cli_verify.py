@@ -171,8 +171,8 @@ def test_a_changed_network_in_the_file_is_no_plan_at_all(capsys: pytest.CaptureF
         ("<algo/>", "is an XML file; expected a JSON file of format 'collopt-plan'"),
         ('{"format": "collopt-topology", "version": 1}', "is of format 'collopt-topology'; expected 'collopt-plan'"),
         (
-            '{"format": "collopt-plan", "version": 4}',
-            "is version 4; this release reads versions 1 to 3: upgrade collopt",
+            '{"format": "collopt-plan", "version": 5}',
+            "is version 5; this release reads versions 1 to 4: upgrade collopt",
         ),
         ('{"format": "collopt-plan", "version": 1}', "field made_by"),
     ],

@@ -22,6 +22,12 @@ from collopt.topologies import Topology, complete, dgx_a100, mi250, ring
 COLUMNS = ["kind", "planner", "status", "reason", "algbw", "algbw_exact", "bound", "bound_exact", "gap"]
 COLUMNS += ["num_trees", "max_height", "num_steps", "seconds", "plan"]
 
+OF_TREES = (
+    [name for name in BOUNDS if name != "multicommodity"],
+    [name for name in PLANNERS if name not in ("auto", "multicommodity", "shortest-paths")],
+)
+"""Bounds and planners of collectives that trees carry out."""
+
 
 def rows(frame: pd.DataFrame, kind: str = "plan") -> dict[str, dict[str, Any]]:
     """By name of planner or bound."""
@@ -32,8 +38,8 @@ def test_every_planner_and_bound_has_a_row() -> None:
     """In their order; all columns are there whatever came of it."""
     frame = compare(ring(4), "allgather")
     assert list(frame.columns) == COLUMNS
-    assert frame["planner"].tolist() == [*BOUNDS, *(name for name in PLANNERS if name != "auto")]
-    assert frame["kind"].tolist() == ["bound"] * len(BOUNDS) + ["plan"] * (len(PLANNERS) - 1)
+    assert frame["planner"].tolist() == [*OF_TREES[0], *OF_TREES[1]]
+    assert frame["kind"].tolist() == ["bound"] * len(OF_TREES[0]) + ["plan"] * len(OF_TREES[1])
     assert (frame["seconds"] > 0).all()
     assert set(frame["status"]) == {"ok", "not applicable"}
     assert (frame["reason"] == "").tolist() == (frame["status"] == "ok").tolist()
@@ -239,7 +245,7 @@ def test_processes_send_their_plans_back() -> None:
     [
         ({"planners": ["forest"]}, r"there is no 'forest' among the planners; expected forestcoll, .*auto"),
         ({"planners": "ring"}, r"planners is 'ring'; expected a list of names"),
-        ({"bounds": ["cuts"]}, r"there is no 'cuts' among the bounds; expected forestcoll, strength, linear-program$"),
+        ({"bounds": ["cuts"]}, r"there is no 'cuts' among the bounds; expected forestcoll, strength, linear-program, multicommodity$"),
         ({"sizes": "1M"}, r"sizes is '1M'; expected a list such as"),
         ({"sizes": ["1X"]}, r"size '1X' is not understood"),
         ({"root": 1}, r"allgather has no root"),

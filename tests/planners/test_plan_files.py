@@ -19,7 +19,8 @@ from collopt import Plan, load_plan, plan
 from collopt.errors import CertificateError, ColloptError, FileFormatError, TopologyError
 from collopt.planners.plan_files import plan_from_json, plan_to_json
 from collopt.schedules import Bound, Cut, Partition, RankCuts
-from collopt.schedules.prices import LinkPrice, Prices
+from collopt.schedules.link_price import LinkPrice
+from collopt.schedules.prices import Prices
 from collopt.topologies import Topology, dgx_a100, mi250, ring, write_topology
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -115,7 +116,7 @@ def test_files_of_version_1_are_read(tmp_path: Path) -> None:
     for made in (small_plan(), plan(mi250(), "reduce_scatter", trees_per_root=1), around):
         old = plan_to_json(made) | {"version": 1}
         path.write_text(json.dumps(old), encoding="utf-8")
-        assert plan_to_json(load_plan(path, made.topology)) == old | {"version": 3}
+        assert plan_to_json(load_plan(path, made.topology)) == old | {"version": 4}
 
 
 @pytest.mark.parametrize("kind", ["partition", "prices"])
@@ -247,7 +248,7 @@ BAD: dict[str, tuple[Change, str]] = {
         "is of format 'collopt-topology'; expected 'collopt-plan'",
     ),
     **cases("format", [None, 1, ["collopt-plan"]], "is of format .*; expected 'collopt-plan'", "format"),
-    "a newer version": (put(4, "version"), "is version 4; this release reads versions 1 to 3: upgrade collopt"),
+    "a newer version": (put(5, "version"), "is version 5; this release reads versions 1 to 4: upgrade collopt"),
     **cases(
         "version", [0, -1, True, "1", None, [1], 1.5], "field version of .* expected a whole number from 1", "version"
     ),

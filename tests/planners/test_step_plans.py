@@ -85,7 +85,7 @@ def test_plans_come_back_from_files_as_they_were(collective: str, tmp_path: Path
         assert plan_to_json(other) == plan_to_json(saved)
         assert type(other.schedule) is type(saved.schedule)
         assert (other.link_loads.dtype, other.bound, other.gap) == (np.int64, saved.bound, 0)
-    assert json.loads((tmp_path / "plan.json").read_text())["version"] == 3
+    assert json.loads((tmp_path / "plan.json").read_text())["version"] == 4
 
 
 def test_both_parts_of_an_allreduce_keep_their_own_chunks(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ UNFIT: dict[str, tuple[Plan, str]] = {
         replace(made(), schedule=replace(AROUND, steps=AROUND.steps * 2**60)),
         "nothing is sent in step 1",
     ),
-    "no schedule": (replace(made(), schedule=3), "the plan's schedule is 3; expected trees or steps"),
+    "no schedule": (replace(made(), schedule=3), "the plan's schedule is 3; expected trees, steps or a flow"),
     "other loads": (
         replace(made(), link_loads=made().link_loads + np.eye(2, 8, dtype=np.int64)),
         "^step 0 puts 2 chunks on the link from 'gpu0' to 'gpu1'; the plan states 3$",

@@ -1,0 +1,253 @@
+"""Flows of an all-to-all(v) at the best rate, or nearly, source by source, and lengths of links that bound that rate.
+
+The linear program has one source of each orbit of ranks under the symmetries of the network, see
+`collopt.formulations.all_to_all`; where it is too large even so, a maximum concurrent flow takes its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import BoundError, CapacityOverflowError, NoAnswerError
+from ..topologies import Topology, symmetries
+from ..topologies.link_orbits import link_orbits
+from .trace import Trace
+
+if TYPE_CHECKING:
+    from ..formulations.all_to_all import AllToAllModel
+    from ..solvers.concurrent_flow import ConcurrentFlow
+
+__all__ = ["PairAnswer", "PairFlows", "check_pairs_reachable", "node_demands", "solve_pairs"]
+
+IntArray = npt.NDArray[np.int64]
+ObjectArray = npt.NDArray[np.object_]
+
+MOST_COLUMNS = 40_000
+"""Columns of a linear program that is solved to the end; beyond, a maximum concurrent flow comes within `LOOSE_GAP`."""
+LOOSE_GAP = Fraction(1, 200)
+MOST_SCALE = 2**40
+"""Whole numbers beyond which exact flows are rounded."""
+GRAIN = 2**24
+"""Whole units that the largest part is cut into, where a flow is rounded."""
+
+
+class PairFlows(NamedTuple):
+    """What starts at each rank, on each link.
+
+    Attributes
+    ----------
+    flows : ndarray of int64, shape (ranks, links)
+        Flows that bring ``amount`` times its traffic, or more, to each rank.
+    amount : int
+        What a traffic of 1 gets.
+    """
+
+    flows: IntArray
+    amount: int
+
+
+class PairAnswer(Protocol):
+    """How fast all pairs can exchange what they have for each other."""
+
+    @property
+    def lengths(self) -> tuple[Fraction, ...]:
+        """For each link, what proves how near to the best rate the flows are."""
+
+    def flows(self) -> PairFlows:
+        """Work out the flows of all ranks."""
+
+
+def solve_pairs(topology: Topology, traffic: IntArray, trace: Trace) -> PairAnswer:
+    """Find flows that let the busiest link take as little time as possible.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose links carry them.
+    traffic : ndarray of int64, shape (ranks, ranks)
+        Whole numbers without a common divisor; the diagonal does not matter.
+    trace : Trace
+        Is told which way was taken.
+
+    Returns
+    -------
+    PairAnswer
+
+    Raises
+    ------
+    BoundError
+        If a rank cannot reach another one that it has something for.
+    """
+    check_pairs_reachable(topology, traffic)
+    with trace.stage("symmetries"):
+        alike = symmetries(topology, traffic)
+    demands = traffic.copy()
+    np.fill_diagonal(demands, 0)
+    tails, heads, capacities, _ = topology.arrays
+    sources = link_orbits(tails, heads, capacities, demands, alike).sources
+    if len(sources) * len(topology.links) <= MOST_COLUMNS:
+        with trace.stage("linear program"):
+            return _by_program(topology, demands, alike, trace)
+    with trace.stage("concurrent flow"):
+        return _by_weights(topology, demands, alike, trace)
+
+
+def check_pairs_reachable(topology: Topology, traffic: IntArray) -> None:
+    """Raise `BoundError` if a rank cannot reach another one that it has something for."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    tails, heads, _, _ = topology.arrays
+    size = len(topology.nodes)
+    graph = csr_array((np.ones(len(tails)), (tails, heads)), shape=(size, size))
+    for source in np.flatnonzero(traffic.any(axis=1)).tolist():
+        reached = np.zeros(size, dtype=np.bool_)
+        reached[breadth_first_order(graph, source, return_predecessors=False)] = True
+        missing = np.flatnonzero((traffic[source] > 0) & ~reached[: topology.num_ranks])
+        if len(missing):
+            raise BoundError(
+                f"there is no path from rank {topology.nodes[source]!r} to rank {topology.nodes[missing[0]]!r} in "
+                f"{topology!r}; add links or leave ranks out"
+            )
+
+
+def node_demands(topology: Topology, traffic: IntArray, source: int) -> IntArray:
+    """What all nodes want of one rank: switches and the rank itself nothing."""
+    demands = np.zeros(len(topology.nodes), dtype=np.int64)
+    demands[: topology.num_ranks] = traffic[source]
+    demands[source] = 0
+    return demands
+
+
+@dataclass(frozen=True)
+class _Program:
+    """An answer of the linear program: flows of one source per orbit, exact ones or floats."""
+
+    model: AllToAllModel
+    demands: IntArray
+    alike: IntArray
+    lengths: tuple[Fraction, ...]
+    rows: ObjectArray
+    rate: Fraction
+    is_exact: bool
+
+    def flows(self) -> PairFlows:
+        """Lift flows of whole numbers to all sources."""
+        found = self._exact() if self.is_exact else None
+        return found or self._lifted(*self._rounded())
+
+    def _exact(self) -> PairFlows | None:
+        """Take the exact flows as they are; None if that makes large numbers.
+
+        Also if they bring too little: the program knows a ratio of two amounts of traffic only as the simplest fraction
+        near it.
+        """
+        try:
+            found = self._lifted(self.rows, self.rate)
+        except CapacityOverflowError:
+            return None
+        topology, short = self.model.topology, False
+        tails, heads, _, _ = topology.arrays
+        for source in range(topology.num_ranks):
+            kept = np.zeros(len(topology.nodes), dtype=np.int64)
+            np.add.at(kept, heads, found.flows[source])
+            np.subtract.at(kept, tails, found.flows[source])
+            kept[source] = 0
+            short |= bool((kept < found.amount * node_demands(topology, self.demands, source)).any())
+        return None if short or found.flows.max() >= MOST_SCALE else found
+
+    def _lifted(self, rows: ObjectArray, rate: Fraction) -> PairFlows:
+        """Turn flows of one source per orbit, of which a traffic of 1 gets `rate`, into those of all."""
+        from ..solvers.flow_lifting import lift_flows
+
+        topology = self.model.topology
+        tails, heads, capacities, _ = topology.arrays
+        network = (topology.num_ranks, tails, heads, capacities)
+        scaled = rows * rate.denominator
+        lifted = lift_flows(*network, self.alike, self.model.sources, scaled)
+        amount = rate.numerator * lifted.scale
+        common = gcd(amount, int(np.gcd.reduce(lifted.flows, axis=None)))
+        return PairFlows(lifted.flows // common, amount // common)
+
+    def _rounded(self) -> tuple[ObjectArray, Fraction]:
+        """Flows of whole numbers near those of the program, and what a traffic of 1 gets of them."""
+        whole, amount = _whole(self.model.topology, self.demands, self.model.sources, self.rows, self.rate)
+        return whole.astype(object), Fraction(amount)
+
+
+def _whole(
+    topology: Topology, demands: IntArray, sources: IntArray, rows: npt.NDArray[Any], rate: Fraction
+) -> tuple[IntArray, int]:
+    """Find flows of whole numbers near those of some sources, of which a traffic of 1 gets `rate`; and what it gets."""
+    from ..solvers.whole_flows import whole_flow
+
+    tails, heads, _, _ = topology.arrays
+    amount = max(1, GRAIN // int(demands.max()))
+    floats = np.maximum(rows.astype(np.float64) * float(amount / rate), 0.0)
+    whole = np.zeros(rows.shape, dtype=np.int64)
+    for row, source in enumerate(sources.tolist()):
+        wanted = node_demands(topology, demands, source) * amount
+        whole[row] = whole_flow(len(topology.nodes), tails, heads, floats[row], source, wanted)
+    return whole, amount
+
+
+def _by_program(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _Program:
+    from ..formulations import all_to_all
+    from ..solvers import solve
+
+    model = all_to_all.build(topology, traffic=demands, symmetries=alike)
+    solution = solve(model)
+    try:
+        answer = solution.exact
+    except NoAnswerError:
+        trace.note("flows", "linear program, in floats")
+        lengths = tuple(map(_simple, model.link_prices(solution.duals["link_bandwidth"]).tolist()))
+        rows, rate = solution.values["flow"].astype(object), Fraction(solution.objective)
+        return _Program(model, demands, alike, lengths, rows, rate / int(model.largest), False)
+    trace.note("flows", "linear program, exact")
+    lengths = tuple(map(Fraction, model.link_prices(answer.duals["link_bandwidth"]).tolist()))
+    rate = answer.objective / int(model.largest)
+    return _Program(model, demands, alike, lengths, answer.values["flow"], rate, True)
+
+
+def _simple(price: float) -> Fraction:
+    return Fraction(max(price, 0.0)).limit_denominator(10**9)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """A maximum concurrent flow within a gap."""
+
+    topology: Topology
+    demands: IntArray
+    found: ConcurrentFlow
+
+    @property
+    def lengths(self) -> tuple[Fraction, ...]:
+        """Those that the flow was found with."""
+        return tuple(map(Fraction, self.found.lengths.tolist()))
+
+    def flows(self) -> PairFlows:
+        """Work out the flow of each source."""
+        from ..solvers.concurrent_flow import source_flows
+
+        tails, heads, capacities, _ = self.topology.arrays
+        sources = np.arange(self.topology.num_ranks)
+        network = (len(self.topology.nodes), tails, heads, capacities, self.demands)
+        flows = source_flows(*network, self.found, sources)
+        return PairFlows(*_whole(self.topology, self.demands, sources, flows, self.found.amount))
+
+
+def _by_weights(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _Weights:
+    from ..solvers.concurrent_flow import concurrent_flow
+
+    trace.note("flows", f"concurrent flow within {LOOSE_GAP}")
+    tails, heads, capacities, _ = topology.arrays
+    network = (len(topology.nodes), tails, heads, capacities, demands)
+    return _Weights(topology, demands, concurrent_flow(*network, gap=LOOSE_GAP, automorphisms=alike))

@@ -1,0 +1,95 @@
+"""All-to-all the way libraries do it: everything at once, each pair's data on one shortest path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..topologies import Topology
+from .hop_orders import best_order
+from .multicommodity import asked_traffic
+from .pair_flows import check_pairs_reachable
+from .plan import Plan
+from .schedule_plans import proved_plan
+from .trace import Trace
+
+if TYPE_CHECKING:
+    from ..solvers.flow_paths import Paths
+
+__all__ = ["plan_shortest_paths"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def plan_shortest_paths(topology: Topology, collective: str, *, traffic: Any = None) -> Plan:
+    """Send everything at once, each part over one path that passes as few ranks as possible, then few switches.
+
+    Parameters
+    ----------
+    topology, collective, traffic
+        As for `collopt.planners.multicommodity.plan_pairs`.
+
+    Returns
+    -------
+    Plan
+        Already verified.  Where several paths are as short, one of them is taken at random, the same one every time.
+
+    Raises
+    ------
+    UnsupportedError, BoundError
+        As for `collopt.planners.multicommodity.plan_pairs`.
+
+    Examples
+    --------
+    >>> from collopt.topologies import hypercube
+    >>> print(plan_shortest_paths(hypercube(3, bandwidth=25), "all_to_all"))
+    all_to_all on hypercube-3 by shortest-paths: 50.00 GB/s, optimal; 56 paths, 3 steps, 1 chunk per unit
+    """
+    matrix = asked_traffic(topology, collective, traffic)
+    check_pairs_reachable(topology, matrix)
+    trace = Trace()
+    with trace.stage("paths"):
+        schedule = best_order(topology, matrix, 1, _shortest(topology, matrix), "hops")
+    return proved_plan(topology, collective, schedule, "shortest-paths", {}, trace)
+
+
+def _shortest(topology: Topology, traffic: IntArray) -> Paths:
+    """Walk back from all destinations at once, link by link, along trees of shortest paths."""
+    from ..solvers.flow_paths import Paths
+
+    sources, targets = np.nonzero(traffic * ~np.eye(len(traffic), dtype=np.bool_))
+    links, hops = _last_links(topology), []
+    tails, _, _, _ = topology.arrays
+    at = targets
+    while (away := at != sources).any():
+        taken = np.where(away, links[sources, at], -1)
+        hops.append(taken)
+        at = np.where(away, tails[taken], at)
+    table = np.array(hops[::-1]).T
+    used = table >= 0
+    starts = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int64)
+    return Paths(traffic[sources, targets], starts, table[used])
+
+
+def _last_links(topology: Topology) -> IntArray:
+    """For each rank the last link of a shortest path to each node, -1 for itself and what it cannot reach."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import dijkstra
+
+    tails, heads, _, _ = topology.arrays
+    size = len(topology.nodes)
+    # To pass another rank is dearer than to pass all switches.
+    lengths = np.where(heads < topology.num_ranks, float(size), 1.0)
+    before = np.empty((topology.num_ranks, size), dtype=np.int64)
+    for source in range(topology.num_ranks):
+        # Without a little noise, all ranks would take the same ones of equally short paths.
+        noise = np.random.default_rng(source).random(len(tails)) / (2 * size)
+        graph = csr_array((lengths + noise, (tails, heads)), shape=(size, size))
+        before[source] = dijkstra(graph, indices=source, return_predecessors=True)[1]
+    known = tails * size + heads
+    order = np.argsort(known)
+    wanted = before * size + np.arange(size)
+    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    return np.where(before >= 0, order[place], -1)

@@ -1,0 +1,36 @@
+"""Whole numbers of schedules, as JSON files have them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FileFormatError
+from ..topologies.validation import shown
+
+__all__ = ["whole_count", "whole_numbers"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def whole_count(value: object, what: str) -> int:
+    """Read a count from 1, or raise `FileFormatError` that names it as `what`."""
+    if type(value) is not int or not 1 <= value < 2**63:
+        raise FileFormatError(f"{what} is {shown(value)}; expected a whole number from 1")
+    return value
+
+
+def whole_numbers(values: object, what: str) -> IntArray:
+    """Read a list of whole numbers from 0, or raise `FileFormatError`.
+
+    Types first, for numpy takes true for 1 and makes of one text a table of texts.
+    """
+    if not isinstance(values, list) or set(map(type, values)) - {int}:
+        raise FileFormatError(f"{what} is not a list of whole numbers")
+    try:
+        array = np.array(values, dtype=np.int64)
+    except OverflowError:
+        raise FileFormatError(f"{what} has a number beyond 64 bits") from None
+    if len(array) and array.min() < 0:
+        raise FileFormatError(f"{what} has the negative number {array.min()}; expected numbers from 0")
+    return array

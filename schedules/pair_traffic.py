@@ -1,0 +1,64 @@
+"""What pairs of ranks have for each other in an all-to-all(v), as bounds and their witnesses add it up."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["PAIR_COLLECTIVES", "crossing_traffic", "traffic_matrix"]
+
+PAIR_COLLECTIVES = ("all_to_all", "all_to_allv")
+"""Collectives in which every rank has something else for each other."""
+
+
+def traffic_matrix(weights: tuple[int, ...], num_ranks: int) -> npt.NDArray[np.object_]:
+    """Lay out weights by source and destination.
+
+    Parameters
+    ----------
+    weights : tuple of int
+        Row by row, as those of a `Bound`; empty for equal parts.
+    num_ranks : int
+        How many there are.
+
+    Returns
+    -------
+    ndarray of int, shape (ranks, ranks)
+        Python's integers, which do not overflow; what ranks have for themselves is 0.
+
+    Examples
+    --------
+    >>> traffic_matrix((), 2).tolist(), traffic_matrix((5, 1, 2, 0), 2).tolist()
+    ([[0, 1], [1, 0]], [[0, 1], [2, 0]])
+    """
+    flat = np.array(weights or (1,) * num_ranks**2, dtype=object)
+    matrix: npt.NDArray[np.object_] = flat.reshape(num_ranks, num_ranks)
+    np.fill_diagonal(matrix, 0)
+    return matrix
+
+
+def crossing_traffic(inside: npt.NDArray[np.bool_], weights: tuple[int, ...]) -> int:
+    """Add up what ranks inside a cut have for ranks outside.
+
+    Parameters
+    ----------
+    inside : ndarray of bool, shape (ranks,)
+        Which ranks are inside.
+    weights : tuple of int
+        As for `traffic_matrix`.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> crossing_traffic(np.array([True, True, False]), ())
+    2
+    """
+    within = int(inside.sum())
+    if not weights:
+        return within * (len(inside) - within)
+    rows = (weights[rank * len(inside) : (rank + 1) * len(inside)] for rank in np.flatnonzero(inside).tolist())
+    outside = np.flatnonzero(~inside).tolist()
+    return sum(row[rank] for row in rows for rank in outside)

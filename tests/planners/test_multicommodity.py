@@ -1,0 +1,249 @@
+"""All-to-all(v) plans: optimal where that is known, proved everywhere, and clear about what they refuse."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import collopt
+from collopt import plan, solve
+from collopt.errors import BoundError, CertificateError, FileFormatError, UnsupportedError
+from collopt.formulations import all_to_all
+from collopt.planners import pair_flows as pair_flows_module
+from collopt.planners import plan_of_schedule
+from collopt.planners.multicommodity import bound_pairs, plan_pairs
+from collopt.schedules import Cut, FlowSchedule, LinkLengths
+from collopt.topologies import (
+    Topology,
+    complete,
+    dgx1_v100,
+    dgx_a100,
+    fat_tree,
+    generalized_kautz,
+    hypercube,
+    mi250,
+    ring,
+    torus,
+)
+from strategies import eulerian_topologies, switch_free_topologies
+
+
+@pytest.mark.parametrize(
+    ("topology", "algbw"),
+    [
+        (ring(5, bandwidth=3), Fraction(5)),
+        (torus(4, 4), Fraction(2)),
+        (hypercube(4), Fraction(2)),
+        (complete(5, bandwidth=10), Fraction(50)),
+        (mi250(), Fraction(75)),
+        (mi250(boxes=2), Fraction(32)),
+        (dgx_a100(boxes=2), Fraction(50)),
+        (fat_tree(4), None),
+        (generalized_kautz(2, 7), None),
+    ],
+    ids=lambda value: value.name if isinstance(value, Topology) else "",
+)
+def test_equal_parts_reach_the_bound(topology: Topology, algbw: Fraction | None) -> None:
+    """On networks with and without switches, whose figures follow from cuts or sums of distances by hand."""
+    made = plan(topology, "all_to_all")
+    made.verify(topology)
+    assert made.gap == 0
+    assert made.planner == "multicommodity"
+    assert algbw is None or made.algbw == algbw
+    best = solve(all_to_all.build(topology)).exact.objective
+    assert made.algbw == made.bound.algbw == topology.num_ranks * best
+
+
+@given(st.one_of(eulerian_topologies(max_ranks=4, max_switches=2), switch_free_topologies()), st.data())
+@settings(max_examples=30, deadline=None)
+def test_any_traffic_is_proved_within_its_chunks(topology: Topology, data: st.DataObject) -> None:
+    """The bound is what the linear program reaches; finer chunks come nearer to it, and 4096 as near as one expects."""
+    size = topology.num_ranks
+    rows = data.draw(st.lists(st.lists(st.integers(0, 6), min_size=size, max_size=size), min_size=size, max_size=size))
+    rows[0][1] += 1
+    made = plan(topology, "all_to_allv", traffic=rows, chunks=4096)
+    schedule = made.schedule
+    assert isinstance(schedule, FlowSchedule)
+    best = solve(all_to_all.build(topology, traffic=rows)).exact.objective
+    largest = max(entry for i, row in enumerate(rows) for j, entry in enumerate(row) if i != j)
+    common = int(np.gcd.reduce(np.array(rows), axis=None))
+    assert made.bound.inverse_rate == largest / best / common
+    assert made.gap < Fraction(1, 200)
+
+
+def test_bytes_are_fine_enough_chunks() -> None:
+    """With amounts in the millions, every byte is a chunk, and next to nothing is lost."""
+    traffic = np.random.default_rng(3).integers(0, 10**6, (16, 16))
+    made = plan(mi250(), "all_to_allv", traffic=traffic)
+    assert isinstance(made.schedule, FlowSchedule)
+    assert made.schedule.chunks_per_unit == 1
+    assert made.schedule.traffic.tolist() == traffic.tolist()
+    assert made.gap < Fraction(1, 10**4)
+    assert made.algbw == Fraction(int(traffic.sum()), 16) / made.inverse_rate
+
+
+def test_traffic_may_be_a_table_or_fractions() -> None:
+    """The same amounts in other units make the same plan."""
+    traffic = np.arange(9).reshape(3, 3)
+    plans = [
+        plan(ring(3), "all_to_allv", traffic=given)
+        for given in (traffic, (traffic / 2).tolist(), pd.DataFrame(traffic), traffic.astype(str).tolist(), 6 * traffic)
+    ]
+    assert len({made.inverse_rate for made in plans}) == 1
+    assert len({made.bound.weights for made in plans}) == 1
+
+
+def test_each_order_makes_a_schedule() -> None:
+    """Rounds are many, and together hardly longer than the busiest link works."""
+    network = torus(4, 4)
+    by_hops, by_rounds = (plan(network, "all_to_all", order=order).schedule for order in ("hops", "rounds"))
+    assert isinstance(by_hops, FlowSchedule)
+    assert isinstance(by_rounds, FlowSchedule)
+    assert by_hops.num_steps == 4 < by_rounds.num_steps
+    assert by_rounds.step_rate(network) < by_hops.step_rate(network)
+    assert plan(network, "all_to_all").schedule.step_rate(network) == by_rounds.step_rate(network)  # type: ignore[union-attr]
+    through_switch = plan(dgx_a100(), "all_to_all").schedule
+    assert isinstance(through_switch, FlowSchedule)
+    assert through_switch.num_steps == 1
+
+
+def test_large_networks_are_proved_within_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the linear program, flows from multiplicative weights are within their certificate."""
+    monkeypatch.setattr(pair_flows_module, "MOST_COLUMNS", 1)
+    for network in (torus(4, 4), mi250(boxes=2), generalized_kautz(3, 20)):
+        made = plan(network, "all_to_all", chunks=64)
+        assert str(made.provenance["flows"]).startswith("concurrent flow")
+        assert made.gap < Fraction(3, 100)
+        exact = network.num_ranks * solve(all_to_all.build(network)).exact.objective
+        assert made.algbw <= exact <= made.bound.algbw
+
+
+def test_floats_are_rounded_where_fractions_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan is as exact, and misses the bound by next to nothing."""
+    monkeypatch.setattr(pair_flows_module, "MOST_SCALE", 1)
+    made = plan(mi250(), "all_to_all", chunks=3)
+    assert made.gap == 0
+
+
+def test_the_bound_is_a_cut_where_one_is_as_tight() -> None:
+    """So that people see where the bottleneck is."""
+    found = collopt.bound(dgx_a100(boxes=2), "all_to_all")
+    found.verify()
+    assert isinstance(found.witness, Cut)
+    assert found.witness.supply(dgx_a100(boxes=2)) == 8
+    assert isinstance(collopt.bound(torus(4, 4), "all_to_all").witness, LinkLengths)
+
+
+def test_plans_come_back_from_files(tmp_path: Path) -> None:
+    """With traffic, paths and lengths; older versions had none of them."""
+    made = plan(torus(3, 3), "all_to_allv", traffic=np.arange(81).reshape(9, 9))
+    path = tmp_path / "plan.json"
+    made.save(path)
+    again = collopt.load_plan(path, torus(3, 3))
+    assert (again.algbw, again.gap, str(again)) == (made.algbw, made.gap, str(made))
+    text = path.read_text()
+    path.write_text(text.replace('"version": 4', '"version": 3'))
+    with pytest.raises(FileFormatError, match="version 3 had no"):
+        collopt.load_plan(path)
+    assert '"weights": [1, ' in text.replace("\n", " ") or '"weights": [' in text
+    path.write_text(text.replace('"traffic": [\n[0, 1,', '"traffic": [\n[0, 2,'))
+    with pytest.raises(CertificateError, match="is not what its bound is about"):
+        collopt.load_plan(path)
+
+
+def test_a_flow_that_is_there_becomes_a_plan() -> None:
+    """Proved like any other; those of other kinds are refused."""
+    network = ring(3, bandwidth=10, bidirectional=False)
+    near = [(1, (rank, (rank + 1) % 3), (0,)) for rank in range(3)]
+    far = [(1, (rank, (rank + 1) % 3, (rank + 2) % 3), (1, 2)) for rank in range(3)]
+    flow = FlowSchedule.from_paths(np.ones((3, 3), dtype=np.int64), 1, near + far)
+    made = plan_of_schedule(network, "all_to_all", flow)
+    assert made.gap == 0
+    assert plan_of_schedule(network, "all_to_allv", flow).gap == 0
+    with pytest.raises(UnsupportedError, match="which carries out no allgather"):
+        plan_of_schedule(network, "allgather", flow)
+    with pytest.raises(UnsupportedError, match="expected a FlowSchedule for all_to_all"):
+        plan_of_schedule(network, "all_to_all", plan(network, "allgather").schedule)
+    uneven = FlowSchedule.from_paths(np.array([[0, 1, 0], [0, 0, 0], [0, 0, 0]]), 1, near[:1])
+    with pytest.raises(UnsupportedError, match="it is an all_to_allv"):
+        plan_of_schedule(network, "all_to_all", uneven)
+
+
+def test_comparisons_show_what_one_path_for_each_pair_costs() -> None:
+    """Only with planners that are about pairs."""
+    table = collopt.compare(dgx1_v100(), "all_to_all", sizes=["1G"])
+    assert table["planner"].tolist() == ["multicommodity", "multicommodity", "shortest-paths"]
+    assert table["status"].tolist() == ["ok"] * 3
+    assert table["gap"][1] == 0 < table["gap"][2]
+    assert table["us_1G"][1] < table["us_1G"][2]
+    traffic = np.eye(8, k=1, dtype=np.int64)
+    assert (collopt.compare(dgx1_v100(), "all_to_allv", traffic=traffic)["status"] == "ok").all()
+    trees = collopt.compare(ring(3), "allgather", planners=["ring"])
+    assert "multicommodity" not in set(trees["planner"])
+
+
+def test_shortest_paths_pass_as_few_ranks_as_possible() -> None:
+    """And switches rather than ranks."""
+    made = plan(mi250(boxes=2), "all_to_all", planner="shortest-paths")
+    assert isinstance(made.schedule, FlowSchedule)
+    assert made.schedule.transfers.max() <= 3
+    across = made.schedule.to_frame(made.topology)
+    between = across[(across["source"] < 16) != (across["destination"] < 16)]
+    assert not between.empty
+    assert plan(dgx_a100(boxes=2), "all_to_all", planner="shortest-paths").schedule.num_steps == 1  # type: ignore[union-attr]
+
+
+TRAFFIC: dict[str, tuple[Any, str]] = {
+    "none": (None, "all_to_allv needs traffic"),
+    "text": ("123", "expected a matrix"),
+    "number": (3, "expected a matrix"),
+    "ragged": ([[0, 1, 2], [1], [1, 2, 0]], "expected 3 rows of 3 numbers"),
+    "small": ([[0, 1], [1, 0]], r"of shape \(2, 2\); expected 3 rows of 3"),
+    "negative": ([[0, 1, 1], [-2, 0, 1], [1, 1, 0]], "from rank 1 to rank 0 is -2; expected a number of at least 0"),
+    "nan": ([[0, float("nan"), 1], [1, 0, 1], [1, 1, 0]], "from rank 0 to rank 1 is nan"),
+    "inf": (np.full((3, 3), np.inf), "from rank 0 to rank 0 is inf"),
+    "word": ([[0, "x", 1], [1, 0, 1], [1, 1, 0]], "from rank 0 to rank 1 is 'x'"),
+    "bool": ([[0, True, 1], [1, 0, 1.5], [1, 1, 0]], "from rank 0 to rank 1 is True"),
+    "nothing": (np.eye(3, dtype=np.int64), "no rank has anything for another"),
+    "fine": ([[0, 1e-17, 1], [1, 0, 1], [1, 1, 0]], "counts more than 2\\^53 of its common unit"),
+    "large": ([[0, 2**80, 1], [1, 0, 1], [1, 1, 0]], "counts more than 2\\^53 of its common unit"),
+    "labels": (pd.DataFrame(np.ones((3, 3)), index=[2, 1, 0]), "rows and columns have different labels"),
+}
+
+
+@pytest.mark.parametrize("name", TRAFFIC)
+def test_traffic_that_makes_no_sense_is_refused(name: str) -> None:
+    """Naming the entry."""
+    traffic, message = TRAFFIC[name]
+    for call in (plan, collopt.bound):
+        with pytest.raises(UnsupportedError, match=message):
+            call(ring(3), "all_to_allv", traffic=traffic)  # type: ignore[operator]
+
+
+def test_what_cannot_be_planned_is_refused() -> None:
+    """In one sentence each."""
+    apart = Topology.from_links([("a", "b", 1), ("c", "b", 1)], compute="abc")
+    with pytest.raises(BoundError, match="there is no path from rank 'a' to rank 'c'"):
+        plan(apart, "all_to_all")
+    one_way = [[0, 1, 0], [0, 0, 0], [0, 2, 0]]
+    assert plan(apart, "all_to_allv", traffic=one_way).gap == 0
+    for call, options, message in (
+        (plan_pairs, {"collective": "allgather"}, "flows between pairs do not carry out"),
+        (plan_pairs, {"collective": "all_to_all", "order": "sideways"}, "order is 'sideways'; expected one of hops"),
+        (plan_pairs, {"collective": "all_to_all", "chunks": 0}, "chunks is 0"),
+        (plan_pairs, {"collective": "all_to_all", "traffic": [[1]]}, "takes no traffic"),
+        (bound_pairs, {"collective": "alltoall"}, "did you mean 'all_to_all'"),
+        (collopt.bound, {"collective": "all_to_all", "root": 0}, "has no root"),
+        (collopt.bound, {"collective": "all_to_all", "weights": [1, 1, 1]}, "takes no weights"),
+        (collopt.bound, {"collective": "allgather", "traffic": [[1]]}, "allgather takes no traffic"),
+        (plan, {"collective": "all_to_all", "planner": "ring"}, "the planner 'ring' does not cover"),
+    ):
+        with pytest.raises(UnsupportedError, match=message):
+            call(ring(3), **options)  # type: ignore[operator]

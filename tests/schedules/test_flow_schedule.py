@@ -1,0 +1,216 @@
+"""Flows: what they are made of, their loads and rates, and the check that trusts nothing."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import CertificateError, FileFormatError, UnsupportedError
+from collopt.schedules import (
+    FlowPath,
+    FlowSchedule,
+    rate_of_loads,
+    schedule_from_json,
+    schedule_time,
+    schedule_to_json,
+    verified_flow_loads,
+    verified_loads,
+)
+from collopt.topologies import Topology, ring
+
+RING = ring(3, bandwidth=10, latency=2, bidirectional=False)
+ONES = np.ones((3, 3), dtype=np.int64)
+NEAR = [(1, (rank, (rank + 1) % 3), (0,)) for rank in range(3)]
+FAR = [(1, (rank, (rank + 1) % 3, (rank + 2) % 3), (0, 1)) for rank in range(3)]
+STAR = Topology.from_links([(rank, "s", 30) for rank in "abc"], compute="abc", switches="s", bidirectional=True)
+
+
+def flow(*, traffic: np.ndarray[Any, Any] = ONES, chunks: int = 1, paths: list[Any] | None = None) -> FlowSchedule:
+    """On the one-way ring, unless paths are given."""
+    return FlowSchedule.from_paths(traffic, chunks, NEAR + FAR if paths is None else paths)
+
+
+def test_loads_and_rates_follow_from_the_paths() -> None:
+    """Every link carries three chunks; two in the first step and one in the second."""
+    schedule = flow()
+    assert schedule.link_loads(RING).tolist() == [3, 3, 3]
+    assert schedule.step_loads(RING).tolist() == [[2, 2, 2], [1, 1, 1]]
+    assert schedule.inverse_rate(RING) == schedule.step_rate(RING) == Fraction(3, 10)
+    assert rate_of_loads(verified_loads(schedule, RING), schedule, RING) == Fraction(3, 10)
+    assert schedule.total_weight == 3
+    assert schedule.hops.tolist() == schedule.transfers.tolist() == [1, 1, 1, 2, 2, 2]
+
+
+def test_switches_hold_nothing_back() -> None:
+    """A path through a switch is one transfer in one step."""
+    paths = [(1, (s, 3, d), (0, 0)) for s in range(3) for d in range(3) if s != d]
+    schedule = flow(paths=paths)
+    assert schedule.transfers.tolist() == [1] * 6
+    assert schedule.num_steps == 1
+    assert verified_flow_loads(schedule, STAR).tolist() == [2] * 6
+    assert schedule.step_rate(STAR) == schedule.inverse_rate(STAR) == Fraction(1, 15)
+
+
+def test_time_is_that_of_the_longest_path_and_the_busiest_link() -> None:
+    """Two hops of 2 µs; 3 of 10 kB for each link at 10 GB/s; the second hop waits for a slice."""
+    assert schedule_time(flow(), RING, 30_000) == 4 + 3
+    assert schedule_time(flow(), RING, 30_000, slices=4) == 4 + 3 + Fraction(3, 4)
+
+
+def test_traffic_counts_what_ranks_keep_for_the_algorithm_bandwidth_only() -> None:
+    """As nccl-tests count the whole buffer."""
+    traffic = ONES + 4 * np.eye(3, dtype=np.int64)
+    assert flow(traffic=traffic).total_weight == 7
+    assert verified_flow_loads(flow(traffic=traffic), RING).tolist() == [3, 3, 3]
+    assert repr(flow(traffic=traffic)).startswith("<FlowSchedule: all-to-all of 3 ranks")
+    uneven = flow(traffic=np.array([[0, 2, 0], [0, 0, 1], [0, 0, 0]]), paths=[(2, (0, 1), (0,)), (1, (1, 2), (0,))])
+    assert repr(uneven) == "<FlowSchedule: all-to-allv of 3 ranks, 2 paths, 1 step, 1 chunk per unit>"
+
+
+def test_paths_come_back_as_they_were_given() -> None:
+    """By pickle, by JSON, one by one and in a table."""
+    schedule = flow()
+    assert list(schedule.paths()) == [FlowPath(*row) for row in NEAR + FAR]
+    decoded = schedule_from_json(schedule_to_json(schedule), "here")
+    for copy in (pickle.loads(pickle.dumps(schedule)), decoded):
+        assert isinstance(copy, FlowSchedule)
+        assert list(copy.paths()) == list(schedule.paths())
+        assert not copy.weights.flags.writeable
+    frame = schedule.to_frame(RING)
+    assert frame.columns.tolist() == ["source", "destination", "chunks", "path", "steps"]
+    assert frame["path"][1] == ("gpu0", "gpu1", "gpu2")
+    assert schedule.to_frame()["path"][1] == (0, 1, 2)
+
+
+def with_array(name: str, place: Any, value: int) -> Callable[[], FlowSchedule]:
+    """Make a schedule in which one number is another."""
+
+    def make() -> FlowSchedule:
+        array = getattr(flow(), name).copy()
+        array[place] = value
+        return replace(flow(), **{name: array})
+
+    return make
+
+
+WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "kind": (lambda: "flow", "expected a FlowSchedule"),
+    "ranks": (lambda: replace(flow(), num_ranks=4), "is for 4 ranks; the topology has 3"),
+    "chunks": (lambda: replace(flow(), chunks_per_unit=0), "has 0 chunks per unit"),
+    "many chunks": (lambda: replace(flow(), chunks_per_unit=2**70), "chunks per unit; expected 1 to"),
+    "overflow": (lambda: replace(flow(), chunks_per_unit=2**61), "could overflow"),
+    "floats": (lambda: replace(flow(), weights=np.ones(6)), "weights are float64"),
+    "short steps": (lambda: replace(flow(), steps=flow().steps[1:]), r"steps are int64 of shape \(8,\)"),
+    "negative traffic": (with_array("traffic", (0, 1), -1), "traffic from rank 0 to rank 1 is negative"),
+    "no chunk": (with_array("weights", 2, 0), "path 2 carries no chunk"),
+    "too many": (with_array("weights", 2, 2), "from rank 2 to rank 0 carry 2 chunks; expected 1"),
+    "no such node": (with_array("path_nodes", 3, 7), "path node 3 is not a node"),
+    "twice": (with_array("path_nodes", 7, 2), "path 3 passes a node twice"),
+    "early": (with_array("steps", 4, 0), "steps of path 3 do not rise at a rank"),
+    "before the first": (with_array("steps", 0, -1), "path 0 has a hop before step 0"),
+    "gap": (lambda: replace(flow(), steps=flow().steps * 2), "nothing is sent in step 1"),
+    "far steps": (with_array("steps", 0, 2**62), "nothing is sent in step 2"),
+    "nothing": (lambda: flow(paths=[]), "has no paths"),
+    "other way": (
+        lambda: flow(paths=[*NEAR[1:], *FAR, (1, (1, 0), (0,))]),
+        "from 'gpu1' to 'gpu0', which is not there",
+    ),
+    "missing": (lambda: flow(paths=[*NEAR, *FAR[1:]]), "from rank 0 to rank 2 carry 0 chunks; expected 1"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_check_names_what_is_wrong(name: str) -> None:
+    """Whatever it is."""
+    make, message = WRONG[name]
+    with pytest.raises(CertificateError, match=message):
+        verified_flow_loads(make(), RING)
+
+
+def test_steps_change_at_ranks_and_not_at_switches() -> None:
+    """What a switch passes on does not wait there."""
+    paths = [(1, (s, 3, d), (0, int(s == 0))) for s in range(3) for d in range(3) if s != d]
+    with pytest.raises(CertificateError, match="steps of path 0 do not stay the same at a switch"):
+        verified_flow_loads(flow(paths=paths), STAR)
+    into_switch = [(1, (0, 3), (0,))]
+    with pytest.raises(CertificateError, match="path 0 does not run from a rank to a rank"):
+        verified_flow_loads(flow(paths=into_switch), STAR)
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        (5, r"expected a list of \(chunks, path, steps\)"),
+        ([(1, (0, 1))], "path 0 is"),
+        ([(1.5, (0, 1), (0,))], "path 0 is"),
+        ([(2**70, (0, 1), (0,))], "beyond 64 bits"),
+    ],
+)
+def test_paths_that_are_none_are_refused(paths: Any, message: str) -> None:
+    """With the place."""
+    with pytest.raises(UnsupportedError, match=message):
+        FlowSchedule.from_paths(ONES, 1, paths)
+
+
+def test_odd_parts_are_refused() -> None:
+    """When the schedule is made."""
+    with pytest.raises(UnsupportedError, match="expected a matrix of 64-bit integers"):
+        FlowSchedule.from_paths(np.ones((2, 2)), 1, [])
+    with pytest.raises(UnsupportedError, match="expected a numpy array"):
+        replace(flow(), steps=[0, 1])  # type: ignore[arg-type]
+    with pytest.raises(CertificateError, match="a path uses a link that the topology does not have"):
+        flow(paths=[(1, (1, 0), (0,))]).link_loads(RING)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("traffic", [[0, 1], [1]], "not a square matrix"),
+        ("traffic", 3, "not a square matrix"),
+        ("traffic", [[0, True], [1, 0]], "not a list of whole numbers"),
+        ("paths", [1, 2], "not a list of lists"),
+        ("weights", "11", "not a list of whole numbers"),
+        ("weights", [-1], "negative"),
+        ("chunks_per_unit", 0, "expected a whole number from 1"),
+        ("extra", 1, "expected the fields"),
+    ],
+)
+def test_files_of_another_form_are_refused(field: str, value: Any, message: str) -> None:
+    """Naming the field."""
+    data = schedule_to_json(flow()) | {field: value}
+    with pytest.raises(FileFormatError, match=message):
+        schedule_from_json(data, "here")
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_loads_are_those_of_plain_loops(data: st.DataObject) -> None:
+    """On random simple paths of a two-way ring, with traffic to match."""
+    size = data.draw(st.integers(3, 7))
+    network = ring(size, bandwidth=10)
+    paths, traffic = [], np.zeros((size, size), dtype=np.int64)
+    for source in range(size):
+        for hops in data.draw(st.lists(st.integers(1, size - 1), max_size=3)):
+            turn, chunks = data.draw(st.sampled_from((1, -1))), data.draw(st.integers(1, 5))
+            path = tuple((source + turn * hop) % size for hop in range(hops + 1))
+            paths.append((chunks, path, tuple(range(hops))))
+            traffic[source, path[-1]] += chunks
+    if not paths:
+        return
+    loads = dict.fromkeys(((link.tail, link.head) for link in network.links), 0)
+    for chunks, path, _ in paths:
+        for tail, head in pairwise(path):
+            loads[network.nodes[tail], network.nodes[head]] += chunks
+    schedule = FlowSchedule.from_paths(traffic, 1, paths)
+    assert verified_flow_loads(schedule, network).tolist() == list(loads.values())
+    assert schedule.link_loads(network).tolist() == list(loads.values())
+    assert schedule.step_loads(network).sum(axis=0).tolist() == list(loads.values())

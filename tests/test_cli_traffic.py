@@ -1,0 +1,85 @@
+"""Traffic from files, on the command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli_calls import call, refusal
+
+TRAFFIC = np.ones((8, 8), dtype=np.int64) + 4 * np.eye(8, k=1, dtype=np.int64)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A matrix as CSV."""
+    np.savetxt(tmp_path / "traffic.csv", TRAFFIC, fmt="%d", delimiter=",")
+    return tmp_path / "traffic.csv"
+
+
+def test_bound_plan_and_compare_take_traffic(capsys: pytest.CaptureFixture[str], table: Path) -> None:
+    """From CSV and from numpy's own files, with the same result."""
+    np.save(table.with_suffix(".npy"), TRAFFIC)
+    answers = [
+        call(capsys, "bound", "dgx1-v100", "all_to_allv", "--traffic", path, "--json").data["inverse_rate"]
+        for path in (table, table.with_suffix(".npy"))
+    ]
+    assert answers[0] == answers[1]
+    planned = call(capsys, "plan", "dgx1-v100", "all_to_allv", "--traffic", table, "-o", table.with_name("plan.json"))
+    assert planned.status == 0
+    assert "paths" in planned.out
+    assert "waited for" in planned.out
+    checked = call(capsys, "verify", table.with_name("plan.json"))
+    assert "get their parts of what each other has" in checked.out
+    rows = call(capsys, "compare", "dgx1-v100", "all_to_allv", "--traffic", table, "--json").data
+    assert [row["status"] for row in rows] == ["ok"] * 3
+
+
+def test_people_see_where_the_bottleneck_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """And how fast pairs can be."""
+    answer = call(capsys, "bound", "dgx-a100", "--boxes", 2, "all_to_all").out
+    assert "8/25 ns per byte from a rank to a rank" in answer
+    assert "8 of 16 ranks, whose data for the others leave over 200 GB/s" in answer
+    assert "trees per root" not in answer
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the traffic is empty"),
+        ("1,2\n3\n", "row 2: the traffic has 1 entries here and 2 in row 1"),
+        ("1,2\n3,x\n", "expected 8 rows of 8 numbers"),
+        ("\n".join([",".join("1" * 8)] * 7 + ["1,1,1,one,1,1,1,1"]), "from rank 7 to rank 3 is 'one'"),
+        ("\n".join([",".join("1" * 8)] * 7 + ["1,1,1,-1,1,1,1,1"]), "from rank 7 to rank 3 is '-1'"),
+    ],
+)
+def test_odd_tables_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:
+    """With the place."""
+    (tmp_path / "t.csv").write_text(text)
+    assert message in refusal(call(capsys, "plan", "dgx1-v100", "all_to_allv", "--traffic", tmp_path / "t.csv"))
+
+
+def test_files_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Missing, binary, of another kind, or with objects, which could run code."""
+    (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "b.npy").write_bytes(b"nothing")
+    np.save(tmp_path / "o.npy", np.array([{}], dtype=object))
+    os.mkfifo(tmp_path / "pipe")
+    for name, message in (
+        ("none.csv", "cannot be read: No such file"),
+        ("b.csv", "no CSV text in UTF-8"),
+        ("b.npy", "no array as numpy.save writes it"),
+        ("o.npy", "no array as numpy.save writes it"),
+        ("pipe", "not in a regular file"),
+    ):
+        assert message in refusal(call(capsys, "bound", "dgx1-v100", "all_to_allv", "--traffic", tmp_path / name))
+
+
+def test_traffic_is_for_all_to_allv_only(capsys: pytest.CaptureFixture[str], table: Path) -> None:
+    """Others refuse it, and it cannot be left out there."""
+    for command, collective in (("plan", "allgather"), ("bound", "allgather"), ("bound", "all_to_all")):
+        assert "traffic" in refusal(call(capsys, command, "dgx1-v100", collective, "--traffic", table))
+    assert "all_to_allv needs traffic" in refusal(call(capsys, "plan", "dgx1-v100", "all_to_allv"))
