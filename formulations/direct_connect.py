@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import BoundError, UnsupportedError
 from ..topologies import Topology
+from ..topologies.hop_distances import hops_where_found
 from .inputs import as_topology
 
 __all__ = ["hop_distances"]
@@ -46,16 +45,8 @@ def hop_distances(topology: Topology) -> IntArray:
         raise UnsupportedError(
             f"{topology!r} has switches, such as {topology.switch_nodes[0]!r}; expected direct links between ranks only"
         )
-    tails, heads = topology.arrays.tails, topology.arrays.heads
-    distances = np.full((topology.num_ranks, topology.num_ranks), -1)
-    np.fill_diagonal(distances, 0)
-    for distance in count(1):
-        reached = (distances[:, tails] == distance - 1) & (distances[:, heads] < 0)
-        if not reached.any():
-            break
-        sources, links = np.nonzero(reached)
-        distances[sources, heads[links]] = distance
-    if (distances < 0).any():
-        source, rank = (topology.compute_nodes[place] for place in np.argwhere(distances < 0)[0])
+    found = hops_where_found(topology.num_ranks, topology.arrays.tails, topology.arrays.heads)
+    if (found < 0).any():
+        source, rank = (topology.compute_nodes[place] for place in np.argwhere(found < 0)[0])
         raise BoundError(f"rank {source!r} cannot reach rank {rank!r}; add links until every rank reaches every other")
-    return distances
+    return found.astype(np.int64)

@@ -31,6 +31,10 @@ REVERSE_SYMMETRIC = frozenset(
 """Families whose graphs all are isomorphic to their transposes; of others some may be."""
 
 
+ALIKE_EVERYWHERE = REVERSE_SYMMETRIC - {"de_bruijn", "distance_regular"}
+"""Families whose graphs look the same from every node."""
+
+
 class Recipe(ABC):
     """A topology as a base or as an expansion of other recipes."""
 
@@ -43,6 +47,21 @@ class Recipe(ABC):
     @abstractmethod
     def reverse_symmetric(self) -> bool:
         """Whether the graph is isomorphic to its transpose by the way it is made; if not, it still may be."""
+
+    @abstractmethod
+    def prototypes(self, degree: int) -> int | None:
+        """Count the first nodes of which all others are images by automorphisms that the way it is made tells of.
+
+        Parameters
+        ----------
+        degree : int
+            Of the graph, which a recipe does not know.
+
+        Returns
+        -------
+        int or None
+            None if no automorphism is known; a breadth-first broadcast then has to be looked at from all nodes.
+        """
 
     @abstractmethod
     def _graph(self) -> DirectGraph:
@@ -118,6 +137,14 @@ class Base(Recipe):
     def reverse_symmetric(self) -> bool:
         """Whether all graphs of the family are."""
         return self.family in REVERSE_SYMMETRIC
+
+    def prototypes(self, degree: int) -> int | None:  # noqa: ARG002
+        """One where all nodes are alike; half of a generalized Kautz graph, which x to n - 1 - x maps to itself."""
+        if self.family == "generalized_kautz":
+            _, nodes = self.arguments
+            assert isinstance(nodes, int)
+            return (nodes + 1) // 2
+        return 1 if self.family in ALIKE_EVERYWHERE or (self.family == "de_bruijn" and self.arguments[1] == 1) else None
 
     def _graph(self) -> DirectGraph:
         return _built(self.family, self.arguments)

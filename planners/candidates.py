@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ALL_TO_ALL", "Candidate", "is_no_worse"]
 
-COLLECTIVES = ("allgather", "reduce_scatter", "allreduce")
+COSTS = {"allgather": "cost", "reduce_scatter": "reduce_scatter_cost", "allreduce": "allreduce_cost"}
+COLLECTIVES = tuple(COSTS)
 ALL_TO_ALL = "all_to_all"
 
 
@@ -275,8 +276,8 @@ class Candidate:
         if not isinstance(collective, str) or collective not in COLLECTIVES:
             expected = ", ".join((*COLLECTIVES, ALL_TO_ALL))
             raise UnsupportedError(f"the collective is {shown(collective)}; expected one of {expected}")
-        costs = self.cost, self.reduce_scatter_cost, self.allreduce_cost
-        steps, factor = costs[COLLECTIVES.index(collective)]
+        cost: StepCost = getattr(self, COSTS[collective])
+        steps, factor = cost
         return steps * workload.alpha + factor * workload.transfer
 
     def figures(self) -> dict[str, object]:

@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..topologies.graph_names import offset_names
 from ..topologies.offset_sets import digraph_offset_sets, two_way_offset_sets
 from .recipes import Base
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-__all__ = ["MOST_SEARCHED_DEGREE", "CirculantBase", "best_circulants", "line_graph_circulants"]
+__all__ = ["MOST_SEARCHED_DEGREE", "CirculantBase", "best_circulants", "circulant_base", "line_graph_circulants"]
 
 MOST_SEARCHED_DEGREE = 10
 """Beyond, the sets of offsets over which a step's load is a maximum are too many."""
@@ -83,7 +84,7 @@ def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantBase
     >>> [(base.recipe.name, base.steps, str(base.factor)) for base in best_circulants(7, 3, 10**5)]
     [('DirCirc(7, {1, 2, 4})', 2, '6/7')]
     """
-    return _searched(nodes, degree, effort)[0]
+    return tuple(found.base for found in _searched(nodes, degree, effort))
 
 
 def line_graph_circulants(nodes: int, degree: int, effort: int) -> tuple[Base, ...]:
@@ -100,55 +101,65 @@ def line_graph_circulants(nodes: int, degree: int, effort: int) -> tuple[Base, .
         At most one for each of the best: all their arcs lead equally far away, which
         `collopt.schedules.is_line_graph_cost_exact` explains.
     """
-    return _searched(nodes, degree, effort)[1]
+    promising = (_promising(nodes, found.equals) for found in _searched(nodes, degree, effort))
+    return tuple(_recipe(nodes, offsets) for offsets in promising if offsets)
+
+
+class _Found(NamedTuple):
+    """One of the best, and sets of offsets, it among them, that cost as much."""
+
+    base: CirculantBase
+    equals: IntArray
 
 
 @cache
-def _searched(nodes: int, degree: int, effort: int) -> tuple[tuple[CirculantBase, ...], tuple[Base, ...]]:
+def _searched(nodes: int, degree: int, effort: int) -> tuple[_Found, ...]:
     """Search once for both."""
     if not 2 <= degree < min(nodes - 1, MOST_SEARCHED_DEGREE + 1):
-        return (), ()
-    from ..solvers.circulant_loads import circulant_costs
-
+        return ()
     most = min(effort // (degree * (nodes + 2 ** (degree + 1))) + 1, MOST_SETS)
-    found: list[CirculantBase] = []
-    promising: list[Base] = []
-    for sets, two_way in (
-        (digraph_offset_sets(nodes, degree, most), False),
-        (two_way_offset_sets(nodes, degree, most) if degree not in (2, 4) else None, True),
-    ):
-        if sets is not None:
-            costs = circulant_costs(nodes, sets)
-            for place in _efficient(costs):
-                offsets = tuple(sorted(sets[place].tolist()))
-                factor = Fraction(int(costs.loads[place]) * degree, costs.unit * nodes)
-                hops = int(costs.hops[place]) * nodes
-                recipe = _recipe(nodes, offsets)
-                opposite = two_way or all(nodes - offset in offsets for offset in offsets)
-                found.append(CirculantBase(int(costs.steps[place]), factor, hops, recipe, opposite))
-                promising += [_recipe(nodes, equal) for equal in _promising(nodes, sets, costs, place)]
-    return tuple(found), tuple(promising)
+    one_way = _best_of(nodes, digraph_offset_sets(nodes, degree, most))
+    # Of two-way graphs of degree 2 and 4 theorems say which are best.
+    two_way = () if degree in (2, 4) else _best_of(nodes, two_way_offset_sets(nodes, degree, most))
+    return (*one_way, *two_way)
 
 
-def _promising(nodes: int, sets: IntArray, costs: CirculantCosts, place: int) -> Iterator[tuple[int, ...]]:
-    """Yield the first of the sets that cost as much whose offsets all lead equally far away, if there is one."""
+def _best_of(nodes: int, sets: IntArray) -> Iterator[_Found]:
     import numpy as np
 
-    equal = (costs.steps == costs.steps[place]) & (costs.loads == costs.loads[place])
-    for other in np.flatnonzero(equal)[:MOST_EQUALS].tolist():
-        offsets = tuple(sorted(sets[other].tolist()))
+    from ..solvers.circulant_loads import circulant_costs
+
+    degree = sets.shape[1]
+    costs = circulant_costs(nodes, sets)
+    for place in _efficient(costs):
+        offsets = tuple(sorted(sets[place].tolist()))
+        factor = Fraction(int(costs.loads[place]) * degree, costs.unit * nodes)
+        opposite = all(nodes - offset in offsets for offset in offsets)
+        hops = int(costs.hops[place]) * nodes
+        equal = (costs.steps == costs.steps[place]) & (costs.loads == costs.loads[place])
+        yield _Found(
+            CirculantBase(int(costs.steps[place]), factor, hops, _recipe(nodes, offsets), opposite),
+            sets[np.flatnonzero(equal)[:MOST_EQUALS]],
+        )
+
+
+def _promising(nodes: int, sets: IntArray) -> tuple[int, ...]:
+    """Return the first set whose offsets all lead equally far away, or none."""
+    for row in sets.tolist():
+        offsets = tuple(sorted(row))
         hops = _hops_from_zero(nodes, offsets)
         if len({hops[nodes - offset] for offset in offsets}) == 1 and hops[nodes - offsets[0]] > 1:
-            yield offsets
-            return
+            return offsets
+    return ()
 
 
 def _hops_from_zero(nodes: int, offsets: tuple[int, ...]) -> dict[int, int]:
-    hops, fresh = {0: 0}, [0]
+    hops, fresh, distance = {0: 0}, [0], 0
     while fresh:
+        distance += 1
         reached = dict.fromkeys((node + offset) % nodes for node in fresh for offset in offsets)
         fresh = [node for node in reached if node not in hops]
-        hops.update(dict.fromkeys(fresh, max(hops.values()) + 1))
+        hops.update(dict.fromkeys(fresh, distance))
     return hops
 
 
@@ -157,8 +168,10 @@ def _efficient(costs: CirculantCosts) -> Iterator[int]:
     import numpy as np
 
     least = None
-    for place in np.lexsort((costs.hops, costs.loads, costs.steps)).tolist():
-        if costs.steps[place] and (least is None or costs.loads[place] < least):
+    worked_out = np.flatnonzero(costs.steps)
+    keys = (each[worked_out] for each in (costs.hops, costs.loads, costs.steps))
+    for place in worked_out[np.lexsort(tuple(keys))].tolist():
+        if least is None or costs.loads[place] < least:
             least = costs.loads[place]
             yield place
 
@@ -167,9 +180,22 @@ def _recipe(nodes: int, offsets: tuple[int, ...]) -> Base:
     """As a graph if it is one, for its name is shorter; the offset n / 2 is for digraphs only."""
     half = tuple(offset for offset in offsets if 2 * offset < nodes)
     if offsets == (*half, *(nodes - offset for offset in reversed(half))):
-        return Base("circulant", (nodes, half), f"C({nodes}, {_braces(half)})")
-    return Base("circulant_digraph", (nodes, offsets), f"DirCirc({nodes}, {_braces(offsets)})")
+        return circulant_base(nodes, half)
+    return Base("circulant_digraph", (nodes, offsets), f"DirCirc({nodes}, {offset_names(offsets)})")
 
 
-def _braces(offsets: tuple[int, ...]) -> str:
-    return f"{{{', '.join(map(str, offsets))}}}"
+def circulant_base(nodes: int, offsets: tuple[int, ...]) -> Base:
+    """Describe `collopt.topologies.circulant` of these offsets, in order.
+
+    Parameters
+    ----------
+    nodes : int
+        N.
+    offsets : tuple of int
+        Half of the degree.
+
+    Returns
+    -------
+    Base
+    """
+    return Base("circulant", (nodes, offsets), f"C({nodes}, {offset_names(offsets)})")

@@ -18,8 +18,8 @@ from ..topologies.sizes import as_size
 from ..topologies.validation import Exact, as_flag, as_list
 from .candidate_frontier import Frontier, efficient, undecided
 from .candidates import Candidate
-from .finder_bases import Entry
 from .finder_costs import Costing
+from .finder_entries import Entry
 from .finder_limits import FrontierBounds, Workload
 from .finder_table import MOST_SEARCHED_NODES, TIES, FinderTable, Kind
 from .trace import Trace
@@ -110,6 +110,7 @@ def find_topologies(
     with trace.stage("breadth-first broadcasts"):
         found = [*costing.of_entries(entries), *circulants]
     with trace.stage("line graphs"):
+        # The order matters only where a limit is reached: what is measured first uses up work that is left.
         found += costing.of_line_graphs(_tables(), found)
         found += costing.of_promising_circulants()
         candidates = efficient(found, ties)

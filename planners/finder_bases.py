@@ -7,80 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from math import isqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..topologies import bandwidth_optimum
+from ..topologies.graph_names import offset_names
 from .circulant_bases import best_circulants
+from .finder_entries import BaseEntry, Entry, optimum
 from .recipes import Base, Recipe, Transpose
 
-__all__ = ["BaseEntry", "Entry", "bandwidth_optimal_bases", "bases", "searched_bases"]
+__all__ = ["bandwidth_optimal_bases", "bases", "searched_bases"]
 
 MAX_KAUTZ_NODES = 2**15
 SEARCH_EFFORT = 3 * 10**6
 """For `best_circulants`: milliseconds."""
-
-
-class Entry(NamedTuple):
-    """A topology, what is known of its schedule, and what may be done with it.
-
-    Attributes
-    ----------
-    steps : int
-        T_L in alpha.
-    factor : Fraction
-        T_B in M/B.
-    hops : int
-        Sum of all distances, or an estimate of it: of two topologies that are alike otherwise, the one with fewer hops
-        is kept for all-to-all.
-    recipe : Recipe
-        How to build both.
-    simple : bool
-        Neither parallel links nor self-loops.
-    loop_free : bool
-        No self-loops.
-    breadth_first : bool
-        `steps` and `factor` are those of the best breadth-first broadcast; otherwise that may be better or worse.
-    reduce_factor : Fraction, or None
-        T_B of the reduce-scatter in M/B where it is another than `factor`, and then more: of a graph and its transpose
-        the one with the better allgather stands for both.  T_L is the same.
-    """
-
-    steps: int
-    factor: Fraction
-    hops: int
-    recipe: Recipe
-    simple: bool = True
-    loop_free: bool = True
-    breadth_first: bool = True
-    reduce_factor: Fraction | None = None
-
-    @property
-    def both_factors(self) -> Fraction:
-        """T_B of a reduce-scatter and an allgather together."""
-        return self.factor + (self.factor if self.reduce_factor is None else self.reduce_factor)
-
-    def changed(self, more: Fraction, times: Fraction | int = 1, **changes: Any) -> Entry:
-        """Return a copy whose factors are so many times as large and `more`, with other attributes changed too."""
-        back = None if self.reduce_factor is None else self.reduce_factor * times + more
-        return self._replace(factor=self.factor * times + more, reduce_factor=back, **changes)
-
-
-class BaseEntry(NamedTuple):
-    """A base, and which searches may use it.
-
-    Attributes
-    ----------
-    entry : Entry
-    reverse_symmetric : bool
-        The graph with all links reversed is the same up to the order of the nodes (Definition 6).
-    two_way : bool
-        Each link has an opposite one.
-    """
-
-    entry: Entry
-    reverse_symmetric: bool = True
-    two_way: bool = False
 
 
 def bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
@@ -95,7 +35,7 @@ def bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
     ------
     BaseEntry
     """
-    for family in (*FOR_PRODUCTS, _on_record, _looped, _kautz):
+    for family in FAMILIES:
         yield from family(nodes, degree)
 
 
@@ -112,7 +52,7 @@ def bandwidth_optimal_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
     BaseEntry
     """
     for family in FOR_PRODUCTS:
-        yield from (base for base in family(nodes, degree) if base.entry.simple)
+        yield from family(nodes, degree)
 
 
 def searched_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
@@ -160,16 +100,23 @@ def _rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
         yield _optimal("bidirectional_ring", (degree, nodes), title, nodes, half, hops, simple=simple, two_way=True)
 
 
+def _simple_rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """Those without parallel links."""
+    if degree <= 2:
+        yield from (base for base in _rings(nodes, degree) if base.entry.simple)
+
+
 def _circulant(nodes: int, degree: int) -> Iterator[BaseEntry]:
     """The circulant graph of degree 4 with the least diameter (Theorem 22); its T_B is proved optimal."""
     if degree == 4 and nodes > 6:
         offset = isqrt(2 * nodes - 1) // 2
         offset += (2 * offset + 1) ** 2 < 2 * nodes - 1
         hops = nodes * _hops_from_one(nodes, (offset, offset + 1))
-        title = f"C({nodes}, {{{offset}, {offset + 1}}})"
+        title = f"C({nodes}, {offset_names((offset, offset + 1))})"
         yield _optimal("circulant", (nodes, (offset, offset + 1)), title, nodes, offset, hops, two_way=True)
 
 
+@cache
 def _hops_from_one(nodes: int, offsets: tuple[int, int]) -> int:
     """Sum of the distances from one node of a circulant graph, by turning a set of nodes that is kept as bits."""
     everything, reached, hops = (1 << nodes) - 1, 1, 0
@@ -210,7 +157,7 @@ Their reduce-scatters take as long: see `collopt.schedules.base_reduce_scatter`.
 def _on_record(nodes: int, degree: int) -> Iterator[BaseEntry]:
     for record in ON_RECORD.get((nodes, degree), ()):
         recipe = Base(record.family, record.arguments, record.title)
-        entry = Entry(record.steps, bandwidth_optimum(nodes), record.hops, recipe, breadth_first=False)
+        entry = Entry(record.steps, optimum(nodes), record.hops, recipe, breadth_first=False)
         yield BaseEntry(entry, record.reverse_symmetric)
 
 
@@ -276,8 +223,13 @@ def _optimal(
 ) -> BaseEntry:
     """List a base whose breadth-first schedule is bandwidth-optimal and which is reverse-symmetric."""
     recipe = Base(family, arguments, title)
-    return BaseEntry(Entry(steps, bandwidth_optimum(nodes), hops, recipe, simple=simple), two_way=two_way)
+    return BaseEntry(Entry(steps, optimum(nodes), hops, recipe, simple=simple), two_way=two_way)
 
 
-FOR_PRODUCTS = (_complete, _bipartite, _directed_circulant, _rings, _circulant, _distance_regular)
-"""Families of which every graph has a bandwidth-optimal breadth-first broadcast."""
+FOR_PRODUCTS = (_complete, _bipartite, _directed_circulant, _simple_rings, _circulant, _distance_regular)
+"""Families of simple graphs, each of which has a bandwidth-optimal breadth-first broadcast."""
+FAMILIES = (
+    *(_complete, _bipartite, _directed_circulant, _rings, _circulant, _distance_regular),
+    *(_on_record, _looped, _kautz),
+)
+"""In this order topologies that cost the same, and have as many hops, are preferred."""

@@ -12,16 +12,18 @@ from fractions import Fraction
 from operator import itemgetter
 from typing import NamedTuple
 
+import numpy as np
+
 from ..schedules import StepCost
-from ..topologies import bandwidth_optimum
+from ..topologies import DirectGraph, bandwidth_optimum, moore_steps
 from .candidates import Candidate, is_no_worse
-from .circulant_bases import MOST_SEARCHED_DEGREE, best_circulants, line_graph_circulants
-from .finder_bases import Entry
+from .circulant_bases import MOST_SEARCHED_DEGREE, best_circulants, circulant_base, line_graph_circulants
+from .finder_entries import Entry
 from .finder_table import FinderTable
 from .recipes import Base, LineGraph, Recipe, transposed
 from .trace import Trace
 
-__all__ = ["Costing"]
+__all__ = ["Costing", "breadth_first_cost"]
 
 MOST_WORK = 3 * 2**29
 """Nodes, squared, times links of a node, in all of the graphs that are measured: some fifteen seconds."""
@@ -36,11 +38,27 @@ CIRCULANT_EFFORT = 5 * 10**7
 
 
 class _Promise(NamedTuple):
+    """What Theorem 7 says of the line graph of a line graph of ... a base, in the order in which to look at them.
+
+    Attributes
+    ----------
+    steps : int
+        T_L of the base's schedule, and `times`.
+    factor : Fraction
+        T_B in M/B.
+    name : str
+    recipe : LineGraph
+    base : Entry
+    times : int
+        How many line graphs.
+    """
+
     steps: int
     factor: Fraction
     name: str
-    recipe: Recipe
-    least: Fraction
+    recipe: LineGraph
+    base: Entry
+    times: int
 
 
 class Costing:
@@ -124,14 +142,14 @@ class Costing:
 
         Notes
         -----
-        A line graph's best breadth-first broadcast takes no less than that of the base, nor less than any allgather.
-        What promises fewest steps, and of these least data by Theorem 7, is measured first, up to a limit.
+        What promises fewest steps, and of these least data by Theorem 7, is measured first, up to a limit that from
+        some 1000 nodes on leaves only a few.  Those that could be better at an allreduce only, and not at an allgather,
+        are not measured.
         """
         allgathers = {candidate.cost for candidate in known}
         measured = 0
         for promise in sorted({each.recipe: each for each in self._promises(tables)}.values(), key=itemgetter(0, 1, 2)):
-            least = StepCost(promise.steps, promise.least)
-            if promise.recipe in self._costs or any(is_no_worse(cost, least) for cost in allgathers):
+            if promise.recipe in self._costs or self._is_vain(promise, allgathers):
                 continue
             if measured == MOST_LINE_GRAPHS or measured * self._work > LINE_GRAPH_WORK:
                 return
@@ -141,28 +159,32 @@ class Costing:
                 yield from _with_transpose(candidate)
 
     def _promises(self, tables: Iterable[FinderTable]) -> Iterator[_Promise]:
-        """What Theorem 7 says of line graphs L^k(G) of this size, and what they take at least."""
-        if self._two_way or self._degree < 2:
-            return
-        optimum = bandwidth_optimum(self._nodes)
-        for times, size in _line_graph_bases(self._nodes, self._degree):
+        for times, size in self._line_graph_bases():
             more = sum((Fraction(1, size * self._degree**done) for done in range(times)), Fraction(0))
             for entry in (entry for table in tables for entry in table.everything(size, self._degree)):
-                recipe = entry.recipe
-                if isinstance(recipe, LineGraph):
-                    continue
-                for _ in range(times):
-                    recipe = LineGraph(recipe)
-                least = max(entry.factor, optimum) if entry.breadth_first else optimum
-                yield _Promise(entry.steps + times, entry.factor + more, recipe.name, recipe, least)
+                if not isinstance(entry.recipe, LineGraph):
+                    recipe = _line_graph(entry.recipe, times)
+                    yield _Promise(entry.steps + times, entry.factor + more, recipe.name, recipe, entry, times)
 
-    def _circulant_line_graphs(self) -> Iterator[LineGraph]:
-        """Line graphs of searched circulants, which often are bandwidth-optimal although Theorem 7 does not say so."""
-        if self._two_way or self._degree < 2:
-            return
-        for times, size in _line_graph_bases(self._nodes, self._degree):
-            for base in best_circulants(size, self._degree, CIRCULANT_EFFORT):
-                yield _line_graph(base.recipe, times)
+    def _is_vain(self, promise: _Promise, known: Iterable[StepCost]) -> bool:
+        """Whether something known is no worse than the least that the line graph's broadcasts can take.
+
+        In data that is what an allgather takes, and no less than the best breadth-first broadcast of the base.  In
+        steps it is the diameter of the base, and one for each line graph; a theorem's schedule may take more.
+        """
+        base, times = promise.base, promise.times
+        optimum = bandwidth_optimum(self._nodes)
+        factor = max(base.factor, optimum) if base.breadth_first else optimum
+
+        def beaten(steps: int) -> bool:
+            return any(is_no_worse(cost, StepCost(steps, factor)) for cost in known)
+
+        if base.breadth_first or not beaten(promise.steps):
+            return beaten(promise.steps)
+        # Only where it matters the base is built.
+        if beaten(times + moore_steps(self._nodes // self._degree**times, self._degree)):
+            return True
+        return beaten(times + base.recipe.graph().diameter)
 
     def of_promising_circulants(self) -> Iterator[Candidate]:
         """Make candidates of line graphs of circulants that cost what the best ones do; see `line_graph_circulants`.
@@ -171,12 +193,29 @@ class Costing:
         ------
         Candidate
         """
-        if self._two_way or self._degree < 2:
-            return
-        for times, size in _line_graph_bases(self._nodes, self._degree):
+        for times, size in self._line_graph_bases():
             for base in line_graph_circulants(size, self._degree, CIRCULANT_EFFORT):
                 if (recipe := _line_graph(base, times)) not in self._costs:
                     yield from self._measured(recipe)
+
+    def _circulant_line_graphs(self) -> Iterator[LineGraph]:
+        """Line graphs of searched circulants, which often are bandwidth-optimal although Theorem 7 does not say so."""
+        for times, size in self._line_graph_bases():
+            for base in best_circulants(size, self._degree, CIRCULANT_EFFORT):
+                yield _line_graph(base.recipe, times)
+
+    def _line_graph_bases(self) -> Iterator[tuple[int, int]]:
+        """How often a line graph can have been taken, and of how many nodes the base then is.
+
+        None has two-way links only, but for that of a complete graph with self-loops; and those of rings are rings.
+        """
+        if self._two_way or self._degree < 2:
+            return
+        times, size = 1, self._nodes
+        while size % self._degree == 0 and size // self._degree > 1:
+            size //= self._degree
+            yield times, size
+            times += 1
 
     def _wide_circulants(self) -> Iterator[Base]:
         """A circulant graph of low diameter where `best_circulants` has none; its T_B may not be optimal.
@@ -188,7 +227,7 @@ class Costing:
         nodes, degree = self._nodes, self._degree
         if degree > MOST_SEARCHED_DEGREE and degree % 2 == 0 and nodes > degree:
             offsets = low_diameter_offsets(nodes, degree, tries=CIRCULANT_TRIES)
-            yield Base("circulant", (nodes, offsets), f"C({nodes}, {{{', '.join(map(str, offsets))}}})")
+            yield circulant_base(nodes, offsets)
 
     def _measured(self, recipe: Recipe, by_theorem: Candidate | None = None) -> Iterator[Candidate]:
         """Make a candidate at the exact cost of breadth-first broadcasts, and mixed ones with what a theorem says."""
@@ -215,11 +254,34 @@ class Costing:
 
 
 def _breadth_first_costs(candidate: Candidate) -> tuple[StepCost, StepCost]:
-    from .bfb import bfb_cost
+    """Work out what the allgather and the reduce-scatter take."""
+    graph, count = candidate.graph(), candidate.recipe.prototypes(candidate.degree)
+    cost = breadth_first_cost(graph, count)
+    return cost, cost if candidate.recipe.reverse_symmetric else breadth_first_cost(graph.transpose(), count)
 
-    graph = candidate.graph()
-    cost = bfb_cost(graph)
-    return cost, cost if candidate.recipe.reverse_symmetric else bfb_cost(graph.transpose())
+
+def breadth_first_cost(graph: DirectGraph, prototypes: int | None) -> StepCost:
+    """Work out what `bfb_cost` does, out of what reaches the first nodes of which all others are images.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Regular; every node reaches every other.
+    prototypes : int or None
+        How many these are, as `Recipe.prototypes` says; None for all.
+
+    Returns
+    -------
+    StepCost
+        Exact, as equal nodes have equal loads.
+    """
+    from ..solvers.load_balancing import busiest_sets
+    from .bfb_network import read_network
+
+    network = read_network(graph)
+    found = busiest_sets(network.intake, None if prototypes is None else np.arange(prototypes))
+    loads = sum((each.load for each in found), Fraction(0)) / network.unit
+    return StepCost(len(found), Fraction(graph.degree, graph.num_nodes) * loads)
 
 
 def _with_transpose(candidate: Candidate) -> Iterator[Candidate]:
@@ -237,16 +299,7 @@ def _with_transpose(candidate: Candidate) -> Iterator[Candidate]:
         )
 
 
-def _line_graph_bases(nodes: int, degree: int) -> Iterator[tuple[int, int]]:
-    """How often a line graph can have been taken, and of how many nodes the base then is."""
-    times, size = 1, nodes
-    while size % degree == 0 and size // degree > 1:
-        size //= degree
-        yield times, size
-        times += 1
-
-
-def _line_graph(base: Base, times: int) -> LineGraph:
+def _line_graph(base: Recipe, times: int) -> LineGraph:
     recipe = LineGraph(base)
     for _ in range(times - 1):
         recipe = LineGraph(recipe)

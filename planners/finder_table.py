@@ -10,18 +10,16 @@ bandwidth-optimal breadth-first schedule; such a graph may be dominated by one t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cache
-from math import inf
-from operator import itemgetter
 from typing import Literal
 
-from ..topologies import bandwidth_optimum
-from .finder_bases import BaseEntry, Entry, bandwidth_optimal_bases, bases, searched_bases
+from .finder_bases import bandwidth_optimal_bases, bases, searched_bases
+from .finder_entries import BaseEntry, Entry, fewest, optimum, order_of_entry, pareto
 from .recipes import Base, CartesianPower, CartesianProduct, DegreeExpansion, LineGraph, Parallel, Recipe, TwoWay
 
-__all__ = ["FinderTable", "Kind", "pareto"]
+__all__ = ["FinderTable", "Kind"]
 
 Kind = Literal["any", "reverse-symmetric", "two-way"]
 """What graphs are looked for: those that are their own transpose, up to the order of the nodes, can be made two-way."""
@@ -47,7 +45,7 @@ class FinderTable:
         self._searched = searched
         self._best: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
         self._factors: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
-        self._single: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
+        self._single: dict[tuple[int, int, Kind], tuple[tuple[int, tuple[Entry, ...]], ...]] = {}
 
     def best(self, nodes: int, degree: int, kind: Kind = "any") -> tuple[Entry, ...]:
         """List the topologies that none of the others looked at beats in both T_L and T_B, as `pareto` has it.
@@ -77,7 +75,7 @@ class FinderTable:
         """List the topologies of fewest steps that are simple and have a bandwidth-optimal breadth-first schedule."""
         key = nodes, degree, kind
         if key not in self._factors:
-            self._factors[key] = tuple(pareto(self._products(nodes, degree, kind), self._ties))
+            self._factors[key] = tuple(fewest(self._products(nodes, degree, kind), self._ties))
         return self._factors[key]
 
     def _kept(self, found: list[Entry]) -> list[Entry]:
@@ -87,7 +85,7 @@ class FinderTable:
             return kept
         names = {id(entry) for entry in kept}
         spare = pareto((entry for entry in found if entry.loop_free), self._ties)
-        return sorted((*kept, *(entry for entry in spare if id(entry) not in names)), key=_order)
+        return sorted((*kept, *(entry for entry in spare if id(entry) not in names)), key=order_of_entry)
 
     def _found(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
         yield from _bases(nodes, degree, kind)
@@ -147,7 +145,7 @@ class FinderTable:
                     continue
                 yield entry.changed(
                     Fraction(0),
-                    _optimum(nodes) / _optimum(size),
+                    optimum(nodes) / optimum(size),
                     steps=times * entry.steps,
                     hops=times * entry.hops * size ** (2 * (times - 1)),
                     recipe=CartesianPower(entry.recipe, times),
@@ -165,89 +163,38 @@ class FinderTable:
 
     def _allowed(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the bases that Theorem 13 allows in products; generalized Kautz graphs are not among them."""
+        searched = _searched(nodes, degree, kind) if nodes <= self._searched else ()
+        return (*_known_factors(nodes, degree, kind), *(each for each in searched if each.factor == optimum(nodes)))
+
+    def _allowed_below(self, nodes: int, degree: int, kind: Kind) -> tuple[tuple[int, tuple[Entry, ...]], ...]:
+        """List those of all degrees below one, by degree; most sizes have few."""
         key = nodes, degree, kind
+        if degree == 1:
+            return ()
         if key not in self._single:
-            searched = _searched(nodes, degree, kind) if nodes <= self._searched else ()
-            optimal = (entry for entry in searched if entry.factor == _optimum(nodes))
-            self._single[key] = (*_known_factors(nodes, degree, kind), *optimal)
+            last = self._allowed(nodes, degree - 1, kind)
+            self._single[key] = (*self._allowed_below(nodes, degree - 1, kind), *([(degree - 1, last)] if last else ()))
         return self._single[key]
 
     def _products(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
         """Theorem 13: bases that meet its conditions, and products of such a base and a product.
 
-        All have the same T_B, so only those of fewest steps are worth more than the addition of two numbers.
+        All have the same T_B, so only those of fewest steps are worth more than the addition of two numbers; and of
+        these one for each sum of hops.
         """
-        single = self._allowed(nodes, degree, kind)
         pairs = [
-            (entry, size, other)
+            (entry.steps + other.steps, entry.hops * (nodes // size) ** 2 + other.hops * size**2, entry, other)
             for size in _divisors(nodes)
-            for ports in range(1, degree)
-            for entry in self._allowed(size, ports, kind)
-            for other in self.factors(nodes // size, degree - ports, kind)
+            for ports, entries in self._allowed_below(size, degree, kind)
+            for others in (self.factors(nodes // size, degree - ports, kind),)
+            for entry in entries
+            for other in others
         ]
-        fewest = min((entry.steps + other.steps for entry, _, other in pairs), default=0)
-        yield from single
-        for entry, size, other in pairs:
-            if entry.steps + other.steps == fewest:
-                yield _product(entry, size, other, nodes // size)
-
-
-def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
-    """Keep those that no other beats in T_L or T_B without losing in the other, for an allgather or for an allreduce.
-
-    A reduce-scatter needs no list of its own, for what an entry's takes is what the allgather of its transpose takes.
-
-    Parameters
-    ----------
-    entries : iterable of Entry
-        In any order.
-    ties : int
-        How many of equal T_L and T_B to keep, of different sums of hops.
-
-    Returns
-    -------
-    list of Entry
-        By increasing T_L.
-    """
-    found = list(entries)
-    kept = _front(found, ties, _order)
-    if all(entry.reduce_factor is None for entry in kept):
-        return kept
-    both = _front(found, ties, _order_of_both)
-    more = [entry for entry in both if not any(_at_least_in_both(other, entry) for other in kept)]
-    return sorted((*kept, *more), key=_order)
-
-
-_Key = tuple[int, Fraction, Fraction, int]
-
-
-def _front(entries: Iterable[Entry], ties: int, order: Callable[[Entry], _Key]) -> list[Entry]:
-    """Go by the first two numbers of the order; the third must be equal too in ties, and the fourth different."""
-    kept: list[Entry] = []
-    least: Fraction | float = inf
-    last: _Key | None = None
-    alike = 0
-    for key, entry in sorted(((order(entry), entry) for entry in entries), key=itemgetter(0)):
-        if key[1] < least:
-            least, alike = key[1], 0
-        elif last is None or key[:3] != last[:3] or key[3] == last[3] or alike == ties:
-            continue
-        kept.append(entry)
-        last, alike = key, alike + 1
-    return kept
-
-
-def _order(entry: Entry) -> _Key:
-    steps, factor, hops, *_, back = entry
-    return steps, factor, factor if back is None else back, hops
-
-
-def _order_of_both(entry: Entry) -> _Key:
-    return entry.steps, entry.both_factors, entry.factor, entry.hops
-
-
-def _at_least_in_both(one: Entry, other: Entry) -> bool:
-    return one.steps <= other.steps and one.both_factors <= other.both_factors
+        yield from self._allowed(nodes, degree, kind)
+        least = min((steps for steps, *_ in pairs), default=0)
+        first = {hops: (entry, other) for steps, hops, entry, other in reversed(pairs) if steps == least}
+        for hops, (entry, other) in first.items():
+            yield _product(entry, other, nodes, hops)
 
 
 @cache
@@ -271,23 +218,15 @@ def _of_kind(found: Iterable[BaseEntry], kind: Kind) -> tuple[Entry, ...]:
     )
 
 
-_optimum = cache(bandwidth_optimum)
-
-
 @cache
 def _divisors(nodes: int) -> tuple[int, ...]:
     """Divisors other than 1 and the number itself."""
     return tuple(size for size in range(2, nodes // 2 + 1) if nodes % size == 0)
 
 
-def _product(one: Entry, size: int, other: Entry, other_size: int) -> Entry:
-    parts = (*_parts(one.recipe), *_parts(other.recipe))
-    return Entry(
-        one.steps + other.steps,
-        _optimum(size * other_size),
-        one.hops * other_size**2 + other.hops * size**2,
-        CartesianProduct(tuple(sorted(parts, key=lambda part: part.name))),
-    )
+def _product(one: Entry, other: Entry, nodes: int, hops: int) -> Entry:
+    parts = sorted((*_parts(one.recipe), *_parts(other.recipe)), key=lambda part: part.name)
+    return Entry(one.steps + other.steps, optimum(nodes), hops, CartesianProduct(tuple(parts)))
 
 
 def _parts(recipe: Recipe) -> tuple[Recipe, ...]:

@@ -50,6 +50,10 @@ class Expansion(Recipe):
         """If the base is."""
         return self.base.reverse_symmetric
 
+    def prototypes(self, degree: int) -> int | None:
+        """Those of the base."""
+        return self.base.prototypes(degree)
+
     def _old(self, direction: Direction) -> StepSchedule:
         return self.base.schedule() if direction == "broadcast" else self.base.reduce_scatter()
 
@@ -84,6 +88,11 @@ class LineGraph(Expansion):
             times, base = times + 1, base.base
         return f"L({base.name})" if times == 1 else f"L^{times}({base.name})"
 
+    def prototypes(self, degree: int) -> int | None:
+        """All arcs out of the base's, which are the first arcs."""
+        count = self.base.prototypes(degree)
+        return count and count * degree
+
     def _graph(self) -> DirectGraph:
         from ..topologies.expansions import line_graph
 
@@ -106,6 +115,11 @@ class DegreeExpansion(Expansion):
         """G*n."""
         return f"{_operand(self.base)}*{self.copies}"
 
+    def prototypes(self, degree: int) -> int | None:
+        """Up to the first copy of the last of the base's: copies of a node can change places."""
+        count = self.base.prototypes(degree // self.copies)
+        return count and (count - 1) * self.copies + 1
+
     def _graph(self) -> DirectGraph:
         from ..topologies.expansions import degree_expansion
 
@@ -127,6 +141,10 @@ class CartesianPower(Expansion):
     def name(self) -> str:
         """G^□n."""
         return f"{_operand(self.base)}^□{self.times}"
+
+    def prototypes(self, degree: int) -> int | None:
+        """One if all nodes of the base are alike."""
+        return 1 if self.base.prototypes(degree // self.times) == 1 else None
 
     def _graph(self) -> DirectGraph:
         from ..topologies.expansions import cartesian_power
@@ -162,6 +180,10 @@ class CartesianProduct(Recipe):
         """If all factors are."""
         return all(factor.reverse_symmetric for factor in self.factors)
 
+    def prototypes(self, degree: int) -> int | None:
+        """One if all nodes of each factor are alike; where they are, they are so in any degree."""
+        return 1 if all(factor.prototypes(degree) == 1 for factor in self.factors) else None
+
     def _graph(self) -> DirectGraph:
         from ..topologies.expansions import cartesian_product
 
@@ -181,6 +203,10 @@ class Parallel(Expansion):
     def name(self) -> str:
         """k·G."""
         return f"{self.times}·{_operand(self.base)}"
+
+    def prototypes(self, degree: int) -> int | None:
+        """Those of the base."""
+        return self.base.prototypes(degree // self.times)
 
     def _graph(self) -> DirectGraph:
         from ..topologies.expansions import parallel
@@ -208,6 +234,10 @@ class TwoWay(Expansion):
     def reverse_symmetric(self) -> bool:
         """Yes: each link has an opposite one."""
         return True
+
+    def prototypes(self, degree: int) -> int | None:
+        """Those of the base, for what maps it to itself does so with its transpose."""
+        return self.base.prototypes(degree // 2)
 
     def _graph(self) -> DirectGraph:
         from ..topologies.expansions import bidirectional

@@ -27,6 +27,8 @@ IntArray = npt.NDArray[np.int64]
 
 MOST_OFFSETS = 10
 """All sets of them are looked at, at every distance."""
+WORD = 64
+"""Bits, for one node each."""
 
 
 class CirculantCosts(NamedTuple):
@@ -63,7 +65,8 @@ def circulant_costs(n: int, offsets: IntArray) -> CirculantCosts:
     Returns
     -------
     CirculantCosts
-        Sets with more steps than an earlier one whose loads are perfectly even are left out, as they cannot be better.
+        Sets that take more than an earlier one of no more steps are left out, as they cannot be better; so are those
+        with more steps than an earlier one whose loads are perfectly even.
 
     Raises
     ------
@@ -98,21 +101,28 @@ def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
     inside = np.empty(1 << degree, dtype=np.int64)
     shares = _shares(degree, unit)
     most = n - 1
+    least = np.full(n, unit * n, dtype=np.int64)  # of loads, by most steps
     for number in range(sets):
+        if n <= WORD and not _is_within(n, offsets[number], most):
+            continue
         if not _search(n, offsets[number], hops, queue, most):
             continue
-        load, begin = 0, 1
-        while begin < n:
+        steps, load, begin = hops[queue[n - 1]], 0, 1
+        # What is left takes no less than if it were spread evenly.
+        while begin < n and load + unit // degree * (n - begin) <= least[steps]:
             end = begin + 1
             while end < n and hops[queue[end]] == hops[queue[begin]]:
                 end += 1
             load += _busiest(n, offsets[number], hops, queue[begin:end], shares, inside)
             begin = end
-        found[0, number] = hops[queue[n - 1]]
+        if begin < n or load > least[steps]:
+            continue
+        found[0, number] = steps
         found[1, number] = load
         found[2, number] = hops.sum()
+        least[steps:] = np.minimum(least[steps:], load)
         if load * degree == unit * (n - 1):
-            most = hops[queue[n - 1]]
+            most = steps
     return found
 
 
@@ -125,6 +135,21 @@ def _shares(degree: int, unit: int) -> IntArray:
         sizes[chosen] = sizes[chosen >> 1] + (chosen & 1)
         shares[chosen] = unit // sizes[chosen]
     return shares
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_within(n: int, offsets: IntArray, most: int) -> bool:
+    """Whether all nodes are at most so many hops away, by turning a set of nodes that is kept as the bits of a word."""
+    everything = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - n)
+    reached = np.uint64(1)
+    for _ in range(most):
+        turned = reached
+        for offset in offsets:
+            turned |= reached << np.uint64(offset) | reached >> np.uint64(n - offset)
+        reached = turned & everything
+        if reached == everything:
+            return True
+    return False
 
 
 @numba.njit(cache=True, nogil=True)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ..errors import BoundError
 
-__all__ = ["hop_distances"]
+__all__ = ["hop_distances", "hops_where_found"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -39,6 +39,33 @@ def hop_distances(num_nodes: int, tails: IntArray, heads: IntArray, name: str) -
     >>> hop_distances(3, np.array([0, 1, 2]), np.array([1, 2, 0]), "UniRing(1, 3)").tolist()
     [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
     """
+    distances = hops_where_found(num_nodes, tails, heads)
+    if (distances < 0).any():
+        node, source = np.argwhere(distances.T < 0)[0].tolist()
+        raise BoundError(
+            f"node {source} of {name} cannot reach node {node}; add arcs until every node reaches every other"
+        )
+    return distances
+
+
+def hops_where_found(num_nodes: int, tails: IntArray, heads: IntArray) -> npt.NDArray[np.int16]:
+    """Search as `hop_distances` does, and return -1 where there is no way.
+
+    Parameters
+    ----------
+    num_nodes, tails, heads
+        As for `hop_distances`.
+
+    Returns
+    -------
+    ndarray of int16, shape (nodes, nodes)
+        ``[source, node]``; it cannot be written to.
+
+    Examples
+    --------
+    >>> hops_where_found(3, np.array([0, 1]), np.array([1, 2])).tolist()
+    [[0, 1, 2], [-1, 0, 1], [-1, -1, 0]]
+    """
     found = np.full((num_nodes, num_nodes), -1, dtype=np.int16)  # [node, source]
     np.fill_diagonal(found, 0)
     reached = np.packbits(np.eye(num_nodes, dtype=np.bool_), axis=1)
@@ -53,11 +80,6 @@ def hop_distances(num_nodes: int, tails: IntArray, heads: IntArray, name: str) -
         fresh = arrived & ~reached
         reached |= fresh
         found[np.unpackbits(fresh, axis=1, count=num_nodes).astype(np.bool_)] = distance
-    if (found < 0).any():
-        node, source = np.argwhere(found < 0)[0].tolist()
-        raise BoundError(
-            f"node {source} of {name} cannot reach node {node}; add arcs until every node reaches every other"
-        )
     distances = np.ascontiguousarray(found.T)
     distances.flags.writeable = False
     return distances

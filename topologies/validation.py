@@ -233,20 +233,19 @@ def shown(value: object) -> str:
 
 
 def _as_fraction(value: object, what: str, expected: str) -> Fraction:
-    refusal = f"{what} is {shown(value)}; expected {expected}"
-    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal, Rational)):
-        raise TopologyError(refusal)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise TopologyError(refusal)
+    if type(value) is Fraction and value.denominator <= MAX_DENOMINATOR:
+        return value
     if isinstance(value, str) and len(value) > 64:
         raise TopologyError(f"{what} has {len(value)} characters; expected {expected}")
-    if _exponent(value) > MAX_EXPONENT:
-        raise TopologyError(refusal)
+    finite = not isinstance(value, float) or math.isfinite(value)
+    known = isinstance(value, (int, float, str, Decimal, Rational)) and not isinstance(value, bool)
+    if not known or not finite or _exponent(value) > MAX_EXPONENT:
+        raise TopologyError(f"{what} is {shown(value)}; expected {expected}")
     try:
         # A float's repr is what the user typed: 0.1 means one tenth, not its binary neighbour.
-        number = Fraction(repr(float(value)) if isinstance(value, float) else value)
+        number = Fraction(repr(float(value)) if isinstance(value, float) else value)  # type: ignore[arg-type]
     except (ValueError, OverflowError, ZeroDivisionError) as error:
-        raise TopologyError(refusal) from error
+        raise TopologyError(f"{what} is {shown(value)}; expected {expected}") from error
     if number.denominator > MAX_DENOMINATOR:
         raise TopologyError(f"{what} is {shown(value)}; expected a number with at most 12 decimal places")
     # Numpy integers would stay inside the fraction and overflow later.

@@ -20,7 +20,7 @@ from collopt.planners.candidate_frontier import efficient
 from collopt.planners.circulant_bases import best_circulants
 from collopt.planners.finder_costs import Costing
 from collopt.planners.finder_table import FinderTable
-from collopt.planners.recipes import Base
+from collopt.planners.recipes import Base, DegreeExpansion, LineGraph
 from collopt.planners.trace import Trace
 from collopt.schedules import StepCost, step_cost, verified_step_loads
 from collopt.topologies import bandwidth_optimum, is_reverse_symmetric
@@ -92,6 +92,14 @@ def test_circulants_meet_both_bounds_at_odd_degrees(nodes: int, degree: int) -> 
     """The first step is as short as it can be, and so is the last."""
     (found,) = {each.cost for each in find_topologies(nodes, degree)}
     assert found == find_topologies(nodes, degree).bounds[:2]
+
+
+def test_steps_of_line_graphs_may_be_fewer_than_theorems_promise() -> None:
+    """L^2(DirCirc(16, {1, 7})*2) takes 7 steps, for the base's diameter is 5, where Theorem 11 says 6 of it."""
+    base = DegreeExpansion(Base("circulant_digraph", (16, (1, 7)), "DirCirc(16, {1, 7})"), 2)
+    graph = LineGraph(LineGraph(base)).graph()
+    promised = base.base.graph().diameter + 1 + 2
+    assert bfb_cost(graph).steps == base.graph().diameter + 2 < promised
 
 
 def test_nothing_that_known_families_give_is_lost() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from collopt.planners.finder_bases import BaseEntry, bandwidth_optimal_bases, bases
@@ -120,6 +121,40 @@ def test_transposed_recipes_build_transposed_graphs(base: Recipe) -> None:
         if base != DIAMOND or not isinstance(recipe, CartesianProduct):
             assert isomorphism(turned.graph(), recipe.graph().transpose()) is not None
     assert transposed(TwoWay(SQUARE)) == TwoWay(SQUARE)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "degree", "count"),
+    [
+        (TRIANGLE, 1, 1),
+        (LineGraph(Base("complete", (4,), "K(4)")), 3, 3),
+        (LineGraph(LineGraph(KAUTZ)), 2, 20),
+        (DegreeExpansion(LineGraph(SQUARE), 2), 4, 3),
+        (LineGraph(DegreeExpansion(TRIANGLE, 3)), 3, 3),
+        (CartesianPower(DegreeExpansion(TRIANGLE, 2), 2), 4, 1),
+        (CartesianPower(LineGraph(SQUARE), 2), 4, None),
+        (CartesianProduct((SQUARE, TRIANGLE)), 3, 1),
+        (CartesianProduct((DIAMOND, TRIANGLE)), 3, None),
+        (Parallel(LineGraph(SQUARE), 2), 4, 2),
+        (TwoWay(LineGraph(SQUARE)), 4, 2),
+        (Transpose(KAUTZ), 2, 5),
+        (LineGraph(Base("de_bruijn", (3, 1), "DBJ(3, 1)")), 3, 3),
+        (Base("de_bruijn", (2, 3), "DBJ(2, 3)"), 2, None),
+    ],
+    ids=str,
+)
+def test_prototypes_stand_for_all_nodes(recipe: Recipe, degree: int, count: int | None) -> None:
+    """Every other node has the distances to it that one of them has, and broadcasts load them as they load all."""
+    from collopt.planners.bfb import bfb_cost
+    from collopt.planners.finder_costs import breadth_first_cost
+
+    graph = recipe.graph()
+    assert (graph.degree, recipe.prototypes(degree)) == (degree, count)
+    profiles = np.sort(graph.distances, axis=0).T
+    first = {tuple(row) for row in profiles[:count].tolist()}
+    assert {tuple(row) for row in profiles.tolist()} == first
+    for each in (graph, graph.transpose()):
+        assert breadth_first_cost(each, count) == bfb_cost(each)
 
 
 def test_a_line_graph_can_do_better_than_theorem_10_says() -> None:

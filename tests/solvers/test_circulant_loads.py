@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import combinations
 from math import gcd
 
 import numpy as np
@@ -34,16 +35,37 @@ def test_costs_are_those_of_the_solver_for_all_graphs(data: st.DataObject) -> No
 
 
 def test_only_sets_that_cannot_be_better_are_left_out() -> None:
-    """Those with more steps than an earlier one of even loads."""
+    """Those that an earlier one beats in loads without more steps, or in steps with even loads."""
     rows = np.array([[1, 2, 3], [1, 3, 9], [1, 2, 3], [1, 2, 5], [2, 5, 6]])
     alone = [circulant_costs(13, row[None]) for row in rows]
-    expected, least = [], 13
+    expected, earlier = [], []
     for each in alone:
-        expected.append(int(each.steps[0]) if each.steps[0] <= least else 0)
-        if each.loads[0] * 3 == each.unit * 12:
-            least = min(least, int(each.steps[0]))
+        steps, load = int(each.steps[0]), int(each.loads[0])
+        beaten = any(
+            other[0] <= steps and (other[1] < load or (other[0] < steps and other[1] * 3 == each.unit * 12))
+            for other in earlier
+        )
+        expected.append(0 if beaten else steps)
+        earlier.append((steps, load))
     assert circulant_costs(13, rows).steps.tolist() == expected
     assert expected[0] > 0 == expected[2]
+
+
+@pytest.mark.parametrize(("n", "degree"), [(11, 3), (12, 4), (13, 5), (14, 2)])
+def test_the_best_sets_are_those_of_a_search_that_leaves_none_out(n: int, degree: int) -> None:
+    """Pareto-efficient costs, and every set that reaches one of them."""
+    rows = np.array(list(combinations(range(1, n), degree)))
+    each = [circulant_costs(n, row[None]) for row in rows]
+    costs = [(int(one.steps[0]), int(one.loads[0])) for one in each]
+    connected = {cost for cost in costs if cost[0]}
+    best = {
+        cost
+        for cost in connected
+        if not any(other != cost and other[0] <= cost[0] and other[1] <= cost[1] for other in connected)
+    }
+    found = circulant_costs(n, rows)
+    listed = list(zip(found.steps.tolist(), found.loads.tolist(), strict=True))
+    assert [cost for cost in listed if cost in best] == [cost for cost in costs if cost in best]
 
 
 def test_more_offsets_than_sets_can_be_made_of_are_refused() -> None:
