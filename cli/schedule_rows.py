@@ -80,7 +80,7 @@ def _trees(schedule: TreeSchedule) -> str:
 
 def _roots(made: Plan) -> dict[str, str]:
     """Where an allreduce adds up, unless all ranks do alike."""
-    weights, total = made.schedule.root_weights.tolist(), made.schedule.total_weight
+    weights, total = made.trees.root_weights.tolist(), made.trees.total_weight
     if made.collective != "allreduce" or len(set(weights)) == 1:
         return {}
     parts = sorted({Fraction(weight, total) for weight in weights if weight})

@@ -80,7 +80,7 @@ def _program(plan: Plan, limits: RuntimeLimits, channels: int) -> Program:
     """Lower a plan to steps that the runtime takes, with as many of them in a thread block as it takes."""
     root = ""
     if plan.collective in ROOTED:
-        root = f"-root{int(plan.schedule.root_weights.argmax())}"
+        root = f"-root{int(plan.trees.root_weights.argmax())}"
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
     max_steps = limits.max_steps
     while True:

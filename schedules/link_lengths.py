@@ -83,7 +83,7 @@ class LinkLengths(Witness):
 
     def reason(self, topology: Topology, collective: str) -> str:  # noqa: ARG002
         """Say what the bound compares."""
-        return f"each pair's data passes its distance at least, in lengths of {len(self.links)} links, which give no more"
+        return f"each pair passes its distance at least, in lengths of {len(self.links)} links, which give no more"
 
     def _distances(self, topology: Topology, scale: int) -> Iterator[FloatArray]:
         """Distances of all ranks from each rank, whole numbers in units of ``1 / scale``."""

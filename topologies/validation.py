@@ -238,12 +238,16 @@ def _as_fraction(value: object, what: str, expected: str) -> Fraction:
     if isinstance(value, str) and len(value) > 64:
         raise TopologyError(f"{what} has {len(value)} characters; expected {expected}")
     finite = not isinstance(value, float) or math.isfinite(value)
-    known = isinstance(value, (int, float, str, Decimal, Rational)) and not isinstance(value, bool)
-    if not known or not finite or _exponent(value) > MAX_EXPONENT:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, str, Decimal, Rational))
+        or not finite
+        or _exponent(value) > MAX_EXPONENT
+    ):
         raise TopologyError(f"{what} is {shown(value)}; expected {expected}")
     try:
         # A float's repr is what the user typed: 0.1 means one tenth, not its binary neighbour.
-        number = Fraction(repr(float(value)) if isinstance(value, float) else value)  # type: ignore[arg-type]
+        number = Fraction(repr(float(value)) if isinstance(value, float) else value)
     except (ValueError, OverflowError, ZeroDivisionError) as error:
         raise TopologyError(f"{what} is {shown(value)}; expected {expected}") from error
     if number.denominator > MAX_DENOMINATOR:

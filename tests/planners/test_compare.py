@@ -245,7 +245,10 @@ def test_processes_send_their_plans_back() -> None:
     [
         ({"planners": ["forest"]}, r"there is no 'forest' among the planners; expected forestcoll, .*auto"),
         ({"planners": "ring"}, r"planners is 'ring'; expected a list of names"),
-        ({"bounds": ["cuts"]}, r"there is no 'cuts' among the bounds; expected forestcoll, strength, linear-program, multicommodity$"),
+        (
+            {"bounds": ["cuts"]},
+            r"there is no 'cuts' among the bounds; expected forestcoll, strength, linear-program, multicommodity$",
+        ),
         ({"sizes": "1M"}, r"sizes is '1M'; expected a list such as"),
         ({"sizes": ["1X"]}, r"size '1X' is not understood"),
         ({"root": 1}, r"allgather has no root"),
