@@ -71,7 +71,7 @@ def _as_json(found: Bound) -> dict[str, Any]:
         "algbw": float(found.algbw),
         "algbw_exact": str(found.algbw),
         "busbw": float(found.busbw),
-        "trees_per_root": found.trees_per_root,
+        **({} if found.collective in PAIR_COLLECTIVES else {"trees_per_root": found.trees_per_root}),
         "weights": list(found.weights),
         **witness_figures(found),
     }
@@ -79,10 +79,11 @@ def _as_json(found: Bound) -> dict[str, Any]:
 
 def _print(found: Bound) -> None:
     network, witness, pairs = found.topology, found.witness, found.collective in PAIR_COLLECTIVES
+    part = "a shard" if not pairs else "a traffic of 1" if found.weights else "what one rank has for another"
     rows = {
         "algbw": f"at most {rate(found.algbw)}",
         "busbw": f"at most {rate(found.busbw)}",
-        "1/x*": f"{found.inverse_rate} ns per byte {'from a rank to a rank' if pairs else 'of a shard'}",
+        "1/x*": f"{found.inverse_rate} ns per byte of {part}",
     }
     if found.collective != "allreduce" and not pairs:
         rows["trees per root"] = f"{found.trees_per_root} reach it exactly"

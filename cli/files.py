@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,22 +13,22 @@ from .parameters import UsageError
 __all__ = ["check_targets", "writing"]
 
 
-def check_targets(targets: Mapping[str, Path | None], source: Path | None = None) -> None:
+def check_targets(targets: Mapping[str, Path | None], sources: Iterable[Path | None] = ()) -> None:
     """Refuse files that could not be written, or must not be, before hours of work go into what they would hold.
 
     Parameters
     ----------
     targets : mapping of str to path or None
         By the option that names the file.
-    source : path, optional
-        A file that is read, and so not to be overwritten.
+    sources : iterable of path or None
+        Files that are read, and so not to be overwritten.
 
     Raises
     ------
     UsageError
         Naming the option, the file, and what is wrong with it.
     """
-    taken = [] if source is None else [source]
+    taken = [source for source in sources if source is not None]
     for option, path in targets.items():
         if path is None:
             continue

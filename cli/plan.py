@@ -187,7 +187,7 @@ def plan(
         runtime_limits(runtime)
     if size is not None:
         as_bytes(size)
-    check_targets({"--output": output, "--xml": xml}, source=network_file(topology))
+    check_targets({"--output": output, "--xml": xml}, sources=(network_file(topology), traffic))
     asked = NetworkOptions(boxes, nodes, shape, ranks, settings, without)
     network, shards = find_network(topology, asked), shard_options(root, weights, traffic)
     with computing(f"planning {collective} on {network.name}"):

@@ -83,14 +83,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import TopologyError, UnsupportedError
+from ..schedules.pair_input import pair_amounts
 from ..topologies import Topology
 from ..topologies.link_orbits import LinkOrbits, link_orbits, no_link_orbits
-from ..topologies.validation import as_amount, as_integers, shown
+from ..topologies.validation import as_integers
 from .block_model import BlockModel
 from .blocks import Blocks
 from .inputs import as_topology
 
 __all__ = ["AllToAllModel", "Variables", "build"]
+
+NOTHING = "all traffic is 0; expected some rank to have data for another"
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -210,7 +213,7 @@ def build(
     >>> solve(build(ring(3, bandwidth=10), traffic=[[0, 2, 1], [1, 0, 1], [1, 1, 0]])).exact.objective
     Fraction(40, 3)
     """
-    amounts = _checked_traffic(traffic, as_topology(topology).num_ranks)
+    amounts = _checked_traffic(traffic, as_topology(topology))
     orbits = _orbits(topology, amounts, symmetries)
     blocks = Blocks(f"all-to-all of {topology.name}")
     rate = blocks.variables("rate", ())
@@ -271,36 +274,35 @@ def _orbits(topology: Topology, amounts: _Amounts, symmetries: npt.ArrayLike | N
     return link_orbits(tails, heads, capacities, amounts.numbers, rows)
 
 
-def _checked_traffic(traffic: Sequence[Sequence[object]] | npt.NDArray[Any] | None, num_ranks: int) -> _Amounts:
+def _checked_traffic(traffic: Any, topology: Topology) -> _Amounts:
+    size = topology.num_ranks
     if traffic is None:
-        return _Amounts(1 - np.eye(num_ranks), Fraction(1), 1 - np.eye(num_ranks, dtype=np.int64))
-    if isinstance(traffic, (str, bytes)) or not isinstance(traffic, (Sequence, np.ndarray)):
-        raise UnsupportedError(f"traffic is {shown(traffic)}; expected a matrix, one row of numbers per rank")
-    rows = [list(row) if isinstance(row, (Sequence, np.ndarray)) else [] for row in traffic]
-    if len(rows) != num_ranks or any(len(row) != num_ranks for row in rows):
-        raise UnsupportedError(
-            f"traffic has {len(rows)} rows of {', '.join(sorted({str(len(row)) for row in rows}))} entries; "
-            f"expected {num_ranks} of {num_ranks}, one per rank"
-        )
-    amounts = [
-        [Fraction(0) if rank == other else _amount(rank, other, value) for other, value in enumerate(row)]
-        for rank, row in enumerate(rows)
-    ]
+        return _Amounts(1 - np.eye(size), Fraction(1), 1 - np.eye(size, dtype=np.int64))
+    if isinstance(traffic, np.ndarray) and traffic.dtype == np.int64 and traffic.shape == (size, size):
+        return _whole_traffic(traffic)
+    amounts = pair_amounts(traffic, topology.compute_nodes)
+    for rank, row in enumerate(amounts):
+        row[rank] = Fraction(0)
     largest = max(max(row) for row in amounts)
     if not largest:
-        raise UnsupportedError("all traffic is 0; expected some rank to have data for another")
+        raise UnsupportedError(NOTHING)
     shares = np.array([[float(amount / largest) for amount in row] for row in amounts])
     numbers = {amount: number for number, amount in enumerate(sorted({Fraction(0)}.union(*amounts)))}
     return _Amounts(shares, largest, np.array([[numbers[amount] for amount in row] for row in amounts]))
 
 
-def _amount(rank: int, other: int, value: object) -> Fraction:
-    if isinstance(value, (float, np.floating)) and 0 <= value < np.inf:
-        # Measured amounts have more digits than anyone writes.
-        return Fraction(float(value))
-    try:
-        return as_amount(value)
-    except TopologyError:
+def _whole_traffic(traffic: IntArray) -> _Amounts:
+    """Read whole numbers at once."""
+    if (traffic < 0).any():
+        source, destination = np.argwhere(traffic < 0)[0]
         raise UnsupportedError(
-            f"traffic {shown(value)} from rank {rank} to rank {other} is not usable; expected a number of at least 0"
-        ) from None
+            f"the traffic from rank {source} to rank {destination} is {traffic[source, destination]}; expected a "
+            "number of at least 0"
+        )
+    amounts = traffic.copy()
+    np.fill_diagonal(amounts, 0)
+    if not amounts.any():
+        raise UnsupportedError(NOTHING)
+    largest = int(amounts.max())
+    numbers = np.unique(np.append(0, amounts), return_inverse=True)[1][1:].reshape(amounts.shape)
+    return _Amounts(amounts / largest, Fraction(largest), numbers)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..errors import CapacityOverflowError, CertificateError
 from ..schedules.read_only import read_only
-from ..schedules.two_tier_cost import TwoTierModel
+from ..schedules.two_tier_cost import TwoTierModel, check_model
 from ..topologies.validation import Exact, as_amount
 from .fast import as_traffic
 
@@ -79,6 +79,7 @@ class DirectExchange:
         CapacityOverflowError
             If times, as multiples of a common unit, could leave the range of int64.
         """
+        check_model(model)
         loss = as_amount(incast_loss)
         wake_up = Fraction(model.wake_up) * NS_PER_US
         per_up, per_out = 1 / Fraction(model.scale_up), 1 / Fraction(model.scale_out)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UnsupportedError
+from ..errors import CapacityOverflowError, UnsupportedError
 from ..schedules import FlowSchedule
 from ..topologies import Topology
 
@@ -71,7 +71,7 @@ def best_order(
         Their weights are chunks; those of none are left out.
     order : str, optional
         A key of `ORDERS`.  By default that which takes less time, if each step is waited for; rounds are not tried
-        where there are switches or very many chunks.
+        where there are switches or very many chunks, and not taken where their arithmetic would leave int64.
 
     Returns
     -------
@@ -95,7 +95,10 @@ def best_order(
     rate = by_hop.step_rate(topology)
     if topology.switch_nodes or _is_large(used) or rate == by_hop.inverse_rate(topology):
         return by_hop
-    by_round = ordered("rounds")
+    try:
+        by_round = ordered("rounds")
+    except CapacityOverflowError:
+        return by_hop
     return by_round if by_round.step_rate(topology) < rate else by_hop
 
 

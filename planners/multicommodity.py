@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from ..errors import UnsupportedError
 from ..schedules import PAIR_COLLECTIVES, Bound
+from ..schedules.pair_input import as_pair_traffic
 from ..topologies import Topology
 from ..topologies.validation import shown
 from .hop_orders import ORDERS, best_order
 from .pair_bounds import lengths_bound
 from .pair_chunks import as_chunks, shared_chunks
 from .pair_flows import PairAnswer, node_demands, solve_pairs
-from .pair_input import as_pair_traffic
 from .plan import Plan
 from .requests import check_collective, check_topology
 from .trace import Trace
@@ -57,7 +57,7 @@ def plan_pairs(
         For an all-to-allv: bytes, or any relative amounts, from each rank (row) to each other (column).
     chunks : int, optional
         What the common unit of all amounts is cut into, which for an all-to-all is what one rank has for another.  By
-        default the number from 1 to 64 that comes nearest the bound, the least if there are several.
+        default the number from 1 to 256 that comes nearest the bound, the least if there are several.
     order : {"hops", "rounds"}, optional
         How hops are ordered in steps: all first hops first, then all second ones; or rounds in which each link carries
         about one chunk, which are many.  By default that which takes less time for large sizes.
@@ -84,11 +84,11 @@ def plan_pairs(
     --------
     >>> from collopt.topologies import hypercube
     >>> print(plan_pairs(hypercube(3, bandwidth=25), "all_to_all"))
-    all_to_all on hypercube-3 by multicommodity: 50.00 GB/s, optimal; 56 paths, 3 steps, 1 chunk per unit
+    all_to_all on hypercube-3 by multicommodity: 50.00 GB/s, optimal; 56 paths, 4 steps, 1 chunk per unit
     """
     matrix = asked_traffic(topology, collective, traffic)
     count = None if chunks is None else as_chunks(chunks)
-    if order is not None and order not in ORDERS:
+    if order is not None and (not isinstance(order, str) or order not in ORDERS):
         raise UnsupportedError(f"order is {shown(order)}; expected one of {', '.join(ORDERS)}")
     trace = Trace()
     answer = solve_pairs(topology, matrix, trace)
@@ -134,7 +134,7 @@ def asked_traffic(topology: Topology, collective: str, traffic: Any) -> IntArray
         return np.ones((topology.num_ranks, topology.num_ranks), dtype=np.int64)
     if traffic is None:
         raise UnsupportedError("all_to_allv needs traffic: a matrix of bytes, one row of numbers per rank")
-    return as_pair_traffic(traffic, topology.num_ranks)
+    return as_pair_traffic(traffic, topology.compute_nodes)
 
 
 def _paths(topology: Topology, traffic: IntArray, answer: PairAnswer) -> Paths:

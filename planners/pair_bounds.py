@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from math import lcm
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ IntArray = npt.NDArray[np.int64]
 
 MOST_CUTS = 64
 """Different ones that are looked at."""
+MOST_UNITS = 2**52
+"""All lengths together, in their common unit."""
 
 
 def lengths_bound(topology: Topology, collective: str, traffic: IntArray, lengths: Sequence[Fraction]) -> Bound:
@@ -44,11 +47,13 @@ def lengths_bound(topology: Topology, collective: str, traffic: IntArray, length
     >>> from collopt.topologies import ring
     >>> ones = np.ones((4, 4), dtype=np.int64)
     >>> lengths_bound(ring(4, bandwidth=25), "all_to_all", ones, [Fraction(1)] * 8).algbw
-    Fraction(100, 1)
+    Fraction(50, 1)
     """
     weights = () if collective == "all_to_all" else tuple(map(int, traffic.ravel().tolist()))
     priced = tuple(
-        LinkPrice(link.tail, link.head, length) for link, length in zip(topology.links, lengths, strict=True) if length
+        LinkPrice(link.tail, link.head, length)
+        for link, length in zip(topology.links, _short(lengths), strict=True)
+        if length
     )
     best = Bound.from_witness(topology, collective, LinkLengths(priced), weights)
     for cut in _cuts(topology, lengths):
@@ -59,6 +64,14 @@ def lengths_bound(topology: Topology, collective: str, traffic: IntArray, length
         if simple.inverse_rate >= best.inverse_rate:
             return simple
     return best
+
+
+def _short(lengths: Sequence[Fraction]) -> Sequence[Fraction]:
+    """Round lengths that have no common unit of a fair size: any lengths prove something, and these nearly as much."""
+    total, unit = sum(lengths), lcm(*(length.denominator for length in lengths))
+    if total * unit < MOST_UNITS:
+        return lengths
+    return [Fraction(round(length * MOST_UNITS / total)) for length in lengths]
 
 
 def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:

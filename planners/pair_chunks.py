@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import CapacityOverflowError
 from ..schedules import Bound, congestion
 from ..topologies import Topology
 from .bfb_network import as_chunks
@@ -21,7 +22,7 @@ __all__ = ["as_chunks", "shared_chunks"]
 
 IntArray = npt.NDArray[np.int64]
 
-TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 """Numbers of chunks per unit of traffic that are tried if none is asked for."""
 MOST_EXACT = 2**12
 """Chunks per unit that are taken if they put exactly on each path what its flow does."""
@@ -29,6 +30,8 @@ MOST_PER_PAIR = 2**12
 """Chunks of a pair beyond which smaller ones are not tried: the traffic itself counts finely enough."""
 MOST_HOPS = 2**25
 """Hops of all numbers of chunks together."""
+MOST_CHUNKS = 2**62
+"""All together."""
 EFFORT = 2 * 10**7
 """Hops that are looked at for each number, a fraction of a second."""
 
@@ -56,10 +59,20 @@ def shared_chunks(
     chunks_per_unit : int
     paths : Paths
         The same with chunks for weights, some of them 0.
+
+    Raises
+    ------
+    CapacityOverflowError
+        If all chunks that are asked for would leave int64.
     """
     from ..solvers.flow_paths import path_loads
     from ..solvers.path_rounding import rounded
 
+    if chunks is not None and sum(traffic.ravel().tolist()) * chunks >= MOST_CHUNKS:
+        raise CapacityOverflowError(
+            f"the traffic counts {sum(traffic.ravel().tolist())} of its common unit, and {chunks} chunks of each leave "
+            "64 bits; expected fewer chunks"
+        )
     ranks, capacities = topology.num_ranks, topology.arrays.capacities
     tails, heads, _, _ = topology.arrays
     sources, targets = tails[paths.links[paths.starts[:-1]]], heads[paths.links[paths.starts[1:] - 1]]

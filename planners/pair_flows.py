@@ -6,7 +6,7 @@ The linear program has one source of each orbit of ranks under the symmetries of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -25,14 +25,19 @@ if TYPE_CHECKING:
 
 __all__ = ["PairAnswer", "PairFlows", "check_pairs_reachable", "node_demands", "solve_pairs"]
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 ObjectArray = npt.NDArray[np.object_]
 
-MOST_COLUMNS = 40_000
+MOST_COLUMNS = 25_000
 """Columns of a linear program that is solved to the end; beyond, a maximum concurrent flow comes within `LOOSE_GAP`."""
 LOOSE_GAP = Fraction(1, 200)
+ROW_BITS = 32
+"""Bits that what a rank has for all others is rounded up to, for a concurrent flow."""
 MOST_SCALE = 2**40
 """Whole numbers beyond which exact flows are rounded."""
+MOST_RATIO = 10**7
+"""Of two parts in a linear program, whose solver has tolerances."""
 GRAIN = 2**24
 """Whole units that the largest part is cut into, where a flow is rounded."""
 
@@ -201,13 +206,17 @@ def _by_program(topology: Topology, demands: IntArray, alike: IntArray, trace: T
     from ..formulations import all_to_all
     from ..solvers import solve
 
-    model = all_to_all.build(topology, traffic=demands, symmetries=alike)
+    # What is next to nothing is raised, as floats cannot tell it from nothing.  Flows then bring enough, and any
+    # lengths prove something.
+    least = -(-int(demands.max()) // MOST_RATIO)
+    raised = np.where(demands > 0, np.maximum(demands, least), 0)
+    model = all_to_all.build(_wide(topology), traffic=raised, symmetries=alike)
     solution = solve(model)
     try:
         answer = solution.exact
     except NoAnswerError:
         trace.note("flows", "linear program, in floats")
-        lengths = tuple(map(_simple, model.link_prices(solution.duals["link_bandwidth"]).tolist()))
+        lengths = _simple(model.link_prices(solution.duals["link_bandwidth"]))
         rows, rate = solution.values["flow"].astype(object), Fraction(solution.objective)
         return _Program(model, demands, alike, lengths, rows, rate / int(model.largest), False)
     trace.note("flows", "linear program, exact")
@@ -216,16 +225,29 @@ def _by_program(topology: Topology, demands: IntArray, alike: IntArray, trace: T
     return _Program(model, demands, alike, lengths, answer.values["flow"], rate, True)
 
 
-def _simple(price: float) -> Fraction:
-    return Fraction(max(price, 0.0)).limit_denominator(10**9)
+def _wide(topology: Topology) -> Topology:
+    """State the bandwidths of slow networks in a smaller unit: to a solver, next to nothing is nothing."""
+    widest = max(link.bandwidth for link in topology.links)
+    if widest >= 1:
+        return topology
+    unit = 10 ** len(str(int(1 / widest)))
+    return replace(topology, links=tuple(link._replace(bandwidth=link.bandwidth * unit) for link in topology.links))
+
+
+def _simple(prices: FloatArray) -> tuple[Fraction, ...]:
+    """Turn prices into lengths in some unit."""
+    largest = max(float(prices.max()), 1e-300)
+    return tuple(Fraction(max(price, 0.0) / largest).limit_denominator(10**9) for price in prices.tolist())
 
 
 @dataclass(frozen=True)
 class _Weights:
-    """A maximum concurrent flow within a gap."""
+    """A maximum concurrent flow within a gap, which brings `amount` of a traffic of 1, or more."""
 
     topology: Topology
     demands: IntArray
+    coarse: IntArray
+    amount: Fraction
     found: ConcurrentFlow
 
     @property
@@ -239,9 +261,9 @@ class _Weights:
 
         tails, heads, capacities, _ = self.topology.arrays
         sources = np.arange(self.topology.num_ranks)
-        network = (len(self.topology.nodes), tails, heads, capacities, self.demands)
+        network = (len(self.topology.nodes), tails, heads, capacities, self.coarse)
         flows = source_flows(*network, self.found, sources)
-        return PairFlows(*_whole(self.topology, self.demands, sources, flows, self.found.amount))
+        return PairFlows(*_whole(self.topology, self.demands, sources, flows, self.amount))
 
 
 def _by_weights(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _Weights:
@@ -249,5 +271,9 @@ def _by_weights(topology: Topology, demands: IntArray, alike: IntArray, trace: T
 
     trace.note("flows", f"concurrent flow within {LOOSE_GAP}")
     tails, heads, capacities, _ = topology.arrays
-    network = (len(topology.nodes), tails, heads, capacities, demands)
-    return _Weights(topology, demands, concurrent_flow(*network, gap=LOOSE_GAP, automorphisms=alike))
+    # Small numbers leave room for lengths of many digits.
+    shift = max(0, int(demands.sum(axis=1).max()).bit_length() - ROW_BITS)
+    coarse = -(-demands >> shift)
+    network = (len(topology.nodes), tails, heads, capacities, coarse)
+    found = concurrent_flow(*network, gap=LOOSE_GAP, automorphisms=alike)
+    return _Weights(topology, demands, coarse, found.amount / 2**shift, found)

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import COLLECTIVES, PAIR_COLLECTIVES, Bound
 from ..topologies import Topology
+from ..topologies.validation import shown
 from . import lazy_planners as lazy
 from .lazy_planners import Make
 from .plan import Plan
@@ -219,7 +220,7 @@ def plan(topology: Topology, collective: str, *, planner: str = "auto", **option
     """
     check_topology(topology)
     if not isinstance(planner, str) or planner not in PLANNERS:
-        raise UnsupportedError(f"there is no planner {planner!r}; expected one of {', '.join(PLANNERS)}")
+        raise UnsupportedError(f"there is no planner {shown(planner)}; expected one of {', '.join(PLANNERS)}")
     functions = PLANNERS[planner].functions
     check_collective(collective, tuple(functions), f"the planner {planner!r} does not cover")
     _check_options(functions[collective], options, planner)
@@ -256,6 +257,8 @@ def _options_of(function: Callable[..., Plan]) -> list[str]:
 def _check_options(function: Callable[..., Plan], options: dict[str, Any], planner: str) -> None:
     known = _options_of(function)
     for option in options:
+        if option == "traffic" and option not in known:
+            raise UnsupportedError("only all_to_allv takes traffic; leave it out, or ask for all_to_allv")
         if option not in known:
             expected = f"expected one of {', '.join(known)}" if known else "it takes none here"
             raise UnsupportedError(f"planner {planner!r} has no option {option!r}; {expected}")

@@ -44,8 +44,8 @@ def plan_shortest_paths(topology: Topology, collective: str, *, traffic: Any = N
     Examples
     --------
     >>> from collopt.topologies import hypercube
-    >>> print(plan_shortest_paths(hypercube(3, bandwidth=25), "all_to_all"))
-    all_to_all on hypercube-3 by shortest-paths: 50.00 GB/s, optimal; 56 paths, 3 steps, 1 chunk per unit
+    >>> print(plan_shortest_paths(hypercube(2, bandwidth=25), "all_to_all"))
+    all_to_all on hypercube-2 by shortest-paths: 50.00 GB/s, optimal; 12 paths, 2 steps, 1 chunk per unit
     """
     matrix = asked_traffic(topology, collective, traffic)
     check_pairs_reachable(topology, matrix)

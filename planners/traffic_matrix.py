@@ -70,7 +70,8 @@ def as_count(value: object, name: str) -> int:
 
 def as_sizes(values: object, servers: int) -> tuple[int, ...]:
     """Read how many GPUs each server has; `UnsupportedError` if that is not one whole number for each of them."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)) or np.ndim(values) != 1:
+    dimensions = getattr(values, "ndim", 1)  # lists in a list are refused one by one
+    if not isinstance(values, (Sequence, np.ndarray)) or isinstance(values, (str, bytes)) or dimensions != 1:
         raise UnsupportedError(f"gpus_per_server is {shown(values)}; expected a whole number, or one for each server")
     if len(values) != servers:
         raise UnsupportedError(f"gpus_per_server has {len(values)} numbers; expected one for each of {servers} servers")
@@ -100,7 +101,7 @@ def shaped(traffic: Any, servers: int, ranks: int, told: str) -> npt.NDArray[np.
     """
     try:
         given = np.asarray(traffic)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         raise UnsupportedError(f"the traffic is {shown(traffic)}; expected a square matrix of bytes") from None
     if given.ndim != 2 or given.shape[0] != given.shape[1]:
         raise UnsupportedError(f"the traffic has shape {given.shape}; expected a square matrix, one row for each rank")
@@ -152,7 +153,8 @@ def _not_integers(given: npt.NDArray[Any]) -> UnsupportedError:
     """Name the type, and an entry that is no number of bytes, if there is one."""
     if given.dtype.kind == "f":
         # Comparisons with NaN are false, so this finds it too.
-        fine = (given >= 0) & (given < MOST_BYTES) & (given == np.floor(given))
+        wide = given.astype(np.result_type(given, np.float64))
+        fine = (wide >= 0) & (wide < MOST_BYTES) & (wide == np.floor(wide))
     elif given.dtype.kind == "O":
         fine = np.array([_counts_bytes(entry) for entry in given.ravel()], dtype=bool).reshape(given.shape)
     else:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import UnsupportedError
+from ..topologies.validation import shown
 from .all_to_allv_pieces import Moves, Pieces, handed_over, local_bytes, pieces_of
 from .all_to_allv_verify import verify_all_to_allv
 from .read_only import read_only
-from .two_tier_cost import PIPELINES, TwoTierModel, TwoTierTimes, two_tier_times
+from .two_tier_cost import PIPELINES, TwoTierModel, TwoTierTimes, check_model, two_tier_times
 from .units import count_text
 
 if TYPE_CHECKING:
@@ -167,6 +169,7 @@ class AllToAllvSchedule:
 
     def optimum(self, model: TwoTierModel) -> Fraction:
         """Time in µs of Theorem 1: scale-up links infinitely fast, and no wake-ups."""
+        check_model(model)
         return self.lower_bound / Fraction(model.scale_out) / 1000
 
     def times(self, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> TwoTierTimes:
@@ -178,7 +181,15 @@ class AllToAllvSchedule:
         return self.times(model, pipeline).total
 
     def pieces(self, server: int) -> Pieces:
-        """Where each byte that leaves a server goes: by which proxy and peer, and in which stage."""
+        """Where each byte that leaves a server goes: by which proxy and peer, and in which stage.
+
+        Raises
+        ------
+        UnsupportedError
+            If there is no server of this number.
+        """
+        if isinstance(server, bool) or not isinstance(server, (int, np.integer)) or not 0 <= server < self.servers:
+            raise UnsupportedError(f"server is {shown(server)}; expected a number from 0 to {self.servers - 1}")
         return pieces_of(self, server)
 
     def verify(self) -> None:

@@ -101,8 +101,12 @@ class FlowSchedule:
         for name in ("num_ranks", "chunks_per_unit"):
             object.__setattr__(self, name, as_count(getattr(self, name), name))
         for name in ARRAYS:
-            if not isinstance(array := getattr(self, name), np.ndarray):
-                raise UnsupportedError(f"the schedule's {name} is {shown(array)}; expected a numpy array of integers")
+            array, dimensions = getattr(self, name), 2 if name == "traffic" else 1
+            if type(array) is not np.ndarray or array.ndim != dimensions:
+                raise UnsupportedError(
+                    f"the schedule's {name} is {shown(array)}; expected a numpy array of integers with "
+                    f"{count_text(dimensions, 'dimension')}"
+                )
             object.__setattr__(self, name, read_only(array))
 
     def __reduce__(self) -> tuple[type[FlowSchedule], tuple[object, ...]]:
@@ -137,10 +141,18 @@ class FlowSchedule:
         UnsupportedError
             If something is not of this form, or a number is not whole or beyond 64 bits.
         """
-        given = np.asarray(traffic)
+        try:
+            given = np.asarray(traffic)
+        except (TypeError, ValueError, RuntimeError):  # rows of unequal length, or tensors on a GPU
+            given = np.empty(0, dtype=np.int64)
         if given.dtype != np.int64 or given.ndim != 2:
             raise UnsupportedError(f"the traffic is {shown(traffic)}; expected a matrix of 64-bit integers")
         rows = as_paths(paths)
+        for number, (_, path, steps) in enumerate(rows):
+            if len(path) < 2 or len(steps) != len(path) - 1:
+                raise UnsupportedError(
+                    f"path {number} is {shown(rows[number])}; expected two nodes or more and a step for each link"
+                )
         starts = np.cumsum([0, *(len(path) for _, path, _ in rows)], dtype=np.int64)
         columns = (
             [chunks for chunks, _, _ in rows],
@@ -148,10 +160,11 @@ class FlowSchedule:
             [step for _, _, steps in rows for step in steps],
         )
         try:
-            weights, nodes, steps = (np.array(column, dtype=np.int64) for column in columns)
+            arrays = [np.array(column, dtype=np.int64) for column in columns]
         except OverflowError:
             raise UnsupportedError(f"the paths {shown(rows)} hold a number beyond 64 bits; expected none") from None
-        return cls(len(given), chunks_per_unit, given, weights, starts, nodes, steps)
+        weights, nodes, hops = arrays
+        return cls(len(given), chunks_per_unit, given, weights, starts, nodes, hops)
 
     @cached_property
     def total_weight(self) -> Fraction:
@@ -262,9 +275,16 @@ class FlowSchedule:
         DataFrame
             One row per path: ``source``, ``destination``, ``chunks``, ``path`` and ``steps``, by source and
             destination.
+
+        Raises
+        ------
+        CertificateError
+            If a path uses a link that the topology does not have.
         """
         import pandas as pd
 
+        if topology is not None:
+            self.hop_links(topology)
         names = range(int(self.path_nodes.max(initial=0)) + 1) if topology is None else topology.nodes
         rows = [
             (path[0], path[-1], chunks, tuple(names[node] for node in path), steps)

@@ -40,7 +40,7 @@ def as_rows(sends: object, numbers: dict[tuple[int, ...], int]) -> list[tuple[in
 
 def as_paths(paths: object) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
     """Read paths of a flow as ``(chunks, path, steps)`` in whole numbers."""
-    if not isinstance(paths, Iterable):
+    if not isinstance(paths, Iterable) or getattr(paths, "shape", None) == ():
         raise UnsupportedError(f"the paths are {shown(paths)}; expected a list of (chunks, path, steps)")
     rows: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
     for row in paths:

@@ -17,7 +17,16 @@ from .all_to_allv_pieces import busiest_by_shift, busiest_by_stage, handed_over,
 if TYPE_CHECKING:
     from .all_to_allv import AllToAllvSchedule
 
-__all__ = ["DEFAULT_WAKE_UP", "H200", "MI300X", "PIPELINES", "TwoTierModel", "TwoTierTimes", "two_tier_times"]
+__all__ = [
+    "DEFAULT_WAKE_UP",
+    "H200",
+    "MI300X",
+    "PIPELINES",
+    "TwoTierModel",
+    "TwoTierTimes",
+    "check_model",
+    "two_tier_times",
+]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -79,7 +88,16 @@ class TwoTierModel:
         Returns
         -------
         Fraction
+
+        Raises
+        ------
+        UnsupportedError
+            If one of them is no whole number of at least 1.
         """
+        for name, count in (("servers", servers), ("gpus_per_server", gpus_per_server)):
+            if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+                raise UnsupportedError(f"{name} is {shown(count)}; expected a whole number of at least 1")
+        servers, gpus_per_server = int(servers), int(gpus_per_server)
         ratio = Fraction(self.scale_out) / Fraction(self.scale_up)
         return 1 + ratio * (2 * (gpus_per_server - 1) + Fraction(gpus_per_server, servers))
 
@@ -88,6 +106,12 @@ H200 = TwoTierModel(450, 50)
 """FAST's NVIDIA testbed (section 5): NVLink and 400 Gb/s InfiniBand."""
 MI300X = TwoTierModel(448, "12.5")
 """FAST's AMD testbed (section 5): Infinity Fabric and 100 Gb/s RoCE."""
+
+
+def check_model(model: object) -> None:
+    """Raise `UnsupportedError` unless it is a `TwoTierModel`."""
+    if not isinstance(model, TwoTierModel):
+        raise UnsupportedError(f"the model is {shown(model)}; expected a TwoTierModel, such as two_tier_cost.H200")
 
 
 class TwoTierTimes(NamedTuple):
@@ -140,11 +164,12 @@ def two_tier_times(schedule: AllToAllvSchedule, model: TwoTierModel, pipeline: s
     Raises
     ------
     UnsupportedError
-        If there is no such pipeline.
+        If there is no such pipeline, or the model is none.
     CapacityOverflowError
         If times, as multiples of a common unit, could leave the range of int64.
     """
-    if pipeline not in PIPELINES:
+    check_model(model)
+    if not isinstance(pipeline, str) or pipeline not in PIPELINES:
         raise UnsupportedError(f"the pipeline is {shown(pipeline)}; expected one of {', '.join(PIPELINES)}")
     ticks = _Ticks.of(schedule, model)
     sizes = schedule.stage_bytes

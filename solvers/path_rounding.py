@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..errors import SolverError
 from .flow_paths import Paths, path_loads
-from .max_flow import check_capacities
+from .max_flow import CAPACITY_LIMIT, check_capacities
 
 __all__ = ["next_random", "rounded"]
 
@@ -80,14 +80,15 @@ def rounded(
     ndarray of int64, shape (paths,)
         Chunks of each path.  Those of each pair add up to its amount exactly; if all shares are whole, they are
         returned as they are.  Nothing more is guaranteed, but of all distributions met the one is returned whose
-        busiest link has the least load by capacity; the first met is that of the largest remainders.
+        busiest link has the least load by capacity; the first met is that of the largest remainders, and the last where
+        all amounts times the largest capacity leave 64 bits: so many chunks are small ones.
 
     Raises
     ------
     SolverError
         If the arrays are not of this form, or a pair with chunks has no path.
     CapacityOverflowError
-        If the weights of a pair, or all amounts times the largest capacity, leave 64 bits.
+        If the weights of a pair, or all amounts, leave 64 bits.
 
     Notes
     -----
@@ -114,6 +115,8 @@ def rounded(
         return chunks
     shares = chunks + rests / totals[pairs]
     _add_rests(members, starts, amounts, rests, chunks)
+    if sum(amounts.tolist()) * int(capacities.max()) >= CAPACITY_LIMIT:
+        return chunks
     used = np.flatnonzero(np.bincount(paths.links))
     patience = 0
     if goal is None:
@@ -147,10 +150,7 @@ def _check_arrays(paths: Paths, pairs: IntArray, amounts: IntArray, capacities: 
             f"the last pair is {pairs.max(initial=-1)} and the last link {paths.links.max(initial=-1)}; "
             f"expected less than {len(amounts)} amounts and {len(capacities)} capacities"
         )
-    check_capacities(
-        sum(amounts.tolist()) * int(capacities.max(initial=1)),
-        int(np.bincount(pairs, paths.weights.astype(np.float64)).max(initial=0)),
-    )
+    check_capacities(sum(amounts.tolist()), int(np.bincount(pairs, paths.weights.astype(np.float64)).max(initial=0)))
 
 
 def _shares(paths: Paths, pairs: IntArray, amounts: IntArray, totals: IntArray) -> tuple[IntArray, IntArray]:
@@ -158,8 +158,9 @@ def _shares(paths: Paths, pairs: IntArray, amounts: IntArray, totals: IntArray) 
     if int(amounts.max(initial=0)) * int(paths.weights.max(initial=0)) < 2**62:
         return np.divmod(amounts[pairs] * paths.weights, totals[pairs])
     # Python's integers take several times as long, and cannot overflow.
-    whole, rests = np.divmod(amounts[pairs].astype(np.object_) * paths.weights.astype(np.object_), totals[pairs])
-    return whole.astype(np.int64), rests.astype(np.int64)
+    products = amounts[pairs].astype(np.object_) * paths.weights.astype(np.object_)
+    whole = products // totals[pairs]
+    return whole.astype(np.int64), (products - whole * totals[pairs]).astype(np.int64)
 
 
 def _limits(goal: Fraction, capacities: IntArray, used: IntArray) -> IntArray:

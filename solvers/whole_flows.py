@@ -13,8 +13,6 @@ __all__ = ["whole_flow"]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-MOST_SLACK = 2**40
-
 
 def whole_flow(
     num_nodes: int, tails: IntArray, heads: IntArray, flow: FloatArray, source: int, demands: IntArray
@@ -37,7 +35,8 @@ def whole_flow(
     Returns
     -------
     ndarray of int64, shape (links,)
-        At most one more than `flow` where that brings all demands, else as little more as a search by doubling finds.
+        At most one more than `flow` where that brings all demands, else as little more as a search by doubling finds:
+        on the links that it uses, or if these do not lead to all demands, on any.
 
     Raises
     ------
@@ -57,12 +56,14 @@ def whole_flow(
     all_tails = np.concatenate([tails, wanted])
     all_heads = np.concatenate([heads, np.full(len(wanted), num_nodes)])
     total = int(demands.sum())
-    slack = 0
-    while slack < MOST_SLACK:
-        rooms = np.ceil(flow).astype(np.int64) + slack * (flow > 0)
-        network = flow_network(num_nodes + 1, all_tails, all_heads, np.concatenate([rooms, demands[wanted]]))
-        found = solve_network(network, source, num_nodes)
-        if found.value == total:
-            return found.residual[1 : 2 * len(tails) : 2].copy()
-        slack = max(1, 2 * slack)
-    raise SolverError(f"no flow from node {source} over links that the given one uses brings all {total} units")
+    # More than all that is asked for goes round in cycles.
+    rooms = np.ceil(np.minimum(flow, float(total))).astype(np.int64)
+    for usable in (flow > 0, np.ones(len(flow), dtype=np.bool_)):
+        slack = 0
+        while slack < 2 * max(total, 1):
+            most = np.concatenate([np.minimum(rooms + slack * usable, total), demands[wanted]])
+            found = solve_network(flow_network(num_nodes + 1, all_tails, all_heads, most), source, num_nodes)
+            if found.value == total:
+                return found.residual[1 : 2 * len(tails) : 2].copy()
+            slack = max(1, 2 * slack)
+    raise SolverError(f"no flow from node {source} brings all {total} units")

@@ -41,7 +41,7 @@ def test_bound_plan_and_compare_take_traffic(capsys: pytest.CaptureFixture[str],
 def test_people_see_where_the_bottleneck_is(capsys: pytest.CaptureFixture[str]) -> None:
     """And how fast pairs can be."""
     answer = call(capsys, "bound", "dgx-a100", "--boxes", 2, "all_to_all").out
-    assert "8/25 ns per byte from a rank to a rank" in answer
+    assert "8/25 ns per byte of what one rank has for another" in answer
     assert "8 of 16 ranks, whose data for the others leave over 200 GB/s" in answer
     assert "trees per root" not in answer
 
@@ -67,12 +67,21 @@ def test_files_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp
     (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "b.npy").write_bytes(b"nothing")
     np.save(tmp_path / "o.npy", np.array([{}], dtype=object))
+    np.save(tmp_path / "fine.npy", TRAFFIC)
+    header = (tmp_path / "fine.npy").read_bytes()
+    (tmp_path / "large.npy").write_bytes(header.replace(b"(8, 8), ", b"(8,99999999999999),"))
+    (tmp_path / "header.npy").write_bytes(header[:10] + b"{" * 100 + header[110:])
+    np.savez(tmp_path / "several.npz", TRAFFIC)
+    (tmp_path / "several.npz").rename(tmp_path / "several.npy")
     os.mkfifo(tmp_path / "pipe")
     for name, message in (
         ("none.csv", "cannot be read: No such file"),
         ("b.csv", "no CSV text in UTF-8"),
         ("b.npy", "no array as numpy.save writes it"),
         ("o.npy", "no array as numpy.save writes it"),
+        ("large.npy", "no array as numpy.save writes it"),
+        ("header.npy", "no array as numpy.save writes it"),
+        ("several.npy", "no array as numpy.save writes it"),
         ("pipe", "not in a regular file"),
     ):
         assert message in refusal(call(capsys, "bound", "dgx1-v100", "all_to_allv", "--traffic", tmp_path / name))

@@ -127,6 +127,8 @@ def _as_traffic(traffic: npt.ArrayLike | None, ranks: int) -> IntArray | None:
         amounts = as_integers(traffic, "the amounts of traffic", expected)
     except ValueError as error:
         raise UnsupportedError(str(error)) from None
+    except RuntimeError:  # numpy's, of lists without end
+        raise UnsupportedError(f"the amounts of traffic are {shown(traffic)}; expected {expected}") from None
     if amounts.shape != (ranks, ranks):
         raise UnsupportedError(f"the traffic has shape {amounts.shape}; expected {expected}")
-    return amounts
+    return np.asarray(amounts)  # a matrix of numpy's own kind stays two-dimensional whatever is taken of it

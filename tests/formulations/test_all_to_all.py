@@ -177,13 +177,19 @@ def test_interior_point_solves_ten_thousands_of_columns() -> None:
 @pytest.mark.parametrize(
     ("traffic", "message"),
     [
-        ("all", "traffic is 'all'; expected a matrix"),
-        ([[0, 1], [1, 0]], "traffic has 2 rows of 2 entries; expected 3 of 3"),
-        ([[0, 1, 1], [1, 0], [1, 1, 0]], "traffic has 3 rows of 2, 3 entries; expected 3 of 3"),
-        ([1, 1, 1], "traffic has 3 rows of 0 entries"),
+        ("all", "the traffic is 'all'; expected a matrix"),
+        ([[0, 1], [1, 0]], r"of shape \(2, 2\); expected 3 rows of 3 numbers"),
+        ([[0, 1, 1], [1, 0], [1, 1, 0]], "expected 3 rows of 3 numbers"),
+        ([1, 1, 1], r"of shape \(3,\); expected 3 rows of 3"),
         ([[5, 0, 0], [0, 5, 0], [0, 0, 5]], "all traffic is 0"),
-        ([[0, -1, 1], [1, 0, 1], [1, 1, 0]], "traffic -1 from rank 0 to rank 1 is not usable"),
-        ([[0, 1, 1], [1, 0, "much"], [1, 1, 0]], "traffic 'much' from rank 1 to rank 2"),
+        (
+            [[0, -1, 1], [1, 0, 1], [1, 1, 0]],
+            "the traffic from rank 0 to rank 1 is -1; expected a number of at least 0",
+        ),
+        (np.array([[0, -1, 1], [1, 0, 1], [1, 1, 0]]), "the traffic from rank 0 to rank 1 is -1"),
+        (np.eye(3, dtype=np.int64), "all traffic is 0"),
+        (np.array(1), "expected a matrix|of shape"),
+        ([[0, 1, 1], [1, 0, "much"], [1, 1, 0]], "the traffic from rank 1 to rank 2 is 'much'"),
     ],
 )
 def test_refuses_traffic_that_is_none(traffic: Any, message: str) -> None:

@@ -14,12 +14,22 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt import plan, solve
-from collopt.errors import BoundError, CertificateError, FileFormatError, UnsupportedError
+from collopt.errors import (
+    BoundError,
+    CapacityOverflowError,
+    CertificateError,
+    FileFormatError,
+    NoAnswerError,
+    UnsupportedError,
+)
 from collopt.formulations import all_to_all
 from collopt.planners import pair_flows as pair_flows_module
 from collopt.planners import plan_of_schedule
 from collopt.planners.multicommodity import bound_pairs, plan_pairs
+from collopt.planners.pair_bounds import lengths_bound
 from collopt.schedules import Cut, FlowSchedule, LinkLengths
+from collopt.solvers.exact_lp import ExactAnswer
+from collopt.solvers.solution import Solution
 from collopt.topologies import (
     Topology,
     complete,
@@ -125,11 +135,68 @@ def test_large_networks_are_proved_within_a_gap(monkeypatch: pytest.MonkeyPatch)
         assert made.algbw <= exact <= made.bound.algbw
 
 
+def test_large_amounts_do_not_widen_the_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Multiplicative weights are as near with bytes as with small numbers, although lengths and bytes share 64 bits."""
+    monkeypatch.setattr(pair_flows_module, "MOST_COLUMNS", 1)
+    traffic = np.random.default_rng(5).integers(2**40, 2**47, (8, 8))
+    traffic[0, 1], traffic[3] = 1, 0
+    made = plan(hypercube(3, bandwidth=10), "all_to_allv", traffic=traffic)
+    assert made.gap < Fraction(1, 100)
+
+
 def test_floats_are_rounded_where_fractions_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan is as exact, and misses the bound by next to nothing."""
     monkeypatch.setattr(pair_flows_module, "MOST_SCALE", 1)
     made = plan(mi250(), "all_to_all", chunks=3)
     assert made.gap == 0
+
+
+def test_floats_do_where_the_program_has_no_exact_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prices in floats have no common unit, and prove next to as much."""
+
+    def none(self: Solution) -> ExactAnswer:
+        raise NoAnswerError("too much for exact arithmetic")
+
+    monkeypatch.setattr(Solution, "exact", property(none))
+    ways = [(rank, (turn * rank + 2 * turn - 1) % 11) for rank in range(11) for turn in (1, 3, 5)]
+    links = [(f"g{tail}", f"g{head}", 10 + 7 * tail * head % 13) for tail, head in ways if tail != head]
+    network = Topology.from_links(links, compute=[f"g{rank}" for rank in range(11)])
+    made = plan(network, "all_to_all", chunks=64)
+    assert made.provenance["flows"] == "linear program, in floats"
+    assert made.gap < Fraction(2, 100)
+    monkeypatch.undo()
+    assert 0 <= made.bound.algbw / collopt.bound(network, "all_to_all").algbw - 1 < Fraction(1, 10**5)
+
+
+@pytest.mark.parametrize(
+    "traffic",
+    [
+        [[0, 10**12, 1, 0], [1, 0, 3, 10**12], [0, 1, 0, 0], [10**12, 7, 1, 0]],
+        [[0, 2**51 - 129, 10**9 + 7, 5], [1, 0, 2**50 - 27, 0], [998_244_353, 1, 0, 3], [11, 10**15 + 37, 2, 0]],
+    ],
+    ids=["ratio of 10^12", "large coprime numbers"],
+)
+@pytest.mark.parametrize("unit", [Fraction(1, 10**9), Fraction(1), Fraction("1.00003")])
+def test_amounts_may_differ_as_they_like(traffic: list[list[int]], unit: Fraction) -> None:
+    """What is next to nothing, and what is slow, is planned for like all else; next to nothing is lost."""
+    ways = ((0, 1, 3), (1, 2, 7), (2, 3, 5), (3, 0, 4), (0, 2, 2), (3, 1, 6))
+    links = [(f"g{tail}", f"g{head}", width * unit) for tail, head, width in ways]
+    made = plan(Topology.from_links(links, compute=[f"g{rank}" for rank in range(4)]), "all_to_allv", traffic=traffic)
+    assert isinstance(made.schedule, FlowSchedule)
+    assert made.schedule.traffic.tolist() == traffic
+    assert made.gap < Fraction(1, 10**5)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_prices_without_a_fair_common_unit_are_rounded(exact: bool) -> None:
+    """Any lengths prove something, so those that a witness cannot add up give way to others near them."""
+    network = ring(3, bandwidth=10, bidirectional=False)
+    ones = np.ones((3, 3), dtype=np.int64)
+    primes = (10**9 + 7, 10**9 + 9, 998_244_353)
+    lengths = [Fraction(1, prime) if exact else Fraction(1 + 1 / prime) for prime in primes]
+    bound = lengths_bound(network, "all_to_all", ones, lengths)
+    bound.verify()
+    assert abs(bound.inverse_rate - Fraction(3, 10)) < Fraction(1, 10**2)
 
 
 def test_the_bound_is_a_cut_where_one_is_as_tight() -> None:
@@ -237,6 +304,7 @@ def test_what_cannot_be_planned_is_refused() -> None:
     for call, options, message in (
         (plan_pairs, {"collective": "allgather"}, "flows between pairs do not carry out"),
         (plan_pairs, {"collective": "all_to_all", "order": "sideways"}, "order is 'sideways'; expected one of hops"),
+        (plan_pairs, {"collective": "all_to_all", "order": ["hops"]}, r"order is \['hops'\]; expected one of hops"),
         (plan_pairs, {"collective": "all_to_all", "chunks": 0}, "chunks is 0"),
         (plan_pairs, {"collective": "all_to_all", "traffic": [[1]]}, "takes no traffic"),
         (bound_pairs, {"collective": "alltoall"}, "did you mean 'all_to_all'"),
@@ -247,3 +315,9 @@ def test_what_cannot_be_planned_is_refused() -> None:
     ):
         with pytest.raises(UnsupportedError, match=message):
             call(ring(3), **options)  # type: ignore[operator]
+
+
+def test_chunks_beyond_64_bits_are_refused() -> None:
+    """Before any of them are counted."""
+    with pytest.raises(CapacityOverflowError, match="1048576 chunks of each leave 64 bits; expected fewer chunks"):
+        plan(ring(3), "all_to_allv", traffic=[[0, 2**50, 1], [0, 0, 3], [1, 0, 0]], chunks=2**20)

@@ -127,7 +127,8 @@ def refused(collective: str, schedule: object, **options: Any) -> Callable[[], P
     ("call", "message"),
     [
         (lambda: plan_of_schedule(None, "allgather", ROUND), "the topology is None; expected a Topology"),  # type: ignore[arg-type]
-        (refused("all_to_all", ROUND), "trees do not carry out the collective 'all_to_all'"),
+        (refused("all_to_all", ROUND), "expected a FlowSchedule for all_to_all"),
+        (refused("scan", ROUND), "no schedule carries out the collective 'scan'"),
         (refused("allgather", None), "the schedule is None; expected a Forest"),
         (refused("allgather", [ROUND]), "the schedule is .*; expected a Forest"),
         (refused("allgather", StepAllreduce(BACK, ROUND)), "for allgather expected one of its two parts"),

@@ -89,6 +89,8 @@ def test_paths_come_back_as_they_were_given() -> None:
     assert frame.columns.tolist() == ["source", "destination", "chunks", "path", "steps"]
     assert frame["path"][1] == ("gpu0", "gpu1", "gpu2")
     assert schedule.to_frame()["path"][1] == (0, 1, 2)
+    with pytest.raises(CertificateError, match="a link that the topology does not have"):
+        schedule.to_frame(ring(2))
 
 
 def with_array(name: str, place: Any, value: int) -> Callable[[], FlowSchedule]:
@@ -153,6 +155,8 @@ def test_steps_change_at_ranks_and_not_at_switches() -> None:
         ([(1, (0, 1))], "path 0 is"),
         ([(1.5, (0, 1), (0,))], "path 0 is"),
         ([(2**70, (0, 1), (0,))], "beyond 64 bits"),
+        ([*NEAR, (1, (), ())], "path 3 is .*; expected two nodes or more"),
+        ([(1, (0, 1), (0, 1)), (1, (0, 1, 2), (2,))], "path 0 is .* and a step for each link"),
     ],
 )
 def test_paths_that_are_none_are_refused(paths: Any, message: str) -> None:
@@ -165,6 +169,16 @@ def test_odd_parts_are_refused() -> None:
     """When the schedule is made."""
     with pytest.raises(UnsupportedError, match="expected a matrix of 64-bit integers"):
         FlowSchedule.from_paths(np.ones((2, 2)), 1, [])
+    with pytest.raises(UnsupportedError, match="expected a matrix of 64-bit integers"):
+        FlowSchedule.from_paths([[0, 1], [1]], 1, [])  # type: ignore[arg-type]
+    odd: list[dict[str, Any]] = [
+        {"traffic": ONES[0]},
+        {"weights": np.array(1)},
+        {"traffic": np.ma.masked_array(ONES)},
+    ]
+    for part in odd:
+        with pytest.raises(UnsupportedError, match=r"expected a numpy array of integers with . dimension"):
+            replace(flow(), **part)
     with pytest.raises(UnsupportedError, match="expected a numpy array"):
         replace(flow(), steps=[0, 1])  # type: ignore[arg-type]
     with pytest.raises(CertificateError, match="a path uses a link that the topology does not have"):

@@ -240,9 +240,19 @@ def test_other_arrays_are_refused(changes: dict[str, object], message: str) -> N
 
 
 def test_numbers_beyond_64_bits_are_refused() -> None:
-    """Whether weights of a pair add up to them or loads times capacities do."""
+    """Whether weights of a pair add up to them or all chunks do."""
     pairs = np.array([0, 0])
     with pytest.raises(CapacityOverflowError):
         rounded(paths_of([[0], [1]], [2**61, 2**61]), pairs, np.array([1]), np.array([1, 1]))
     with pytest.raises(CapacityOverflowError):
-        rounded(paths_of([[0], [1]], [1, 1]), pairs, np.array([2**40]), np.array([1, 2**30]))
+        rounded(paths_of([[0], [1]], [1, 1]), np.array([0, 1]), np.array([2**61, 2**61]), np.array([1, 1]))
+
+
+def test_many_chunks_are_shared_out_by_largest_remainders() -> None:
+    """Also where chunks times weights, or chunks times capacities, leave 64 bits."""
+    ways, pairs = paths_of([[0], [1], [2]], [2**40 + 1, 2**41, 3]), np.array([0, 0, 0])
+    for amount, width in ((2**40, 2**40), (2**40 + 7, 2**30), (3, 2**61)):
+        found = rounded(ways, pairs, np.array([amount]), np.array([1, width, 1])).tolist()
+        shares = [Fraction(amount * int(weight), int(ways.weights.sum())) for weight in ways.weights]
+        assert sum(found) == amount
+        assert all(abs(share - chunks) < 1 for share, chunks in zip(shares, found, strict=True))

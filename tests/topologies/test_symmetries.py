@@ -182,12 +182,26 @@ def test_a_search_that_gives_up_keeps_what_it_found(monkeypatch: pytest.MonkeyPa
     assert len(set(found)) > 2
 
 
+def endless() -> list[Any]:
+    """Return a list that holds itself."""
+    rows: list[Any] = []
+    rows.append(rows)
+    return rows
+
+
+def test_matrices_are_read_as_arrays_are() -> None:
+    """Even of numpy's own kind, whose rows are matrices again."""
+    amounts = np.array([[0, 2, 2], [1, 0, 1], [1, 1, 0]])
+    assert symmetries(ring(3), amounts.view(np.matrix)).tolist() == symmetries(ring(3), amounts).tolist() == [[0, 2, 1]]
+
+
 @pytest.mark.parametrize(
     ("traffic", "message"),
     [
         ([[0, 1.5, 1], [1, 0, 1], [1, 1, 0]], "the amounts of traffic are"),
         ([[0, 1], [1, 0]], r"the traffic has shape \(2, 2\); expected a row and a column .* each of 3 ranks"),
         ("much", "the amounts of traffic are 'much'"),
+        (endless(), "expected a row and a column of whole numbers"),
     ],
 )
 def test_refuses_traffic_that_is_none(traffic: Any, message: str) -> None:

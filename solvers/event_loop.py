@@ -1,0 +1,289 @@
+"""An event loop for transfers that cross links one piece after the other.
+
+A *transfer* crosses its hops in order and is cut into *pieces*, all transfers into equally many.  A piece of a transfer
+may start once the same pieces of all transfers before it have come.  A link carries one piece at a time, each for the
+hop's *ticks*; after that many, and the hop's *delay*, the last bit is at the far end.  A piece may be on several hops
+of its transfer at the same time: it goes on as soon as its first bit has come, or as much later as a faster link needs
+so as never to wait for bits in the middle of the piece.  A transfer without hops is over when it starts.
+
+Each link takes, of the pieces that wait for it, the one with the least sum of its number and its transfer's level; of
+several the one whose hop has the smallest number.  If levels count the hops before a transfer, that sum is the round in
+which a pipeline without any stop would carry the piece.  Links never wait while there is a piece for them.
+
+All times are integers, so equal input gives equal output.
+
+    repeat: let pieces that wait for nothing any more join the queues of their first links
+            send the first piece of the queue of every idle link that has one
+            take the earliest events, all of that time: a link is idle again; a piece has come to its next link, whose
+            queue it joins, or to its end, so that what waited for nothing else may start
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from .heaps import drop, push
+
+__all__ = ["Network", "Timeline", "run_events"]
+
+IntArray = npt.NDArray[np.int64]
+
+NOT_SENT = -1
+
+
+class Network(NamedTuple):
+    """Transfers, what they wait for, and what their hops cost.
+
+    Attributes
+    ----------
+    hop_starts : ndarray of int64, shape (transfers + 1,)
+        Transfer ``t`` has hops ``hop_starts[t]``, ..., ``hop_starts[t + 1] - 1``.
+    hop_links : ndarray of int64, shape (hops,)
+        The link that each hop is on.
+    hop_ticks, hop_delays : ndarray of int64, shape (hops,)
+        How long one piece keeps the link busy, and how long each bit is on its way.
+    levels : ndarray of int64, shape (transfers,)
+        At least 0: what decides between pieces that wait for the same link.
+    before, after : ndarray of int64, shape (waits,)
+        Transfer ``after[i]`` waits for transfer ``before[i]``.
+    num_links : int
+    """
+
+    hop_starts: IntArray
+    hop_links: IntArray
+    hop_ticks: IntArray
+    hop_delays: IntArray
+    levels: IntArray
+    before: IntArray
+    after: IntArray
+    num_links: int
+
+
+class Timeline(NamedTuple):
+    """When everything happened.
+
+    Attributes
+    ----------
+    starts : ndarray of int64, shape (hops, pieces)
+        When each piece began to enter the link of each hop; -1 if it never did.
+    finish : int
+        When the last piece had come.
+    unfinished : int
+        Pieces that never came, for transfers wait for each other in a circle.
+    """
+
+    starts: IntArray
+    finish: int
+    unfinished: int
+
+
+def run_events(network: Network, pieces: int) -> Timeline:
+    """Run all transfers, each cut into so many pieces.
+
+    Parameters
+    ----------
+    network : Network
+        Its numbers are trusted; times must add up to less than 2^62.
+    pieces : int
+        At least 1.
+
+    Returns
+    -------
+    Timeline
+
+    Examples
+    --------
+    One transfer over two links, in two pieces that take 5 ticks each; the second link is passed without a stop:
+
+    >>> two_hops = np.array([0, 1])
+    >>> none = np.empty(0, dtype=np.int64)
+    >>> network = Network(np.array([0, 2]), two_hops, two_hops * 0 + 5, two_hops * 0 + 1, two_hops[:1], none, none, 2)
+    >>> run_events(network, 2)
+    Timeline(starts=array([[0, 5],
+           [1, 6]]), finish=12, unfinished=0)
+    """
+    transfers = len(network.hop_starts) - 1
+    followers = np.bincount(network.before, minlength=transfers)
+    plan = _Plan(
+        *(network[:4]),
+        network.levels,
+        np.repeat(np.arange(transfers), np.diff(network.hop_starts)),
+        _starts(followers),
+        network.after[np.argsort(network.before, kind="stable")],
+        _starts(np.bincount(network.hop_links, minlength=network.num_links) * pieces),
+    )
+    waits = np.bincount(network.after, minlength=transfers).astype(np.int32)
+    starts, finish, come = _run(plan, np.repeat(waits, pieces), pieces)
+    return Timeline(starts.reshape(-1, pieces), int(finish), transfers * pieces - int(come))
+
+
+def _starts(counts: IntArray) -> IntArray:
+    """Where each of the groups of so many begins, and the end of the last."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+class _Plan(NamedTuple):
+    """What does not change: the network, with followers by transfer and room for queues by link."""
+
+    hop_starts: IntArray
+    hop_links: IntArray
+    hop_ticks: IntArray
+    hop_delays: IntArray
+    levels: IntArray
+    owners: IntArray
+    follower_starts: IntArray
+    followers: IntArray
+    queue_starts: IntArray
+
+
+class _State(NamedTuple):
+    """What does.
+
+    A piece of a hop has code ``hop * pieces + piece``, and a piece of a transfer ``transfer * pieces + piece``.  Codes
+    of events are those of hops for arrivals at their links; as many more for arrivals at the far end of a last hop; and
+    from twice that on, those of links that are idle again.
+    """
+
+    starts: IntArray
+    waits: npt.NDArray[np.int32]
+    queue_keys: IntArray
+    queue_codes: IntArray
+    queue_sizes: IntArray
+    idle: npt.NDArray[np.bool_]
+    times: IntArray
+    codes: IntArray
+    asked: IntArray
+    is_asked: npt.NDArray[np.bool_]
+    ready: IntArray
+    sizes: IntArray
+
+
+EVENTS, ASKED, READY, COME = range(4)
+"""Places in `_State.sizes`: entries of `times`, of `asked` (links that may be able to send) and `ready`; ends."""
+
+
+@numba.njit(cache=True, nogil=True)
+def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArray, int, int]:
+    """Run the loop of the module's docstring; return when hops of pieces started, the last end, and how many came."""
+    jobs, links, parts = len(plan.hop_links) * pieces, len(plan.queue_starts) - 1, len(waits)
+    state = _State(
+        np.full(jobs, NOT_SENT, dtype=np.int64),
+        waits,
+        np.empty(jobs, dtype=np.int64),
+        np.empty(jobs, dtype=np.int64),
+        np.zeros(links, dtype=np.int64),
+        np.ones(links, dtype=np.bool_),
+        np.empty(jobs + links, dtype=np.int64),
+        np.empty(jobs + links, dtype=np.int64),
+        np.empty(links, dtype=np.int64),
+        np.zeros(links, dtype=np.bool_),
+        np.empty(parts, dtype=np.int64),
+        np.zeros(4, dtype=np.int64),
+    )
+    sizes, now, finish = state.sizes, 0, 0
+    for part in range(parts):
+        if waits[part] == 0:
+            state.ready[sizes[READY]] = part
+            sizes[READY] += 1
+    while True:
+        while sizes[READY]:
+            sizes[READY] -= 1
+            _begin(plan, state, state.ready[sizes[READY]], pieces)
+        for place in range(sizes[ASKED]):
+            state.is_asked[state.asked[place]] = False
+            _send(plan, state, state.asked[place], now, pieces)
+        sizes[ASKED] = 0
+        if sizes[EVENTS] == 0:
+            return state.starts, finish, sizes[COME]
+        now = state.times[0]
+        while sizes[EVENTS] and state.times[0] == now:
+            if _take(plan, state, pieces):
+                finish = now
+
+
+@numba.njit(cache=True, nogil=True)
+def _begin(plan: _Plan, state: _State, part: int, pieces: int) -> None:
+    """Let a piece of a transfer that waits for nothing queue for its first link, or end where there is none."""
+    transfer, piece = divmod(part, pieces)
+    hop = plan.hop_starts[transfer]
+    if hop == plan.hop_starts[transfer + 1]:
+        _end(plan, state, part, pieces)
+    else:
+        _queue(plan, state, hop * pieces + piece, pieces)
+
+
+@numba.njit(cache=True, nogil=True)
+def _end(plan: _Plan, state: _State, part: int, pieces: int) -> None:
+    """Tell those who wait for a piece of a transfer that it has come."""
+    state.sizes[COME] += 1
+    transfer, piece = divmod(part, pieces)
+    for place in range(plan.follower_starts[transfer], plan.follower_starts[transfer + 1]):
+        follower = plan.followers[place] * pieces + piece
+        state.waits[follower] -= 1
+        if state.waits[follower] == 0:
+            state.ready[state.sizes[READY]] = follower
+            state.sizes[READY] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _queue(plan: _Plan, state: _State, code: int, pieces: int) -> None:
+    """Let a piece of a hop queue for its link."""
+    hop, piece = divmod(code, pieces)
+    link, level = plan.hop_links[hop], plan.levels[plan.owners[hop]]
+    size = state.queue_sizes[link]
+    push(state.queue_keys, state.queue_codes, plan.queue_starts[link], size, piece + level, code)
+    state.queue_sizes[link] += 1
+    _ask(state, link)
+
+
+@numba.njit(cache=True, nogil=True)
+def _ask(state: _State, link: int) -> None:
+    """Note that a link may be able to send."""
+    if not state.is_asked[link]:
+        state.is_asked[link] = True
+        state.asked[state.sizes[ASKED]] = link
+        state.sizes[ASKED] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _send(plan: _Plan, state: _State, link: int, now: int, pieces: int) -> None:
+    """Send the first piece of a link's queue, if the link is idle and there is one."""
+    size, first = state.queue_sizes[link], plan.queue_starts[link]
+    if size == 0 or not state.idle[link]:
+        return
+    code = state.queue_codes[first]
+    drop(state.queue_keys, state.queue_codes, first, size)
+    state.queue_sizes[link] -= 1
+    state.idle[link] = False
+    state.starts[code] = now
+    hop, jobs = code // pieces, len(state.starts)
+    busy, arrival = now + plan.hop_ticks[hop], now + plan.hop_delays[hop]
+    push(state.times, state.codes, 0, state.sizes[EVENTS], busy, 2 * jobs + link)
+    if hop + 1 == plan.hop_starts[plan.owners[hop] + 1]:
+        arrival, code = arrival + plan.hop_ticks[hop], code + jobs
+    else:
+        arrival, code = arrival + max(0, plan.hop_ticks[hop] - plan.hop_ticks[hop + 1]), code + pieces
+    push(state.times, state.codes, 0, state.sizes[EVENTS] + 1, arrival, code)
+    state.sizes[EVENTS] += 2
+
+
+@numba.njit(cache=True, nogil=True)
+def _take(plan: _Plan, state: _State, pieces: int) -> bool:
+    """Take the earliest event; return whether a piece has come to the end of its transfer."""
+    code, jobs = state.codes[0], len(state.starts)
+    drop(state.times, state.codes, 0, state.sizes[EVENTS])
+    state.sizes[EVENTS] -= 1
+    if code < jobs:
+        _queue(plan, state, code, pieces)
+    elif code < 2 * jobs:
+        hop, piece = divmod(code - jobs, pieces)
+        _end(plan, state, plan.owners[hop] * pieces + piece, pieces)
+        return True
+    else:
+        state.idle[code - 2 * jobs] = True
+        _ask(state, code - 2 * jobs)
+    return False

@@ -1,0 +1,100 @@
+"""The event loop, on networks small enough to follow by hand."""
+
+import numpy as np
+import pytest
+
+from collopt.solvers.event_loop import Network, run_events
+from collopt.solvers.heaps import drop, push
+
+
+def network(
+    *hops: list[tuple[int, int, int]], waits: tuple[tuple[int, int], ...] = (), levels: list[int] | None = None
+) -> Network:
+    """Transfers as lists of hops (link, ticks, delay)."""
+    flat = np.array([hop for transfer in hops for hop in transfer], dtype=np.int64).reshape(-1, 3)
+    pairs = np.array(waits, dtype=np.int64).reshape(-1, 2)
+    return Network(
+        np.cumsum([0, *map(len, hops)]),
+        *(column.copy() for column in flat.T),
+        np.zeros(len(hops), dtype=np.int64) if levels is None else np.array(levels),
+        pairs[:, 0].copy(),
+        pairs[:, 1].copy(),
+        int(flat[:, 0].max(initial=0)) + 1,
+    )
+
+
+def test_pieces_of_a_link_follow_each_other() -> None:
+    """A link carries one piece at a time, and the last bit comes its delay after the last piece has left."""
+    run = run_events(network([(0, 5, 7)]), 3)
+    assert run.starts.tolist() == [[0, 5, 10]]
+    assert run.finish == 22
+
+
+def test_waiting_transfers_start_piece_by_piece() -> None:
+    """What waits for a transfer starts with each piece of it that has come."""
+    run = run_events(network([(0, 5, 1)], [(1, 5, 1)], waits=((0, 1),)), 2)
+    assert run.starts.tolist() == [[0, 5], [6, 11]]
+    assert run.finish == 17
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "start"),
+    [(4, 4, 2), (4, 10, 2), (10, 4, 8)],
+    ids=["equally fast", "slower after", "faster after"],
+)
+def test_pieces_are_passed_on_while_they_come_in(first: int, second: int, start: int) -> None:
+    """A piece enters its second link with the first bit, or so much later that a faster link never runs dry."""
+    run = run_events(network([(0, first, 2), (1, second, 3)]), 1)
+    assert run.starts.tolist() == [[0], [start]]
+    assert run.finish == start + second + 3
+
+
+def test_a_busy_link_holds_pieces_back_that_are_passed_on() -> None:
+    """What comes while a link is busy goes when it is idle."""
+    run = run_events(network([(0, 4, 0), (1, 4, 0)], [(1, 9, 0)]), 1)
+    assert run.starts.tolist() == [[0], [9], [0]]
+    run = run_events(network([(1, 9, 0)], [(0, 4, 0), (1, 4, 0)]), 1)
+    assert run.starts.tolist() == [[0], [0], [9]]
+
+
+def test_the_piece_goes_first_that_a_pipeline_would_take_first() -> None:
+    """Of waiting pieces the one with the least sum of number and level goes, then that of the first hop."""
+    run = run_events(network([(0, 1, 0)], [(0, 1, 0)], levels=[1, 0]), 2)
+    # Rounds: transfer 0 has 1 and 2, transfer 1 has 0 and 1.
+    assert run.starts.tolist() == [[1, 3], [0, 2]]
+
+
+def test_transfers_without_hops_pass_the_word_at_once() -> None:
+    """They are over when all that they wait for is, one behind the other."""
+    run = run_events(network([(0, 3, 1)], [(1, 8, 1)], [], [], [(0, 2, 0)], waits=((0, 2), (1, 2), (2, 3), (3, 4))), 1)
+    assert run.starts.tolist() == [[0], [0], [9]]
+    assert run.finish == 11
+
+
+def test_circles_are_counted_not_run_forever() -> None:
+    """Pieces that wait for themselves never come; the others do."""
+    run = run_events(network([(0, 3, 0)], [(0, 3, 0)], [(0, 3, 0)], waits=((0, 1), (1, 0))), 2)
+    assert run.unfinished == 4
+    assert run.finish == 6
+    assert run.starts.tolist() == [[-1, -1], [-1, -1], [0, 3]]
+
+
+def test_nothing_takes_no_time() -> None:
+    """A transfer that crosses no link, on a network without links, is over at 0."""
+    run = run_events(network([]), 1)
+    assert (run.finish, run.unfinished, run.starts.shape) == (0, 0, (0, 1))
+
+
+def test_heaps_sort() -> None:
+    """Entries leave a heap, which begins anywhere in its arrays, by time and then by code."""
+    chance = np.random.default_rng(0)
+    entries = chance.integers(0, 20, size=(200, 2)).tolist()
+    times, codes = np.full((2, 210), -1)
+    for size, (time, code) in enumerate(entries):
+        push(times, codes, 10, size, time, code)
+    found = []
+    for size in range(200, 0, -1):
+        found.append([int(times[10]), int(codes[10])])
+        drop(times, codes, 10, size)
+    assert found == sorted(entries)
+    assert (times[:10] == -1).all()
