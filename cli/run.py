@@ -37,7 +37,7 @@ ElementsOption = Annotated[
         "--elements",
         metavar="N",
         parser=whole_number("--elements", 1, MOST_ELEMENTS),
-        help="Elements of a shard; of the whole buffer where there are no shards.",
+        help="Elements of a shard, or from each rank to each; of the whole buffer where there are no shards.",
     ),
 ]
 DtypeOption = Annotated[str, typer.Option("--dtype", help="Their torch type, such as float32, bfloat16 or int8.")]
@@ -89,9 +89,11 @@ def run(
     """
     from ..planners import load_plan
     from ..runtime import launched_rank, run_local
+    from ..schedules import PAIR_COLLECTIVES
 
     loaded, rank = load_plan(plan), launched_rank()
-    if op in ("prod", "min", "max", "avg") and loaded.collective in ("allgather", "broadcast"):
+    moves = ("allgather", "broadcast", *PAIR_COLLECTIVES)
+    if op in ("prod", "min", "max", "avg") and loaded.collective in moves:
         raise UsageError(
             f"--op {op} says how to add up, and the {loaded.collective} of {plan} only moves data; leave it out"
         )

@@ -20,6 +20,9 @@ __all__ = ["agree", "first_line", "wait"]
 DIGEST_DIGITS = 15
 """Hexadecimal digits of a program's digest that fit an int64 with its sign."""
 
+MOST_ELEMENTS = 2**62
+"""More than there are; who cannot tell agrees with everybody."""
+
 _agreed: WeakKeyDictionary[Any, set[tuple[object, ...]]] = WeakKeyDictionary()
 
 
@@ -36,10 +39,16 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def agree(call: Call) -> None:
+def agree(call: Call) -> int:
     """Check this rank's arguments, and on the first call of its kind compare them with the other ranks'.
 
     The comparison is a small all-reduce, which also is the collective that NCCL wants before a group's first batch.
+    Where a rank cannot tell how large everything is, as nothing is for it, every call is compared.
+
+    Returns
+    -------
+    int
+        Elements of the whole collective.
 
     Raises
     ------
@@ -50,18 +59,23 @@ def agree(call: Call) -> None:
     """
     problem = problem_of(call)
     known = _agreed.setdefault(call.group, set())
-    if problem is not None and (call.program.digest,) in known:
+    if problem is not None and (call.program.digest,) in known and call.known_to_all:
         # The others are past the point where they could be told.
         raise problem
-    key = () if problem else (call.program.digest, str(call.whole.dtype), call.whole.numel(), call.slices, call.op)
-    if key in known:
-        return
-    _compare(call, problem)
+    elements = None if problem else call.elements
+    key = () if problem else (call.program.digest, str(call.whole.dtype), elements, call.slices, call.op)
+    if elements is not None and key in known and call.known_to_all:
+        return elements
+    found = _compare(call, problem, elements)
     known.update({key, (call.program.digest,)})
+    return found
 
 
-def _compare(call: Call, problem: ColloptError | None) -> None:
-    """Tell the other ranks what this one is about to do; raise on all ranks unless all are about to do the same."""
+def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> int:
+    """Tell the other ranks what this one is about to do; raise on all ranks unless all are about to do the same.
+
+    Returns the number of elements that those know who can tell.
+    """
     torch, dist = import_torch()
     names = (
         "a rank whose arguments are wrong",
@@ -74,11 +88,14 @@ def _compare(call: Call, problem: ColloptError | None) -> None:
     mine = [1, *[0] * (len(names) - 1)]
     if problem is None:
         program, kind = int(call.program.digest[:DIGEST_DIGITS], 16), zlib.crc32(str(call.whole.dtype).encode())
-        mine = [0, program, kind, call.whole.numel(), call.slices, OPERATIONS.index(call.op)]
+        mine = [0, program, kind, elements or 0, call.slices, OPERATIONS.index(call.op)]
     on_gpu = dist.get_backend(call.group) == "nccl"
     device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
     # The largest negative is the smallest negated: one all-reduce gives both extremes.
-    extremes = torch.tensor([*mine, *(-value for value in mine)], dtype=torch.int64, device=device)
+    negated = [-value for value in mine]
+    if problem is None and elements is None:
+        negated[names.index("the number of elements")] = -MOST_ELEMENTS
+    extremes = torch.tensor([*mine, *negated], dtype=torch.int64, device=device)
     try:
         wait(dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=call.group, async_op=True), call.timeout)
     except RuntimeError as error:
@@ -91,3 +108,4 @@ def _compare(call: Call, problem: ColloptError | None) -> None:
     for name, most, least in zip(names, largest, smallest, strict=True):
         if most != least:
             raise ProgramError(f"the ranks disagree about {name}; all have to make the same call")
+    return int(largest[names.index("the number of elements")])

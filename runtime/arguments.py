@@ -29,13 +29,31 @@ class Call:
 
     @property
     def whole_name(self) -> str:
-        """Which of the two tensors holds all data of the collective, on every rank."""
+        """Which of the two tensors holds all data of the collective, on every rank; of an all-to-all(v), neither."""
         return "input" if self.program.collective in ("reduce_scatter", "reduce") else "output"
 
     @property
     def whole(self) -> Any:
         """That tensor."""
         return self.input if self.whole_name == "input" else self.output
+
+    @property
+    def elements(self) -> int | None:
+        """Elements of the whole collective; of an all-to-all(v), those of all ranks together.
+
+        None if this rank cannot tell, as no part is its own or for it.
+        """
+        layout = self.program.layout
+        if not layout.in_pairs:
+            return int(self.whole.numel())
+        _, dist = import_torch()
+        unit = _unit(self, dist.get_rank(self.group))
+        return None if unit is None else unit * sum(inputs for inputs, _ in layout.pair_parts)
+
+    @property
+    def known_to_all(self) -> bool:
+        """Whether each rank can tell how large everything is."""
+        return not self.program.layout.in_pairs or (0, 0) not in self.program.layout.pair_parts
 
     @property
     def part(self) -> Any:
@@ -81,6 +99,8 @@ def _check_tensors(call: Call) -> None:
     torch, dist = import_torch()
     if call.whole is None:
         raise UnsupportedError(f"{call.whole_name} is None; {call.program.collective} needs one on every rank")
+    if call.part is None and call.program.layout.in_pairs:
+        raise UnsupportedError(f"input is None; {call.program.collective} needs one on every rank")
     for name, tensor in (("output", call.output), ("input", call.input)):
         if tensor is None:
             continue
@@ -115,6 +135,8 @@ def _check_pair(call: Call, rank: int) -> None:
     if apart or not call.part.numel():
         return
     layout = call.program.layout
+    if layout.in_pairs:
+        raise UnsupportedError("input and output overlap; give the output memory of its own")
     if layout.collective in ("allgather", "reduce_scatter"):
         place = sum(shard_elements(layout, call.whole.numel())[:rank])
     else:
@@ -131,6 +153,9 @@ def _check_pair(call: Call, rank: int) -> None:
 def _check_numbers(call: Call, rank: int) -> None:
     """Refuse numbers of elements that do not fit together."""
     layout, elements = call.program.layout, call.whole.numel()
+    if layout.in_pairs:
+        _check_parts(call, rank)
+        return
     whole, part = call.whole_name, "output" if call.whole_name == "input" else "input"
     if layout.collective in ROOTED and rank != layout.root:
         return
@@ -148,6 +173,25 @@ def _check_numbers(call: Call, rank: int) -> None:
         raise UnsupportedError(
             f"output has {counts['output']} elements and input has {counts['input']}; expected {wanted}"
         )
+
+
+def _check_parts(call: Call, rank: int) -> None:
+    """Refuse sizes that are not in proportion to the traffic."""
+    inputs, outputs = call.program.layout.pair_parts[rank]
+    unit = _unit(call, rank) or 0
+    if (call.input.numel(), call.output.numel()) != (unit * inputs, unit * outputs):
+        raise UnsupportedError(
+            f"output has {call.output.numel()} elements and input has {call.input.numel()}; expected {outputs} and "
+            f"{inputs} times the same number: column and row {rank} of the traffic, in lowest terms"
+        )
+
+
+def _unit(call: Call, rank: int) -> int | None:
+    """Elements that a traffic of 1 in lowest terms comes to, rounded down; None without any."""
+    inputs, outputs = call.program.layout.pair_parts[rank]
+    if inputs:
+        return int(call.input.numel()) // inputs
+    return int(call.output.numel()) // outputs if outputs else None
 
 
 def _named(call: Call) -> tuple[tuple[str, Any], tuple[str, Any]]:

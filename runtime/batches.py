@@ -6,6 +6,9 @@ weights w_0, w_1, ... themselves share out the T elements of the whole collectiv
 
 Besides the caller's tensors there is scratch, as the program has it, and a staging area for what is received to be
 added at the end of the round.
+
+The parts of an all-to-allv are exact multiples of the traffic in lowest terms, so that each rank with some of it can
+tell from its own tensors how large everything is.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from ..errors import ProgramError
 from .interpreter import run_program
 from .layout import Layout
 from .program import ChunkRange, Program
+from .round_scratch import RoundScratch
 from .rounds import Message, Round, rounds_of
 
 __all__ = [
@@ -87,7 +91,7 @@ class OwnRounds(NamedTuple):
 
 
 def shard_elements(layout: Layout, elements: int) -> tuple[int, ...]:
-    """Elements of each rank's shard if there are `elements` in all."""
+    """Elements of each rank's shard, or from each rank to each, if there are `elements` in all."""
     ends = [elements * offset // layout.chunks for offset in layout.offsets]
     return tuple(end - begin for begin, end in pairwise(ends))
 
@@ -116,7 +120,7 @@ def own_rounds(program: Program, slices: int, rank: int, elements: int) -> OwnRo
     map_ = _Map(program, rank, elements, slices, rounds)
     parts = [part for part in map(map_.own_round, rounds) if any(part)]
     staging = [each.one.end for part in parts for each in part.sums if each.one.memory == "staging"]
-    return OwnRounds(tuple(parts), map_.scratch_size, max(staging, default=0))
+    return OwnRounds(tuple(parts), map_.scratch.size, max(staging, default=0))
 
 
 class _Map:
@@ -127,22 +131,14 @@ class _Map:
         self.rank = rank
         self.slices = slices
         self.ends = [elements * block // self.layout.chunks for block in self.layout.blocks]
-        firsts = self.layout.input_range(rank)[0], self.layout.output_range(rank)[0]
-        self.starts = dict(
-            zip(("input", "output"), (elements * first // self.layout.chunks for first in firsts), strict=True)
-        )
-        # Scratch has the slices one after the other, and in each its chunks.
-        held = _scratch_contents(rounds, rank, program.ranks[rank].scratch_chunks)
-        sizes = [
-            end - begin for number in range(slices) for begin, end in (self._extent(chunk, 1, number) for chunk in held)
-        ]
-        self.scratch_starts = list(accumulate(sizes, initial=0))
-        self.scratch_chunks = len(held)
-
-    @property
-    def scratch_size(self) -> int:
-        """Elements of scratch."""
-        return self.scratch_starts[-1]
+        self.input_start = elements * self.layout.input_range(rank)[0] // self.layout.chunks
+        # Outputs may have several pieces: where they begin in the row of chunks, and how far they are moved from there.
+        pieces = self.layout.output_ranges(rank)
+        self.output_pieces = [begin for begin, _ in pieces]
+        bounds = [[elements * chunk // self.layout.chunks for chunk in piece] for piece in pieces]
+        places = accumulate((end - begin for begin, end in bounds), initial=0)
+        self.output_shifts = [begin - place for (begin, _), place in zip(bounds, places, strict=False)]
+        self.scratch = RoundScratch(rounds, rank, slices, self._elements)
 
     def own_round(self, part: Round) -> OwnRound:
         """Translate what this rank has to do with a round."""
@@ -176,14 +172,20 @@ class _Map:
     def _piece(self, message: Message, place: ChunkRange) -> Piece:
         begin, end = self._extent(message.first, message.chunks, message.slice_number)
         if place.buffer == "scratch":
-            start = self.scratch_starts[message.slice_number * self.scratch_chunks + place.start]
+            start = self.scratch.start(message.slice_number, place.start)
             return Piece("scratch", start, start + end - begin)
-        return Piece(place.buffer, begin - self.starts[place.buffer], end - self.starts[place.buffer])
+        if place.buffer == "input":
+            return Piece("input", begin - self.input_start, end - self.input_start)
+        shift = self.output_shifts[bisect_right(self.output_pieces, message.first) - 1]
+        return Piece("output", begin - shift, end - shift)
+
+    def _elements(self, chunk: int, slice_number: int) -> int:
+        """Elements of one chunk of the collective in a slice."""
+        begin, end = self._extent(chunk, 1, slice_number)
+        return end - begin
 
     def _extent(self, first: int, chunks: int, slice_number: int) -> tuple[int, int]:
         """Elements of some chunks of one shard, counted in the whole collective."""
-        if first < 0:
-            return 0, 0
         blocks = self.layout.blocks
         block = bisect_right(blocks, first) - 1
         base, elements = self.ends[block], self.ends[block + 1] - self.ends[block]
@@ -191,14 +193,3 @@ class _Map:
         size = elements * (slice_number + 1) // self.slices - start
         inside, of = first - blocks[block], blocks[block + 1] - blocks[block]
         return base + start + inside * size // of, base + start + (inside + chunks) * size // of
-
-
-def _scratch_contents(rounds: Sequence[Round], rank: int, chunks: int) -> list[int]:
-    """Which chunk of the collective each scratch chunk is for; -1 if it is never used."""
-    held = [-1] * chunks
-    for part in rounds:
-        for message in (*part.messages, *part.copies):
-            if message.receiver == rank and message.target.buffer == "scratch":
-                start = message.target.start
-                held[start : start + message.chunks] = range(message.first, message.first + message.chunks)
-    return held

@@ -57,17 +57,22 @@ def _check_sizes(program: Program) -> None:
     if program.num_ranks < 1 or len(program.ranks) != program.num_ranks:
         raise ProgramError(f"the program has steps for {len(program.ranks)} ranks; expected {program.num_ranks}")
     layout = program.layout
+    if program.in_place and layout.in_pairs:
+        raise ProgramError(
+            f"the program is an in-place {program.collective}, in which no part of the output is where it was in the "
+            "input; expected an out-of-place one"
+        )
     for number, rank in enumerate(program.ranks):
         if rank.rank != number:
             raise ProgramError(f"entry {number} of the program is for rank {rank.rank}; list the ranks in order")
-        for buffer, chunks, (begin, end) in (
-            ("input", rank.input_chunks, layout.input_range(number)),
-            ("output", rank.output_chunks, layout.output_range(number)),
+        for buffer, chunks, ranges in (
+            ("input", rank.input_chunks, (layout.input_range(number),)),
+            ("output", rank.output_chunks, layout.output_ranges(number)),
         ):
-            if chunks != end - begin:
+            needed = sum(end - begin for begin, end in ranges)
+            if chunks != needed:
                 raise ProgramError(
-                    f"rank {number} has {chunks} {buffer} chunks; {_with_article(program.collective)} needs "
-                    f"{end - begin}"
+                    f"rank {number} has {chunks} {buffer} chunks; {_with_article(program.collective)} needs {needed}"
                 )
         if rank.scratch_chunks < 0:
             raise ProgramError(f"rank {number} has {rank.scratch_chunks} scratch chunks; expected 0 or more")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 
@@ -66,10 +67,14 @@ def described(contents: Contents, program: Program) -> str:
 
 
 def _owned(chunk: int, program: Program) -> str:
-    """Name a chunk by its owner."""
+    """Name a chunk by its owner, and by whom it is for where that is not everyone."""
     offsets = program.layout.offsets
-    owner = next(rank for rank in range(program.num_ranks) if chunk < offsets[rank + 1])
-    return f"chunk {chunk - offsets[owner]} of rank {owner}"
+    shard = bisect_right(offsets, chunk) - 1
+    inside = f"chunk {chunk - offsets[shard]}"
+    if not program.layout.in_pairs:
+        return f"{inside} of rank {shard}"
+    source, destination = divmod(shard, program.num_ranks)
+    return f"{inside} from rank {source} for rank {destination}"
 
 
 def _summed(chunk: int, contents: Contents, program: Program) -> str:

@@ -96,9 +96,12 @@ def execute(
         inputs is shared out to the outputs in rank order.  Shares are equal, or by the plan's weights as
         `collopt.runtime.batches.shard_elements` rounds them.  *Allreduce*: the sum of all inputs comes to every
         output.  *Broadcast*: the root's input comes to every output; *reduce*: the sum of all inputs comes to the
-        root's output; the other ranks' tensors of that name may be None and are not looked at.
+        root's output; the other ranks' tensors of that name may be None and are not looked at.  *All-to-all(v)*: as
+        `torch.distributed.all_to_all_single`: rank r's input holds its parts for ranks 0, 1, ... one after the other,
+        and its output what each has for it.  Parts are equal, or multiples of the plan's traffic in lowest terms, the
+        same multiple on all ranks, the part that stays included.
 
-        Both may be the same memory, the smaller being its own part of the larger.
+        Both may be the same memory, the smaller being its own part of the larger; not in an all-to-all(v).
     group : torch.distributed.ProcessGroup or None
         None is the default group.
     timeout : float or None
@@ -107,7 +110,7 @@ def execute(
         Pieces of the data that follow each other through the network.  More pieces keep more links busy at once and
         cost more batches.
     op : {"sum", "prod", "min", "max", "avg"}
-        What adding means; see `collopt.runtime.reductions`.  Of no meaning to allgather and broadcast.
+        What adding means; see `collopt.runtime.reductions`.  Of no meaning to collectives that only move data.
 
     Raises
     ------
@@ -128,8 +131,7 @@ def execute(
     if program.collective in ROOTED and rank != program.layout.root:
         output, input = (None, input) if program.collective == "reduce" else (output, None)  # noqa: A001
     call = Call(program, output, input, dist.group.WORLD if group is None else group, timeout, slices, op)
-    agree(call)
-    _run(call, rank)
+    _run(call, rank, agree(call))
 
 
 def execute_allgather(
@@ -145,9 +147,9 @@ def execute_allgather(
     execute(program, output, input, group=group, timeout=timeout, slices=slices)
 
 
-def _run(call: Call, rank: int) -> None:
+def _run(call: Call, rank: int, elements: int) -> None:
     torch, _ = import_torch()
-    work = own_rounds(call.program, call.slices, rank, call.whole.numel())
+    work = own_rounds(call.program, call.slices, rank, elements)
     with torch.no_grad():
         memory = {
             name: torch.empty(0, dtype=call.whole.dtype, device=call.whole.device)
@@ -155,8 +157,8 @@ def _run(call: Call, rank: int) -> None:
             else tensor.detach().view(-1)
             for name, tensor in (("output", call.output), ("input", call.input))
         }
-        for name, elements in (("scratch", work.scratch), ("staging", work.staging)):
-            memory[name] = torch.empty(elements, dtype=call.whole.dtype, device=call.whole.device)
+        for name, size in (("scratch", work.scratch), ("staging", work.staging)):
+            memory[name] = torch.empty(size, dtype=call.whole.dtype, device=call.whole.device)
         for number, part in enumerate(work.rounds):
             try:
                 _run_round(call, part, memory)

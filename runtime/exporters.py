@@ -8,10 +8,12 @@ from collections import Counter
 
 from ..errors import UnsupportedError
 from ..planners import Plan
+from ..schedules import Forest
 from .layout import ROOTED
 from .lowering import lower
 from .msccl import write_xml
 from .msccl_limits import RuntimeLimits, runtime_limits
+from .packing import document_steps, packed
 from .program import Program
 from .unfused import without_receive_reduce
 
@@ -51,7 +53,7 @@ def export_msccl_xml(
     protocol : str
         As for `to_xml_text`.
     max_thread_blocks : int or None
-        As for `to_xml_text`.
+        As for `to_xml_text`.  Where a rank has more, some of them are joined: `collopt.runtime.packing`.
     placement : str or None
         As for `to_xml_text`.
 
@@ -65,7 +67,7 @@ def export_msccl_xml(
     if not hasattr(plan, "schedule"):
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")
     write_xml(
-        _program(plan, runtime_limits(runtime), channels),
+        _program(plan, runtime_limits(runtime), channels, max_thread_blocks),
         path,
         runtime=runtime,
         min_bytes=min_bytes,
@@ -76,11 +78,15 @@ def export_msccl_xml(
     )
 
 
-def _program(plan: Plan, limits: RuntimeLimits, channels: int) -> Program:
-    """Lower a plan to steps that the runtime takes, with as many of them in a thread block as it takes."""
+def _program(plan: Plan, limits: RuntimeLimits, channels: int, max_thread_blocks: int | None) -> Program:
+    """Lower a plan to steps that the runtime takes, with as many of them in a thread block as it takes.
+
+    Where a rank has more thread blocks than the GPU runs at once, some are joined.
+    """
+    blocks = limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
     root = ""
-    if plan.collective in ROOTED:
-        root = f"-root{int(plan.trees.root_weights.argmax())}"
+    if plan.collective in ROOTED and isinstance(plan.schedule, Forest):
+        root = f"-root{int(plan.schedule.root_weights.argmax())}"
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
     max_steps = limits.max_steps
     while True:
@@ -88,10 +94,10 @@ def _program(plan: Plan, limits: RuntimeLimits, channels: int) -> Program:
         _check_channels(program, channels)
         if not limits.adds_on_receive:
             program = without_receive_reduce(program)
-        longest = max(len(block.instructions) for rank in program.ranks for block in rank.thread_blocks)
-        if longest <= limits.max_steps:
-            return program
-        # Steps were split; the fewer there are of them, the sooner they fit.
+        longest = max(document_steps(block) for rank in program.ranks for block in rank.thread_blocks)
+        if longest <= limits.max_steps or max_steps == 1:
+            return packed(program, blocks, limits.max_steps)
+        # Steps were split, or wait for several; the fewer there are of them, the sooner they fit.
         max_steps = min(max_steps - 1, max_steps * limits.max_steps // longest)
 
 

@@ -73,8 +73,9 @@ def run_local(
     backend : {"gloo", "nccl"}
         Transport; "nccl" is RCCL on AMD GPUs.  An initialised torch.distributed keeps the one that it has.
     elements : int
-        Elements of a shard for allgather and reduce_scatter (of an average one, if the plan has weights), of the whole
-        buffer otherwise.
+        Elements of a shard for allgather and reduce_scatter (of an average one, if the plan has weights), of what each
+        rank has for each for all_to_all (on average for all_to_allv, whose parts are multiples of the plan's traffic),
+        of the whole buffer otherwise.
     dtype : str
         Name of a torch type, such as ``"float32"`` or ``"int32"``.
     timeout_s : float
@@ -122,7 +123,27 @@ def run_local(
         )
     correct = tuple(part.correct for part in parts)
     seconds = max(part.seconds for part in parts)
-    return RunReport(job.backend, program.num_ranks, elements, dtype, repeats, correct, seconds, program.collective, op)
+    return RunReport(
+        job.backend,
+        program.num_ranks,
+        elements,
+        dtype,
+        repeats,
+        correct,
+        seconds,
+        program.collective,
+        op,
+        _elements_in_all(job),
+    )
+
+
+def _elements_in_all(job: _Job) -> int:
+    """Elements of all ranks together: for all_to_allv, the largest multiple of its traffic, or at least that itself."""
+    total = total_elements(job.program.collective, job.program.num_ranks, job.elements)
+    if not job.program.layout.in_pairs:
+        return total
+    unit = sum(job.program.layout.parts)
+    return max(1, total // unit) * unit
 
 
 def _measure_here(job: _Job) -> tuple[_Job, list[_Measurement]]:
@@ -247,7 +268,7 @@ def _measure(job: _Job, local_rank: int) -> _Measurement:
     if job.backend == "nccl":
         device = torch.device("cuda", local_rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
-    rank, elements = dist.get_rank(), total_elements(job.program.collective, job.program.num_ranks, job.elements)
+    rank, elements = dist.get_rank(), _elements_in_all(job)
     with _memory_of(job):
         output, mine = tensors(job.program, rank, elements, getattr(torch, job.dtype), device)
         wanted = reference(job.program, rank, elements, mine, job.op)

@@ -40,10 +40,11 @@ from contextlib import contextmanager
 
 from ..errors import UnsupportedError
 from ..schedules import (
-    COLLECTIVES,
+    PAIR_COLLECTIVES,
     Allreduce,
     AnySchedule,
     AnyStepSchedule,
+    FlowSchedule,
     Forest,
     StepAllreduce,
     StepSchedule,
@@ -51,7 +52,8 @@ from ..schedules import (
 )
 from ..topologies.validation import shown
 from .channels import assign_channels
-from .layout import ROOTED, Layout
+from .flow_lowering import lower_flow
+from .layout import KNOWN, ROOTED, Layout
 from .options import check_counts
 from .program import Program
 from .rank_writer import Known, write_rank
@@ -88,13 +90,15 @@ def lower(
 
     Parameters
     ----------
-    schedule : Forest, Allreduce, StepSchedule or StepAllreduce
+    schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
         Trees that span all ranks, the weights of each rank's trees adding up to ``trees_per_root`` times the weight of
         its shard; or steps, in which every rank gets every shard from ranks that hold what they send, and in a
-        reduce-scatter no part of it twice.
+        reduce-scatter no part of it twice.  Or a FlowSchedule: paths, those of two ranks carrying
+        ``chunks_per_unit`` times the traffic between them.
     collective : str
         What the schedule is for: ``"allgather"`` for direction "broadcast", ``"reduce_scatter"`` for direction
-        "reduce", ``"allreduce"`` for both; a forest with one root also ``"broadcast"`` and ``"reduce"``.
+        "reduce", ``"allreduce"`` for both; a forest with one root also ``"broadcast"`` and ``"reduce"``.  A flow is
+        for ``"all_to_allv"``, or with equal traffic for ``"all_to_all"``.
     max_steps : int
         Steps that one thread block may have.  A connection with more transfers is spread over several channels.
     max_count : int
@@ -110,8 +114,9 @@ def lower(
     Program
         Its chunks are laid out as `collopt.runtime.layout` says: the input of allgather and the output of
         reduce_scatter hold the own shard, everything else all chunks; broadcast has an input, and reduce an output, on
-        the root alone.  The buffer of an allreduce is divided among the roots in proportion to their weights, in rank
-        order, which nobody sees from outside.
+        the root alone.  An all-to-all(v) has for each rank what the ranks have for each other, its own part included;
+        scratch, where a rank keeps what it passes on, is used again and again.  The buffer of an allreduce is divided
+        among the roots in proportion to their weights, in rank order, which nobody sees from outside.
 
     Raises
     ------
@@ -119,7 +124,8 @@ def lower(
         If the schedule is not for this collective, its weights do not add up, a parameter is not positive, or the
         chunks are too many to be written down.
     ProgramError
-        If a tree does not span the ranks, or a schedule in steps does not bring every shard to every rank.
+        If a tree does not span the ranks, a schedule in steps does not bring every shard to every rank, or paths do
+        not carry what their ranks have for each other.
 
     Examples
     --------
@@ -131,8 +137,13 @@ def lower(
     if not isinstance(name, str | None):
         raise UnsupportedError(f"name is {shown(name)}; expected text, or None for that of the collective")
     fitting = _fitting(schedule, collective)
+    name = name or collective
     with _collector_paused():
-        return _lowered(fitting, collective, max_steps, max_count, channels, name or collective)
+        if isinstance(fitting, FlowSchedule):
+            return lower_flow(
+                fitting, collective, max_steps=max_steps, max_count=max_count, channels=channels, name=name
+            )
+        return _lowered(fitting, collective, max_steps, max_count, channels, name)
 
 
 @contextmanager
@@ -228,17 +239,22 @@ def lower_allgather(
     return lower(forest, "allgather", max_steps=max_steps, max_count=max_count, channels=channels, name=name)
 
 
-def _fitting(schedule: AnySchedule, collective: str) -> TreeSchedule | AnyStepSchedule:
+def _fitting(schedule: AnySchedule, collective: str) -> AnySchedule:
     """Return the schedule, or refuse one that is not for this collective."""
-    if not isinstance(collective, str) or collective not in COLLECTIVES:
+    if not isinstance(collective, str) or collective not in KNOWN:
+        raise UnsupportedError(f"there is no lowering for {shown(collective)}; expected one of {', '.join(KNOWN)}")
+    if not isinstance(schedule, Forest | Allreduce | StepSchedule | StepAllreduce | FlowSchedule):
         raise UnsupportedError(
-            f"there is no lowering for {shown(collective)}; expected one of {', '.join(COLLECTIVES)}"
+            f"the schedule for {collective} is a {type(schedule).__name__}; only those made of trees, of steps or of "
+            "paths can be lowered"
         )
-    if not isinstance(schedule, Forest | Allreduce | StepSchedule | StepAllreduce):
-        raise UnsupportedError(
-            f"the schedule for {collective} is a {type(schedule).__name__}; only those made of trees or of steps can "
-            "be lowered"
-        )
+    if isinstance(schedule, FlowSchedule) or collective in PAIR_COLLECTIVES:
+        if not isinstance(schedule, FlowSchedule) or collective not in PAIR_COLLECTIVES:
+            raise UnsupportedError(
+                f"{collective} was asked for, but the schedule is a {type(schedule).__name__}; a FlowSchedule is for "
+                f"{' or '.join(PAIR_COLLECTIVES)}, and nothing else is"
+            )
+        return schedule
     in_steps = isinstance(schedule, StepSchedule | StepAllreduce)
     if in_steps and collective in ROOTED:
         raise UnsupportedError(

@@ -177,7 +177,9 @@ def expected_outputs(program: Program, inputs: list[Data]) -> list[Data]:
     layout = program.layout
     if not layout.reduces:
         # In rank order the inputs are all chunks in order; ranks without data have none.
-        return [np.concatenate(inputs)] * program.num_ranks
+        chunks = np.concatenate(inputs)
+        parts = [[chunks[begin:end] for begin, end in layout.output_ranges(rank)] for rank in range(program.num_ranks)]
+        return [part[0] if len(part) == 1 else np.concatenate(part) for part in parts]
     total = inputs[0].copy()
     for other in inputs[1:]:
         total = total + other

@@ -97,7 +97,7 @@ def to_xml_text(
     placement : {"out-of-place", "in-place", "both"} or None
         Calls that the runtime picks this algorithm for: output and input apart, or the same memory.  "both" is not for
         microsoft/msccl.  None is "out-of-place" for allgather and reduce_scatter, and for the others, which PyTorch
-        calls in place, "both", or for microsoft/msccl "in-place".
+        calls in place, "both", or for microsoft/msccl "in-place".  An all_to_all is always out of place.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def to_xml_text(
             "name": program.name,
             "proto": protocol,
             "nchannels": str(program.num_channels),
-            "nchunksperloop": str(program.chunks_per_loop),
+            "nchunksperloop": str(_chunks_of_call(program)),
             "ngpus": str(program.num_ranks),
             "coll": limits.collectives[program.collective],
             "inplace": str(int(in_place)),
@@ -157,15 +157,24 @@ def to_xml_text(
     return ET.tostring(root, encoding="unicode") + "\n"
 
 
+def _chunks_of_call(program: Program) -> int:
+    """Chunks of what the runtimes take for the whole buffer: of an all-to-all, the input of one rank."""
+    return program.chunks_per_loop // (program.num_ranks if program.layout.in_pairs else 1)
+
+
 def _placement(program: Program, limits: RuntimeLimits, placement: str | None) -> str:
     """Decide which calls a file is for."""
     if program.in_place:
         raise UnsupportedError("the program is an in-place one; give the out-of-place program and placement='in-place'")
     if placement is None:
-        if program.collective in ("allgather", "reduce_scatter"):
+        if program.collective in ("allgather", "reduce_scatter") or program.layout.in_pairs:
             return "out-of-place"
         return "both" if limits.takes_both_placements else "in-place"
     check_choice("placement", placement, PLACEMENTS)
+    if placement != "out-of-place" and program.layout.in_pairs:
+        raise UnsupportedError(
+            f"placement is {placement!r}, but an all-to-all has no part that stays where it is; expected 'out-of-place'"
+        )
     if placement == "both" and not limits.takes_both_placements:
         raise UnsupportedError(
             f"{limits.name} takes a file for one placement; write one 'out-of-place', one 'in-place'"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..errors import UnsupportedError
 from .options import check_choice
+from .packing import document_steps
 from .program import Program, RankProgram
 
 __all__ = ["MAX_COUNT", "RUNTIMES", "RuntimeLimits", "check_limits", "runtime_limits"]
@@ -61,10 +62,15 @@ class RuntimeLimits:
 
 FEWER_TREES = "plan with fewer trees, such as by planner 'forestcoll' with trees_per_root=1"
 """What helps large programs; not every planner takes a number of trees."""
+FEWER_CHUNKS = "plan with fewer chunks, such as with chunks=1"
+"""The same for all-to-alls."""
 
 A100_SMS = 108
 
-COLLECTIVES = {name: name for name in ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce")}
+COLLECTIVES = {
+    **{name: name for name in ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce")},
+    "all_to_all": "alltoall",
+}
 JOINED = {**COLLECTIVES, "reduce_scatter": "reducescatter"}
 
 RUNTIMES: Mapping[str, RuntimeLimits] = {
@@ -115,15 +121,20 @@ def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int
     if program.num_channels > limits.max_channels:
         raise UnsupportedError(
             f"the program uses {program.num_channels} channels, {limits.name} has {limits.max_channels}; "
-            f"lower it with fewer channels, or {FEWER_TREES}"
+            f"lower it with fewer channels, or {_remedy(program)}"
         )
     for rank in program.ranks:
-        _check_blocks(rank, limits, resident)
+        _check_blocks(program, rank, limits, resident)
         _check_steps(program, rank, limits)
         _check_channels(rank, limits)
 
 
 def _check_collective(program: Program, limits: RuntimeLimits) -> None:
+    if program.collective == "all_to_allv":
+        raise UnsupportedError(
+            f"the program is for all_to_allv; in {limits.name} all parts are of one size: plan all_to_all, or run the "
+            "plan through torch.distributed"
+        )
     if program.collective not in limits.collectives:
         raise UnsupportedError(
             f"the program is for {program.collective}; {limits.name} takes {', '.join(limits.collectives)}"
@@ -135,12 +146,16 @@ def _check_collective(program: Program, limits: RuntimeLimits) -> None:
         )
 
 
-def _check_blocks(rank: RankProgram, limits: RuntimeLimits, resident: int) -> None:
+def _remedy(program: Program) -> str:
+    return FEWER_CHUNKS if program.layout.in_pairs else FEWER_TREES
+
+
+def _check_blocks(program: Program, rank: RankProgram, limits: RuntimeLimits, resident: int) -> None:
     blocks = len(rank.thread_blocks)
     if blocks > resident:
         raise UnsupportedError(
             f"rank {rank.rank} has {blocks} thread blocks, {limits.name} runs {resident} at once; lower it with fewer "
-            f"channels, {FEWER_TREES}, or on a GPU that runs more give max_thread_blocks"
+            f"channels, {_remedy(program)}, or on a GPU that runs more give max_thread_blocks"
         )
     awaited = max(
         (wait.thread_block for block in rank.thread_blocks for step in block.instructions for wait in step.depends),
@@ -157,7 +172,7 @@ def _check_steps(program: Program, rank: RankProgram, limits: RuntimeLimits) -> 
     total = 0
     for number, block in enumerate(rank.thread_blocks):
         # Every dependency but the last costs a nop.
-        steps = sum(max(1, len(step.depends)) for step in block.instructions)
+        steps = document_steps(block)
         total += steps
         if steps > limits.max_steps:
             raise UnsupportedError(
@@ -178,7 +193,7 @@ def _check_steps(program: Program, rank: RankProgram, limits: RuntimeLimits) -> 
     nodes = 1 + program.num_ranks + len(rank.thread_blocks) + total
     if nodes > MAX_NODES:
         raise UnsupportedError(
-            f"rank {rank.rank} needs {nodes} XML elements, MSCCL's parser keeps {MAX_NODES}; {FEWER_TREES}"
+            f"rank {rank.rank} needs {nodes} XML elements, MSCCL's parser keeps {MAX_NODES}; {_remedy(program)}"
         )
 
 

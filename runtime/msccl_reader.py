@@ -24,7 +24,7 @@ BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
 KINDS: dict[str, Kind] = {"s": "send", "r": "recv", "cpy": "copy", "re": "reduce", "rrc": "recv_reduce"}
 OTHER_KINDS = ("rcs", "rrs", "rrcs", "ra")
 NAMES = "s, r, cpy, re, rrc and nop"
-COLLECTIVES = {"reducescatter": "reduce_scatter"}
+COLLECTIVES = {"reducescatter": "reduce_scatter", "alltoall": "all_to_all"}
 MAX_BYTES_OF_FILE = 1 << 30
 INT32_MAX = 2**31 - 1
 MAX_CHUNKS = 2**20
@@ -122,14 +122,16 @@ class _Reader:
         if len(found) < ranks:
             missing = next(rank for rank in range(ranks) if rank not in found)
             self._fail(f"there is no gpu element with id {missing}, but ngpus is {ranks}")
+        collective = COLLECTIVES.get(collective, collective)
         return Program(
             root.get("name", "unnamed"),
-            COLLECTIVES.get(collective, collective),
+            collective,
             ranks,
-            chunks,
+            # Of an all-to-all, the file counts the chunks of one rank's input.
+            chunks * ranks if collective == "all_to_all" else chunks,
             tuple(found[rank] for rank in range(ranks)),
             not self.placements()[1],
-            self._shards(COLLECTIVES.get(collective, collective), chunks, [found[rank] for rank in range(ranks)]),
+            self._shards(collective, chunks, [found[rank] for rank in range(ranks)]),
         )
 
     def _shards(self, collective: str, chunks: int, ranks: list[RankProgram]) -> tuple[int, ...]:

@@ -127,14 +127,15 @@ class Program:
         Such as ``"allgather"``.
     num_ranks : int
     chunks_per_loop : int
-        Chunks that the whole collective is cut into: for allgather and reduce_scatter, those of all shards.
+        Chunks that the whole collective is cut into: for allgather and reduce_scatter, those of all shards; for
+        all_to_all and all_to_allv, those of all ranks for all ranks.
     ranks : tuple of RankProgram
         In rank order.
     in_place : bool
         Whether input and output are the same memory: the smaller of the two is its own part of the larger.
     shards : tuple of int
         Chunks of each rank's shard, if they are not equal.  Broadcast and reduce have one shard, that of the root;
-        allreduce has none.
+        allreduce has none; all_to_allv has one from each rank for each, row by row.
     """
 
     name: str = field(compare=False)
@@ -154,6 +155,11 @@ class Program:
     def num_instructions(self) -> int:
         """Steps of all thread blocks of all ranks."""
         return sum(len(block.instructions) for rank in self.ranks for block in rank.thread_blocks)
+
+    @property
+    def scratch_chunks(self) -> int:
+        """Chunks of scratch on the rank that needs most."""
+        return max((rank.scratch_chunks for rank in self.ranks), default=0)
 
     @property
     def num_channels(self) -> int:
@@ -184,8 +190,9 @@ class Program:
                     yield " ".join([step.kind, *ends, str(step.count), *waits, "\n"])
 
     def __str__(self) -> str:
-        """Name and size."""
+        """Name and size; scratch is that of the rank that needs most."""
+        scratch = f", {self.scratch_chunks} scratch chunks" if self.scratch_chunks else ""
         return (
             f"{self.name}: {self.collective} on {self.num_ranks} ranks, {self.chunks_per_loop} chunks, "
-            f"{self.num_instructions} steps, {self.num_channels} channels"
+            f"{self.num_instructions} steps, {self.num_channels} channels{scratch}"
         )

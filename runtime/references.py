@@ -65,10 +65,7 @@ def tensors(program: Program, rank: int, elements: int, kind: Any, device: Any) 
     """
     import torch
 
-    shares = shard_elements(program.layout, elements)
-    own = elements if program.collective == "allreduce" else shares[rank]
-    whole = "input" if program.collective in ("reduce_scatter", "reduce") else "output"
-    sizes = {"input": own, "output": own, whole: elements}
+    sizes = _sizes(program, rank, elements)
     generator = torch.Generator().manual_seed(rank)
     if program.layout.reduces and (kind.is_floating_point or kind.is_complex):
         # Between 1/2 and 3/2, so that products stay in range, with either sign.
@@ -80,6 +77,22 @@ def tensors(program: Program, rank: int, elements: int, kind: Any, device: Any) 
         size = sizes["input"] * torch.empty(0, dtype=kind).element_size()
         mine = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=generator).to(device).view(kind)
     return torch.empty(sizes["output"], dtype=kind, device=device), mine
+
+
+def _sizes(program: Program, rank: int, elements: int) -> dict[str, int]:
+    """Elements of one rank's input and output."""
+    shares = shard_elements(program.layout, elements)
+    if program.layout.in_pairs:
+        return {name: sum(parts) for name, parts in _splits(program, rank, elements).items()}
+    own = elements if program.collective == "allreduce" else shares[rank]
+    whole = "input" if program.collective in ("reduce_scatter", "reduce") else "output"
+    return {"input": own, "output": own, whole: elements}
+
+
+def _splits(program: Program, rank: int, elements: int) -> dict[str, list[int]]:
+    """Elements for each rank, and from each rank, of an all-to-all(v)."""
+    shares, ranks = shard_elements(program.layout, elements), program.num_ranks
+    return {"input": list(shares[rank * ranks : (rank + 1) * ranks]), "output": list(shares[rank::ranks])}
 
 
 def poison(output: Any, wanted: Reference) -> None:
@@ -112,6 +125,8 @@ def reference(program: Program, rank: int, elements: int, mine: Any, op: str) ->
     -------
     Reference
     """
+    if program.layout.in_pairs:
+        return Reference(_exchanged(program, rank, elements, mine), None)
     if not program.layout.reduces:
         return Reference(_moved(program, rank, elements, mine), None)
     return _combined(program, rank, elements, mine, op)
@@ -136,6 +151,18 @@ def _moved(program: Program, rank: int, elements: int, mine: Any) -> Any:
             piece.copy_(mine)
         if len(piece):
             dist.broadcast(piece.view(torch.uint8), src=owner)
+    return result
+
+
+def _exchanged(program: Program, rank: int, elements: int, mine: Any) -> Any:
+    import torch
+    import torch.distributed as dist
+
+    splits = _splits(program, rank, elements)
+    result = torch.empty(sum(splits["output"]), dtype=mine.dtype, device=mine.device)
+    wide = mine.element_size()
+    takes, sends = ([wide * part for part in splits[name]] for name in ("output", "input"))
+    dist.all_to_all_single(result.view(torch.uint8), mine.view(torch.uint8), takes, sends)
     return result
 
 

@@ -8,7 +8,7 @@ what sends read and receives fill and stages from 1 on for sums.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,12 +34,15 @@ class RoundPlanner:
     ----------
     program : Program
         If it is `in_place`, a chunk of the input and the same chunk of the output count as one.
+    scratch : sequence of int
+        Chunks of scratch that each rank has.
     max_operations : int
         Sends and receives that a rank may have in one round.
     """
 
-    def __init__(self, program: Program, max_operations: int) -> None:
+    def __init__(self, program: Program, scratch: Sequence[int], max_operations: int) -> None:
         self.program = program
+        self.scratch = scratch
         self.max_operations = max_operations
         self.operations: Counter[tuple[int, int]] = Counter()
         self.forget_memory()
@@ -51,7 +54,7 @@ class RoundPlanner:
 
     def _never(self, rank: int) -> dict[str, Moments]:
         sizes = self.program.ranks[rank]
-        chunks = {"input": sizes.input_chunks, "output": sizes.output_chunks, "scratch": sizes.scratch_chunks}
+        chunks = {"input": sizes.input_chunks, "output": sizes.output_chunks, "scratch": self.scratch[rank]}
         if self.program.in_place:
             chunks["both"] = self.program.layout.chunks
         return {buffer: np.full(count, -1, dtype=np.int64) for buffer, count in chunks.items()}

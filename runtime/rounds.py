@@ -34,8 +34,9 @@ class Message(NamedTuple):
     """One slice of `chunks` chunks on its way from `source` at the sender to `target` at the receiver.
 
     The chunks are consecutive ones of the collective, from number `first` on, and belong to one shard, so they are one
-    piece of memory at either end.  A message with equal sender and receiver stays on its rank.  With an `operand` the
-    receiver adds that to what comes, at the end of the round; those of lower `stage` first, from 1 on.
+    piece of memory at either end.  Places in scratch are numbered so that none is ever used for another chunk.  A
+    message with equal sender and receiver stays on its rank.  With an `operand` the receiver adds that to what comes,
+    at the end of the round; those of lower `stage` first, from 1 on.
     """
 
     sender: int
@@ -87,8 +88,8 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
     ProgramError
         If the program has no order at all.
     UnsupportedError
-        For parameters that are not positive, and programs that park a chunk where another one belongs, or that use
-        scratch for several: shards need not divide evenly, so chunks differ in size.
+        For parameters that are not positive, and programs that park a chunk of the output where another one belongs:
+        shards need not divide evenly, so chunks differ in size.
 
     Examples
     --------
@@ -109,7 +110,7 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
         if not order.instructions[number].receives
         for message in contents.messages(order, number)
     ]
-    planner = RoundPlanner(program, max_operations)
+    planner = RoundPlanner(program, contents.scratch_sizes, max_operations)
     last = [-1] * len(first_slice)
     placed: list[list[Message]] = []
     for slice_number in range(slices):
@@ -128,67 +129,103 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
 
 
 class _Contents:
-    """Knows which chunk of the collective each chunk of memory stands for."""
+    """Knows which chunk of the collective each chunk of memory stands for.
+
+    A chunk of scratch that is used again is another one from then on: numbers from the program's own on up.
+    """
 
     def __init__(self, program: Program) -> None:
         self.layout = program.layout
         self.borders = frozenset(self.layout.blocks)
+        self.outputs = [self.layout.output_chunks(rank) for rank in range(program.num_ranks)]
         self.scratch = [[-1] * rank.scratch_chunks for rank in program.ranks]
+        self.places = [list(range(rank.scratch_chunks)) for rank in program.ranks]
+        self.scratch_sizes = [rank.scratch_chunks for rank in program.ranks]
 
     def messages(self, order: Order, number: int) -> Iterator[Message]:
         """Yield the messages of a step that is no receive, cut where the chunks are not one piece of memory."""
         step, site = order.instructions[number], order.sites[number]
         partner = order.partners[number] if step.kind == "send" else number
-        end, receiver = order.instructions[partner], order.sites[partner].rank
+        end, there = order.instructions[partner], order.sites[partner]
         # check_program has made sure that sends have a source, receives a target, and everything else both.
         assert step.source is not None
         assert end.target is not None
         operand = {"recv_reduce": end.source, "reduce": end.target}.get(end.kind)
-        chunks = self._chunks(site, step.source, step.count)
-        self._arrive(order.sites[partner], end.target, chunks)
+        chunks = self._chunks(site.rank, step.source, step.count)
+        sources = self._places(site.rank, step.source, step.count)
+        operands: Sequence[int] = range(0)
         if operand is not None:
-            self._arrive(order.sites[partner], operand, chunks)
-        for begin, after in self._runs(chunks):
-            source, target = _moved(step.source, begin), _moved(end.target, begin)
-            added = _moved(operand, begin) if operand else None
-            yield Message(site.rank, receiver, source, target, after - begin, 0, chunks[begin], added)
+            self._expect(there, operand, chunks)
+            operands = self._places(there.rank, operand, step.count)
+        self._arrive(there, end.target, chunks)
+        targets = self._places(there.rank, end.target, step.count)
+        for begin, after in self._runs(chunks, sources, targets, operands):
+            source, target = (
+                ChunkRange(place.buffer, found[begin])
+                for place, found in ((step.source, sources), (end.target, targets))
+            )
+            added = ChunkRange(operand.buffer, operands[begin]) if operand else None
+            yield Message(site.rank, there.rank, source, target, after - begin, 0, chunks[begin], added)
 
-    def _chunks(self, site: Site, place: ChunkRange, count: int) -> Sequence[int]:
+    def _chunks(self, rank: int, place: ChunkRange, count: int) -> Sequence[int]:
         """Numbers in the collective of some chunks of memory."""
         if place.buffer == "scratch":
-            return self.scratch[site.rank][place.start : place.start + count]
-        inside = self.layout.input_range if place.buffer == "input" else self.layout.output_range
-        first = inside(site.rank)[0] + place.start
+            return self.scratch[rank][place.start : place.start + count]
+        if place.buffer == "output":
+            return self.outputs[rank][place.start : place.start + count]
+        first = self.layout.input_range(rank)[0] + place.start
         return range(first, first + count)
+
+    def _places(self, rank: int, place: ChunkRange, count: int) -> Sequence[int]:
+        """Where some chunks of memory are once those of scratch are told apart."""
+        if place.buffer == "scratch":
+            return self.places[rank][place.start : place.start + count]
+        return range(place.start, place.start + count)
 
     def _arrive(self, site: Site, place: ChunkRange, chunks: Sequence[int]) -> None:
         """Take note of what scratch holds from now on; everything else has to stand where it belongs."""
-        held = self._chunks(site, place, len(chunks))
+        if place.buffer != "scratch":
+            self._expect(site, place, chunks)
+            return
+        held, inside = self.scratch[site.rank], slice(place.start, place.start + len(chunks))
+        if any(there not in (-1, chunk) for there, chunk in zip(held[inside], chunks, strict=True)):
+            size = self.scratch_sizes[site.rank]
+            self.scratch_sizes[site.rank] = size + len(chunks)
+            self.places[site.rank][inside] = range(size, size + len(chunks))
+        held[inside] = chunks
+
+    def _expect(self, site: Site, place: ChunkRange, chunks: Sequence[int]) -> None:
+        """Refuse to put chunks, or to add them, where others belong."""
+        held = self._chunks(site.rank, place, len(chunks))
         if held == chunks:
             return
         for offset, (there, chunk) in enumerate(zip(held, chunks, strict=True)):
-            where = place.start + offset
-            if there == -1:
-                self.scratch[site.rank][where] = chunk
-            elif there != chunk:
+            if there != chunk:
                 raise UnsupportedError(
-                    f"{site} puts chunk {chunk} of the collective into {place.buffer} chunk {where}, where chunk "
-                    f"{there} belongs; in rounds a chunk can only go where the same chunk of a shard belongs"
+                    f"{site} puts chunk {chunk} of the collective into {place.buffer} chunk {place.start + offset}, "
+                    f"where chunk {there} belongs; in rounds a chunk can only go where the same chunk of a shard "
+                    "belongs"
                 )
 
-    def _runs(self, chunks: Sequence[int]) -> Iterator[tuple[int, int]]:
+    def _runs(self, chunks: Sequence[int], *places: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Yield where the pieces of memory begin and end that some chunks consist of."""
-        blocks = self.layout.blocks
+        cuts = {after for place in places for after in _gaps(place)}
         if isinstance(chunks, range):
+            blocks = self.layout.blocks
             inner = blocks[bisect_right(blocks, chunks.start) : bisect_left(blocks, chunks.stop)]
-            cuts = [border - chunks.start for border in dict.fromkeys(inner)]
+            cuts.update(border - chunks.start for border in inner)
         else:
-            cuts = [
-                after
-                for after in range(1, len(chunks))
-                if chunks[after] != chunks[after - 1] + 1 or chunks[after] in self.borders
-            ]
-        return pairwise([0, *cuts, len(chunks)])
+            cuts.update(_gaps(chunks))
+            cuts.update(after for after in range(1, len(chunks)) if chunks[after] in self.borders)
+        return pairwise([0, *sorted(cuts), len(chunks)])
+
+
+def _gaps(numbers: Sequence[int]) -> Iterator[int]:
+    """Yield where numbers do not go on by one."""
+    if not isinstance(numbers, range):
+        for after, (one, other) in enumerate(pairwise(numbers), 1):
+            if other != one + 1:
+                yield after
 
 
 def _moved(place: ChunkRange, chunks: int) -> ChunkRange:

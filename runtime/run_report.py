@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..schedules import bus_factor
+from ..schedules import PAIR_COLLECTIVES, bus_factor
 from ..schedules.units import bandwidth_text, time_text
 
 __all__ = ["ELEMENT_BYTES", "RunReport", "total_elements"]
@@ -33,7 +33,8 @@ class RunReport:
     backend : str
     num_ranks : int
     elements : int
-        Of a shard for allgather and reduce_scatter, of the whole buffer otherwise.
+        Of a shard for allgather and reduce_scatter, of what each rank has for each other for all_to_all, on average for
+        all_to_allv, of the whole buffer otherwise.
     dtype : str
     repeats : int
     correct : tuple of bool
@@ -43,6 +44,8 @@ class RunReport:
     collective : str
     op : str
         Operation of collectives that add up.
+    elements_in_all : int
+        Of all ranks' data together; 0 if that follows from the other numbers, as it does but for all_to_allv.
     """
 
     backend: str
@@ -54,6 +57,7 @@ class RunReport:
     seconds: float
     collective: str = "allgather"
     op: str = "sum"
+    elements_in_all: int = 0
 
     @property
     def all_correct(self) -> bool:
@@ -62,8 +66,10 @@ class RunReport:
 
     @property
     def total_bytes(self) -> int:
-        """Size as in nccl-tests: that of the data of all shards together."""
-        return total_elements(self.collective, self.num_ranks, self.elements) * ELEMENT_BYTES[self.dtype]
+        """Size as in nccl-tests: that of the data of all shards together, or of what one rank has for all others."""
+        ranks = self.num_ranks if self.collective in PAIR_COLLECTIVES else 1
+        elements = self.elements_in_all or total_elements(self.collective, self.num_ranks, self.elements)
+        return elements * ELEMENT_BYTES[self.dtype] // ranks
 
     @property
     def algbw(self) -> float:
@@ -80,6 +86,8 @@ class RunReport:
         wrong = [rank for rank, correct in enumerate(self.correct) if not correct]
         verdict = f"WRONG on ranks {wrong}" if wrong else "correct on all ranks"
         each = " each" if self.collective in SHARDED else ""
+        if self.collective in PAIR_COLLECTIVES:
+            each = " from each to each" + (", on average" if self.collective == "all_to_allv" else "")
         what = "" if self.collective == "allgather" else f"{self.collective} of "
         return (
             f"{self.backend}, {self.num_ranks} ranks, {what}{self.elements} {self.dtype}{each}: {verdict}, "
@@ -89,4 +97,5 @@ class RunReport:
 
 def total_elements(collective: str, num_ranks: int, elements: int) -> int:
     """Elements of the whole collective: of all shards, where its size is given by that of one."""
-    return elements * num_ranks if collective in SHARDED else elements
+    shards = num_ranks**2 if collective in PAIR_COLLECTIVES else num_ranks if collective in SHARDED else 1
+    return elements * shards

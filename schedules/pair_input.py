@@ -61,8 +61,8 @@ def as_pair_traffic(traffic: Any, ranks: Sequence[str]) -> IntArray:
     if matrix.dtype.kind in "iu" and matrix.dtype.itemsize <= 8:
         return _whole([int(entry) for entry in matrix.ravel().tolist()], len(ranks))
     exact = _amounts(matrix)
-    scale = lcm(*{amount.denominator for amount in exact})
-    total = sum(exact)
+    scale = Fraction(lcm(*{amount.denominator for amount in exact}))
+    total = sum(exact, Fraction(0))
     if total * scale > MOST_UNITS and all(isinstance(value, FLOATS) for value in matrix.astype(object).ravel()):
         scale = FLOAT_UNITS / total
         return _whole([max(round(amount * scale), 1) if amount else 0 for amount in exact], len(ranks))

@@ -20,8 +20,7 @@ class Rank:
         work = own_rounds(program, slices, rank, elements)
         self.rank = rank
         self.parts = list(work.rounds)
-        begin, end = _span(program.layout, program.layout.input_range(rank), rank, elements)
-        first, last = _span(program.layout, program.layout.output_range(rank), rank, elements)
+        (begin, end), (first, last) = _spans(program, rank, elements)
         self.mine = np.random.default_rng(rank).integers(-(2**62), 2**62, end - begin)
         self.memory = {
             "input": self.mine.copy(),
@@ -77,6 +76,39 @@ def _span(layout: Layout, chunks: tuple[int, int], rank: int, elements: int) -> 
     return sum(shares[:rank]), sum(shares[: rank + 1])
 
 
+def _spans(program: Program, rank: int, elements: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Elements of a rank's input and output, counted in the whole collective, or in themselves for an all-to-all(v)."""
+    layout = program.layout
+    if layout.in_pairs:
+        parts = _parts(program, elements)
+        return (0, int(parts[rank].sum())), (0, int(parts[:, rank].sum()))
+    ranges = layout.input_range(rank), layout.output_range(rank)
+    one, other = (_span(layout, chunks, rank, elements) for chunks in ranges)
+    return one, other
+
+
+def _parts(program: Program, elements: int) -> np.ndarray:
+    """Elements from each rank (row) to each."""
+    shares = shard_elements(program.layout, elements)
+    return np.array(shares).reshape(program.num_ranks, program.num_ranks)
+
+
+def _wanted(program: Program, rank: int, inputs: list[np.ndarray], elements: int) -> np.ndarray:
+    """What the rank's output has to be."""
+    if program.layout.in_pairs:
+        parts = _parts(program, elements)
+        begins = parts[:, :rank].sum(axis=1)
+        return np.concatenate(
+            [
+                mine[begin : begin + size]
+                for mine, begin, size in zip(inputs, begins.tolist(), parts[:, rank].tolist(), strict=True)
+            ]
+        )
+    begin, end = _spans(program, rank, elements)[1]
+    everything = np.sum(inputs, axis=0) if program.layout.reduces else np.concatenate(inputs)
+    return everything[begin:end]
+
+
 def run_in_rounds(program: Program, elements: int, slices: int, in_place: bool = False) -> None:
     """Run the rounds of all ranks, each at its own pace, and check the outputs."""
     ranks = [Rank(program, rank, elements, slices, in_place) for rank in range(program.num_ranks)]
@@ -87,13 +119,11 @@ def run_in_rounds(program: Program, elements: int, slices: int, in_place: bool =
             rank.receive(queues)
             if not rank.awaited and rank.parts:
                 rank.post(queues)
-    together = np.sum([rank.mine for rank in ranks], axis=0) if program.layout.reduces else None
     for rank in ranks:
         rank.receive(queues)
         assert not rank.parts
         assert not rank.awaited
-        begin, end = _span(program.layout, program.layout.output_range(rank.rank), rank.rank, elements)
-        everything = np.concatenate([other.mine for other in ranks]) if together is None else together
-        np.testing.assert_array_equal(rank.memory["output"], everything[begin:end])
+        wanted = _wanted(program, rank.rank, [other.mine for other in ranks], elements)
+        np.testing.assert_array_equal(rank.memory["output"], wanted)
         assert in_place or np.array_equal(rank.memory["input"], rank.mine)
     assert not any(queues.values())

@@ -40,6 +40,9 @@ def test_buffers_hold_ranges(
         (("allgather", 2, 3), ProgramError, "multiple of its 2 ranks, or shards"),
         (("allreduce", 2, 3, (1, 2)), ProgramError, "belong to nobody"),
         (("allgather", 2, 3, (1, 1)), ProgramError, "shards"),
+        (("all_to_all", 2, 6), ProgramError, "multiple of 4, its pairs of ranks, or shards"),
+        (("all_to_all", 2, 8, (1, 3, 2, 2)), ProgramError, "expected all_to_allv"),
+        (("all_to_allv", 2, 8, (4, 4)), ProgramError, "not those of 2 ranks"),
         (("broadcast", 2, 2), ProgramError, "several shards"),
         (("reduce", 2, 3, (1, 2)), ProgramError, "several shards"),
     ],
@@ -48,3 +51,16 @@ def test_refuses_what_does_not_add_up(arguments: tuple[object, ...], error: type
     """One sentence each."""
     with pytest.raises(error, match=message):
         Layout.of(*arguments)
+
+
+def test_parts_of_an_all_to_all_stand_in_rank_order() -> None:
+    """Inputs hold rows of the matrix of parts, outputs columns."""
+    layout = Layout.of("all_to_allv", 3, 18, (0, 2, 4, 2, 0, 0, 6, 2, 2))
+    assert [layout.input_range(rank) for rank in range(3)] == [(0, 6), (6, 8), (8, 18)]
+    assert layout.output_ranges(0) == ((0, 0), (6, 8), (8, 14))
+    assert list(layout.output_chunks(1)) == [0, 1, 14, 15]
+    assert layout.parts == (0, 1, 2, 1, 0, 0, 3, 1, 1)
+    assert layout.blocks == layout.offsets
+    assert (layout.reduces, layout.root) == (False, None)
+    with pytest.raises(ProgramError, match="not a single range"):
+        layout.output_range(0)

@@ -1,0 +1,279 @@
+"""``collopt bench``: measure plans beside the backend's own collectives, with the flags and columns of nccl-tests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import ProgramError, UnsupportedError
+from ..schedules import as_bytes
+from .launched import as_one_of_the_ranks
+from .output import emit, emit_json
+from .parameters import (
+    BoxesOption,
+    JsonOption,
+    NetworkOptions,
+    NodesOption,
+    RanksOption,
+    SetOption,
+    ShapeOption,
+    TrafficOption,
+    UsageError,
+    WeightsOption,
+    WithoutOption,
+    number_between,
+    shard_options,
+    whole_number,
+)
+from .progress import computing, working
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..planners import Plan
+
+__all__ = ["bench"]
+
+MOST = 10**9
+SHORTEST_S, LONGEST_S = 0.001, 10**6
+PANEL = "Planned on the spot"
+
+
+def _size(name: str) -> Callable[[object], int]:
+    """Make the reader of a size, whose errors name the option."""
+
+    def read(value: object) -> int:
+        try:
+            return as_bytes(str(value))
+        except UnsupportedError as error:
+            raise UsageError(f"{name}: {error}") from None
+
+    return read
+
+
+PlansArgument = Annotated[
+    list[Path] | None, typer.Argument(metavar="[PLAN]...", help="Files that `collopt plan -o` wrote.")
+]
+MinBytesOption = Annotated[
+    int, typer.Option("--minbytes", "-b", metavar="SIZE", parser=_size("--minbytes"), help="Smallest size: 8, 64K, 1G.")
+]
+MaxBytesOption = Annotated[
+    int, typer.Option("--maxbytes", "-e", metavar="SIZE", parser=_size("--maxbytes"), help="Largest size.")
+]
+FactorOption = Annotated[
+    int | None,
+    typer.Option(
+        "--stepfactor",
+        "-f",
+        metavar="N",
+        parser=whole_number("--stepfactor", 2, MOST),
+        help="Each size is so many times the one before.",
+    ),
+]
+StepOption = Annotated[
+    int | None,
+    typer.Option(
+        "--stepbytes",
+        "-i",
+        metavar="SIZE",
+        parser=_size("--stepbytes"),
+        help="Each size is so much more than the one before; 1M if neither is given.",
+    ),
+]
+ItersOption = Annotated[
+    int, typer.Option("--iters", "-n", metavar="N", parser=whole_number("--iters", 1, MOST), help="Timed calls.")
+]
+WarmupOption = Annotated[
+    int,
+    typer.Option(
+        "--warmup_iters",
+        "-w",
+        metavar="N",
+        parser=whole_number("--warmup_iters", 0, MOST),
+        help="Calls before those.",
+    ),
+]
+CheckOption = Annotated[
+    int,
+    typer.Option(
+        "--check", "-c", metavar="N", parser=whole_number("--check", 0, MOST), help="Calls whose data are checked."
+    ),
+]
+DatatypeOption = Annotated[
+    str,
+    typer.Option("--datatype", "-d", help="int8, uint8, int32, int64, half, float, double or bfloat16."),
+]
+OpOption = Annotated[
+    str | None,
+    typer.Option("--op", "-o", help="What adding up means: sum, prod, min, max or avg; sum if left out."),
+]
+BackendOption = Annotated[str, typer.Option("--backend", help="Transport: gloo, or nccl (NCCL and RCCL).")]
+SlicesOption = Annotated[
+    int,
+    typer.Option(
+        "--slices",
+        metavar="N",
+        parser=whole_number("--slices", 1, MOST),
+        help="Pieces of the data that follow each other through a plan.",
+    ),
+]
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="S",
+        parser=number_between("--timeout", SHORTEST_S, LONGEST_S),
+        help="Seconds for everything, starting up included.",
+    ),
+]
+TopologyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        metavar="TOPOLOGY",
+        help="Also plan for this network: a name from `collopt topologies`, or the path of a file.",
+        rich_help_panel=PANEL,
+    ),
+]
+CollectiveOption = Annotated[
+    str | None,
+    typer.Option("--collective", metavar="NAME", help="What to plan for --topology.", rich_help_panel=PANEL),
+]
+PlannersOption = Annotated[
+    list[str] | None,
+    typer.Option("--planner", metavar="NAME", help="Who plans; auto if left out. Repeatable.", rich_help_panel=PANEL),
+]
+RootOption = Annotated[
+    str | None,
+    typer.Option(
+        "--root",
+        "-r",
+        metavar="RANK",
+        help="Root of a broadcast or reduce: number or name.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+def bench(
+    plans: PlansArgument = None,
+    minbytes: MinBytesOption = 2**25,
+    maxbytes: MaxBytesOption = 2**25,
+    stepfactor: FactorOption = None,
+    stepbytes: StepOption = None,
+    iters: ItersOption = 20,
+    warmup_iters: WarmupOption = 5,
+    check: CheckOption = 1,
+    datatype: DatatypeOption = "float",
+    op: OpOption = None,
+    backend: BackendOption = "gloo",
+    slices: SlicesOption = 1,
+    timeout: TimeoutOption = 600.0,
+    topology: TopologyOption = None,
+    collective: CollectiveOption = None,
+    planner: PlannersOption = None,
+    root: RootOption = None,
+    weights: WeightsOption = None,
+    traffic: TrafficOption = None,
+    boxes: BoxesOption = None,
+    nodes: NodesOption = None,
+    shape: ShapeOption = None,
+    ranks: RanksOption = None,
+    settings: SetOption = None,
+    without: WithoutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure plans and the backend's own collective side by side, with the flags and columns of nccl-tests.
+
+    All ranks start on this machine; under torchrun every process is one of them, and the first one prints.
+    """
+    from ..runtime import launched_rank, measure_plans
+
+    if stepfactor is not None and stepbytes is not None:
+        raise UsageError("--stepfactor and --stepbytes are two ways to go on; give one of them")
+    rank, network = launched_rank(), NetworkOptions(boxes, nodes, shape, ranks, settings, without)
+    compared = _loaded(plans or [])
+    shards = {"--root": root, "--weights": weights, "--traffic": traffic}
+    for made in _planned(topology, collective, planner or [], network, shards):
+        _add(compared, made.planner, made)
+    if not compared:
+        raise UsageError("there is nothing to measure; give plan files, or --topology and --collective")
+    if op is not None:
+        _check_op(op, compared)
+    what = ", ".join(compared)
+    with working(f"measuring {what}"), as_one_of_the_ranks(what, timeout):
+        report = measure_plans(
+            compared,
+            minbytes=minbytes,
+            maxbytes=maxbytes,
+            stepfactor=stepfactor,
+            stepbytes=stepbytes or 2**20,
+            iters=iters,
+            warmup_iters=warmup_iters,
+            check=check,
+            datatype=datatype,
+            op=op or "sum",
+            backend=backend,
+            slices=slices,
+            timeout_s=timeout,
+        )
+    # Under torchrun all ranks have the whole report, and one of them is enough.
+    if not rank and as_json:
+        emit_json({"args": sys.argv} | report.to_json())
+    elif not rank:
+        emit(str(report))
+    if report.wrong:
+        names = [name for name in report.names if any(row.name == name and row.wrong for row in report.rows)]
+        raise ProgramError(
+            f"{report.wrong} elements by {', '.join(names)} are wrong; report this, and rule out faulty hardware"
+        )
+
+
+def _loaded(files: Sequence[Path]) -> dict[str, Plan]:
+    from ..planners import load_plan
+
+    plans: dict[str, Plan] = {}
+    for path in files:
+        _add(plans, str(path), load_plan(path))
+    return plans
+
+
+def _add(plans: dict[str, Plan], name: str, plan: Plan) -> None:
+    if name in plans:
+        raise UsageError(f"{name} is there twice; keep one")
+    plans[name] = plan
+
+
+def _planned(
+    topology: str | None,
+    collective: str | None,
+    planners: Sequence[str],
+    options: NetworkOptions,
+    shards: dict[str, Any],
+) -> list[Plan]:
+    """Plan for the network that was described, if any was."""
+    from ..planners import plan
+    from .networks import find_network
+
+    if topology is None:
+        described = {"--collective": collective, "--planner": planners, **shards}
+        if stray := [flag for flag, value in described.items() if value] + options.given():
+            raise UsageError(f"{stray[0]} is about a plan that is yet to be made; give --topology too, or leave it out")
+        return []
+    if collective is None:
+        raise UsageError(f"--topology {topology} needs --collective: what is to be planned for it")
+    network, given = find_network(topology, options), shard_options(*shards.values())
+    with computing(f"planning {collective} on {network.name}"):
+        return [plan(network, collective, planner=name, **given) for name in planners or ["auto"]]
+
+
+def _check_op(op: str, plans: dict[str, Plan]) -> None:
+    for name, plan in plans.items():
+        if plan.collective not in ("reduce_scatter", "allreduce", "reduce"):
+            raise UsageError(
+                f"--op {op} says how to add up, and the {plan.collective} of {name} only moves data; leave it out"
+            )

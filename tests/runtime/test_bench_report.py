@@ -1,0 +1,101 @@
+"""What a benchmark prints: the columns and the key names of nccl-tests."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from collopt.runtime.bench_report import BenchReport, BenchRow, Device, Reading
+
+CONFIG = {
+    "minimum_bytes": 1024,
+    "maximum_bytes": 2048,
+    "step_factor": 2,
+    "warmup_iters": 1,
+    "iterations": 3,
+    "validation": 1,
+}
+ROWS = (
+    BenchRow("gloo", 1024, 64, Reading(10.0, 0), Reading(5.0, 0)),
+    BenchRow("plan.json", 1024, 64, Reading(8.0, 0), None),
+    BenchRow("gloo", 2048, 128, Reading(20.0, 0), Reading(123456.789, 0)),
+    BenchRow("plan.json", 2048, 128, Reading(16.0, 3), None),
+)
+
+
+def report(rows: tuple[BenchRow, ...] = ROWS) -> BenchReport:
+    """An allgather of four ranks."""
+    devices = tuple(Device(rank, 100 + rank, "host", -1, "", "cpu") for rank in range(4))
+    return BenchReport("allgather", "gloo", 4, "float", "none", -1, CONFIG, devices, rows, "then", "now")
+
+
+def test_columns_are_those_of_nccl_tests_and_who_did_it() -> None:
+    """Names in one line, units in the next, both comments."""
+    places, names, units = str(report()).splitlines()[4:7]
+    assert places.split() == ["#", "out-of-place", "in-place"]
+    four = ["time", "algbw", "busbw", "#wrong"]
+    assert names.split() == ["#", "size", "count", "type", "redop", "root", *four, *four, "by"]
+    three = ["(us)", "(GB/s)", "(GB/s)"]
+    assert units.split() == ["#", "(B)", "(elements)", *three, *three]
+
+
+def test_a_row_has_thirteen_words_and_the_name() -> None:
+    """Bandwidths are size over time, and that times (n - 1) / n."""
+    lines = [line.split() for line in str(report()).splitlines() if not line.startswith("#")]
+    assert lines == [
+        ["1024", "64", "float", "none", "-1", "10.00", "0.10", "0.08", "0", "5.00", "0.20", "0.15", "0", "gloo"],
+        ["1024", "64", "float", "none", "-1", "8.00", "0.13", "0.10", "0", "N/A", "N/A", "N/A", "N/A", "plan.json"],
+        ["2048", "128", "float", "none", "-1", "20.00", "0.10", "0.08", "0", "123457", "0.00", "0.00", "0", "gloo"],
+        ["2048", "128", "float", "none", "-1", "16.00", "0.13", "0.10", "3", "N/A", "N/A", "N/A", "N/A", "plan.json"],
+    ]
+
+
+def test_columns_are_aligned() -> None:
+    """Each entry ends where its name does."""
+    lines = str(report()).splitlines()[5:]
+    names, rows = lines[0], [line for line in lines if not line.startswith("#")]
+    ends = [match.end() for match in re.finditer(r"\S+", names)][:-1]
+    for row in rows:
+        assert [match.end() for match in re.finditer(r"\S+", row)][:13] == ends[-13:]
+
+
+def test_the_end_counts_wrong_elements_and_averages_busbw() -> None:
+    """Of each that was compared by itself."""
+    ends = str(report()).splitlines()[-3:]
+    assert ends[0] == "# Out of bounds values : 3 FAILED"
+    average = (1.024 / 10 + 1.024 / 5 + 2.048 / 20 + 2.048 / 123456.789) * 3 / 4 / 4
+    assert ends[1] == f"# Avg bus bandwidth    : {average:g} gloo"
+    assert ends[2] == f"# Avg bus bandwidth    : {0.128 * 3 / 4:g} plan.json"
+    assert str(report(ROWS[:3])).splitlines()[-3] == "# Out of bounds values : 0 OK"
+
+
+def test_what_was_not_checked_is_said() -> None:
+    """As nccl-tests says it."""
+    unchecked = report((BenchRow("gloo", 1024, 64, Reading(1.0, None), Reading(1.0, None)),))
+    assert str(unchecked).splitlines()[7].split().count("N/A") == 2
+    assert unchecked.to_json()["results"][0]["in_place"]["nwrong"] is None
+
+
+def test_json_has_the_key_names_of_nccl_tests() -> None:
+    """Who did it is the name of the experiment; the root is a text, as there."""
+    data = json.loads(json.dumps(report().to_json()))
+    assert {"version", "start_time", "config", "devices", "results", "out_of_bounds", "average_bus_bandwidth",
+            "end_time"} < set(data)  # fmt: skip
+    assert set(data["devices"][3]) == {"rank", "group", "pid", "hostname", "device", "device_hex", "device_info"}
+    first, second = data["results"][:2]
+    assert list(first) == ["size", "count", "type", "redop", "root", "out_of_place", "in_place", "actual_iterations",
+                           "experiment_name"]  # fmt: skip
+    assert first["out_of_place"] == {
+        "time": 10.0,
+        "alg_bw": pytest.approx(0.1024),
+        "bus_bw": pytest.approx(0.0768),
+        "nwrong": 0,
+    }
+    assert (second["in_place"], second["experiment_name"], second["root"]) == (None, "plan.json", "-1")
+    assert data["out_of_bounds"] == {"count": 3, "okay": "false"}
+    average = data["average_bus_bandwidth"]
+    assert average["okay"] == "unchecked"
+    assert set(average["experiments"]) == {"gloo", "plan.json"}
+    assert average["experiments"]["plan.json"] == pytest.approx(0.096)

@@ -1,0 +1,252 @@
+"""`collopt bench`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import collopt
+from cli_calls import Answer, call, netfile, refusal
+from collopt.runtime import BenchReport
+from collopt.runtime.bench_report import BenchRow, Device, Reading
+from collopt.topologies import ring
+from test_cli_run_launched import answers, free_port, variables
+
+SHORT = ["-b", "1K", "-e", "4K", "-f", "2", "-n", "2", "-w", "1"]
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An allreduce of two ranks."""
+    path = tmp_path_factory.mktemp("plans") / "pair.json"
+    collopt.plan(ring(2, bandwidth=25), "allreduce").save(path)
+    return path
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Stands in for measuring: what it was asked, while the last plan leaves five wrong elements."""
+    asked: list[dict[str, Any]] = []
+
+    def measure_plans(plans: dict[str, Any], **options: Any) -> BenchReport:
+        asked.append({"plans": list(plans), **options})
+        rows = tuple(BenchRow(name, 64, 16, Reading(1.0, 0), Reading(1.0, 0)) for name in ("gloo", *plans))
+        wrong = rows[-1].__class__(rows[-1].name, 64, 16, Reading(1.0, 5), None)
+        config = {"minimum_bytes": 64, "maximum_bytes": 64, "step_bytes": 1, "warmup_iters": 0, "iterations": 1}
+        return BenchReport(
+            "allreduce", "gloo", 2, "float", "sum", -1, {**config, "validation": 1},
+            (Device(0, 1, "host", -1, "", "cpu"),), (*rows[:-1], wrong), "then", "now",
+        )  # fmt: skip
+
+    monkeypatch.setattr("collopt.runtime.measure_plans", measure_plans)
+    return asked
+
+
+def rows_of(printed: str) -> list[list[str]]:
+    """The words of what is no comment."""
+    return [line.split() for line in printed.splitlines() if not line.startswith("#")]
+
+
+def test_prints_the_table_of_nccl_tests(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """A sweep of three sizes, by the plan and by gloo."""
+    answer = call(capsys, "bench", plan_file, *SHORT)
+    assert (answer.status, answer.err) == (0, "")
+    rows = rows_of(answer.out)
+    assert [(row[0], row[1], row[-1]) for row in rows] == [
+        (str(size), str(size // 4), name) for size in (1024, 2048, 4096) for name in ("gloo", str(plan_file))
+    ]
+    assert all(row[2:5] == ["float", "sum", "-1"] and (row[8], row[12]) == ("0", "0") for row in rows)
+    assert "# Out of bounds values : 0 OK\n" in answer.out
+    assert answer.out.count("# Avg bus bandwidth") == 2
+
+
+def test_plans_on_the_spot_and_prints_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """For a network that is described, by two planners, beside a file; nothing but JSON."""
+    path = tmp_path / "plan.json"
+    collopt.plan(ring(3, bandwidth=25), "broadcast", root=1).save(path)
+    net = netfile(tmp_path, ring(3, bandwidth=25))
+    answer = call(
+        capsys, "bench", path, "--topology", net, "--collective", "broadcast", "-r", 1, "--planner", "forestcoll",
+        "--planner", "blink", "-b", 100, "-e", 200, "-i", 100, "-n", 1, "-w", 0, "-d", "uint8", "--json",
+    )  # fmt: skip
+    assert (answer.status, answer.err) == (0, "")
+    data = answer.data
+    assert [(row["size"], row["experiment_name"], row["root"]) for row in data["results"]] == [
+        (size, name, "1") for size in (100, 200) for name in ("gloo", str(path), "forestcoll", "blink")
+    ]
+    assert all(row["out_of_place"]["nwrong"] == 0 for row in data["results"])
+    assert data["config"]["step_bytes"] == 100
+    assert data["out_of_bounds"] == {"count": 0, "okay": "true"}
+
+
+def test_shares_of_what_is_planned_can_be_given(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Traffic of an all-to-allv, and weights, which leave the backend out."""
+    traffic = tmp_path / "traffic.csv"
+    traffic.write_text("0,1\n3,0\n")
+    words = ["--topology", "ring", "--nodes", 2, "-b", 64, "-e", 64, "-n", 1, "-w", 0]
+    answer = call(capsys, "bench", *words, "--collective", "all_to_allv", "--traffic", traffic)
+    assert (answer.status, answer.err) == (0, "")
+    assert [row[0] for row in rows_of(answer.out)] == ["64", "64"]
+    answer = call(capsys, "bench", *words, "--collective", "reduce_scatter", "--weights", "1,3")
+    assert (answer.status, answer.err) == (0, "")
+    assert [row[-1] for row in rows_of(answer.out)] == ["forestcoll"]
+
+
+def test_wrong_data_fail_the_check(
+    capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]]
+) -> None:
+    """The table is still printed; status 1, and a line that says whose they are."""
+    answer = call(capsys, "bench", plan_file)
+    assert answer.status == 1
+    assert "# Out of bounds values : 5 FAILED" in answer.out
+    assert answer.err == (
+        f"collopt: error: 5 elements by {plan_file} are wrong; report this, and rule out faulty hardware\n"
+    )
+    answer = call(capsys, "bench", plan_file, "--json")
+    assert (answer.status, answer.data["out_of_bounds"]) == (1, {"count": 5, "okay": "false"})
+
+
+def test_every_option_reaches_the_measurement(
+    capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]]
+) -> None:
+    """Under the names that the library has for them, with the defaults of nccl-tests."""
+    usual = {
+        "plans": [str(plan_file)],
+        "minbytes": 2**25,
+        "maxbytes": 2**25,
+        "stepfactor": None,
+        "stepbytes": 2**20,
+        "iters": 20,
+        "warmup_iters": 5,
+        "check": 1,
+        "datatype": "float",
+        "op": "sum",
+        "backend": "gloo",
+        "slices": 1,
+        "timeout_s": 600.0,
+    }
+    call(capsys, "bench", plan_file)
+    call(
+        capsys, "bench", plan_file, "-b", "8", "-e", "1.5K", "-f", 3, "-n", 7, "-w", 0, "-c", 2, "-d", "half",
+        "-o", "max", "--backend", "nccl", "--slices", 4, "--timeout", 9,
+    )  # fmt: skip
+    call(capsys, "bench", plan_file, "--minbytes", 8, "--maxbytes", 9, "--stepbytes", 1, "--iters", 2,
+         "--warmup_iters", 3, "--check", 4, "--datatype", "int8", "--op", "min")  # fmt: skip
+    short = {"minbytes": 8, "maxbytes": 1536, "stepfactor": 3, "iters": 7, "warmup_iters": 0, "check": 2,
+             "datatype": "half", "op": "max", "backend": "nccl", "slices": 4, "timeout_s": 9.0}  # fmt: skip
+    long = {"minbytes": 8, "maxbytes": 9, "stepbytes": 1, "iters": 2, "warmup_iters": 3, "check": 4,
+            "datatype": "int8", "op": "min"}  # fmt: skip
+    assert calls == [usual, usual | short, usual | long]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-b", "much"], "--minbytes: size 'much' is not understood"),
+        (["-e", "0"], "--maxbytes: size '0' is not understood"),
+        (["-f", "1"], "--stepfactor is '1'; expected a whole number from 2"),
+        (["-f", "2", "-i", "4"], "--stepfactor and --stepbytes are two ways to go on; give one"),
+        (["-b", "64M"], "the sweep ends at 33554432 bytes and begins at 67108864"),
+        (["-n", "0"], "--iters is '0'"),
+        (["-w", "-1"], "--warmup_iters is '-1'"),
+        (["-c", "x"], "--check is 'x'"),
+        (["-d", "int16"], "datatype is 'int16'; expected one of int8, uint8"),
+        (["-o", "xor"], "op is 'xor'; expected one of sum"),
+        (["-o", "avg", "-d", "int8"], "avg is not made on int8"),
+        (["--backend", "mpi"], "backend is 'mpi'; expected one of gloo, nccl"),
+        (["--timeout", "0"], "--timeout is '0'"),
+        (["-q", "1"], "No such option: -q"),
+        (["-n", "2", "-n", "3"], "--iters is given twice; keep one"),
+        (["--collective", "allgather"], "--collective is about a plan that is yet to be made; give --topology too"),
+        (["--nodes", "4"], "--nodes is about a plan that is yet to be made"),
+        (["--topology", "ring"], "--topology ring needs --collective"),
+    ],
+)
+def test_senseless_options_are_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+    plan_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    message: str,
+) -> None:
+    """Before any process is started."""
+    monkeypatch.setattr("collopt.runtime.joining.run_ranks", None)
+    assert message in refusal(call(capsys, "bench", plan_file, *words))
+
+
+def test_plans_that_do_not_go_together_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """For other ranks, twice the same, none at all, or an operation where nothing is added up."""
+    two, three = tmp_path / "two.json", tmp_path / "three.json"
+    for ranks, path in ((2, two), (3, three)):
+        collopt.plan(ring(ranks), "allgather").save(path)
+    assert f"{two} and {three} differ in ranks: 2 and 3; measure them apart" in refusal(
+        call(capsys, "bench", two, three)
+    )
+    assert f"{two} is there twice" in refusal(call(capsys, "bench", two, two))
+    assert "there is nothing to measure" in refusal(call(capsys, "bench"))
+    assert "only moves data; leave it out" in refusal(call(capsys, "bench", two, "-o", "max"))
+    assert "nowhere.json" in refusal(call(capsys, "bench", tmp_path / "nowhere.json"))
+
+
+def launched(plan: Path, *options: list[object]) -> list[Answer]:
+    """Start one process per list of options, as torchrun would."""
+    port = free_port()
+    return answers(
+        [
+            subprocess.Popen(
+                [sys.executable, "-m", "collopt", "bench", str(plan), *map(str, words)],
+                env={**os.environ, **variables(rank, port)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank, words in enumerate(options)
+        ]
+    )
+
+
+def test_two_processes_measure_and_the_first_one_prints(plan_file: Path) -> None:
+    """One table, and not a word on standard error."""
+    first, second = launched(plan_file, [*SHORT], [*SHORT])
+    assert (first.status, second.status) == (0, 0)
+    assert len(rows_of(first.out)) == 6
+    assert (first.err, second.err, second.out) == ("", "", "")
+
+
+def test_ranks_with_different_options_all_say_so(plan_file: Path) -> None:
+    """Before anything is measured."""
+    for answer in launched(plan_file, [*SHORT, "-c", 1], [*SHORT, "-c", 2]):
+        assert refusal(answer, status=1) == (
+            "the ranks disagree about validation: 1, 2; start all with the same plans and options"
+        )
+
+
+def test_a_plan_for_another_number_of_processes_is_refused(tmp_path: Path) -> None:
+    """On every rank; status 2, as nothing was checked."""
+    path = tmp_path / "three.json"
+    collopt.plan(ring(3), "allgather").save(path)
+    for answer in launched(path, [], []):
+        assert refusal(answer) == "2 processes were started, the plan is for 3 ranks"
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_ranks(plan_file: Path) -> None:
+    """The real one."""
+    result = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()),
+         "-m", "collopt", "bench", str(plan_file), *SHORT, "--json"],
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )  # fmt: skip
+    answer = Answer(result.returncode, result.stdout, result.stderr)
+    assert answer.status == 0, answer.err
+    assert len(answer.data["devices"]) == 2
+    assert answer.data["out_of_bounds"]["okay"] == "true"
