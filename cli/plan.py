@@ -85,6 +85,9 @@ PANEL = "MSCCL XML"
 XmlOption = Annotated[
     Path | None, typer.Option("--xml", metavar="FILE", help="Write MSCCL XML to this file.", rich_help_panel=PANEL)
 ]
+MscclppOption = Annotated[
+    Path | None, typer.Option("--mscclpp", metavar="FILE", help="Write an MSCCL++ execution plan to this file.")
+]
 RuntimeOption = Annotated[
     str | None,
     typer.Option(
@@ -156,6 +159,7 @@ def plan(
     planner: PlannerOption = "auto",
     size: SizeOption = None,
     output: OutputOption = None,
+    mscclpp: MscclppOption = None,
     xml: XmlOption = None,
     runtime: RuntimeOption = None,
     channels: ChannelsOption = None,
@@ -165,7 +169,7 @@ def plan(
     max_thread_blocks: BlocksOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plan a collective, prove the plan, and write it as a plan file, as MSCCL XML, or both."""
+    """Plan a collective, prove the plan, and write it as a plan file or for a runtime."""
     from ..planners import bound as find_bound
     from ..planners import plan as make_plan
     from ..runtime.msccl_limits import runtime_limits
@@ -187,7 +191,7 @@ def plan(
         runtime_limits(runtime)
     if size is not None:
         as_bytes(size)
-    check_targets({"--output": output, "--xml": xml}, sources=(network_file(topology), traffic))
+    check_targets({"--output": output, "--xml": xml, "--mscclpp": mscclpp}, sources=(network_file(topology), traffic))
     asked = NetworkOptions(boxes, nodes, shape, ranks, settings, without)
     network, shards = find_network(topology, asked), shard_options(root, weights, traffic)
     with computing(f"planning {collective} on {network.name}"):
@@ -198,8 +202,9 @@ def plan(
         intact = find_bound(whole, collective, **shards) if whole else None
     written: list[Path] = []
     try:
-        # The XML first, since a runtime's limits can refuse it.
+        # What a runtime's limits can refuse comes first.
         _write(xml, lambda path: made.to_msccl_xml(path, **xml_options), written)
+        _write(mscclpp, made.to_mscclpp_json, written)
         _write(output, made.save, written)
         if as_json:
             emit_json(plan_figures(made) | _loss(made, intact) | _estimate(made, size))

@@ -273,6 +273,10 @@ class Plan:
         """Write the plan as MSCCL XML; options as for `collopt.runtime.exporters.export_msccl_xml`."""
         self.export("msccl-xml", path, **options)
 
+    def to_mscclpp_json(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write an MSCCL++ plan; options as for `collopt.runtime.mscclpp_export.export_mscclpp_json`."""
+        self.export("mscclpp-json", path, **options)
+
     def __str__(self) -> str:
         """One line."""
         verdict = "optimal" if self.gap == 0 else f"{percentage_text(self.gap)} below the bound"

@@ -13,7 +13,7 @@ import pytest
 
 import collopt
 from cli_calls import call, netfile, refusal, uneven_torus
-from collopt.runtime import interpret_file, read_xml
+from collopt.runtime import interpret_file, read_mscclpp, read_xml
 from collopt.topologies import Topology, ring
 
 RING = ("ring", "--nodes", 4, "--set", "bandwidth=25", "allgather")
@@ -227,6 +227,14 @@ def test_more_channels_than_can_be_used_are_refused(capsys: pytest.CaptureFixtur
     message = refusal(call(capsys, "plan", *RING, "--xml", tmp_path / "ring.xml", "--channels", 1000))
     assert message.startswith("channels is 1000, but no connection of this plan has more than ")
     assert left_in(tmp_path) == []
+
+
+def test_writes_an_execution_plan_of_mscclpp(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Which comes back as a plan for as many ranks."""
+    path = tmp_path / "plan.json"
+    answer = call(capsys, "plan", "ring", "--nodes", 4, "all_to_all", "--mscclpp", path)
+    assert (answer.status, f"wrote {path}" in answer.err) == (0, True)
+    assert len(read_mscclpp(path).gpus) == 4
 
 
 def test_a_refused_xml_leaves_nothing_behind(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

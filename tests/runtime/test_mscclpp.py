@@ -1,0 +1,224 @@
+"""MSCCL++ plans from programs: what is written comes back, and moves the right data."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mscclpp_plans import TWO_BOXES, small_plan
+from runtime_forests import COLLECTIVES, forests, random_schedule, ring_forest, weighted_forest
+
+import collopt
+from collopt.errors import UnsupportedError
+from collopt.runtime import lower
+from collopt.runtime.mscclpp import to_execution_plan, write_mscclpp
+from collopt.runtime.mscclpp_document import to_mscclpp_text
+from collopt.runtime.mscclpp_export import boxes_of, export_mscclpp_json
+from collopt.runtime.mscclpp_machine import run_execution_plan
+from collopt.runtime.mscclpp_plan import ExecutionPlan, Operation, flat_length
+from collopt.runtime.mscclpp_reader import read_mscclpp
+from collopt.topologies import Topology, dgx1_v100, dgx_h100, generalized_kautz, hypercube, ring
+
+PLACEMENTS = ("out-of-place", "in-place")
+
+
+def flat(plan: ExecutionPlan) -> list[Operation]:
+    """All operations of a plan, those in pipelines too."""
+    return [
+        inner
+        for gpu in plan.gpus
+        for block in gpu.thread_blocks
+        for operation in block
+        for inner in (operation, *operation.body)
+    ]
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("boxes", [None, TWO_BOXES])
+@pytest.mark.parametrize("slice_bytes", [None, 4096])
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_what_is_written_comes_back_and_runs(
+    tmp_path: Path, collective: str, slice_bytes: int | None, boxes: list[int] | None, placement: str
+) -> None:
+    """Every collective over memory and port channels, in slices and as a whole, in place and out of place."""
+    plan = small_plan(collective, slice_bytes=slice_bytes, boxes=boxes, placement=placement)
+    path = tmp_path / "plan.json"
+    path.write_text(to_mscclpp_text(plan))
+    assert read_mscclpp(path) == plan
+    report = run_execution_plan(plan, interleavings=3, slices=2)
+    assert report.puts > 0
+    kinds = {operation.channel_type for operation in flat(plan)}
+    assert ("port" in kinds) == (boxes is not None)
+    assert any(operation.name == "pipeline" for operation in flat(plan)) == (slice_bytes is not None)
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [ring(5), hypercube(3), generalized_kautz(2, 9), dgx1_v100(), dgx_h100(), dgx_h100(boxes=2)],
+    ids=lambda topology: topology.name,
+)
+@pytest.mark.parametrize("collective", [*COLLECTIVES, "all_to_all"])
+def test_plans_of_real_networks_run(tmp_path: Path, topology: Topology, collective: str) -> None:
+    """The files of whole plans move the right data; boxes are told by the names of the ranks."""
+    root = {"root": 1} if collective in ("broadcast", "reduce") else {}
+    plan = collopt.plan(topology, collective, **root)
+    path = tmp_path / "plan.json"
+    plan.export("mscclpp-json", path)
+    read = read_mscclpp(path)
+    run_execution_plan(read, interleavings=1, seed=7)
+    boxes = boxes_of(topology)
+    for rank, gpu in enumerate(read.gpus):
+        assert all(boxes[peer] == boxes[rank] for peer in gpu.peers["memory"])
+        assert all(boxes[peer] != boxes[rank] for peer in gpu.peers["port"])
+        assert all(flat_length(block) <= 64 for block in gpu.thread_blocks)
+
+
+@given(forest=forests(max_ranks=5, max_trees=4), seed=st.integers(0, 1000), slices=st.integers(1, 4))
+@settings(deadline=None, max_examples=25)
+def test_any_forest_runs_in_slices(forest: Any, seed: int, slices: int) -> None:
+    """Weights that differ are cut into steps of equal size."""
+    plan = to_execution_plan(lower(forest, "allgather", max_steps=3), boxes=[r % 2 for r in range(forest.num_ranks)])
+    run_execution_plan(plan, interleavings=2, seed=seed, slices=slices)
+
+
+def test_slices_need_steps_of_one_size() -> None:
+    """The executor would write past the end of a smaller step, so larger ones are cut."""
+    program = lower(weighted_forest([2, 2, 2], 3, 1), "allgather", max_steps=4)
+    plan = to_execution_plan(program, slice_bytes=4096)
+    assert len({place.count for operation in flat(plan) for place in operation.sources}) == 1
+    as_a_whole = to_execution_plan(program, slice_bytes=None)
+    assert len(flat(as_a_whole)) < len(flat(plan))
+
+
+@pytest.mark.parametrize("collective", ["reduce_scatter", "allreduce"])
+def test_thread_blocks_are_merged_until_they_fit(collective: str) -> None:
+    """A GPU that runs two thread blocks at once gets two, and the plan still runs."""
+    program = lower(random_schedule(collective, 3, 1, 2), collective)
+    plan = to_execution_plan(program, max_thread_blocks=2, slice_bytes=None)
+    assert max(len(gpu.thread_blocks) for gpu in plan.gpus) == 2
+    run_execution_plan(plan, interleavings=4)
+
+
+def test_all_to_all_is_never_in_place() -> None:
+    """Its output holds other chunks than its input."""
+    program = lower(collopt.plan(ring(3), "all_to_all").schedule, "all_to_all")
+    assert to_execution_plan(program).collective == "all_to_all"
+    with pytest.raises(UnsupportedError, match="whose output is never its input"):
+        to_execution_plan(program, placement="in-place")
+
+
+@pytest.mark.parametrize("name", ["interleavings", "slices"])
+def test_the_machine_runs_at_least_once(name: str) -> None:
+    """Nothing is found out by no run."""
+    with pytest.raises(UnsupportedError, match=f"{name} is 0; expected a whole number of at least 1"):
+        run_execution_plan(small_plan("allgather"), **{name: 0})
+
+
+def test_names_tell_plans_apart() -> None:
+    """The executor looks up what it has set up by name, so anything that differs makes another name."""
+    program = lower(ring_forest(3), "allgather", name="ag")
+    options: list[dict[str, Any]] = [
+        {},
+        {"slice_bytes": None},
+        {"placement": "in-place"},
+        {"boxes": [0, 1, 1]},
+        {"max_bytes": 4096},
+        {"threads_per_block": 512},
+    ]
+    names = [to_execution_plan(program, **each).name for each in options]
+    assert len(set(names)) == len(options)
+    assert all(name.startswith("ag-") for name in names)
+    assert to_execution_plan(program).name == names[0]
+
+
+def test_sizes_are_those_of_which_every_offset_fits() -> None:
+    """From 16 bytes a chunk to buffers of 4 GiB, scratch included."""
+    plan = small_plan("reduce_scatter", slice_bytes=None)
+    chunks = plan.gpus[0].input_chunks
+    largest = max(max(gpu.chunks.values()) for gpu in plan.gpus)
+    assert plan.min_bytes == 16 * chunks
+    assert plan.max_bytes // chunks * largest < 2**32
+    assert (plan.max_bytes // chunks + 16) * largest >= 2**32
+    gathered = small_plan("allgather", slice_bytes=None)
+    assert gathered.min_bytes == 16 * gathered.gpus[0].output_chunks
+
+
+def test_each_connection_has_channels_of_its_own() -> None:
+    """Data and credits of one connection must not be taken for those of another."""
+    plan = small_plan("allreduce", slice_bytes=None)
+    for gpu in plan.gpus:
+        used = Counter(
+            channel
+            for block in gpu.thread_blocks
+            for channel in {channel for operation in block for channel in operation.channels}
+        )
+        assert set(used.values()) == {1}
+        assert sorted(used) == list(range(len(gpu.peers["memory"])))
+
+
+def test_memory_channels_get_no_put_with_signal() -> None:
+    """On them the executor copies and does not signal; and it reads the source of a flushing put elsewhere."""
+    plan = small_plan("allreduce", boxes=TWO_BOXES)
+    assert {operation.channel_type for operation in flat(plan) if operation.name == "pws"} == {"port"}
+    assert not {operation.name for operation in flat(plan)} & {"pwsf", "flush", "get"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"placement": "both"}, "placement is 'both'"),
+        ({"slice_bytes": 100}, "slice_bytes is 100; expected a multiple of 16"),
+        ({"slice_bytes": True}, "slice_bytes is True"),
+        ({"threads_per_block": 1000}, "threads_per_block is 1000; expected a multiple of 32"),
+        ({"max_thread_blocks": 0}, "max_thread_blocks is 0"),
+        ({"boxes": [0, 1]}, "boxes has 2 entries; expected one for each of 4 ranks"),
+        ({"min_bytes": 1}, "min_bytes is 1; expected a whole number of bytes from"),
+        ({"max_bytes": 2**40}, "max_bytes is 1099511627776; expected"),
+        ({"min_bytes": 4096, "max_bytes": 2048}, "max_bytes is 2048; expected at least min_bytes = 4096"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:
+    """In one sentence with the value and what was expected."""
+    with pytest.raises(UnsupportedError) as caught:
+        small_plan("allgather", **options)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_does_not_fit_the_executor_is_refused() -> None:
+    """Too many operations for one thread block, shards of several sizes, and what is not a program."""
+    with pytest.raises(UnsupportedError, match="operations, the MSCCL\\+\\+ executor takes 64"):
+        to_execution_plan(lower(random_schedule("allreduce", 4, 9, 0), "allreduce"), max_thread_blocks=1)
+    with pytest.raises(UnsupportedError, match="shards of one size"):
+        to_execution_plan(lower(weighted_forest([1, 2], 1, 0), "allgather"))
+    with pytest.raises(UnsupportedError, match="expected a Program"):
+        to_execution_plan(object())  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="expected a Plan"):
+        export_mscclpp_json(object(), "plan.json")  # type: ignore[arg-type]
+
+
+def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    """Files are written whole or not at all, and not before the plan is known to be right."""
+    path = tmp_path / "plan.json"
+    with pytest.raises(UnsupportedError):
+        write_mscclpp(lower(ring_forest(3), "allgather"), path, slice_bytes=1)
+    assert list(tmp_path.iterdir()) == []
+    write_mscclpp(lower(ring_forest(3), "allgather"), path)
+    assert json.loads(path.read_text())["collective"] == "allgather"
+
+
+def test_the_exporter_takes_steps_that_fit(tmp_path: Path) -> None:
+    """As many thread blocks as it takes to keep each below 64 operations; the root is part of the name."""
+    topology = SimpleNamespace(name="a [b] c", compute_nodes=["box0/gpu0", "box0/gpu1", "box1/gpu0"])
+    schedule = random_schedule("reduce", 3, 20, 0, root=2)
+    plan: Any = SimpleNamespace(collective="reduce", schedule=schedule, topology=topology)
+    export_mscclpp_json(plan, tmp_path / "plan.json")
+    read = read_mscclpp(tmp_path / "plan.json")
+    assert read.name.startswith("reduce-root2-a-b-c-")
+    assert boxes_of(topology) == [0, 0, 1]  # type: ignore[arg-type]
