@@ -98,7 +98,8 @@ def _in_one_memory(found: dict[str, IntArray], order: Order, program: Program, r
         return others
     together = np.concatenate(shared)
     idle = [_stays(order.instructions[number], firsts) for number in together[:, 2].tolist()]
-    return {"in-place": together[~np.array(idle)], **others}
+    kept = together[~np.array(idle)]
+    return {"in-place": kept, **others} if len(kept) else others
 
 
 def _stays(step: Instruction, firsts: dict[str, int]) -> bool:

@@ -1,0 +1,123 @@
+"""``collopt lint``: what a runtime makes of MSCCL XML files, and how to have them picked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .output import emit, emit_json
+from .parameters import JsonOption, whole_number
+from .progress import working
+
+if TYPE_CHECKING:
+    from ..runtime.lint_report import Finding, LintReport
+    from ..runtime.msccl_windows import FamilyReport
+
+__all__ = ["lint"]
+
+FAILED = 1
+"""Exit status of a check that failed, as in `collopt.cli.app`."""
+FAILING = ("rejected", "hangs", "wrong data")
+MOST_BLOCKS = 1024
+WIDTH = len("environment")
+
+FilesArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE...", help="MSCCL XML files from anybody, or folders of them."),
+]
+RuntimeOption = Annotated[
+    str, typer.Option("--runtime", metavar="NAME", help="What will load it: msccl, msccl-executor-nccl or rccl.")
+]
+VersionOption = Annotated[
+    str | None,
+    typer.Option("--version", metavar="V", help="Of rccl, the release of ROCm: 6.4. The last with MSCCL if left out."),
+]
+BlocksOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-thread-blocks",
+        metavar="N",
+        parser=whole_number("--max-thread-blocks", 1, MOST_BLOCKS),
+        help="Thread blocks that the GPU runs at once, if not the 108 of an A100.",
+    ),
+]
+
+
+def lint(
+    files: FilesArgument,
+    runtime: RuntimeOption,
+    version: VersionOption = None,
+    max_thread_blocks: BlocksOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether a runtime would reject a file, ignore it, hang on it or compute something else, and why."""
+    from ..runtime.msccl_windows import lint_family
+
+    with working(f"reading {', '.join(map(str, files))}"):
+        family = lint_family(files, runtime, version, max_thread_blocks=max_thread_blocks)
+    if as_json:
+        emit_json(_as_json(family))
+    else:
+        emit("\n".join(_lines(family)))
+    found = [finding for report in family.reports for finding in report.findings]
+    if any(finding.severity in FAILING for finding in (*found, *family.findings)):
+        raise typer.Exit(FAILED)
+
+
+def _lines(family: FamilyReport) -> Iterator[str]:
+    alone = len(family.reports) == 1
+    for report in family.reports:
+        yield f"{report.path}: {report.verdict} by {report.runtime} {report.version}"
+        if report.summary:
+            yield _row("for", report.summary)
+        yield from _findings(report.findings)
+        if alone:
+            yield from _loading(family, report)
+    if alone:
+        return
+    yield f"{len(family.reports)} files together"
+    yield from _findings(family.findings)
+    for span in family.spans:
+        yield _row("picked", str(span))
+    yield from _loading(family, family.reports[0])
+
+
+def _findings(findings: Iterable[Finding]) -> Iterator[str]:
+    for finding in findings:
+        yield _row(finding.severity, f"{f'{finding.where}: ' if finding.where else ''}{finding.message}")
+
+
+def _loading(family: FamilyReport, report: LintReport) -> Iterator[str]:
+    for name, value in family.environment.items():
+        yield _row("environment", f"{name}={value}")
+    for line in report.loading:
+        yield _row("loading", line)
+
+
+def _row(name: str, text: str) -> str:
+    # What a file holds must not steer a terminal.
+    shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return f"  {name:<{WIDTH}}  {shown}"
+
+
+def _as_json(family: FamilyReport) -> dict[str, Any]:
+    return {
+        "runtime": family.runtime,
+        "version": family.version,
+        "files": [
+            {
+                "path": report.path,
+                "verdict": report.verdict,
+                "summary": report.summary,
+                "findings": [finding._asdict() for finding in report.findings],
+                "loading": list(report.loading),
+            }
+            for report in family.reports
+        ],
+        "findings": [finding._asdict() for finding in family.findings],
+        "picked": [span._asdict() for span in family.spans],
+        "environment": dict(family.environment),
+    }

@@ -1,0 +1,138 @@
+"""What `lint_file` finds: one entry per thing that is wrong, and what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+__all__ = ["SEVERITIES", "EnoughError", "Finding", "Findings", "LintReport", "Severity", "Window"]
+
+Severity = Literal["rejected", "ignored", "hangs", "wrong data", "note"]
+
+SEVERITIES: tuple[Severity, ...] = ("rejected", "ignored", "hangs", "wrong data", "note")
+"""In the order in which they decide what becomes of a file: what is not loaded does not hang."""
+
+MAX_FINDINGS = 100
+"""A file with more that is wrong is not read on; of notes, no more are kept."""
+
+
+class Finding(NamedTuple):
+    """One thing about a file.
+
+    Attributes
+    ----------
+    severity : {"rejected", "ignored", "hangs", "wrong data", "note"}
+        What the runtime does with it: refuses the file, or the call; never picks it; waits for ever; or computes
+        something else or touches memory that is not its own.  A note is worth knowing and stops nothing.
+    message : str
+        What is wrong, and how to mend it.
+    where : str
+        Such as ``"line 12"``; empty where it is about the whole file.
+    """
+
+    severity: Severity
+    message: str
+    where: str
+
+    def __str__(self) -> str:
+        """On one line."""
+        return f"{self.severity}: {f'{self.where}: ' if self.where else ''}{self.message}"
+
+
+class EnoughError(Exception):
+    """Enough has been found; never leaves `lint_file`."""
+
+
+class Findings:
+    """Collects findings, each once, and gives up after many."""
+
+    def __init__(self) -> None:
+        self._found: dict[Finding, None] = {}
+        self._notes = 0
+
+    def add(self, severity: Severity, message: str, where: str = "") -> None:
+        """Keep a finding; notes never end the search for what is worse."""
+        finding = Finding(severity, message, where)
+        if finding in self._found or (severity == "note" and self._notes >= MAX_FINDINGS):
+            return
+        if severity == "note":
+            self._notes += 1
+        elif len(self._found) - self._notes >= MAX_FINDINGS:
+            raise EnoughError
+        self._found[finding] = None
+
+    def has(self, *severities: Severity) -> bool:
+        """Whether there is one of these severities."""
+        return any(finding.severity in severities for finding in self._found)
+
+    def __iter__(self) -> Iterator[Finding]:
+        """In the order found, the worst first."""
+        return iter(sorted(self._found, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+class Window(NamedTuple):
+    """Calls that a file is for.
+
+    Attributes
+    ----------
+    collective : str
+        As the file spells it.
+    num_ranks : int
+    in_place : bool
+    first, beyond : int
+        Bytes of the whole buffer: from the first of the sizes up to, not including, the other.
+    """
+
+    collective: str
+    num_ranks: int
+    in_place: bool
+    first: int
+    beyond: int
+
+
+@dataclass(frozen=True)
+class LintReport:
+    """What becomes of a file in a runtime.
+
+    Attributes
+    ----------
+    path : str
+    runtime : str
+    version : str
+        Of the runtime: its own, or for RCCL the release of ROCm.
+    findings : tuple of Finding
+        The worst first.
+    summary : str
+        What the file says it is, or empty if it cannot be told.
+    environment : mapping of str to str
+        Variables to set so that the runtime picks the file up.
+    loading : tuple of str
+        What else it takes.
+    windows : tuple of Window
+        Calls that the file is for; none if that cannot be told.
+    """
+
+    path: str
+    runtime: str
+    version: str
+    findings: tuple[Finding, ...]
+    summary: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    loading: tuple[str, ...] = ()
+    windows: tuple[Window, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """``"accepted"``, or the severity that decides what becomes of the file."""
+        return next((finding.severity for finding in self.findings if finding.severity != "note"), "accepted")
+
+    @property
+    def runs(self) -> bool:
+        """Whether the runtime loads the file, picks it for some call, and computes what it should."""
+        return self.verdict == "accepted"
+
+    def __str__(self) -> str:
+        """Verdict and findings, one a line."""
+        title = f"{self.path}: {self.verdict} by {self.runtime} {self.version}"
+        return "\n".join([title, *(f"  {finding}" for finding in self.findings)])

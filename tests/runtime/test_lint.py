@@ -1,0 +1,405 @@
+"""Linting MSCCL files: each thing that can be wrong, what it is called, and that anything at all can be read."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runtime_forests import random_schedule, ring_forest
+
+from collopt.errors import FileFormatError, UnsupportedError
+from collopt.runtime import lower, lower_allgather, to_xml_text
+from collopt.runtime.lint import lint_file
+from collopt.runtime.lint_report import LintReport
+
+AZURE = "msccl-executor-nccl"
+TEXT = to_xml_text(lower_allgather(ring_forest(3)))
+WAIT = 'depid="0" deps="0" hasdep="0"'
+HANDMADE = """<algo name="two" proto="Simple" nchannels="1" nchunksperloop="{chunks}" ngpus="2" coll="{coll}" {place}
+ minBytes="0" maxBytes="1048576">
+{gpus}</algo>
+"""
+
+
+def lint(folder: Path, text: str | bytes, runtime: str = AZURE, version: str | None = None) -> LintReport:
+    """What becomes of a text."""
+    path = folder / "file.xml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return lint_file(path, runtime, version)
+
+
+def two_ranks(coll: str, chunks: int, sizes: str, *steps: str, place: str = 'inplace="0" outofplace="1"') -> str:
+    """A file in which both ranks do the same with each other, one thread block; `@` is the rank, `^` the other one."""
+    lines = []
+    for rank in "01":
+        body = [f'<step s="{number}" {step} depid="-1" deps="-1" hasdep="0"/>\n' for number, step in enumerate(steps)]
+        block = f'<tb id="0" send="^" recv="^" chan="0">\n{"".join(body)}</tb>\n'
+        element = f'<gpu id="@" {sizes}>\n{block}</gpu>\n'
+        lines.append(element.replace("@", rank).replace("^", str(1 - int(rank))))
+    text = HANDMADE.format(coll=coll, chunks=chunks, gpus="".join(lines), place=place)
+    return text.replace("\n minBytes", " minBytes")
+
+
+def test_a_good_file_has_no_findings(tmp_path: Path) -> None:
+    """And the report says which calls it is for, and how to have it picked up."""
+    report = lint(tmp_path, TEXT)
+    assert (report.verdict, report.runs, report.findings) == ("accepted", True, ())
+    assert report.summary == "allgather on 3 ranks, out of place, from 0 to 1099511627776 bytes"
+    assert report.environment == {"NCCL_MSCCL_ENABLE": "1", "MSCCL_ALGO_DIR": str(tmp_path)}
+    assert str(report) == f"{tmp_path / 'file.xml'}: accepted by msccl-executor-nccl 2.23.4"
+    assert lint(tmp_path, TEXT, "msccl").environment["MSCCL_XML_FILES"] == str(tmp_path / "file.xml")
+    assert lint(tmp_path, TEXT, "rccl").environment["RCCL_MSCCL_FORCE_ENABLE"] == "1"
+
+
+@pytest.mark.parametrize("line", ["<algo", "<gpu", "<tb", '<step s="1"'])
+@pytest.mark.parametrize("runtime", ["msccl", AZURE, "rccl"])
+def test_missing_attributes_are_named(tmp_path: Path, line: str, runtime: str) -> None:
+    """As far as the runtime wants them: two of the three want more in the header, and one a name."""
+    optional = {"outofplace", "minBytes", "maxBytes"} if runtime == "msccl" else {"name"}
+    start = TEXT.index(line)
+    end = TEXT.index(">", start)
+    for name in re.findall(r' ([A-Za-z_]+)="', TEXT[start:end]):
+        element = re.sub(rf' {name}="[^"]*"', "", TEXT[start:end], count=1)
+        report = lint(tmp_path, TEXT[:start] + element + TEXT[end:], runtime)
+        assert report.runs == (name in optional)
+        if name not in optional:
+            assert report.verdict == "rejected"
+            assert f"has no attribute {name}; add it" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict", "message"),
+    [
+        ("<algo", "<?xml version='1.0'?><algo", "rejected", "line 1: the parsers take no prolog"),
+        ("<algo", "<!DOCTYPE algo><algo", "rejected", "the parsers take no document type"),
+        ("<algo", "hello <algo", "rejected", "'hello <algo name=\"al', which is no element"),
+        ("<algo", "\ufeff<algo", "rejected", "which is no element"),
+        ("  <gpu", "\t<gpu", "rejected", "line 2: there is a tab"),
+        ('chan="0"', "chan='0'", "rejected", "near"),
+        (' chan="0"', '\tchan="0"', "rejected", "no tab or line end before each"),
+        (' chan="0"', 'chan="0"', "rejected", "near"),
+        (' chan="0"', ' chan="0"' + " " * 20, "rejected", "has 24 attributes; the parsers have room for 16"),
+        (' chan="0"', f' chan="0{" " * 300}"', "wrong data", "longer than the 254 characters"),
+        ("</algo>", "", "rejected", "the file ends before </algo>; it was cut short"),
+        ("</algo>", "</algo><algo></algo>", "rejected", "more than one element"),
+        ("</algo>", "</gpu>", "rejected", "</gpu> closes what was not opened"),
+        ("algo", "algorithm", "rejected", "starts with <algorithm>"),
+        ("<gpu", "<!-- for ever <gpu", "rejected", "a comment has no end"),
+        ('proto="Simple"', 'proto="simple"', "rejected", "proto is 'simple'; expected Simple, LL, LL128"),
+        ('coll="allgather"', 'coll="reduce_scatter"', "rejected", "it is reducescatter there"),
+        ('coll="allgather"', 'coll="gossip"', "rejected", "expected one of allgather"),
+        ('nchannels="1"', 'nchannels="0"', "rejected", "nchannels is 0"),
+        ('nchannels="1"', 'nchannels="33"', "rejected", "nchannels is 33; msccl-executor-nccl 2.23.4 has 32"),
+        ('nchunksperloop="3"', 'nchunksperloop="0"', "wrong data", "by which sizes are divided"),
+        ('nchunksperloop="3"', 'nchunksperloop="4"', "wrong data", "expected a positive multiple of its 3 ranks"),
+        ('ngpus="3"', 'ngpus="4"', "rejected", "no gpu element with id 3, but ngpus is 4"),
+        ('ngpus="3"', 'ngpus="three"', "rejected", "is no whole number; the parsers read 0"),
+        ('outofplace="1"', 'outofplace="0"', "ignored", "no call picks the file"),
+        ('inplace="0"', 'inplace="2"', "ignored", "inplace is 2; expected 0 or 1"),
+        ('minBytes="0"', 'minBytes="-1"', "rejected", "minBytes is -1"),
+        ('minBytes="0" maxBytes="1099511627776"', 'minBytes="9" maxBytes="8"', "ignored", "minBytes 9 and at"),
+        ('<gpu id="1"', '<gpu id="0"', "rejected", "there are 2 gpu elements with id 0"),
+        ('s_chunks="0"', 's_chunks="-1"', "rejected", "s_chunks is -1"),
+        ('<tb id="2"', '<tb id="3"', "rejected", "none with id 2"),
+        ('<tb id="2"', '<tb id="1"', "rejected", "2 thread blocks with id 1"),
+        ('send="-1" recv="2"', 'send="-2" recv="2"', "rejected", "send is -2; expected another rank"),
+        ('send="-1" recv="2"', 'send="0" recv="2"', "rejected", "send is 0; expected another rank"),
+        ('send="-1" recv="2"', 'send="-1" recv="3"', "hangs", "recv is 3; the last rank is 2"),
+        ('send="-1" recv="2"', 'send="-1" recv="-1"', "hangs", "type is r, but recv of its thread block is -1"),
+        ('send="-1" recv="2"', 'send="1" recv="2"', "wrong data", "both send to rank 1 on channel 0"),
+        ('chan="0"', 'chan="1"', "hangs", "connections are made for 0 to 0 alone"),
+        ('chan="0"', 'chan="-1"', "rejected", "chan is -1"),
+        ('type="cpy"', 'type="copy"', "rejected", "type is 'copy'"),
+        ('type="cpy"', 'type="ra"', "rejected", "type is 'ra'"),
+        ('srcbuf="i"', 'srcbuf="input"', "rejected", "srcbuf is 'input'"),
+        ('cnt="1"', 'cnt="72"', "rejected", "cnt is 72; expected 1 to 71"),
+        ('cnt="1"', 'cnt="0"', "wrong data", "cnt is 0, so nothing is moved"),
+        ('cnt="1"', 'cnt="one"', "wrong data", "cnt is 'one', which is no whole number; the parsers read 0"),
+        ('hasdep="1"', 'hasdep="0"', "hangs", 'has no hasdep="1" and never tells'),
+        ('hasdep="1"', 'hasdep="2"', "rejected", "hasdep is 2"),
+        (WAIT, 'depid="7" deps="0" hasdep="0"', "hangs", "thread block 7 step 0 of rank"),
+        (WAIT, 'depid="0" deps="7" hasdep="0"', "hangs", "which does not exist"),
+        (WAIT, 'depid="-1" deps="-1" hasdep="0"', "wrong data", "race"),
+        (WAIT, 'depid="-3" deps="-1" hasdep="0"', "rejected", "depid and deps are -3 and -1"),
+        ('srcoff="0" dstbuf="o" dstoff="0"', 'srcoff="5" dstbuf="o" dstoff="0"', "rejected", "srcoff is 5, but"),
+        ('step s="1"', 'step s="64"', "rejected", "s is 64; expected 0 to 63"),
+    ],
+)  # fmt: skip
+def test_one_change_decides_what_becomes_of_a_file(
+    tmp_path: Path, old: str, new: str, verdict: str, message: str
+) -> None:
+    """For the executor of Azure."""
+    assert old in TEXT
+    report = lint(tmp_path, TEXT.replace(old, new) if old == "algo" else TEXT.replace(old, new, 1))
+    assert (report.verdict, message in str(report)) == (verdict, True), report
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('chan="0"', 'chan="0x0"', "chan '0x0' is read as 0"),
+        ('step s="1"', 'step s="2"', "steps run, and are counted, as they stand: this is 1"),
+        ('i_chunks="1"', 'i_chunks="3"', "i_chunks is 3, but the buffer has 1 chunks"),
+        ("</gpu>", "<future/></gpu>", "<future> is an element that the parsers pass over"),
+        (' chan="0"', ' chan="0" chan="5"', "chan is there twice; the first one counts"),
+        ("<gpu", "<!-- a comment --><gpu", ""),
+        ('name="allgather"', 'name="caf\xe9 &amp;"', ""),
+    ],
+)
+def test_harmless_oddities_are_notes(tmp_path: Path, old: str, new: str, message: str) -> None:
+    """The file runs."""
+    assert old in TEXT
+    report = lint(tmp_path, TEXT.replace(old, new, 1))
+    assert report.runs, report
+    assert message in str(report)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict", "message"),
+    [
+        (' maxBytes="1099511627776"', ' maxBytes="0"', "ignored", "below maxBytes 0"),
+        (' maxBytes="1099511627776"', "", "accepted", "only sizes below 134217728 bytes"),
+        (' minBytes="0" maxBytes="1099511627776"', ' minBytes="9" maxBytes="8"', "rejected", "minBytes is 9, above"),
+        ('outofplace="1"', 'outofplace="0"', "accepted", "outofplace is not read"),
+        ('i_chunks="1"', 'i_chunks="3"', "rejected", "does not go with nchunksperloop 3"),
+        ('name="allgather"', f'name="{"x" * 64}"', "accepted", "cut after 63"),
+        ('proto="Simple"', 'proto="Simple" nthreads="100"', "rejected", "nthreads is 100; expected a multiple of 32"),
+        ('nchannels="1"', 'nchannels="33"', "wrong data", "warns, and writes on behind them"),
+        ('send="-1" recv="2"', 'send="-1" recv="3"', "rejected", "the last rank is 2"),
+    ],
+)
+def test_microsofts_runtime_differs(tmp_path: Path, old: str, new: str, verdict: str, message: str) -> None:
+    """Window, placement and sizes are its own."""
+    assert old in TEXT
+    report = lint(tmp_path, TEXT.replace(old, new, 1), "msccl")
+    assert (report.verdict, message in str(report)) == (verdict, True), report
+
+
+@pytest.mark.parametrize(
+    ("version", "verdict"),
+    [("5.4", "ignored"), ("5.5", "accepted"), ("6.0", "accepted"), ("6.1", "rejected"), ("6.4.2", "rejected"),
+     (None, "rejected"), ("7.13", "rejected"), ("8.0", "rejected")],
+)  # fmt: skip
+def test_releases_of_rocm_decide_about_fused_steps(tmp_path: Path, version: str | None, verdict: str) -> None:
+    """The kernels that run them left with 6.1; MSCCL came with 5.5 and left with 7.13."""
+    text = to_xml_text(lower(random_schedule("reduce_scatter", 3, 1, 0), "reduce_scatter"))
+    report = lint(tmp_path, text, "rccl", version)
+    assert report.verdict == verdict
+    assert ("RCCL has" in str(report)) == (version in ("5.4", "7.13", "8.0"))
+
+
+@pytest.mark.parametrize(("version", "channels"), [("6.0", 32), ("6.1", 64), ("6.2", 128)])
+def test_releases_of_rocm_decide_about_channels(tmp_path: Path, version: str, channels: int) -> None:
+    """Files with more are passed over."""
+    for number, verdict in ((channels, "accepted"), (channels + 1, "ignored")):
+        text = TEXT.replace('nchannels="1"', f'nchannels="{number}"')
+        assert lint(tmp_path, text, "rccl", version).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("runtime", "version", "message"),
+    [
+        ("nccl", None, "expected one of msccl, msccl-executor-nccl, rccl"),
+        ("rccl", "2.21.5", "expected a release of ROCm, such as 6.4"),
+        ("rccl", "new", "expected a release of ROCm"),
+        ("msccl", "2.13", "the one known of msccl is 2.12.12"),
+        (AZURE, 2.23, "expected text"),
+    ],
+)
+def test_unknown_runtimes_and_versions_are_refused(
+    tmp_path: Path, runtime: str, version: str | None, message: str
+) -> None:
+    """With those that are known."""
+    with pytest.raises(UnsupportedError, match=message):
+        lint(tmp_path, TEXT, runtime, version)
+
+
+IN_PLACE = 'inplace="1" outofplace="0"'
+
+CHAIN = """<algo name="chain" proto="LL" nchannels="1" nchunksperloop="1" ngpus="3" coll="allreduce" \
+inplace="0" outofplace="1" minBytes="0" maxBytes="0">
+<gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0"><tb id="0" send="1" recv="1" chan="0">
+<step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+<step s="1" type="r" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+</tb></gpu>
+<gpu id="1" i_chunks="1" o_chunks="1" s_chunks="0"><tb id="0" send="2" recv="0" chan="0">
+<step s="0" type="rrs" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+</tb><tb id="1" send="0" recv="2" chan="0">
+<step s="0" type="rcs" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+</tb></gpu>
+<gpu id="2" i_chunks="1" o_chunks="1" s_chunks="0"><tb id="0" send="1" recv="1" chan="0">
+<step s="0" type="rrcs" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+</tb></gpu>
+</algo>
+"""
+
+
+def test_a_chain_of_fused_steps_runs_where_they_are_launched(tmp_path: Path) -> None:
+    """As generators for NVIDIA write them: receive-reduce-send there, receive-copy-send back."""
+    assert lint(tmp_path, CHAIN).runs
+    assert lint(tmp_path, CHAIN, "rccl", "6.0").runs
+    assert lint(tmp_path, CHAIN, "rccl", "6.1").verdict == "rejected"
+    wrong = CHAIN.replace('type="rrs"', 'type="rcs"')
+    assert lint(tmp_path, wrong).verdict == "wrong data"
+
+
+@pytest.mark.parametrize(
+    ("proto", "count", "verdict"), [("Simple", 2, "accepted"), ("Simple", 3, "hangs"), ("LL", 3, "accepted")]
+)
+def test_ranks_may_send_first_what_connections_hold(tmp_path: Path, proto: str, count: int, verdict: str) -> None:
+    """Two chunks, or with the other protocols eight; a note says so."""
+    steps = (
+        f'type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="{count}"',
+        f'type="rrc" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="{count}"',
+    )
+    sizes = f'i_chunks="{count}" o_chunks="{count}" s_chunks="0"'
+    report = lint(tmp_path, two_ranks("allreduce", count, sizes, *steps).replace("Simple", proto))
+    assert report.verdict == verdict
+    assert ("ranks send before they receive" in str(report)) == report.runs
+    assert ("deadlocks" in str(report)) != report.runs
+
+
+SWAP = (
+    'type="s" srcbuf="{s}" srcoff="{at}" dstbuf="o" dstoff="@" cnt="1"',
+    'type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="^" cnt="1"',
+)
+
+
+def split(text: str) -> str:
+    """Give the second step of each block a block of its own, so that both can go on at once."""
+    text = text.replace('recv="0" chan', 'recv="-1" chan').replace('recv="1" chan', 'recv="-1" chan')
+    for rank in "01":
+        old = '<step s="1" type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="' + str(1 - int(rank))
+        block = f'</tb><tb id="1" send="-1" recv="{1 - int(rank)}" chan="0">'
+        text = text.replace(old, block + old.replace('s="1"', 's="0"'))
+    return text
+
+
+def test_an_allgather_in_place_may_leave_out_the_input(tmp_path: Path) -> None:
+    """Its own shard is in the output from the start; out of place it is not."""
+    steps = [step.format(s="o", at="@") for step in SWAP]
+    sizes = 'i_chunks="0" o_chunks="2" s_chunks="0"'
+    assert lint(tmp_path, split(two_ranks("allgather", 2, sizes, *steps, place=IN_PLACE))).runs
+    assert lint(tmp_path, split(two_ranks("allgather", 2, sizes, *steps, place=IN_PLACE)), "msccl").runs
+    report = lint(tmp_path, split(two_ranks("allgather", 2, sizes, *steps)))
+    assert (report.verdict, "reads output chunk" in str(report)) == ("wrong data", True)
+
+
+def test_a_reduce_scatter_in_place_may_work_in_its_input(tmp_path: Path) -> None:
+    """Out of place that would spoil the caller's data."""
+    steps = (
+        'type="s" srcbuf="i" srcoff="^" dstbuf="i" dstoff="^" cnt="1"',
+        'type="rrc" srcbuf="i" srcoff="@" dstbuf="i" dstoff="@" cnt="1"',
+    )
+    text = two_ranks("reducescatter", 2, 'i_chunks="2" o_chunks="0" s_chunks="0"', *steps, place=IN_PLACE)
+    for rank in "01":
+        text = text.replace(f'send="{rank}" recv="{rank}"', f'send="{rank}" recv="-1"')
+        old = f'<step s="1" type="rrc" srcbuf="i" srcoff="{1 - int(rank)}"'
+        text = text.replace(old, f'</tb><tb id="1" send="-1" recv="{rank}" chan="0">{old.replace("1", "0", 1)}')
+    report = lint(tmp_path, text)
+    assert report.runs, report
+    assert lint(tmp_path, text.replace(IN_PLACE, 'inplace="0" outofplace="1"')).verdict == "wrong data"
+
+
+def test_thread_blocks_beyond_what_runs_at_once_hang(tmp_path: Path) -> None:
+    """The limit is the GPU's, and can be given."""
+    path = tmp_path / "file.xml"
+    path.write_text(TEXT)
+    assert lint_file(path, AZURE, max_thread_blocks=3).runs
+    report = lint_file(path, AZURE, max_thread_blocks=1)
+    assert (report.verdict, "the GPU runs 1 at once" in str(report)) == ("hangs", True)
+    with pytest.raises(UnsupportedError, match="max_thread_blocks is 0"):
+        lint_file(path, AZURE, max_thread_blocks=0)
+
+
+def test_other_collectives_are_not_executed(tmp_path: Path) -> None:
+    """What a gather or a custom algorithm has to do is not known."""
+    report = lint(tmp_path, TEXT.replace('coll="allgather"', 'coll="gather"'))
+    assert report.runs
+    assert "its data are not looked at" in str(report)
+    custom = TEXT.replace('coll="allgather"', 'coll="custom"').replace('i_chunks="1"', 'i_chunks="3"')
+    assert lint(tmp_path, custom, "msccl").runs
+
+
+def test_files_for_one_root_say_so(tmp_path: Path) -> None:
+    """No runtime looks at the root."""
+    text = to_xml_text(lower(random_schedule("broadcast", 3, 1, 0, root=1), "broadcast"))
+    assert "every broadcast picks it, whatever its root" in str(lint(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"\0", b"<", b"<algo", b"<!--", b"\xff\xfe<", b"<algo/>", b"<algo></algo>", b'<algo a="', b"</algo>",
+        b'<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><algo/>', b"<a" * 1000, b'"' * 1000,
+    ],
+)  # fmt: skip
+def test_anything_can_be_read(tmp_path: Path, text: bytes) -> None:
+    """And is rejected."""
+    assert lint(tmp_path, text).verdict == "rejected"
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.integers(0, len(TEXT) - 1), st.integers(0, 30), st.text(st.sampled_from('<>"=/ -019isobxgpu\t\n\0é'), max_size=8)
+)
+def test_no_damage_makes_it_stumble(tmp_path_factory: pytest.TempPathFactory, start: int, cut: int, put: str) -> None:
+    """Any bytes may go, and any come, and there is a verdict for every runtime."""
+    text = TEXT[:start] + put + TEXT[start + cut :]
+    folder = tmp_path_factory.mktemp("damaged")
+    for runtime in ("msccl", AZURE, "rccl"):
+        assert lint(folder, text, runtime).verdict in ("accepted", "rejected", "ignored", "hangs", "wrong data")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<algo>" * 20_000,
+        '<algo x="' + "y" * 2_000_000,
+        "<algo" + ' x=""' * 50_000 + ">",
+        TEXT.replace("<gpu", "<gpu <!-- " * 100_000, 1),
+        TEXT.replace("</tb>", "<step/>" * 20_000 + "</tb>", 1),
+        TEXT.replace('nchunksperloop="3"', f'nchunksperloop="{2**31 - 1}"'),
+        TEXT.replace('ngpus="3"', f'ngpus="{2**31 - 1}"'),
+        TEXT.replace('s_chunks="0"', f's_chunks="{2**31 - 1}"'),
+    ],
+    ids=["deep", "long", "wide", "comments", "steps", "chunks", "ranks", "scratch"],
+)
+def test_hostile_files_take_no_memory_beyond_their_size(tmp_path: Path, text: str) -> None:
+    """Nothing is nested by calls or expanded, and numbers in a file size no arrays."""
+    tracemalloc.start()
+    lint(tmp_path, text)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 60 * len(text) + 20_000_000
+
+
+def test_there_is_an_end_to_findings(tmp_path: Path) -> None:
+    """A thousand wrong steps are not a thousand lines."""
+    step = (
+        '<step s="0" type="x" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0" />\n'
+    )
+    report = lint(tmp_path, TEXT.replace("</tb>", step * 1000 + "</tb>", 1))
+    assert len(report.findings) == 100
+
+
+def test_many_notes_hide_nothing(tmp_path: Path) -> None:
+    """What is wrong behind them is found."""
+    text = TEXT.replace("</tb>", "<future/>\n" * 300 + "</tb>", 1)
+    report = lint(tmp_path, text)
+    assert (report.verdict, len(report.findings)) == ("accepted", 100)
+    cut = text.replace(WAIT, 'depid="-1" deps="-1" hasdep="0"')
+    assert lint(tmp_path, cut).verdict == "wrong data"
+
+
+def test_large_files_are_refused(tmp_path: Path) -> None:
+    """Before they are read."""
+    path = tmp_path / "large.xml"
+    with path.open("wb") as file:
+        file.truncate(2**26 + 1)
+    with pytest.raises(FileFormatError, match="more than 67108864 bytes"):
+        lint_file(path, AZURE)

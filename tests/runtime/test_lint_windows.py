@@ -1,0 +1,139 @@
+"""Families of files: which is picked for a size, where there is none, and what one bad file does to the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runtime_forests import random_schedule, ring_forest
+
+from collopt.errors import UnsupportedError
+from collopt.runtime import lower, lower_allgather, to_xml_text
+from collopt.runtime.lint_report import LintReport, Window
+from collopt.runtime.msccl_windows import lint_family, window_report
+
+AZURE = "msccl-executor-nccl"
+
+
+def family(folder: Path, windows: list[tuple[int, int]], runtime: str = AZURE) -> list[Path]:
+    """An allgather for each of some ranges of sizes, last included."""
+    paths = []
+    for number, (least, most) in enumerate(windows):
+        path = folder / f"{number:02}.xml"
+        path.write_text(to_xml_text(lower_allgather(ring_forest(3)), min_bytes=least, max_bytes=most, runtime=runtime))
+        paths.append(path)
+    return paths
+
+
+def test_every_size_picks_its_file(tmp_path: Path) -> None:
+    """Bounds are part of the window; beyond the last the library does without."""
+    small, large = family(tmp_path, [(0, 1023), (1024, 4096)])
+    report = lint_family([tmp_path], AZURE)
+    assert [str(span) for span in report.spans] == [
+        f"allgather on 3 ranks, out of place, from 0 to 1023 bytes: {small}",
+        f"allgather on 3 ranks, out of place, from 1024 to 4096 bytes: {large}",
+        "allgather on 3 ranks, out of place, from 4097 bytes: the library's own algorithms",
+    ]
+    assert report.findings == ()
+    for size, path in ((0, small), (1023, small), (1024, large), (4096, large), (4097, "")):
+        assert report.chosen("allgather", 3, size) == str(path)
+    assert report.chosen("allgather", 3, 5, in_place=True) == report.chosen("allgather", 4, 5) == ""
+    assert report.environment["MSCCL_ALGO_DIR"] == str(tmp_path)
+
+
+def test_microsofts_runtime_leaves_the_last_size_out(tmp_path: Path) -> None:
+    """So that these two files have a gap of one size between them."""
+    small, large = family(tmp_path, [(0, 1023), (1024, 4096)], "msccl")
+    report = lint_family([small, large], "msccl")
+    assert report.chosen("allgather", 3, 1022) == str(small)
+    assert report.chosen("allgather", 3, 1023) == ""
+    assert "from 1023 to 1023 bytes: the library's own algorithms, because there is a gap" in report.findings[0].message
+    assert report.environment["MSCCL_XML_FILES"] == f"{small}:{large}"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "message"),
+    [
+        (AZURE, "the first by name is picked"),
+        ("rccl", "or by some versions the first that the file system lists"),
+        ("msccl", "up to the runtime"),
+    ],
+)
+def test_overlaps_are_told(tmp_path: Path, runtime: str, message: str) -> None:
+    """With the file that comes first, where that is known."""
+    paths = family(tmp_path, [(0, 2000), (1000, 4096)], runtime)
+    report = lint_family(paths, runtime)
+    (overlap,) = report.findings
+    assert overlap.severity == "note"
+    assert f"{paths[0]}, before {paths[1]}" in overlap.message
+    assert message in overlap.message
+
+
+def test_a_file_behind_others_is_never_picked(tmp_path: Path) -> None:
+    """Both of the others together are before all of its sizes."""
+    paths = family(tmp_path, [(0, 2000), (1000, 4096), (500, 3000)])
+    ignored = [finding for finding in lint_family(paths, AZURE).findings if finding.severity == "ignored"]
+    assert [finding.where for finding in ignored] == [str(paths[2])]
+
+
+def test_order_is_that_of_names_in_a_folder_and_of_the_list_elsewhere(tmp_path: Path) -> None:
+    """The first runtime is given a list."""
+    first, second = family(tmp_path, [(0, 2000), (0, 2000)], "msccl")
+    assert lint_family([second, first], AZURE).chosen("allgather", 3, 1) == str(first)
+    assert lint_family([second, first], "msccl").chosen("allgather", 3, 1) == str(second)
+
+
+def test_one_refused_file_stops_all_but_microsofts(tmp_path: Path) -> None:
+    """The later runtimes load whole folders, and give up."""
+    paths = family(tmp_path, [(0, 1023)])
+    (tmp_path / "README").write_text("not XML")
+    report = lint_family([tmp_path], AZURE)
+    assert [(finding.severity, finding.where) for finding in report.findings] == [
+        ("rejected", str(tmp_path / "README"))
+    ]
+    assert lint_family([*paths, tmp_path / "README"], "msccl").findings == ()
+
+
+def test_too_many_files_and_folders(tmp_path: Path) -> None:
+    """The first runtime takes four, the others one folder."""
+    paths = family(tmp_path, [(100 * number, 100 * number + 99) for number in range(5)])
+    assert "5 files; msccl loads 4" in lint_family(paths, "msccl").findings[0].message
+    other = tmp_path / "other"
+    other.mkdir()
+    moved = paths[0].rename(other / "00.xml")
+    messages = [finding.message for finding in lint_family([moved, *paths[1:]], "rccl").findings]
+    assert any("in 2 folders; rccl looks into one" in message for message in messages)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UnsupportedError, match=r"there is no file in .*empty"):
+        lint_family([tmp_path / "empty"], AZURE)
+
+
+def test_calls_are_kept_apart(tmp_path: Path) -> None:
+    """In place and out of place, and by collective; a file that is refused is for none."""
+    (tmp_path / "0.xml").write_text(to_xml_text(lower(random_schedule("allreduce", 3, 1, 0), "allreduce")))
+    (tmp_path / "1.xml").write_text(to_xml_text(lower_allgather(ring_forest(3)), max_bytes=9))
+    (tmp_path / "2.xml").write_text(to_xml_text(lower_allgather(ring_forest(4))).replace('nchannels="1"', ""))
+    report = lint_family([tmp_path], AZURE)
+    assert [(span[:3], Path(span.path).name) for span in report.spans if span.path] == [
+        (("allgather", 3, False), "1.xml"),
+        (("allreduce", 3, False), "0.xml"),
+        (("allreduce", 3, True), "0.xml"),
+    ]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=6), st.integers(0, 40))
+def test_spans_say_what_a_search_would_find(windows: list[tuple[int, int]], size: int) -> None:
+    """For every size the first file whose window has it."""
+    reports = [
+        LintReport(str(number), AZURE, "", (), windows=(Window("allgather", 2, False, *sorted(window)),))
+        for number, window in enumerate(windows)
+    ]
+    wanted = [report.path for report in reports for window in report.windows if window.first <= size < window.beyond]
+    spans = window_report(reports)
+    found = [span for span in spans if span.first <= size < span.beyond]
+    assert len(found) == bool(spans)
+    for span in found:
+        assert [path for path in (span.path, *span.others) if path] == wanted

@@ -1,0 +1,102 @@
+"""Every file that collopt writes is accepted by the runtime that it was written for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from lint_programs import COLLECTIVES, TOPOLOGIES, files
+from runtime_forests import random_schedule
+
+import collopt
+from collopt.runtime import interpret_file, lower, read_xml
+from collopt.runtime.interpreter import run_interleaving
+from collopt.runtime.lint import lint_file
+from collopt.runtime.lint_report import Findings
+from collopt.runtime.msccl_dialects import dialect_of
+from collopt.runtime.msccl_document import read_document
+from collopt.runtime.msccl_limits import RUNTIMES
+from collopt.runtime.msccl_meaning import layout_of, program_of
+from collopt.topologies import ring, torus
+
+CALLS = [(topology, collective) for topology in sorted(TOPOLOGIES) for collective in COLLECTIVES]
+SAMPLE = [*(("ring-4", collective) for collective in COLLECTIVES), ("torus-2x2x2", "all_to_all")]
+
+
+def check(folder: Path, topology: str, collective: str, runtimes: tuple[str, ...]) -> Counter[str]:
+    """Lint all files for a call; one planner at least makes some for each runtime."""
+    written: Counter[str] = Counter()
+    for file in files(folder, TOPOLOGIES[topology], collective, runtimes):
+        report = lint_file(file.path, file.runtime)
+        assert report.runs, report
+        assert all(finding.severity == "note" for finding in report.findings)
+        written[file.runtime] += 1
+        for other in RUNTIMES:
+            if other != file.runtime:
+                _check_elsewhere(file.path, collective, file.runtime, other)
+    assert set(written) == set(runtimes)
+    return written
+
+
+def _check_elsewhere(path: Path, collective: str, runtime: str, other: str) -> None:
+    """Where the runtimes differ, the file is refused."""
+    report, text = lint_file(path, other), path.read_text()
+    messages = " ".join(finding.message for finding in report.findings if finding.severity == "rejected")
+    assert ("coll is" in messages) == (collective == "reduce_scatter" and "msccl" in (runtime, other))
+    assert ("launches no step" in messages) == (other == "rccl" and 'type="rrc"' in text)
+    if not messages and other != "rccl":
+        # RCCL takes fewer thread blocks, and microsoft/msccl more steps.
+        assert report.runs or runtime != "rccl" or report.verdict == "hangs"
+
+
+@pytest.mark.parametrize(("topology", "collective"), SAMPLE)
+def test_a_sample_of_files_is_accepted(tmp_path: Path, topology: str, collective: str) -> None:
+    """All planners, all runtimes."""
+    assert check(tmp_path, topology, collective, tuple(RUNTIMES)).total() >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("topology", "collective"), [call for call in CALLS if call not in SAMPLE])
+def test_all_files_are_accepted(tmp_path: Path, topology: str, collective: str) -> None:
+    """All planners, all runtimes, twelve networks."""
+    assert check(tmp_path, topology, collective, tuple(RUNTIMES)).total() >= 3
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES[:5])
+def test_both_readers_agree(tmp_path: Path, collective: str) -> None:
+    """The linter's, which takes anything, and the strict one."""
+    path = tmp_path / "file.xml"
+    text = collopt.runtime.to_xml_text(lower(random_schedule(collective, 4, 3, 1, root=2), collective))
+    path.write_text(text)
+    findings = Findings()
+    document = read_document(text, dialect_of("msccl-executor-nccl"), findings)
+    assert document is not None
+    layout = layout_of(document, findings)
+    assert layout is not None
+    assert program_of(document, layout, findings) == read_xml(path)
+    assert lint_file(path, "msccl-executor-nccl").runs
+    interpret_file(path)
+
+
+def interleaved(topology: collopt.Topology, collective: str) -> None:
+    """Run a plan in 1000 random interleavings, with room for one transfer or two."""
+    options = {"root": 1} if collective in ("broadcast", "reduce") else {}
+    program = lower(collopt.plan(topology, collective, **options).schedule, collective)
+    for seed in range(1000):
+        run_interleaving(program, seed=seed, fifo_depth=1 + seed % 2)
+
+
+def test_a_thousand_interleavings_find_no_deadlock() -> None:
+    """A sample; a deadlock or wrong data would raise."""
+    interleaved(ring(3, bandwidth=25), "allreduce")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("topology", [ring(4, bandwidth=25), torus(2, 3)], ids=lambda topology: topology.name)
+def test_a_thousand_interleavings_of_small_programs_find_no_deadlock(
+    topology: collopt.Topology, collective: str
+) -> None:
+    """Every collective."""
+    interleaved(topology, collective)

@@ -1,0 +1,105 @@
+"""`collopt lint`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import collopt
+from cli_calls import call, refusal
+from collopt.topologies import ring
+
+
+@pytest.fixture
+def xml(tmp_path: Path) -> Path:
+    """A reduce-scatter for the executor of Azure."""
+    path = tmp_path / "rs.xml"
+    collopt.plan(ring(4, bandwidth=25), "reduce_scatter").to_msccl_xml(path)
+    return path
+
+
+def test_says_that_a_file_is_fine_and_how_to_load_it(capsys: pytest.CaptureFixture[str], xml: Path) -> None:
+    """Status 0."""
+    answer = call(capsys, "lint", xml, "--runtime", "msccl-executor-nccl")
+    assert (answer.status, answer.err) == (0, "")
+    first, *rows = answer.out.splitlines()
+    assert first == f"{xml}: accepted by msccl-executor-nccl 2.23.4"
+    assert "reducescatter on 4 ranks, out of place, from 0 to 1099511627776 bytes" in rows[0]
+    assert f"  environment  MSCCL_ALGO_DIR={xml.parent}" in rows
+    assert {row.split()[0] for row in rows} == {"for", "environment", "loading"}
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--runtime", "msccl"], "  rejected     line 1: coll is 'reducescatter'"),
+        (["--runtime", "rccl"], "  rejected     line 4: type rrc is read, but"),
+        (["--runtime", "msccl-executor-nccl", "--max-thread-blocks", 1], "  hangs        line 2: rank 0 has"),
+    ],
+)
+def test_a_file_that_does_not_run_fails(
+    capsys: pytest.CaptureFixture[str], xml: Path, words: list[str], reason: str
+) -> None:
+    """Status 1, and the reasons on standard output."""
+    answer = call(capsys, "lint", xml, *words)
+    assert (answer.status, answer.err) == (1, "")
+    assert reason in answer.out
+    data = call(capsys, "lint", xml, *words, "--json")
+    assert data.status == 1
+    assert data.data["files"][0]["verdict"] == reason.split(maxsplit=1)[0]
+
+
+def test_a_file_that_is_passed_over_is_no_failure(capsys: pytest.CaptureFixture[str], xml: Path) -> None:
+    """The library's own algorithms do the work."""
+    path = xml.with_name("ag.xml")
+    collopt.plan(ring(4, bandwidth=25), "allgather").to_msccl_xml(path, runtime="rccl")
+    answer = call(capsys, "lint", path, "--runtime", "rccl", "--version", "7.13", "--json")
+    assert (answer.status, answer.err) == (0, "")
+    (file,) = answer.data["files"]
+    assert (file["verdict"], answer.data["environment"], answer.data["picked"]) == ("ignored", {}, [])
+    assert "no MSCCL from ROCm 7.13 on" in file["findings"][0]["message"]
+
+
+def test_a_folder_is_a_family(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Which file is picked for which size."""
+    plan = collopt.plan(ring(4, bandwidth=25), "allgather")
+    plan.to_msccl_xml(tmp_path / "00.xml", max_bytes=2**20 - 1)
+    plan.to_msccl_xml(tmp_path / "01.xml", min_bytes=2**20)
+    answer = call(capsys, "lint", tmp_path, "--runtime", "msccl-executor-nccl")
+    assert (answer.status, answer.err) == (0, "")
+    assert "2 files together" in answer.out
+    assert f"from 0 to 1048575 bytes: {tmp_path / '00.xml'}" in answer.out
+    data = call(capsys, "lint", tmp_path, "--runtime", "msccl-executor-nccl", "--json").data
+    assert [Path(span["path"]).name for span in data["picked"]] == ["00.xml", "01.xml", ""]
+
+
+def test_what_is_in_a_file_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str], xml: Path) -> None:
+    """Control characters come escaped."""
+    xml.write_bytes(xml.read_bytes().replace(b'coll="reducescatter"', b'coll="\x1b[2Jx"'))
+    answer = call(capsys, "lint", xml, "--runtime", "msccl")
+    assert answer.status == 1
+    assert "\x1b" not in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--runtime", "nccl"], "runtime is 'nccl'; expected one of msccl"),
+        (["--runtime", "rccl", "--version", "new"], "version is 'new'; expected a release of ROCm"),
+        ([], "Missing option '--runtime'"),
+        (["--runtime", "msccl", "--max-thread-blocks", "0"], "--max-thread-blocks is '0'; expected a whole number"),
+    ],
+)
+def test_requests_that_cannot_be_met(
+    capsys: pytest.CaptureFixture[str], xml: Path, words: list[str], message: str
+) -> None:
+    """Status 2 and one line."""
+    assert message in refusal(call(capsys, "lint", xml, *words))
+
+
+def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The name comes first."""
+    assert refusal(call(capsys, "lint", tmp_path / "no.xml", "--runtime", "msccl")).endswith(
+        "No such file or directory"
+    )
