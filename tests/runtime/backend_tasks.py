@@ -1,0 +1,480 @@
+"""What the ranks of the tests of the torch backend do; a module of its own because the processes import it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch.nn.parallel import DistributedDataParallel
+
+from collopt.errors import ColloptError
+from collopt.runtime import backend
+
+RANKS = 4
+SIZES = (7, 1, 10007)
+TYPES = (torch.int32, torch.int64, torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def join(rank: int, store: str, name: str = "collopt", *, options: object = None, seconds: float = 60) -> None:
+    """Make this process a rank of four."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group(
+        name,
+        init_method=f"file://{store}",
+        rank=rank,
+        world_size=RANKS,
+        timeout=timedelta(seconds=seconds),
+        pg_options=options,
+    )
+
+
+class Answers(NamedTuple):
+    """What one rank has to tell."""
+
+    agrees: dict[str, bool]
+    planned: dict[str, int]
+    specials: dict[str, bool]
+    fallbacks: dict[str, bool]
+    said: list[str]
+    groups: dict[str, object]
+    losses: tuple[list[float], list[float]]
+
+
+def everything(rank: int, folder: str, plans: str) -> Answers:
+    """All that should work, one after the other: starting processes takes longer than what they do."""
+    said = listen()
+    backend.configure(plans=plans)
+    join(rank, f"{folder}/first")
+    own = dist.new_group(backend="gloo")
+    assert own is not None
+    agrees = {
+        f"{name} of {size} {dtype}": compared(call(size, dtype, rank), own)
+        for name, call in CALLS.items()
+        for size in SIZES
+        for dtype in (TYPES if size == SIZES[0] else TYPES[1:6:4])
+    }
+    planned = backend.usage().planned
+    checks = specials(rank, own)
+    unplanned = fallbacks(own)
+    several = groups(rank, plans)
+    planned_losses = losses(rank)
+    dist.destroy_process_group()
+    join(rank, f"{folder}/second", "gloo")
+    plain_losses = losses(rank)
+    dist.destroy_process_group()
+    return Answers(agrees, planned, checks, unplanned, said, several, (planned_losses, plain_losses))
+
+
+def listen() -> list[str]:
+    """Return the list that the backend's log goes to from now on."""
+    said: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("collopt.runtime.backend").addHandler(handler)
+    return said
+
+
+Call = Callable[[Any], torch.Tensor]
+
+
+def compared(call: Call, own: Any) -> bool:
+    """Whether the default group and one with torch's own backend give the same bits."""
+    return torch.equal(call(None).view(-1).view(torch.uint8), call(own).view(-1).view(torch.uint8))
+
+
+def values(elements: int, dtype: torch.dtype, rank: int) -> torch.Tensor:
+    """Small whole numbers, whose sums and products are exact in every type."""
+    return ((torch.arange(elements) * 7 + 5 * rank) % 4).to(dtype)
+
+
+def all_reduce(size: int, dtype: torch.dtype, rank: int, op: Any = dist.ReduceOp.SUM) -> Call:
+    """Sums, or something else, everywhere."""
+
+    def call(group: Any) -> torch.Tensor:
+        dist.all_reduce(data := values(size, dtype, rank), op, group=group)
+        return data
+
+    return call
+
+
+def broadcast(size: int, dtype: torch.dtype, rank: int) -> Call:
+    """From rank 2."""
+
+    def call(group: Any) -> torch.Tensor:
+        dist.broadcast(data := values(size, dtype, rank), 2, group=group)
+        return data
+
+    return call
+
+
+def reduce(size: int, dtype: torch.dtype, rank: int) -> Call:
+    """To rank 1; what the others are left with means nothing."""
+
+    def call(group: Any) -> torch.Tensor:
+        dist.reduce(data := values(size, dtype, rank), 1, group=group)
+        return data if rank == 1 else data[:0]
+
+    return call
+
+
+def all_gather_into_tensor(size: int, dtype: torch.dtype, rank: int) -> Call:
+    """As one tensor."""
+
+    def call(group: Any) -> torch.Tensor:
+        output = torch.full((RANKS * size,), 99).to(dtype)
+        dist.all_gather_into_tensor(output, values(size, dtype, rank), group=group)
+        return output
+
+    return call
+
+
+def all_gather(size: int, dtype: torch.dtype, rank: int) -> Call:
+    """As several tensors."""
+
+    def call(group: Any) -> torch.Tensor:
+        outputs = [torch.full((size,), 99).to(dtype) for _ in range(RANKS)]
+        dist.all_gather(outputs, values(size, dtype, rank), group=group)
+        return torch.cat(outputs)
+
+    return call
+
+
+def reduce_scatter_tensor(size: int, dtype: torch.dtype, rank: int) -> Call:
+    """From one tensor."""
+
+    def call(group: Any) -> torch.Tensor:
+        output = torch.full((size,), 99).to(dtype)
+        dist.reduce_scatter_tensor(output, values(RANKS * size, dtype, rank), group=group)
+        return output
+
+    return call
+
+
+def reduce_scatter(size: int, dtype: torch.dtype, rank: int) -> Call:
+    """From several tensors."""
+
+    def call(group: Any) -> torch.Tensor:
+        output = torch.full((size,), 99).to(dtype)
+        dist.reduce_scatter(output, list(values(RANKS * size, dtype, rank).split(size)), group=group)
+        return output
+
+    return call
+
+
+def all_to_all_single(size: int, dtype: torch.dtype, rank: int) -> Call:
+    """Equal parts."""
+
+    def call(group: Any) -> torch.Tensor:
+        output = torch.full((RANKS * size,), 99).to(dtype)
+        dist.all_to_all_single(output, values(RANKS * size, dtype, rank), group=group)
+        return output
+
+    return call
+
+
+CALLS: dict[str, Callable[[int, torch.dtype, int], Call]] = {
+    "all_reduce": all_reduce,
+    "broadcast": broadcast,
+    "reduce": reduce,
+    "all_gather_into_tensor": all_gather_into_tensor,
+    "all_gather": all_gather,
+    "reduce_scatter_tensor": reduce_scatter_tensor,
+    "reduce_scatter": reduce_scatter,
+    "all_to_all_single": all_to_all_single,
+}
+
+
+def specials(rank: int, own: Any) -> dict[str, bool]:
+    """What else should work."""
+    ops = {
+        f"all_reduce with {name}": compared(all_reduce(9, torch.float32, rank, getattr(dist.ReduceOp, name)), own)
+        for name in ("PRODUCT", "MIN", "MAX")
+    }
+    before = backend.usage().planned
+    results = {
+        **ops,
+        "average": average(rank),
+        "shapes": shapes(rank),
+        "several tensors as one": coalesced(rank, own),
+        "functional": functional_collectives(rank),
+        "work": work(rank),
+        "future": future(rank),
+        "messages on the way": messages(rank),
+        "inference tensors": inference_tensors(rank),
+        "gradients": gradients(rank),
+        "complex": complex_numbers(rank),
+        "objects": objects(rank),
+        "nothing": nothing(),
+        "barrier": dist.barrier() is None,
+        "call without lists": direct(rank),
+    }
+    after = backend.usage().planned
+    results["all but what has no data ran by plans"] = sum(after.values()) - sum(before.values()) >= 15
+    return results
+
+
+def average(rank: int) -> bool:
+    """Gloo has no averages."""
+    dist.all_reduce(data := torch.full((5,), float(rank)), dist.ReduceOp.AVG)
+    return data.tolist() == [1.5] * 5
+
+
+def shapes(rank: int) -> bool:
+    """Tensors that are not contiguous, and ones of several dimensions."""
+    dist.all_reduce(strided := torch.arange(12.0).view(3, 4).t())
+    gathered = torch.zeros(RANKS, 2, 3)
+    dist.all_gather_into_tensor(gathered, torch.full((2, 3), float(rank)))
+    return torch.equal(strided, 4 * torch.arange(12.0).view(3, 4).t()) and gathered[:, 1, 2].tolist() == [0, 1, 2, 3]
+
+
+def coalesced(rank: int, own: Any) -> bool:
+    """Several tensors of different sizes."""
+    results = []
+    for group in (None, own):
+        tensors = [values(size, torch.float32, rank) for size in (3, 1, 8)]
+        dist.all_reduce_coalesced(tensors, group=group)
+        results.append(torch.cat(tensors))
+    return torch.equal(*results)
+
+
+def functional_collectives(rank: int) -> bool:
+    """What compiled code and distributed tensors call."""
+    world = dist.group.WORLD
+    assert world is not None
+    total = functional.all_reduce(torch.full((3,), float(rank)), "sum", world)
+    parts = functional.all_gather_tensor(torch.full((2,), float(rank)), 0, world)
+    share = functional.reduce_scatter_tensor(torch.arange(8.0), "sum", 0, world)
+    return (
+        total.tolist() == [6] * 3
+        and parts.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+        and share.tolist() == [8.0 * rank, 8.0 * rank + 4]
+    )
+
+
+def work(rank: int) -> bool:
+    """What `async_op` returns."""
+    begun = dist.all_reduce(data := torch.full((3,), rank), async_op=True)
+    return begun.wait() and begun.is_completed() and begun.wait() and data.tolist() == [6] * 3
+
+
+def future(rank: int) -> bool:
+    """What hooks of DDP go on with."""
+    begun = dist.all_reduce(torch.full((3,), rank), async_op=True)
+    doubled = begun.get_future().then(lambda done: done.value()[0] * 2).wait()
+    return bool(doubled.tolist() == [12] * 3)
+
+
+def messages(rank: int) -> bool:
+    """Messages of the caller that are on the way do not get mixed up with those of a plan."""
+    left, right = (rank - 1) % RANKS, (rank + 1) % RANKS
+    taken = dist.irecv(message := torch.zeros(5, dtype=torch.int64), left)
+    dist.all_reduce(data := torch.full((5,), rank))
+    given = dist.isend(torch.full((5,), rank), right)
+    assert taken is not None
+    assert given is not None
+    taken.wait()
+    given.wait()
+    return message.tolist() == [left] * 5 and data.tolist() == [6] * 5
+
+
+def inference_tensors(rank: int) -> bool:
+    """Tensors that were made in inference mode can be written to outside it, as torch's own backends do."""
+    with torch.inference_mode():
+        data = torch.full((3,), rank)
+    dist.all_reduce(data)
+    return data.tolist() == [6] * 3
+
+
+def gradients(rank: int) -> bool:
+    """A parameter can be added up; nothing is recorded."""
+    parameter = torch.full((3,), float(rank), requires_grad=True)
+    dist.all_reduce(parameter)
+    return parameter.is_leaf and parameter.requires_grad and parameter.tolist() == [6] * 3
+
+
+def complex_numbers(rank: int) -> bool:
+    """Torch makes real ones of them."""
+    dist.all_reduce(data := torch.full((3,), complex(rank, 1)))
+    return data.tolist() == [6 + 4j] * 3
+
+
+def objects(rank: int) -> bool:
+    """Pickled ones, which are of different length."""
+    everybodys: list[object] = [None] * RANKS
+    dist.all_gather_object(everybodys, "x" * rank)
+    dist.broadcast_object_list(first := [f"from {rank}"], 2)
+    return everybodys == ["", "x", "xx", "xxx"] and first == ["from 2"]
+
+
+def direct(rank: int) -> bool:
+    """The form in which DDP calls its group with uneven inputs, and the one with an operation."""
+    world = dist.group.WORLD
+    assert world is not None
+    before = backend.usage().planned["allreduce"]
+    world.allreduce(one := torch.full((3,), rank)).wait()
+    world.allreduce([two := torch.full((3,), rank)], dist.ReduceOp.MAX).wait()
+    world.broadcast(three := torch.full((3,), rank), 2).wait()
+    parts = [torch.zeros(1), torch.zeros(1), torch.zeros(1), torch.zeros(1)]
+    world.allgather(parts, torch.full((1,), float(rank))).wait()
+    right = one.tolist() == [6] * 3 and two.tolist() == [3] * 3 and three.tolist() == [2] * 3
+    return right and torch.cat(parts).tolist() == [0, 1, 2, 3] and backend.usage().planned["allreduce"] == before + 2
+
+
+def nothing() -> bool:
+    """Empty tensors."""
+    dist.all_reduce(empty := torch.zeros(0))
+    return empty.numel() == 0
+
+
+def fallbacks(own: Any) -> dict[str, bool]:
+    """What no plan is made for agrees with torch too; each is called twice."""
+    rank = dist.get_rank()
+    before = backend.usage().planned
+    results = {}
+    for turn in ("once", "again"):
+        results[f"{turn}: bits"] = compared(all_reduce(9, torch.int32, rank, dist.ReduceOp.BOR), own)
+        results[f"{turn}: another root"] = compared(other_root(rank), own)
+        results[f"{turn}: uneven"] = compared(uneven(rank), own)
+        results[f"{turn}: parts"] = scattered(rank)
+    results["without plans"] = backend.usage().planned == before
+    return results
+
+
+def other_root(rank: int) -> Call:
+    """A broadcast from a rank that there is no plan for."""
+
+    def call(group: Any) -> torch.Tensor:
+        dist.broadcast(data := values(9, torch.int32, rank), 3, group=group)
+        return data
+
+    return call
+
+
+def uneven(rank: int) -> Call:
+    """Rank r gives every rank r rows and so takes 0, 1, 2 and 3."""
+
+    def call(group: Any) -> torch.Tensor:
+        output = torch.zeros(6)
+        dist.all_to_all_single(output, torch.full((4 * rank,), float(rank)), [0, 1, 2, 3], [rank] * 4, group=group)
+        return output
+
+    return call
+
+
+def scattered(rank: int) -> bool:
+    """Scatter and gather, which the backend leaves alone."""
+    parts = list(torch.arange(8.0).split(2)) if rank == 0 else None
+    dist.scatter(part := torch.zeros(2), parts, src=0)
+    everybodys = [torch.zeros(2) for _ in range(RANKS)] if rank == 0 else None
+    dist.gather(part, everybodys, dst=0)
+    return part[0] == 2 * rank and (everybodys is None or torch.cat(everybodys).tolist() == list(range(8)))
+
+
+def groups(rank: int, plans: str) -> dict[str, object]:
+    """Several groups at once: pairs, for which there are plans too, others, and one with settings of its own."""
+    pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    dist.new_group([0])  # Now rank 0 is in more groups than the others.
+    apart = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    dist.all_reduce(torch.ones(1), group=pairs[rank // 2])
+    high = dist.new_group(pg_options=backend.BackendSettings(plans=plans, min_bytes=1000, slices=3))
+    pair, far = pairs[rank // 2], apart[rank % 2]
+    found: dict[str, object] = {}
+    for name, group in (("pair", pair), ("apart", far), ("large only", high)):
+        for turn in range(3):
+            dist.all_reduce(one := torch.full((3,), rank + turn), group=group)
+            dist.all_reduce(two := torch.full((3,), rank))
+            found[f"{name} {turn}"] = (one[0].item(), two[0].item())
+        found[name] = backend.usage(group).planned
+    dist.all_reduce(large := torch.ones(1000), group=high)
+    found["large"] = backend.usage(high).planned if bool((large == RANKS).all()) else {}
+    dist.destroy_process_group(pair)
+    dist.all_reduce(after := torch.ones(3))
+    found["after the pair"] = after.tolist()
+    return found
+
+
+def losses(rank: int) -> list[float]:
+    """Train a linear model, whose numbers are all short enough to be exact in any order of adding."""
+    model = torch.nn.Linear(4, 1, bias=False, dtype=torch.float64)
+    torch.nn.init.constant_(model.weight, rank)  # DDP begins with those of rank 0.
+    trained = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(trained.parameters(), lr=1 / 64)
+    inputs = values(32, torch.float64, rank).view(8, 4)
+    targets = inputs.sum(1, keepdim=True)
+    seen = []
+    for _ in range(4):
+        loss = ((trained(inputs) - targets) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        seen.append(loss.item())
+    return seen
+
+
+def message_of(call: Callable[[], object]) -> str:
+    """Return the class and text of the error of ours that `call` raises, or ``"fine"``."""
+    try:
+        call()
+    except ColloptError as error:
+        return f"{type(error).__name__}: {error}"
+    return "fine"
+
+
+def wrong_settings(rank: int, folder: str, folders: dict[str, str]) -> dict[str, str]:
+    """Join with settings that are wrong on all ranks, or on rank 2."""
+    four = backend.BackendSettings(plans=folders["good"])
+    cases: dict[str, backend.BackendSettings] = {
+        "nothing": backend.BackendSettings(),
+        "no such folder": backend.BackendSettings(plans=f"{folders['good']}/nowhere"),
+        "empty": backend.BackendSettings(plans=folders["empty"]),
+        "broken": backend.BackendSettings(plans=folders["broken"]),
+        "two networks": backend.BackendSettings(plans=folders["mixed"]),
+        "another topology": backend.BackendSettings(plans=folders["good"], topology=folders["topology"]),
+        "broken on one rank": backend.BackendSettings(plans=folders["broken"]) if rank == 2 else four,
+        "others on one rank": backend.BackendSettings(plans=folders["pairs"]) if rank == 2 else four,
+        "slices on one rank": backend.BackendSettings(plans=folders["good"], slices=1 + (rank == 2)),
+    }
+    answers = {
+        name: message_of(partial(join, rank, f"{folder}/store{number}", options=settings))
+        for number, (name, settings) in enumerate(cases.items())
+    }
+    said = listen()
+    join(rank, f"{folder}/last", options=backend.BackendSettings(plans=folders["pairs"]))
+    dist.all_reduce(data := torch.full((3,), rank))
+    answers["plans for two"] = " ".join([str(data.tolist()), *said])
+    return answers
+
+
+def plan_when_needed(rank: int, folder: str, topology: str) -> tuple[list[int], dict[str, int], str]:
+    """Find the topology through the environment, and plan on it."""
+    os.environ["COLLOPT_TOPOLOGY"] = topology
+    join(rank, f"{folder}/store", seconds=100)
+    dist.all_reduce(data := torch.full((5,), rank))
+    dist.broadcast(data[:1], 3)
+    return data.tolist(), backend.usage().planned, message_of(lambda: backend.usage(dist.new_group(backend="gloo")))
+
+
+def failing_rank(rank: int, folder: str, plans: str) -> tuple[str, str, bool]:
+    """Make a call that rank 2 gets wrong, then one before which rank 2 ends."""
+    backend.configure(plans=plans)
+    join(rank, f"{folder}/store", seconds=20)
+    dist.all_reduce(torch.ones(3))
+    told = message_of(lambda: dist.all_reduce(torch.ones(5 + (rank == 2))))
+    if rank == 2:
+        Path(folder, "left").touch()
+        dist.destroy_process_group()
+        return told, "", True
+    while not Path(folder, "left").exists():
+        time.sleep(0.05)
+    begin = time.monotonic()
+    alone = message_of(lambda: dist.all_reduce(torch.ones(3)))
+    return told, alone, time.monotonic() - begin < 60

@@ -1,0 +1,231 @@
+"""The torch backend, with four Gloo processes: it agrees with torch's own, and says where it has no plans."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import backend_tasks
+import pytest
+
+from collopt import plan, write_topology
+from collopt.errors import MissingDependencyError, UnsupportedError
+from collopt.runtime.local_ranks import run_ranks
+from collopt.topologies import ring
+
+PRELOAD = ("torch", "torch.distributed", "backend_tasks")
+CALLS = 7 + 2 + 2
+"""Sizes and types that each collective is called with."""
+NETWORK = ring(4, bandwidth=25)
+PAIR = ring(2, bandwidth=10)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Folders of plans: good ones for four and two ranks, and wrong ones."""
+    base = tmp_path_factory.mktemp("plans")
+    for name in ("good", "pairs", "empty", "broken", "mixed"):
+        (base / name).mkdir()
+    for collective, options in (
+        ("allgather", {}),
+        ("reduce_scatter", {}),
+        ("allreduce", {}),
+        ("all_to_all", {}),
+        ("broadcast", {"root": 2}),
+        ("reduce", {"root": 1}),
+    ):
+        plan(NETWORK, collective, **options).save(base / "good" / f"{collective}.json")
+    plan(PAIR, "allreduce").save(base / "good" / "pair.json")
+    shutil.copy(base / "good" / "pair.json", base / "pairs")
+    text = (base / "good" / "allreduce.json").read_text()
+    (base / "broken" / "plan.json").write_text(text[: len(text) // 2])
+    shutil.copy(base / "good" / "allreduce.json", base / "mixed")
+    plan(ring(4, bandwidth=50), "allgather").save(base / "mixed" / "fast.json")
+    write_topology(ring(4, bandwidth=50), base / "topology.json")
+    return {path.stem: str(path) for path in base.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def answers(folders: dict[str, str]) -> list[backend_tasks.Answers]:
+    """What each rank has to tell of everything that should work."""
+    task = partial(backend_tasks.everything, plans=folders["good"])
+    return run_ranks(task, backend_tasks.RANKS, timeout_s=280, preload=PRELOAD)
+
+
+def test_every_collective_agrees_with_torch(answers: list[backend_tasks.Answers]) -> None:
+    """All types and sizes, those included that do not divide into chunks, bit for bit."""
+    for answer in answers:
+        assert len(answer.agrees) == 8 * CALLS
+        assert [name for name, right in answer.agrees.items() if not right] == []
+
+
+def test_every_collective_runs_by_a_plan(answers: list[backend_tasks.Answers]) -> None:
+    """What agrees was not torch's own twice."""
+    for answer in answers:
+        assert answer.planned == {
+            "allgather": 2 * CALLS,
+            "allreduce": CALLS,
+            "all_to_all": CALLS,
+            "broadcast": CALLS,
+            "reduce": CALLS,
+            "reduce_scatter": 2 * CALLS,
+        }
+
+
+def test_everything_else_that_torch_does_with_a_group_works(answers: list[backend_tasks.Answers]) -> None:
+    """Averages, shapes, works, futures, messages, objects, functional collectives."""
+    for answer in answers:
+        assert [name for name, right in answer.specials.items() if not right] == []
+
+
+def test_what_has_no_plan_goes_to_the_wrapped_backend(answers: list[backend_tasks.Answers]) -> None:
+    """And the result is that of the wrapped backend."""
+    for answer in answers:
+        assert [name for name, right in answer.fallbacks.items() if not right] == []
+
+
+def test_each_reason_is_said_once_by_the_first_rank(
+    answers: list[backend_tasks.Answers], folders: dict[str, str]
+) -> None:
+    """Though everything was called twice, on all ranks."""
+    first, second, *others = answers
+    no_root = (
+        f"{folders['good']} has no plan of it with root {{}}; those that can be run here are of all_to_all, allgather, "
+        "allreduce, broadcast with root 2, reduce with root 1, reduce_scatter"
+    )
+    assert first.said == [
+        f"{start} runs without a plan: {reason}"
+        for start, reason in (
+            ("allreduce on 4 ranks", "BOR is not made by plans"),
+            ("broadcast on 4 ranks", no_root.format(3)),
+            (
+                "all_to_all on 4 ranks",
+                "its splits may differ; collopt.runtime.all_to_all_single schedules such calls",
+            ),
+            (
+                "allreduce on 2 ranks",
+                "the group of ranks 0, 2 is no run of 2 consecutive ones that starts at a multiple of 2",
+            ),
+            # DDP begins with one.
+            ("broadcast on 4 ranks", no_root.format(0)),
+        )
+    ]
+    # Rank 1 is the first one of the group of ranks 1 and 3.
+    assert second.said == [first.said[3].replace("0, 2", "1, 3")]
+    assert [answer.said for answer in others] == [[], []]
+
+
+def test_several_groups_run_at_once(answers: list[backend_tasks.Answers]) -> None:
+    """Each has plans for its own number of ranks; one can be destroyed without the others."""
+    for rank, answer in enumerate(answers):
+        pair, apart = (1, 2) if rank < 2 else (5, 2), (2 if rank % 2 == 0 else 4, 2)
+        for turn in range(3):
+            assert answer.groups[f"pair {turn}"] == (pair[0] + pair[1] * turn, 6)
+            assert answer.groups[f"apart {turn}"] == (apart[0] + apart[1] * turn, 6)
+            assert answer.groups[f"large only {turn}"] == (6 + 4 * turn, 6)
+        assert answer.groups["pair"] == {"allreduce": 4}
+        assert answer.groups["apart"] == answer.groups["large only"] == {}
+        assert answer.groups["large"] == {"allreduce": 1}
+        assert answer.groups["after the pair"] == [4, 4, 4]
+
+
+def test_a_model_trains_as_with_torch(answers: list[backend_tasks.Answers]) -> None:
+    """Under DDP, with numbers that are exact in any order of adding: the same losses, bit for bit, and falling."""
+    for answer in answers:
+        planned, plain = answer.losses
+        assert planned == plain
+        assert planned == sorted(planned, reverse=True)
+        assert planned[-1] < planned[0]
+
+
+@pytest.fixture(scope="module")
+def refusals(folders: dict[str, str]) -> list[dict[str, str]]:
+    """What each rank was told about each wrong setting."""
+    task = partial(backend_tasks.wrong_settings, folders=folders)
+    return run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nothing", "UnsupportedError: the collopt backend has neither plans nor a topology; set COLLOPT_PLANS to"),
+        ("no such folder", "UnsupportedError: plans is '{good}/nowhere'; expected a folder with plan files in it"),
+        ("empty", "FileFormatError: {empty} has no plan files; expected some called *.json"),
+        ("broken", "FileFormatError: "),
+        ("two networks", "TopologyError: fast.json is for another network of 4 ranks, "),
+        ("another topology", "TopologyError: all_to_all.json is for another network of 4 ranks, "),
+    ],
+)
+def test_wrong_settings_are_refused_on_every_rank(
+    refusals: list[dict[str, str]], folders: dict[str, str], name: str, message: str
+) -> None:
+    """Before any data is sent."""
+    for told in refusals:
+        assert told[name].startswith(message.format(**folders))
+
+
+def test_settings_that_are_wrong_on_one_rank_stop_all(refusals: list[dict[str, str]]) -> None:
+    """The rank itself hears what is wrong, the others which rank it is."""
+    messages = [told["broken on one rank"] for told in refusals]
+    assert messages.pop(2).startswith("FileFormatError: ")
+    assert all(message.startswith("ProgramError: rank 2 has refused: ") for message in messages)
+
+
+@pytest.mark.parametrize("name", ["others on one rank", "slices on one rank"])
+def test_settings_that_differ_stop_all_ranks(refusals: list[dict[str, str]], name: str) -> None:
+    """Each is right by itself."""
+    for told in refusals:
+        assert told[name].startswith("ProgramError: ranks 0 and 2 have different plans or settings")
+
+
+def test_plans_for_other_numbers_of_ranks_are_of_no_use(
+    refusals: list[dict[str, str]], folders: dict[str, str]
+) -> None:
+    """The wrapped backend does the work, and rank 0 says so."""
+    answers = [told["plans for two"] for told in refusals]
+    reason = f"{folders['pairs']} has nothing that can be run on 4 ranks, only for 2"
+    assert answers == [f"[6, 6, 6] allreduce on 4 ranks runs without a plan: {reason}", *["[6, 6, 6]"] * 3]
+
+
+@pytest.mark.slow
+def test_plans_are_made_when_they_are_needed(tmp_path: Path) -> None:
+    """From a topology file that the environment names, for any root."""
+    write_topology(NETWORK, tmp_path / "ring.json")
+    task = partial(backend_tasks.plan_when_needed, topology=str(tmp_path / "ring.json"))
+    for data, planned, message in run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD):
+        assert data == [6] * 5
+        assert planned == {"allreduce": 1, "broadcast": 1}
+        assert message.startswith("UnsupportedError: the group has another backend")
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_does_not_leave_the_others_waiting(folders: dict[str, str]) -> None:
+    """A call that differs stops all ranks, and so does one that a rank does not make any more."""
+    task = partial(backend_tasks.failing_rank, plans=folders["good"])
+    told = run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD)
+    for rank, (differs, alone, in_time) in enumerate(told):
+        assert (
+            differs == "ProgramError: the ranks disagree about the number of elements; all have to make the same call"
+        )
+        assert rank == 2 or alone.startswith("ProgramError: ")
+        assert in_time
+
+
+def test_importing_the_backend_without_torch_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As everything else does that needs torch."""
+    import importlib
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "collopt.runtime.backend", raising=False)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'collopt\[torch\]'"):
+        importlib.import_module("collopt.runtime.backend")
+
+
+def test_usage_of_no_group_is_refused() -> None:
+    """There is no default group in this process."""
+    from collopt.runtime.backend import usage
+
+    with pytest.raises(UnsupportedError, match="another backend"):
+        usage()

@@ -1,0 +1,122 @@
+"""Settings of the torch backend, and the choice among its plans; no torch needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collopt import plan
+from collopt.errors import UnsupportedError
+from collopt.runtime import backend_settings
+from collopt.runtime.backend_plans import PlanShelf, Request
+from collopt.runtime.backend_settings import BackendSettings, configure, settings_of
+from collopt.topologies import dgx_a100, ring
+
+
+@pytest.fixture(autouse=True)
+def _unconfigured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_settings, "_configured", [])
+    monkeypatch.delenv("COLLOPT_PLANS", raising=False)
+    monkeypatch.delenv("COLLOPT_TOPOLOGY", raising=False)
+
+
+def test_the_plan_with_the_least_predicted_time_is_taken(tmp_path: Path) -> None:
+    """A few hops for little data, the best use of the links for much."""
+    topology = dgx_a100(boxes=2)
+    made = {name: plan(topology, "allreduce", planner=name) for name in ("multitree", "forestcoll")}
+    for name, each in made.items():
+        each.save(tmp_path / f"{name}.json")
+    shelf = PlanShelf(BackendSettings(plans=tmp_path, slices=1000), 16)
+    chosen = set()
+    for size in (2**10, 2**16, 2**20, 2**30):
+        found = shelf.find(Request("allreduce", size, None))
+        assert not isinstance(found, str)
+        times = {name: each.estimate(size, 1000) for name, each in made.items()}
+        assert times[found.planner] == min(times.values())
+        chosen.add(found.planner)
+    assert len(chosen) == 2
+
+
+def test_roots_are_told_apart(tmp_path: Path) -> None:
+    """A broadcast from another root is another plan."""
+    for root in (0, 2):
+        plan(ring(4, bandwidth=25), "broadcast", root=root).save(tmp_path / f"{root}.json")
+    shelf = PlanShelf(BackendSettings(plans=tmp_path), 4)
+    assert not isinstance(shelf.find(Request("broadcast", 100, 2)), str)
+    assert shelf.find(Request("broadcast", 100, 1)) == (
+        f"{tmp_path} has no plan of it with root 1; those that can be run here are of broadcast with root 0, broadcast "
+        "with root 2"
+    )
+
+
+def test_plans_with_unequal_shards_are_left_alone(tmp_path: Path) -> None:
+    """Torch's allgather into one tensor has equal ones."""
+    plan(ring(4, bandwidth=25), "allgather", weights=[1, 2, 1, 1]).save(tmp_path / "uneven.json")
+    found = PlanShelf(BackendSettings(plans=tmp_path), 4).find(Request("allgather", 100, None))
+    assert found == f"{tmp_path} has nothing that can be run on 4 ranks"
+
+
+def test_a_file_comes_before_planning(tmp_path: Path) -> None:
+    """Only what no file is for is planned, once."""
+    topology = ring(4, bandwidth=25)
+    plan(topology, "allgather", planner="blink").save(tmp_path / "slow.json")
+    shelf = PlanShelf(BackendSettings(plans=tmp_path, topology=topology), 4)
+    from_file, made = (shelf.find(Request(name, 100, None)) for name in ("allgather", "reduce_scatter"))
+    assert not isinstance(from_file, str)
+    assert not isinstance(made, str)
+    assert (from_file.planner, made.planner) == ("blink", "forestcoll")
+    assert shelf.find(Request("reduce_scatter", 200, None)) is made
+
+
+def test_what_cannot_be_planned_is_a_reason() -> None:
+    """A collective that the topology has no plan for, and a group of another size."""
+    shelf = PlanShelf(BackendSettings(topology=ring(4, bandwidth=25)), 8)
+    assert shelf.find(Request("allgather", 100, None)) == (
+        "the topology given has nothing that can be run on 8 ranks, only for 4"
+    )
+    one_way = PlanShelf(BackendSettings(topology=ring(4, bandwidth=25)), 4)
+    assert "root 9 is not a rank" in str(one_way.find(Request("broadcast", 100, 9)))
+
+
+def test_shelves_with_other_settings_differ(tmp_path: Path) -> None:
+    """So that ranks notice."""
+    plan(ring(4, bandwidth=25), "allgather").save(tmp_path / "one.json")
+    digests = {
+        PlanShelf(settings, 4).digest
+        for settings in (
+            BackendSettings(plans=tmp_path),
+            BackendSettings(plans=tmp_path, slices=2),
+            BackendSettings(plans=tmp_path, min_bytes=1),
+            BackendSettings(plans=tmp_path, topology=ring(4, bandwidth=25)),
+        )
+    }
+    assert len(digests) == 4
+
+
+def test_what_is_configured_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And options of a group more than both."""
+    (tmp_path / "options").mkdir()
+    monkeypatch.setenv("COLLOPT_PLANS", str(tmp_path))
+    assert settings_of(None) == BackendSettings(plans=str(tmp_path))
+    configured = configure(topology=ring(4, bandwidth=25), min_bytes="1K")
+    assert settings_of(None) is configured
+    assert configured.min_bytes == 1024
+    options = BackendSettings(plans=tmp_path / "options")
+    assert settings_of(options) is options
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"plans": 5}, "plans is 5; expected a path"),
+        ({"topology": 5}, "topology is 5; expected a path or a Topology"),
+        ({"slices": 0}, "slices is 0; expected a whole number of at least 1"),
+        ({"min_bytes": -1}, "min_bytes is -1; expected a whole number of at least 0"),
+        ({"min_bytes": "many"}, "many"),
+    ],
+)
+def test_wrong_arguments_are_refused(options: dict[str, object], message: str) -> None:
+    """When they are given, not when the ranks meet."""
+    with pytest.raises(UnsupportedError, match=message):
+        configure(**options)  # type: ignore[arg-type]
