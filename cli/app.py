@@ -14,9 +14,11 @@ import typer
 
 from ..errors import CertificateError, ColloptError, ProgramError
 from . import INTERRUPTED
+from .bench import bench
 from .bound import bound
 from .compare import compare
 from .find import find
+from .lint import lint
 from .output import emit, give_up_output, note
 from .parameters import Command
 from .plan import plan
@@ -33,7 +35,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for command in (bound, plan, compare, verify, run, find, topologies):
+for command in (bound, plan, compare, verify, run, lint, bench, find, topologies):
     app.command(cls=Command)(command)
 
 

@@ -26,7 +26,7 @@ from collopt.errors import SolverError
 from collopt.planners import PLANNERS
 from collopt.runtime.msccl_limits import RUNTIMES
 
-COMMANDS = ["bound", "plan", "compare", "verify", "run", "find", "topologies"]
+COMMANDS = ["bound", "plan", "compare", "verify", "run", "lint", "bench", "find", "topologies"]
 ESCAPE = "\x1b["
 
 

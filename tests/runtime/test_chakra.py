@@ -1,0 +1,334 @@
+"""Execution traces: what is written, read, made of plans, and run."""
+
+import gzip
+import os
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import collopt
+from collopt.errors import FileFormatError, ProgramError, UnsupportedError
+from collopt.runtime import (
+    Attribute,
+    NodeKind,
+    Trace,
+    TraceNode,
+    plan_traces,
+    read_trace,
+    replay_traces,
+    rotate_trace,
+    simulate,
+    write_trace,
+)
+from collopt.runtime.protobuf import bytes_field, fields, packed_field, signed, varint, varint_at, varint_field
+from collopt.topologies import complete, dgx_a100, kautz, mi250, ring, torus
+
+SAMPLES = "COLLOPT_SAMPLES"
+"""Environment variable: a folder with files of other projects, none of which is part of collopt."""
+RING_TRACE, WORKLOAD = "chakra_ring_allreduce_8npus.0.et", "chakra_workload_all_gather_4npus_1MB.0.et"
+GIB = Fraction(2**30, 10**9)
+
+
+def sample(name: str) -> Path:
+    """Return a file of ASTRA-sim's examples, or skip the test."""
+    path = Path(os.environ.get(SAMPLES, "")) / name
+    if SAMPLES not in os.environ or not path.exists():
+        pytest.skip(f"set {SAMPLES} to a folder with {name}, an example of ASTRA-sim")
+    return path
+
+
+def message(
+    kind: NodeKind, number: int, peer: int, size: int = 8, tag: int = 0, waits: tuple[int, ...] = ()
+) -> TraceNode:
+    """One send or receive."""
+    end = "comm_dst" if kind == NodeKind.COMM_SEND else "comm_src"
+    values = (Attribute("comm_size", "int64", size), Attribute(end, "int32", peer), Attribute("comm_tag", "int32", tag))
+    return TraceNode(number, "", kind, waits, attributes=values)
+
+
+@pytest.mark.parametrize("name", [RING_TRACE, WORKLOAD])
+def test_files_of_astra_sim_are_written_as_they_were_read(name: str, tmp_path: Path) -> None:
+    """Byte for byte, so nothing is lost or added."""
+    path = sample(name)
+    write_trace(read_trace(path), tmp_path / "again.et")
+    assert (tmp_path / "again.et").read_bytes() == path.read_bytes()
+
+
+def ring_trace() -> Trace:
+    """What ASTRA-sim's example of a ring allreduce does on rank 0: 1 MiB, 8 ranks, 7 µs per addition."""
+    nodes: list[TraceNode] = []
+
+    def add(node: TraceNode) -> None:
+        nodes.append(replace(node, number=len(nodes), waits=(len(nodes) - 1,) if nodes else ()))
+
+    for step in range(14):
+        add(message(NodeKind.COMM_SEND, 0, 1, 2**17))
+        add(message(NodeKind.COMM_RECV, 0, 7, 2**17))
+        if step < 7:
+            add(TraceNode(0, "", NodeKind.COMP, duration=7))
+    return Trace(tuple(nodes))
+
+
+def test_the_ring_allreduce_of_astra_sim_takes_as_long_as_there() -> None:
+    """90,174 cycles: 14 messages of 2941 ns, one after the other, and 7 additions of 7 µs between them."""
+    traces = [rotate_trace(ring_trace(), rank, 8) for rank in range(8)]
+    assert replay_traces(traces, ring(8, bandwidth=50 * GIB, latency="0.5")) == (90_174, 8 * 14)
+
+
+def test_the_file_of_astra_sim_holds_that_ring_allreduce() -> None:
+    """Node by node, but for names, and for attributes that make no difference; so it takes as long."""
+    found, expected = read_trace(sample(RING_TRACE)), ring_trace()
+    for node, made in zip(found.nodes, expected.nodes, strict=True):
+        assert (node.number, node.kind, node.waits, node.duration) == (
+            made.number,
+            made.kind,
+            made.waits,
+            made.duration,
+        )
+        assert set(node.attributes) >= set(made.attributes)
+    traces = [rotate_trace(found, rank, 8) for rank in range(8)]
+    assert replay_traces(traces, ring(8, bandwidth=50 * GIB, latency="0.5")).nanoseconds == 90_174
+
+
+def test_a_ring_allreduce_made_here_takes_as_long_as_that_of_astra_sim(tmp_path: Path) -> None:
+    """The same ring, planned, written and read here, all data one way round and 7 µs for each addition."""
+    topology = ring(8, bandwidth=50 * GIB, latency="0.5", bidirectional=False)
+    plan = collopt.plan(topology, "allreduce", planner="ring")
+    plan.export("chakra-et", tmp_path / "ring", size=2**20, reduce_us=7)
+    traces = [read_trace(tmp_path / f"ring.{rank}.et") for rank in range(8)]
+    assert replay_traces(traces, topology).nanoseconds == 90_174
+
+
+@pytest.mark.parametrize(
+    "collective", ["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all"]
+)
+def test_traces_of_plans_send_all_the_data_and_finish(collective: str) -> None:
+    """Each rank sends and receives as many bytes as the plan's transfers have, in messages that find each other."""
+    topology = mi250(boxes=1)
+    plan = collopt.plan(topology, collective, **({"root": 3} if collective in {"broadcast", "reduce"} else {}))
+    traces = plan_traces(plan, 16 * 9 * 2**15, slices=2)
+    run = simulate(plan, 16 * 9 * 2**15, 2)
+    crossing = run.transfers.senders != run.transfers.receivers
+    sent = [node.value("comm_size") for trace in traces for node in trace.nodes if node.kind == NodeKind.COMM_SEND]
+    expected = run.transfers.amounts[crossing].sum() * run.transfers.unit * run.num_bytes
+    assert sum(sent) == expected
+    assert replay_traces(traces, topology).messages == 2 * crossing.sum()
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
+@pytest.mark.parametrize("topology", [torus(3, 3, latency=1), kautz(2, 2, latency=1)], ids=lambda each: each.name)
+def test_traces_of_steps_take_what_the_simulator_says(topology: collopt.Topology, collective: str) -> None:
+    """Between ranks with links of their own, but for nanoseconds that are cut off, and those that additions take."""
+    plan = collopt.plan(topology, collective, planner="bfb")
+    replay = replay_traces(plan_traces(plan, "9M"), topology)
+    assert replay.microseconds == pytest.approx(simulate(plan, "9M").microseconds, rel=1e-3)
+
+
+@pytest.mark.parametrize("collective", ["allgather", "allreduce", "all_to_all"])
+def test_chunk_counts_say_the_same_as_bytes(collective: str) -> None:
+    """Newer versions of ASTRA-sim work bytes out from them, of an allgather from those of one rank."""
+    plan = collopt.plan(dgx_a100(boxes=1), collective)
+    nodes = [node for trace in plan_traces(plan, 8 * 2**20, slices=4) for node in trace.nodes]
+    told = 2**20 if collective == "allgather" else 8 * 2**20
+    for node in nodes:
+        if node.kind == NodeKind.COMP:
+            continue
+        total, count = node.value("total_chunk_cnt"), node.value("msg_chunk_cnt")
+        assert total > 0
+        assert total % 8 == told % total == 0
+        chunk = told // (total // 8) if collective == "allgather" else told // total
+        assert node.value("comm_size") == chunk * count
+        assert 0 <= node.value("msg_chunk_idx") <= total - count
+
+
+def test_chunk_counts_are_left_out_where_one_rank_has_a_part_of_a_chunk() -> None:
+    """Newer versions of ASTRA-sim would take a remainder of the bytes of one rank for one of all."""
+    plan = collopt.plan(ring(4), "allgather", planner="ring")
+    whole, odd = (plan_traces(plan, size)[0].nodes[0].value("total_chunk_cnt") for size in (4 * 8, 8))
+    assert (whole, odd) == (8, -1)
+
+
+def test_bytes_that_chunks_do_not_divide_are_cut_alike_at_both_ends() -> None:
+    """Sizes differ by a byte, chunk counts are -1, and sends still find their receives."""
+    topology = ring(3)
+    plan = collopt.plan(topology, "allgather")
+    traces = plan_traces(plan, 1000, slices=7)
+    nodes = [node for trace in traces for node in trace.nodes]
+    assert {node.value("total_chunk_cnt") for node in nodes} == {-1}
+    assert len({node.value("comm_size") for node in nodes}) == 2
+    assert sum(node.value("comm_size") for node in nodes if node.kind == NodeKind.COMM_SEND) == 2000
+    assert replay_traces(traces, topology).messages == 42
+
+
+def test_sums_are_sent_after_their_additions_and_turn_at_the_root() -> None:
+    """In a row of three with the root in the middle, its sends wait for both additions."""
+    pairs = [("a", "b", 1), ("b", "c", 1)]
+    topology = collopt.Topology.from_links(pairs, compute="abc", bidirectional=True)
+    star = collopt.schedules.Forest.from_paths(3, 1, [(1, 1, [(1, 0), (1, 2)])], root_weights=[0, 1, 0])
+    both = collopt.schedules.Allreduce(replace(star, direction="reduce"), star)
+    middle = plan_traces(collopt.planners.plan_of_schedule(topology, "allreduce", both), "1K", reduce_us=2)[1].nodes
+    added = [node.number for node in middle if node.kind == NodeKind.COMP]
+    sends = [node for node in middle if node.kind == NodeKind.COMM_SEND]
+    assert len(added) == len(sends) == 2
+    assert all(node.waits == tuple(added) for node in sends)
+    assert {node.duration for node in middle if node.kind == NodeKind.COMP} == {2}
+
+
+def test_every_kind_of_value_comes_back(tmp_path: Path) -> None:
+    """Numbers at their limits, text, bytes, and what 0 and False are."""
+    attributes = (
+        Attribute("a", "int64", -(2**63)),
+        Attribute("b", "uint64", 2**64 - 1),
+        Attribute("c", "int32", 0),
+        Attribute("d", "bool", False),
+        Attribute("e", "string", "µ"),
+        Attribute("f", "bytes", b"\0\xff"),
+        Attribute("g", "double", 0.1),
+        Attribute("h", "float", 0.5),
+    )
+    nodes = (
+        TraceNode(0, "first", NodeKind.METADATA, attributes=attributes),
+        TraceNode(300, "", NodeKind.COMP, (0,), (0,), 2**40),
+    )
+    trace = Trace(nodes, "", attributes)
+    write_trace(trace, tmp_path / "one.et")
+    assert read_trace(tmp_path / "one.et") == trace
+    packed = gzip.compress((tmp_path / "one.et").read_bytes())
+    (tmp_path / "two.et").write_bytes(packed)
+    assert read_trace(tmp_path / "two.et") == trace
+    (tmp_path / "two.et").write_bytes(packed[:-10])
+    with pytest.raises(FileFormatError, match="is not an execution trace: it is cut short"):
+        read_trace(tmp_path / "two.et")
+
+
+def test_lists_and_unknown_fields_are_left_out(tmp_path: Path) -> None:
+    """Ids may be packed or not, and what later schemas add does not matter."""
+    listed = bytes_field(10, bytes_field(1, b"list") + bytes_field(10, bytes_field(1, b"\1\2")))
+    node = varint_field(1, 5) + varint_field(3, 4) + listed + varint_field(99, 1) + bytes_field(8, b"")
+    after = varint_field(1, 6) + varint_field(5, 5) + packed_field(4, [5, 5])
+    (tmp_path / "a.et").write_bytes(b"".join(varint(len(part)) + part for part in (b"", node, after)))
+    assert read_trace(tmp_path / "a.et").nodes == (TraceNode(5, "", 4), TraceNode(6, "", 0, (5,), (5, 5)))
+
+
+def test_every_cut_and_every_changed_byte_is_read_or_refused(tmp_path: Path) -> None:
+    """No file makes the reader raise anything but its own error."""
+    write_trace(plan_traces(collopt.plan(ring(3), "broadcast", root=0), "1K")[0], tmp_path / "whole.et")
+    whole = (tmp_path / "whole.et").read_bytes()
+    broken = [whole[:end] for end in range(len(whole))]
+    broken += [whole[:place] + bytes([value]) + whole[place + 1 :] for place in range(len(whole)) for value in (0, 255)]
+    refused = 0
+    for data in broken:
+        (tmp_path / "broken.et").write_bytes(data)
+        try:
+            read_trace(tmp_path / "broken.et")
+        except FileFormatError:
+            refused += 1
+    assert refused > len(broken) / 2
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ((TraceNode(1, "", 4), TraceNode(1, "", 4)), "of 2 nodes, only 1 have ids of their own"),
+        ((TraceNode(1, "", 4, (2,)),), "node 1 waits for node 2, which is not there"),
+    ],
+)
+def test_refuses_ids_that_make_no_sense(nodes: tuple[TraceNode, ...], message: str, tmp_path: Path) -> None:
+    """Twice the same, or of nothing."""
+    write_trace(Trace(nodes), tmp_path / "a.et")
+    with pytest.raises(FileFormatError, match=message):
+        read_trace(tmp_path / "a.et")
+
+
+def test_messages_for_the_same_link_take_turns() -> None:
+    """Two messages of 25 kB, 1 µs each, and of a computation beside them the longer."""
+    topology = complete(2, bandwidth=25, latency="0.5")
+    sends = [message(NodeKind.COMM_SEND, number, 1, 25_000, number) for number in range(2)]
+    receives = [message(NodeKind.COMM_RECV, number, 0, 25_000, number) for number in range(2)]
+    assert replay_traces([Trace(tuple(sends)), Trace(tuple(receives))], topology).nanoseconds == 2500
+    beside = (*sends, TraceNode(2, "", NodeKind.COMP, duration=9), TraceNode(3, "", NodeKind.COMP, (2,)))
+    assert replay_traces([Trace(beside), Trace(tuple(receives))], topology).nanoseconds == 9001
+
+
+def test_messages_take_the_shortest_path() -> None:
+    """Two links of a ring of four, each with its latency; whole nanoseconds of each."""
+    topology = ring(4, bandwidth=25, latency="0.5")
+    traces = [Trace((message(NodeKind.COMM_SEND, 0, 2, 25_010),)), Trace(()), Trace(()), Trace(())]
+    traces[2] = Trace((message(NodeKind.COMM_RECV, 0, 0, 25_010),))
+    assert replay_traces(traces, topology).nanoseconds == 500 + 500 + 1000
+
+
+def test_latency_and_transfer_are_rounded_down_together() -> None:
+    """0.7 ns and 1000.4 ns make 1001."""
+    topology = complete(2, bandwidth=25, latency=Fraction(7, 10_000))
+    traces = [
+        Trace((message(NodeKind.COMM_SEND, 0, 1, 25_010),)),
+        Trace((message(NodeKind.COMM_RECV, 0, 0, 25_010),)),
+    ]
+    assert replay_traces(traces, topology).nanoseconds == 1001
+
+
+@pytest.mark.parametrize(
+    ("given", "other", "error", "message_text"),
+    [
+        ((), None, UnsupportedError, "there are 1 traces; expected one for each of 2 ranks"),
+        ((TraceNode(0, "", 7),), (), UnsupportedError, "node 0 of rank 0 is of kind COMM_COLL; expected sends"),
+        ((TraceNode(0, "", 44),), (), UnsupportedError, "is of kind 44"),
+        ((message(NodeKind.COMM_SEND, 0, 1),), (), ProgramError, "rank 0 sends 1 messages of 8 bytes .* receives 0"),
+        ((message(NodeKind.COMM_SEND, 0, 2),), (), ProgramError, "has comm_dst 2; expected a whole number below 2"),
+        ((TraceNode(0, "", 5),), (), ProgramError, "has comm_dst None"),
+        (
+            (message(NodeKind.COMM_RECV, 0, 1), message(NodeKind.COMM_SEND, 1, 1, waits=(0,))),
+            (message(NodeKind.COMM_RECV, 0, 0), message(NodeKind.COMM_SEND, 1, 0, waits=(0,))),
+            ProgramError,
+            "4 nodes never start, for they wait in a circle",
+        ),
+    ],
+)
+def test_refuses_traces_that_cannot_run(
+    given: tuple[TraceNode, ...], other: tuple[TraceNode, ...] | None, error: type[Exception], message_text: str
+) -> None:
+    """With the rank, the node and what it has."""
+    traces = [Trace(given)] if other is None else [Trace(given), Trace(other)]
+    with pytest.raises(error, match=message_text):
+        replay_traces(traces, ring(2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message_text"),
+    [
+        ({"size": "1K", "slices": 0}, "slices is 0"),
+        ({"size": "1K", "reduce_us": -1}, "reduce_us is -1; expected a whole number of at least 0"),
+        ({"size": 5, "slices": 2}, "5 bytes leave nothing for some messages"),
+        ({"size": "1K", "slices": 2**22}, "are more than 4194304 messages"),
+    ],
+)
+def test_refuses_plans_cut_too_finely(options: dict[str, object], message_text: str, tmp_path: Path) -> None:
+    """And writes no file."""
+    with pytest.raises(UnsupportedError, match=message_text):
+        collopt.plan(ring(4), "allgather").export("chakra-et", tmp_path / "a", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_refuses_kinds_of_values_that_are_not_written(tmp_path: Path) -> None:
+    """Lists, for example."""
+    with pytest.raises(UnsupportedError, match="attribute 'a' is of kind 'list'; expected one of double, float"):
+        write_trace(Trace((), attributes=(Attribute("a", "list", 1),)), tmp_path / "a.et")
+
+
+def test_numbers_are_those_of_protocol_buffers() -> None:
+    """Examples of the format's description, and its limits."""
+    assert varint(150) == b"\x96\x01"
+    assert bytes_field(2, b"testing") == bytes.fromhex("120774657374696e67")
+    assert packed_field(6, [3, 270, 86942]) == bytes.fromhex("3206038e029ea705")
+    assert packed_field(6, []) == b""
+    for value in (0, 127, 128, 2**63 - 1, -1, -(2**63)):
+        assert signed(varint_at(varint(value), 0)[0]) == value
+    for data in (b"\x80", b"\x80" * 10 + b"\1", b"\xff" * 9 + b"\x7f"):
+        with pytest.raises(FileFormatError, match="number at byte 0"):
+            varint_at(data, 0)
+    for data, text in ((b"\x0b", "written in way 3"), (b"\x09123", "has 8 bytes, but 3 are left")):
+        with pytest.raises(FileFormatError, match=text):
+            list(fields(data))

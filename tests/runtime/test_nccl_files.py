@@ -1,0 +1,214 @@
+"""What NCCL is told: rings as graph files, and lines for its tuner."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import defusedxml.ElementTree
+import numpy as np
+import pytest
+
+import collopt
+from collopt.errors import UnsupportedError
+from collopt.planners import plan_of_schedule
+from collopt.runtime import write_nccl_tuner
+from collopt.runtime.ring_channels import ring_channels
+from collopt.schedules import Forest
+from collopt.topologies import complete, dgx_a100, ring
+
+
+def graph_of(path: Path) -> tuple[dict[str, str], list[list[tuple[str, int]]]]:
+    """Attributes of the graph, and its channels as (kind, number) of what they pass; GPUs are hexadecimal."""
+    root = defusedxml.ElementTree.parse(path).getroot()
+    assert (root.tag, root.attrib) == ("graphs", {"version": "1"})
+    [graph] = root
+    channels = [
+        [(each.tag, int(each.attrib["dev"], 16 if each.tag == "gpu" else 10)) for each in channel] for channel in graph
+    ]
+    return graph.attrib, channels
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
+def test_rings_of_one_box_are_listed_channel_by_channel(collective: str, tmp_path: Path) -> None:
+    """Both ways around, each as fast as its share of the bus bandwidth; no declaration in front."""
+    plan = collopt.plan(ring(5, bandwidth=20), collective, planner="ring")
+    plan.export("nccl-graph-xml", tmp_path / "graph.xml", type_intra="PIX")
+    graph, channels = graph_of(tmp_path / "graph.xml")
+    assert channels == [[("gpu", each) for each in order] for order in ((0, 1, 2, 3, 4), (0, 4, 3, 2, 1))]
+    assert graph == {
+        "id": "0",
+        "pattern": "4",
+        "crossnic": "0",
+        "nchannels": "2",
+        "speedintra": "20",
+        "speedinter": "20",
+        "latencyinter": "0",
+        "typeintra": "PIX",
+        "typeinter": "PIX",
+        "samechannels": "0",
+    }
+    text = (tmp_path / "graph.xml").read_text()
+    assert text.startswith("<graphs ")
+    assert "\t" not in text
+    assert "'" not in text
+
+
+@pytest.mark.parametrize("box", [0, 1])
+def test_rings_enter_and_leave_a_box_through_nics(box: int, tmp_path: Path) -> None:
+    """Every box has its GPUs, by their numbers there, between the NICs of the first and of the last."""
+    plan = collopt.plan(dgx_a100(boxes=2), "allreduce", planner="ring")
+    nics = [0, 0, 1, 1, 2, 2, 3, 3]
+    plan.export("nccl-graph-xml", tmp_path / "graph.xml", gpus_per_box=8, box=box, nics=nics)
+    graph, channels = graph_of(tmp_path / "graph.xml")
+    assert int(graph["nchannels"]) == len(channels)
+    assert float(graph["speedinter"]) == pytest.approx(float(plan.busbw) / len(channels), rel=1e-5)
+    for channel, whole in zip(channels, ring_channels(plan), strict=True):
+        (_, enters), *gpus, (_, leaves) = channel
+        assert sorted(gpu for _, gpu in gpus) == list(range(8))
+        assert (enters, leaves) == (nics[gpus[0][1]], nics[gpus[-1][1]])
+        ranks = [gpu + 8 * box for _, gpu in gpus]
+        start = whole.index(ranks[0])
+        assert [whole[(start + step) % 16] for step in range(8)] == ranks
+    assert graph["crossnic"] == str(int(any(channel[0][1] != channel[-1][1] for channel in channels)))
+
+
+def test_numbers_of_gpus_are_hexadecimal(tmp_path: Path) -> None:
+    """NCCL reads them so."""
+    collopt.plan(ring(12), "allgather", planner="ring", channels=1).export("nccl-graph-xml", tmp_path / "graph.xml")
+    assert '<gpu dev="b"' in (tmp_path / "graph.xml").read_text()
+
+
+def test_shares_of_rings_become_numbers_of_channels() -> None:
+    """Two thirds of the data one way and one third the other are two channels and one."""
+    around = [(weight, step) for weight, step in ((2, 1), (1, 3))]
+    trees = [
+        (root, weight, [((root + step * hop) % 4, (root + step * (hop + 1)) % 4) for hop in range(3)])
+        for root in range(4)
+        for weight, step in around
+    ]
+    plan = plan_of_schedule(ring(4), "allgather", Forest.from_paths(4, 3, trees))
+    assert ring_channels(plan) == ((0, 1, 2, 3), (0, 1, 2, 3), (0, 3, 2, 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gpus_per_box": 3}, "gpus_per_box is 3; expected a number that divides the 16 ranks"),
+        ({"gpus_per_box": True}, "gpus_per_box is True"),
+        ({"gpus_per_box": 8, "box": 2}, "box is 2; expected a number from 0 to 1"),
+        ({"nics": [0]}, "nics is .*; expected a number of at least 0 for each of 16 GPUs"),
+        ({"type_intra": "NVLINK"}, "type_intra is 'NVLINK'; expected one of LOC, NVL"),
+        ({"gpus_per_box": 2}, "enters the box of ranks 0 to 1 2 times"),
+    ],
+)
+def test_graph_files_refuse_what_makes_no_sense(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """And nothing is written."""
+    order = [0, 2, 1, 3, *range(4, 16)]
+    plan = collopt.plan(complete(16), "allgather", planner="ring", order=order)
+    with pytest.raises(UnsupportedError, match=message):
+        plan.export("nccl-graph-xml", tmp_path / "graph.xml", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_plans_are_no_rings() -> None:
+    """Trees that branch, steps, more rings than channels, and roots with rings of their own are refused."""
+    with pytest.raises(UnsupportedError, match="has trees in which a rank sends to several others; expected the same"):
+        ring_channels(collopt.plan(dgx_a100(boxes=2), "allgather"))
+    with pytest.raises(UnsupportedError, match="consists of steps; expected one of trees"):
+        ring_channels(collopt.plan(ring(4), "allgather", planner="bfb"))
+    chains = [
+        ((root, 1, [((root + hop * way) % 3, (root + (hop + 1) * way) % 3) for hop in (0, 1)]))
+        for root, way in ((0, 1), (1, 2), (2, 1))
+    ]
+    with pytest.raises(UnsupportedError, match="sends the data of some ranks around other rings"):
+        ring_channels(plan_of_schedule(ring(3), "allgather", Forest.from_paths(3, 1, chains)))
+    mixed = [
+        (root, weight, [((root + hop * way) % 3, (root + (hop + 1) * way) % 3) for hop in (0, 1)])
+        for root in range(3)
+        for weight, way in ((1, 1), (36, 2))
+    ]
+    with pytest.raises(UnsupportedError, match="makes 37 channels of NCCL, which takes at most 32"):
+        ring_channels(plan_of_schedule(ring(3), "allgather", Forest.from_paths(3, 37, mixed)))
+    with pytest.raises(UnsupportedError, match="the plan is 3; expected a Plan"):
+        ring_channels(3)
+
+
+def lines_of(path: Path) -> list[list[str]]:
+    """Fields of all lines that are no comments, read as the plugin does."""
+    return [line.split(",") for line in path.read_text().splitlines() if line and not line.startswith("#")]
+
+
+CHANNELS: dict[str, dict[str, int]] = {"ring": {"channels": 2}, "double-binary-tree": {}}
+
+
+@pytest.mark.parametrize(
+    ("collective", "planner", "expected"),
+    [
+        ("reduce_scatter", "ring", "reducescatter,0,4294967295,ring,simple,2,-1,4"),
+        ("allgather", "ring", "allgather,0,4294967295,ring,simple,2,-1,4"),
+        ("allreduce", "double-binary-tree", "allreduce,0,4294967295,tree,simple,-1,-1,4"),
+    ],
+)
+def test_the_tuner_is_told_the_algorithm_of_a_plan(
+    collective: str, planner: str, expected: str, tmp_path: Path
+) -> None:
+    """In NCCL's words, for all sizes and any number of boxes by default."""
+    collopt.plan(complete(4), collective, planner=planner, **CHANNELS[planner]).export(
+        "nccl-tuner-csv", tmp_path / "tuner.conf"
+    )
+    assert lines_of(tmp_path / "tuner.conf") == [expected.split(",")]
+
+
+def test_the_tuner_is_told_what_was_asked_for(tmp_path: Path) -> None:
+    """Sizes, protocol, channels and boxes."""
+    collopt.plan(ring(4), "broadcast", planner="ring", root=0).export(
+        "nccl-tuner-csv", tmp_path / "a", min_bytes=1, max_bytes=9, protocol="ll128", channels=-1, boxes=2
+    )
+    assert lines_of(tmp_path / "a") == [["broadcast", "1", "9", "ring", "ll128", "-1", "2", "4"]]
+
+
+def test_the_fastest_algorithm_is_told_for_every_size(tmp_path: Path) -> None:
+    """Windows cover all sizes once, and at powers of two each has the plan that is predicted to be faster."""
+    topology = dgx_a100(boxes=4)
+    plans = [collopt.plan(topology, "allreduce", planner=planner) for planner in ("ring", "double-binary-tree")]
+    write_nccl_tuner(plans, tmp_path / "tuner.conf", boxes=4, max_bytes=2**34 - 1)
+    lines = lines_of(tmp_path / "tuner.conf")
+    assert {line[3] for line in lines} == {"ring", "tree"}
+    assert (lines[0][1], lines[-1][2]) == ("0", str(2**34 - 1))
+    assert all(int(line[2]) + 1 == int(after[1]) for line, after in pairwise(lines))
+    for power in range(34):
+        [line] = [line for line in lines if int(line[1]) <= 2**power <= int(line[2])]
+        times = [plan.estimate(2**power) for plan in plans]
+        assert line[3] == ("ring", "tree")[int(np.argmin(times))]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_bytes": 5, "max_bytes": 4}, "max_bytes is 4, less than min_bytes, 5"),
+        ({"min_bytes": -1}, "min_bytes is -1"),
+        ({"protocol": "LL"}, "protocol is 'LL'; expected one of ll, ll128, simple"),
+        ({"channels": 0}, "channels is 0; expected 1 to 32, or -1"),
+        ({"boxes": 0}, "boxes is 0; expected at least 1, or -1"),
+    ],
+)
+def test_tuner_files_refuse_what_makes_no_sense(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """And nothing is written."""
+    with pytest.raises(UnsupportedError, match=message):
+        collopt.plan(ring(4), "allgather", planner="ring").export("nccl-tuner-csv", tmp_path / "a", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_tuner_files_refuse_plans_that_nccl_has_no_algorithm_for(tmp_path: Path) -> None:
+    """Optimal trees, all-to-alls, other topologies, and no plans at all."""
+    best = collopt.plan(dgx_a100(boxes=2), "allreduce")
+    with pytest.raises(UnsupportedError, match="expected the same rings"):
+        best.export("nccl-tuner-csv", tmp_path / "a")
+    with pytest.raises(UnsupportedError, match="the plan is for all_to_all, of which NCCL's tuner knows nothing"):
+        collopt.plan(ring(3), "all_to_all").export("nccl-tuner-csv", tmp_path / "a")
+    pair: Sequence[collopt.Plan] = [collopt.plan(ring(ranks), "allgather", planner="ring") for ranks in (3, 4)]
+    with pytest.raises(UnsupportedError, match="the plans are for allgather on ring-3 and for allgather on ring-4"):
+        write_nccl_tuner(pair, tmp_path / "a")
+    with pytest.raises(UnsupportedError, match=r"the plans are \[\]; expected at least one Plan"):
+        write_nccl_tuner([], tmp_path / "a")

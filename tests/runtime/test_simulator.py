@@ -1,0 +1,371 @@
+"""Plans, run event by event."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from runtime_forests import random_schedule, schedules
+
+import collopt
+from collopt import Topology
+from collopt.errors import CertificateError, UnsupportedError
+from collopt.planners import plan_of_schedule
+from collopt.runtime import Simulation, simulate, simulate_sizes
+from collopt.runtime.sent_trees import transfers_of
+from collopt.schedules import Allreduce, FlowSchedule, Forest, StepAllreduce, StepSchedule, TreeSchedule, as_bytes
+from collopt.schedules.step_time import step_schedule_time
+from collopt.topologies import complete, dgx_a100, hypercube, kautz, mi250, ring, torus
+
+SPEED = 25
+
+
+def row(*latencies: object) -> Topology:
+    """Ranks a, b, c, ... in a row, 25 GB/s, with these latencies."""
+    names = "abcdefg"[: len(latencies) + 1]
+    links = [(*pair, SPEED, late) for pair, late in zip(pairwise(names), latencies, strict=True)]
+    return Topology.from_links(links, compute=names, bidirectional=True, name="row")
+
+
+def shortest_time(plan: collopt.Plan, size: int | str) -> Fraction:
+    """What the busiest link takes, without any latency, in µs."""
+    return as_bytes(size) / plan.algbw / 1000
+
+
+def random_network(ranks: int, seed: int, latencies: bool) -> Topology:
+    """All ranks joined to each other by links of random speeds."""
+    chance = np.random.default_rng(seed)
+    return Topology.from_links(
+        [
+            (f"g{tail}", f"g{head}", int(chance.integers(1, 9)), Fraction(int(chance.integers(0, 9)) * latencies, 4))
+            for tail in range(ranks)
+            for head in range(ranks)
+            if tail != head
+        ],
+        compute=[f"g{rank}" for rank in range(ranks)],
+    )
+
+
+@pytest.mark.parametrize(("slices", "expected"), [(1, 3), (2, Fraction(5, 2)), (4, Fraction(9, 4))])
+def test_slices_of_a_tree_follow_each_other(slices: int, expected: object) -> None:
+    """Two hops of 1 µs for 25 kB and latencies of 1/2 µs: the last slice is one slice later at the second hop."""
+    plan = collopt.plan(row("0.5", "0.5"), "broadcast", root="a")
+    assert simulate(plan, 25_000, slices).time == expected
+    assert float(simulate(plan, 25_000, slices).time) == plan.estimate(25_000, slices)
+
+
+def test_a_sum_is_sent_when_all_parts_have_come() -> None:
+    """Rank b waits for both a, 1 µs away, and c, 5 µs away, before it sends the sum on to d."""
+    links = [("a", "b", 25, 1), ("c", "b", 25, 5), ("b", "d", 25, 1)]
+    topology = Topology.from_links(links, compute="abcd", bidirectional=True)
+    forest = Forest.from_paths(4, 1, [(3, 1, [(3, 1), (1, 0), (1, 2)])], root_weights=[0, 0, 0, 1], direction="reduce")
+    run = simulate(plan_of_schedule(topology, "reduce", forest), 25_000, 1)
+    assert run.time == 1 + 5 + 1 + 1
+    events = run.to_frame()
+    assert events[["tail", "head", "start_us"]].to_numpy().tolist() == [["a", "b", 0], ["c", "b", 0], ["b", "d", 6]]
+
+
+def test_switches_pass_on_what_ranks_store() -> None:
+    """Through a switch 25 kB take 1 µs and two latencies; through a rank they take 1 µs twice."""
+    links = [("a", "s", 25, "0.5"), ("s", "b", 25, "0.5"), ("b", "s", 25, "0.5"), ("s", "a", 25, "0.5")]
+    through_switch = Topology.from_links(links, compute="ab", switches="s")
+    assert simulate(collopt.plan(through_switch, "broadcast", root="a"), 25_000, 1).time == 2
+    through_rank = collopt.plan(row("0.5", "0.5"), "broadcast", root="a")
+    assert simulate(through_rank, 25_000, 1).time == 3
+
+
+def test_transfers_take_turns_on_a_link() -> None:
+    """Both other ranks' shards reach c over the one link from b, one after the other."""
+    run = simulate(collopt.plan(row(0, 0), "allgather"), 75_000, 1)
+    last = run.link_busy.set_index(["tail", "head"]).loc[("b", "c")]
+    assert (last["pieces"], last["bytes"], last["busy_us"]) == (2, 50_000, 2)
+    assert run.time == 2
+
+
+def test_an_allreduce_turns_at_each_root_as_soon_as_a_slice_is_complete() -> None:
+    """Three hops towards the root and three back over other links: slices pass the root without a stop."""
+    spread = Forest.from_paths(4, 1, [(3, 1, [(3, 2), (2, 1), (1, 0)])], root_weights=[0, 0, 0, 1])
+    plan = plan_of_schedule(row(0, 0, 0), "allreduce", Allreduce(replace(spread, direction="reduce"), spread))
+    for slices in (1, 2, 5):
+        assert simulate(plan, 25_000, slices).time == 1 + Fraction(5, slices)
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
+@pytest.mark.parametrize(
+    "topology",
+    [torus(3, 4, bandwidth=25, latency=2), hypercube(3, latency=1), kautz(2, 2, latency=1), complete(5)],
+    ids=lambda topology: topology.name,
+)
+def test_steps_that_are_waited_for_take_what_the_model_says(topology: Topology, collective: str) -> None:
+    """Where links join ranks, each step takes a latency and its largest load; not to wait is never slower."""
+    plan = collopt.plan(topology, collective, planner="bfb")
+    for size in (1, 4096, "1M"):
+        waited = simulate(plan, size, steps="wait").time
+        assert waited == step_schedule_time(plan.schedule, topology, size)
+        assert shortest_time(plan, size) <= waited
+        assert simulate(plan, size).time <= waited
+
+
+def test_steps_go_on_without_the_slowest() -> None:
+    """A rank sends on what it has in the next step while another still receives in this one."""
+    links = [("a", "b", 10), ("b", "c", 10), ("c", "a", 10), ("b", "a", 1), ("c", "b", 10), ("a", "c", 10)]
+    topology = Topology.from_links(links, compute="abc")
+    sends = [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0)), (0, 2, 0, 1, (2, 0)), (0, 1, 0, 1, (1, 2))]
+    sends += [(1, 0, 0, 1, (1, 2)), (1, 2, 0, 1, (0, 1))]
+    plan = plan_of_schedule(topology, "allgather", StepSchedule.from_sends(3, 1, sends))
+    assert simulate(plan, 30_000, steps="wait").time == 10 + 1
+    assert simulate(plan, 30_000).time == 10
+
+
+def test_an_allreduce_in_steps_turns_where_sums_are_complete() -> None:
+    """With other chunks in either part, the second begins with what the first has brought."""
+    pair = complete(2, bandwidth=25)
+    halves = [(step, rank, step, step + 1, (rank, 1 - rank)) for rank in (0, 1) for step in (0, 1)]
+    wholes = [(0, rank, 0, 1, (rank, 1 - rank)) for rank in (0, 1)]
+    added, spread = StepSchedule.from_sends(2, 2, halves, "reduce"), StepSchedule.from_sends(2, 1, wholes)
+    plan = plan_of_schedule(pair, "allreduce", StepAllreduce(added, spread))
+    assert simulate(plan, 100_000).time == 2 + 2
+    finer = replace(added, direction="broadcast")
+    turned = plan_of_schedule(pair, "allreduce", StepAllreduce(replace(spread, direction="reduce"), finer))
+    assert simulate(turned, 100_000).time == 2 + 2
+
+
+def test_flows_follow_their_steps() -> None:
+    """On a one-way ring of three, half the data of each link goes one hop and half two."""
+    near = [(1, (rank, (rank + 1) % 3), (0,)) for rank in range(3)]
+    far = [(1, (rank, (rank + 1) % 3, (rank + 2) % 3), (1, 2)) for rank in range(3)]
+    schedule = FlowSchedule.from_paths(np.ones((3, 3), dtype=np.int64), 1, near + far)
+    plan = plan_of_schedule(ring(3, bandwidth=10, bidirectional=False), "all_to_all", schedule)
+    assert simulate(plan, 30_000, 1).time == 3
+    assert simulate(plan, 30_000, 1, steps="wait").time == 3
+    assert simulate(plan, 30_000, 10).time == 3
+
+
+@settings(deadline=None, max_examples=60)
+@given(schedules(), st.integers(1, 5), st.integers(0, 2**32), st.integers(1, 10**6))
+def test_every_run_is_a_run_that_the_model_allows(
+    given_schedule: tuple[TreeSchedule, str], slices: int, seed: int, size: int
+) -> None:
+    """Links carry one piece at a time, pieces wait for what they need and never otherwise with an idle link."""
+    schedule, collective = given_schedule
+    # Plans count shards in their common measure.
+    assume(np.gcd.reduce(schedule.root_weights) == 1)
+    topology = random_network(schedule.num_ranks, seed, latencies=True)
+    plan = plan_of_schedule(topology, collective, schedule)
+    run = simulate(plan, size, slices)
+    assert run.time >= shortest_time(plan, size)
+    check_run(run)
+
+
+def check_run(run: Simulation) -> None:
+    """Check the events of a run on a network without switches, in which each transfer has at most one hop."""
+    transfers, times = run.transfers, run.times
+    starts = {}
+    for hop, owner in enumerate(transfers.hop_owners.tolist()):
+        starts[owner] = run.starts[hop]
+    ends = {}
+
+    def end(transfer: int) -> np.ndarray:
+        if transfer not in ends:
+            hop = int(transfers.hop_starts[transfer])
+            ends[transfer] = (
+                starts[transfer] + times.ticks[hop] + times.delays[hop] if transfer in starts else ready(transfer)
+            )
+        return ends[transfer]
+
+    def ready(transfer: int) -> np.ndarray:
+        before = transfers.before[transfers.after == transfer].tolist()
+        return np.max([np.zeros(run.slices), *(end(each) for each in before)], axis=0)
+
+    busy: dict[int, list[tuple[int, int]]] = {}
+    for hop, owner in enumerate(transfers.hop_owners.tolist()):
+        assert (starts[owner] >= ready(owner)).all()
+        pieces = [(int(start), int(start + times.ticks[hop])) for start in starts[owner]]
+        busy.setdefault(int(transfers.hop_links[hop]), []).extend(pieces)
+    for pieces in busy.values():
+        pieces.sort()
+        assert all(earlier[1] <= later[0] for earlier, later in pairwise(pieces))
+    for hop, owner in enumerate(transfers.hop_owners.tolist()):
+        for start, could in zip(starts[owner].tolist(), ready(owner).tolist(), strict=True):
+            # The link was busy all the time from when the piece could start until it did.
+            covered = sum(
+                min(last, start) - max(first, could)
+                for first, last in busy[int(transfers.hop_links[hop])]
+                if first < start and last > could
+            )
+            assert covered == start - could
+    assert run.time == times.tick * int(max(end(each).max() for each in range(len(transfers.senders))))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(["allgather", "reduce_scatter", "allreduce", "broadcast"]), st.integers(2, 5), st.integers(0, 999)
+)
+def test_many_slices_come_down_to_the_estimate(collective: str, ranks: int, seed: int) -> None:
+    """Without latencies no run beats the estimate, and twice the hops of all trees in slices is all that it misses."""
+    topology = random_network(ranks, seed, latencies=False)
+    plan = plan_of_schedule(topology, collective, random_schedule(collective, ranks, 2, seed))
+    slices = 200
+    run = simulate(plan, "1M", slices)
+    hops = sum(int(forest.heights.max()) for forest in plan.trees.forests)
+    assert shortest_time(plan, "1M") <= run.time <= shortest_time(plan, "1M") * (1 + Fraction(2 * hops, slices))
+    assert plan.estimate("1M") == pytest.approx(float(shortest_time(plan, "1M")))
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce", "all_to_all"])
+@pytest.mark.parametrize("topology", [dgx_a100(boxes=2), mi250(boxes=1)], ids=lambda topology: topology.name)
+def test_real_boxes_come_close_to_the_estimate(topology: Topology, collective: str) -> None:
+    """Through switches of several speeds, where the estimate counts no waiting at all."""
+    plan = collopt.plan(topology, collective)
+    run = simulate(plan, "256M", 128)
+    assert shortest_time(plan, "256M") <= run.time
+    assert run.microseconds <= plan.estimate("256M") * 1.03
+
+
+def test_runs_are_equal_for_equal_arguments() -> None:
+    """Every event comes at the same time again."""
+    plan = collopt.plan(dgx_a100(boxes=2), "allreduce")
+    first, second = (simulate(plan, "1M", 3).to_frame() for _ in range(2))
+    assert first.equals(second)
+
+
+def test_tables_add_up() -> None:
+    """Bytes and busy times by link are those of the events, and of the schedule's loads."""
+    plan = collopt.plan(mi250(boxes=1), "allgather")
+    run = simulate(plan, "1M", 3)
+    events, links = run.to_frame(), run.link_busy.set_index(["tail", "head"])
+    events["busy_us"] = events["end_us"] - events["start_us"]
+    sums = events.groupby(["tail", "head"])[["bytes", "busy_us"]].sum()
+    used = links[links["pieces"] > 0]
+    assert np.allclose(used[["bytes", "busy_us"]], sums.loc[used.index])
+    assert len(events) == run.num_events == used["pieces"].sum()
+    assert events["start_us"].is_monotonic_increasing
+    scale = 2**20 / (plan.trees.trees_per_root * plan.trees.total_weight)
+    assert np.allclose(links["bytes"], plan.link_loads * scale)
+    assert links["share"].max() <= 1
+
+
+def test_sizes_are_tabulated_as_nccl_tests_does() -> None:
+    """One row per size: bytes, µs and both bandwidths."""
+    plan = collopt.plan(ring(4, bandwidth=25, latency=1), "allreduce")
+    frame = simulate_sizes(plan, ["1K", 2**20])
+    assert list(frame.columns) == ["size", "time_us", "algbw", "busbw"]
+    assert frame["size"].tolist() == [1024, 2**20]
+    run = simulate(plan, "1M")
+    assert frame.iloc[1].tolist() == [2**20, run.microseconds, run.algbw, run.busbw]
+    assert run.busbw == pytest.approx(run.algbw * 1.5)
+    assert run.algbw == pytest.approx(2**20 / run.microseconds / 1000)
+
+
+def test_times_that_no_tick_fits_are_rounded_up() -> None:
+    """Speeds whose common measure would leave int64: no run is faster than the busiest link, and by little slower."""
+    primes = [Fraction(10**9 + offset, 10**8) for offset in (7, 9, 21, 33, 87, 93)]
+    pairs = [("a", "b"), ("b", "c"), ("c", "a"), ("b", "a"), ("c", "b"), ("a", "c")]
+    topology = Topology.from_links([(*pair, speed) for pair, speed in zip(pairs, primes, strict=True)], compute="abc")
+    plan = collopt.plan(topology, "allgather", trees_per_root=1)
+    run = simulate(plan, 10**9 + 7, 7)
+    assert shortest_time(plan, 10**9 + 7) <= run.time
+    assert run.times.ticks.max() < 2**62
+    rough = sum(run.times.ticks.tolist()) * run.times.tick
+    assert rough == pytest.approx(float(run.link_busy["busy_us"].sum() / 7), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (("1M", 0), {}, "slices is 0; expected a whole number of at least 1"),
+        (("1M", True), {}, "slices is True"),
+        (("none",), {}, "size 'none' is not understood"),
+        (("1M", 2**40), {}, "slices is 1099511627776, which makes"),
+        (("1M",), {"steps": "wait"}, "the plan consists of trees"),
+        (("1M",), {"steps": "maybe"}, "steps is 'maybe'; expected one of overlap, wait"),
+    ],
+)
+def test_refuses_what_makes_no_sense(arguments: tuple[object, ...], options: dict[str, object], message: str) -> None:
+    """Every refusal says what was wrong and what is expected."""
+    plan = collopt.plan(ring(3), "allgather")
+    with pytest.raises(UnsupportedError, match=message):
+        simulate(plan, *arguments, **options)
+
+
+def test_refuses_slices_of_steps_and_what_is_no_plan() -> None:
+    """Chunks of steps are sent whole; sizes come in lists."""
+    plan = collopt.plan(ring(4), "allgather", planner="bfb")
+    with pytest.raises(
+        UnsupportedError, match=r"slices is 2, but the plan's steps send chunks whole; leave slices out"
+    ):
+        simulate(plan, "1M", 2)
+    with pytest.raises(UnsupportedError, match="the plan is 3; expected a Plan"):
+        simulate(3, "1M")
+    with pytest.raises(UnsupportedError, match=r"the sizes are '1M'; expected several"):
+        simulate_sizes(plan, "1M")
+
+
+def test_refuses_schedules_that_do_not_belong_to_the_network() -> None:
+    """A plan whose schedule was exchanged for one with links that are not there."""
+    plan = collopt.plan(ring(4), "broadcast", root=0)
+    forest = Forest.from_paths(4, 1, [(0, 1, [(0, 1), (0, 2), (0, 3)])], root_weights=[1, 0, 0, 0])
+    with pytest.raises(CertificateError, match="uses a link that the topology does not have"):
+        simulate(replace(plan, schedule=forest), "1M")
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
+def test_steps_put_on_links_what_the_schedule_says(collective: str) -> None:
+    """Chunk by chunk, of both parts of an allreduce."""
+    plan = collopt.plan(kautz(2, 2), collective, planner="bfb")
+    expected = sum(
+        part.link_loads(plan.topology).sum(axis=0) / (part.num_ranks * part.chunks_per_shard)
+        for part in plan.schedule.schedules
+    )
+    assert np.allclose(simulate(plan, "1M").link_busy["bytes"], expected * 2**20)
+
+
+def test_flows_put_on_links_what_the_schedule_says() -> None:
+    """Path by path, with parts of different sizes; what a rank has for itself crosses no link."""
+    traffic = np.array([[5, 1, 2, 0], [3, 0, 1, 1], [0, 2, 1, 4], [1, 1, 1, 0]])
+    plan = collopt.plan(ring(4), "all_to_allv", traffic=traffic)
+    run = simulate(plan, 23_000, 3)
+    unit = 23_000 / float(plan.schedule.total_weight) / plan.schedule.chunks_per_unit
+    assert np.allclose(run.link_busy["bytes"], plan.link_loads * unit)
+    assert run.time >= shortest_time(plan, 23_000)
+
+
+def test_steps_wait_for_what_earlier_steps_bring_only() -> None:
+    """Rank 1 gets a chunk in step 0, sends it on in step 1, and gets it once more in step 2."""
+    sends = [(0, 0, 0, 1, (0, 1)), (1, 0, 0, 1, (1, 2)), (2, 0, 0, 1, (0, 1))]
+    for direction, pairs in (("broadcast", [(0, 1)]), ("reduce", [(1, 0)])):
+        transfers = transfers_of(StepSchedule.from_sends(3, 1, sends, direction), complete(3))
+        assert list(zip(transfers.before.tolist(), transfers.after.tolist(), strict=True)) == pairs
+
+
+def test_flows_are_passed_on_when_they_have_come() -> None:
+    """From a through b to c: the last slice is one slice later at the second hop."""
+    traffic = np.array([[0, 0, 1], [0, 0, 0], [0, 0, 0]])
+    schedule = FlowSchedule.from_paths(traffic, 1, [(1, (0, 1, 2), (0, 1))])
+    plan = plan_of_schedule(row(0, 0), "all_to_allv", schedule)
+    size = int(25_000 * schedule.total_weight * 3)
+    assert simulate(plan, size, 4).time == 3 + Fraction(3, 4)
+
+
+def test_events_of_steps_that_are_waited_for_come_one_step_after_the_other() -> None:
+    """No event of a step begins before all of the step before it have ended."""
+    run = simulate(collopt.plan(torus(3, 4, latency=1), "allreduce", planner="bfb"), "1M", steps="wait")
+    events = run.to_frame()
+    events["level"] = run.transfers.levels[events["transfer"]]
+    spans = events.groupby("level").agg(first=("start_us", "min"), last=("end_us", "max"))
+    assert len(spans) == 6
+    assert (spans["first"].to_numpy()[1:] > spans["last"].to_numpy()[:-1]).all()
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce", "reduce", "all_to_all"])
+def test_transfers_cross_their_links_in_order(collective: str) -> None:
+    """From the sender through switches to the receiver."""
+    topology = dgx_a100(boxes=2)
+    plan = collopt.plan(topology, collective, **({"root": 1} if collective == "reduce" else {}))
+    transfers, arrays = transfers_of(plan.schedule, topology), topology.arrays
+    for number, (sender, receiver) in enumerate(zip(transfers.senders, transfers.receivers, strict=True)):
+        links = transfers.hop_links[transfers.hop_starts[number] : transfers.hop_starts[number + 1]]
+        assert [sender, *arrays.heads[links]] == [*arrays.tails[links], receiver]
