@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 
 import pytest
 from hypothesis import settings
@@ -10,6 +12,10 @@ from hypothesis import settings
 # Numba compiles on first use, so a deadline per example would measure the compiler; CI must not fail by luck.
 settings.register_profile("collopt", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 settings.load_profile("collopt")
+
+# A shell starts what runs in the background with interrupts ignored, and so would be what tests start and interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test opens a window, and processes that tests start inherit this.
 os.environ["MPLBACKEND"] = "Agg"

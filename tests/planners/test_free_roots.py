@@ -169,8 +169,8 @@ def test_other_collectives_keep_their_shards() -> None:
 
 
 def test_text_and_back() -> None:
-    """The document of such a plan says version 3 and has a partition, and the same text comes back."""
+    """The document of such a plan says version 4 and has a partition, and the same text comes back."""
     document = plan_to_json(ring_plan(1, 1, 3, 1))
-    assert (document["version"], "partition" in document["bound"]) == (3, True)
+    assert (document["version"], "partition" in document["bound"]) == (4, True)
     again = plan_to_json(plan_from_json(json.loads(json.dumps(document)), "text"))
     assert again == document
