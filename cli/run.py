@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import ProgramError
-from .output import emit, emit_json, note
+from .launched import as_one_of_the_ranks
+from .output import emit, emit_json
 from .parameters import JsonOption, PlanArgument, UsageError, number_between, whole_number
 from .progress import working
 
@@ -25,10 +22,6 @@ MOST_ELEMENTS = 10**15
 MOST_ROUNDS = 10**9
 """Of repeats and slices."""
 SHORTEST_S, LONGEST_S = 0.001, 10**6
-GRACE_S = 5.0
-"""Torch's own errors, which say more, get this long after the deadline."""
-FAILED = 1
-"""Exit status of a check that failed, as in `collopt.cli.app`."""
 
 BackendOption = Annotated[str, typer.Option("--backend", help="Transport: gloo, or nccl (NCCL and RCCL).")]
 ElementsOption = Annotated[
@@ -97,7 +90,7 @@ def run(
         raise UsageError(
             f"--op {op} says how to add up, and the {loaded.collective} of {plan} only moves data; leave it out"
         )
-    with working(f"running {plan} on {loaded.topology.num_ranks} ranks"), _as_one_of_the_ranks(plan, timeout):
+    with working(f"running {plan} on {loaded.topology.num_ranks} ranks"), as_one_of_the_ranks(str(plan), timeout):
         report = run_local(
             loaded,
             backend=backend,
@@ -117,38 +110,6 @@ def run(
     if not report.all_correct:
         wrong = [rank for rank, correct in enumerate(report.correct) if not correct]
         raise ProgramError(f"{plan} left wrong data on ranks {wrong}; report this, and rule out faulty hardware")
-
-
-@contextmanager
-def _as_one_of_the_ranks(plan: Path, timeout: float) -> Iterator[None]:
-    """Where torchrun started the ranks: keep torch's libraries from talking in between, and end in time.
-
-    Torch can wait for ever if something else than a rank answers where the ranks are to meet.
-    """
-    from ..runtime.torchrun import launch_of_environment
-
-    launch = launch_of_environment()
-    if launch is None:
-        yield
-        return
-    # Their errors come as exceptions too, without stack traces; the libraries look at this when torch is imported.
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
-    message = (
-        f"rank {launch.rank} of {launch.size} was not done with {plan} within {timeout:g} s; make sure that all ranks "
-        f"are started and can reach {launch.meeting_point}, or give a longer --timeout"
-    )
-    late = threading.Timer(timeout + GRACE_S, _give_up, (message,))
-    late.daemon = True
-    late.start()
-    try:
-        yield
-    finally:
-        late.cancel()
-
-
-def _give_up(message: str) -> None:
-    note(f"collopt: error: {message}")
-    os._exit(FAILED)
 
 
 def _as_json(plan: Path, report: RunReport) -> dict[str, Any]:

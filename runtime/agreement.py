@@ -6,16 +6,18 @@ kind every rank tells the others what it is about to do, and all stop together i
 
 from __future__ import annotations
 
+import time
 import zlib
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from ..errors import ColloptError, ProgramError
-from .arguments import Call, import_torch, problem_of
+from .arguments import Call, import_torch, problem_of, telling_device
 from .reductions import OPERATIONS
 
-__all__ = ["agree", "first_line", "wait"]
+__all__ = ["agree", "connect", "first_line", "wait", "wait_for_all"]
 
 DIGEST_DIGITS = 15
 """Hexadecimal digits of a program's digest that fit an int64 with its sign."""
@@ -23,6 +25,10 @@ DIGEST_DIGITS = 15
 MOST_ELEMENTS = 2**62
 """More than there are; who cannot tell agrees with everybody."""
 
+SHORTEST_S = 0.001
+"""Torch counts in milliseconds, and takes none for no limit at all."""
+
+_connected: WeakSet[Any] = WeakSet()
 _agreed: WeakKeyDictionary[Any, set[tuple[object, ...]]] = WeakKeyDictionary()
 
 
@@ -31,7 +37,14 @@ def wait(work: Any, timeout: float | None) -> None:
     if timeout is None:
         work.wait()
     else:
-        work.wait(timedelta(seconds=timeout))
+        work.wait(timedelta(seconds=max(timeout, SHORTEST_S)))
+
+
+def wait_for_all(works: Sequence[Any], timeout: float | None) -> None:
+    """Wait for a batch, all of which has to be done within the time."""
+    until = None if timeout is None else time.monotonic() + timeout
+    for work in works:
+        wait(work, None if until is None else until - time.monotonic())
 
 
 def first_line(error: Exception) -> str:
@@ -67,8 +80,23 @@ def agree(call: Call) -> int:
     if elements is not None and key in known and call.known_to_all:
         return elements
     found = _compare(call, problem, elements)
+    connect(call.group, call.whole.device, call.timeout)
     known.update({key, (call.program.digest,)})
     return found
+
+
+def connect(group: Any, device: Any, timeout: float | None) -> None:
+    """Let all ranks take part in something on their GPUs before the first batch there, as NCCL wants them to.
+
+    Of no use where the ranks have just compared their calls on the GPUs, or where Gloo carries everything; so this is
+    for groups with a backend for each kind of device.
+    """
+    torch, dist = import_torch()
+    if device.type != "cuda" or group in _connected or telling_device(group).type == "cuda":
+        return
+    if dist.get_backend(group) != "gloo":
+        wait(dist.all_reduce(torch.zeros(1, device=device), group=group, async_op=True), timeout)
+    _connected.add(group)
 
 
 def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> int:
@@ -89,8 +117,7 @@ def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> 
     if problem is None:
         program, kind = int(call.program.digest[:DIGEST_DIGITS], 16), zlib.crc32(str(call.whole.dtype).encode())
         mine = [0, program, kind, elements or 0, call.slices, OPERATIONS.index(call.op)]
-    on_gpu = dist.get_backend(call.group) == "nccl"
-    device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+    device = telling_device(call.group)
     # The largest negative is the smallest negated: one all-reduce gives both extremes.
     negated = [-value for value in mine]
     if problem is None and elements is None:

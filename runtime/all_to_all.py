@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import UnsupportedError
+from .agreement import connect
 from .all_to_all_agreement import Terms, agreed_exchange
 from .all_to_all_arguments import AllToAllCall, terms_of
 from .all_to_all_run import AllToAllWork, run_now, start
 from .all_to_all_steps import own_steps
-from .arguments import import_torch
+from .arguments import import_torch, plain_group_of
 from .options import check_seconds
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def all_to_all_single(
         input,
         output_split_sizes,
         input_split_sizes,
-        dist.group.WORLD if group is None else group,
+        plain_group_of(group, output, input),
         async_op,
         servers,
         gpus_per_server,
@@ -116,6 +117,7 @@ def all_to_all_single(
         terms = error
     call = call._replace(timeout=_patience(timeout))
     exchange = agreed_exchange(terms, call.group, call.timeout)
+    connect(call.group, input.device, call.timeout)
     plan = own_steps(exchange, dist.get_rank(group)) if exchange.row_bytes else None
     if async_op:
         return start(call, plan)

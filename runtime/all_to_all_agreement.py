@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..errors import ProgramError, UnsupportedError
 from .agreement import first_line, wait
 from .all_to_all_steps import Exchange
-from .arguments import import_torch
+from .arguments import import_torch, telling_device
 
 __all__ = ["Terms", "agreed_exchange"]
 
@@ -92,8 +92,7 @@ def _digest(data: bytes) -> int:
 def _gathered(numbers: list[int], group: Any, timeout: float | None) -> IntArray:
     """Exchange as many numbers on each rank; shape (ranks, numbers)."""
     torch, dist = import_torch()
-    on_gpu = dist.get_backend(group) == "nccl"
-    device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+    device = telling_device(group)
     try:
         mine = torch.tensor(numbers, dtype=torch.int64, device=device)
         table = torch.empty((dist.get_world_size(group), len(numbers)), dtype=torch.int64, device=device)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 from ..errors import ProgramError
-from .agreement import first_line, wait
+from .agreement import first_line, wait_for_all
 from .all_to_all_arguments import AllToAllCall
 from .all_to_all_steps import Copy, Message, OwnSteps
 from .arguments import import_torch
@@ -146,5 +146,4 @@ def _exchange(call: AllToAllCall, batch: list[Message], memories: tuple[Any, Any
         )
         for peer, is_send, memory, place, length in batch
     ]
-    for work in dist.batch_isend_irecv(operations):
-        wait(work, call.timeout)
+    wait_for_all(dist.batch_isend_irecv(operations), call.timeout)

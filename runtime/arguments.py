@@ -12,7 +12,7 @@ from .options import check_counts, check_seconds
 from .program import Program
 from .reductions import check_operation
 
-__all__ = ["Call", "import_torch", "problem_of"]
+__all__ = ["Call", "import_torch", "plain_group_of", "problem_of", "served_devices", "telling_device"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,36 @@ def import_torch() -> tuple[Any, Any]:
     return torch, dist
 
 
+def plain_group_of(group: Any, *tensors: Any) -> Any:
+    """Return the group that messages about some tensors go through.
+
+    That is the group itself, or the default one for None; of a group of the ``collopt`` backend, which cannot batch
+    messages, the plain one with the same ranks that it keeps for plans on the tensors' kind of device.
+    """
+    torch, dist = import_torch()
+    group = dist.group.WORLD if group is None else group
+    lane_for = getattr(group, "lane_for", None)
+    if lane_for is None:
+        return group
+    return lane_for(next((each.device.type for each in tensors if isinstance(each, torch.Tensor)), None))
+
+
+def telling_device(group: Any) -> Any:
+    """Return where the few numbers have to be that the ranks of a group tell each other before they run anything.
+
+    On the CPU if the group has a backend for it, as ranks with wrong tensors have to be able to join in.
+    """
+    torch, _ = import_torch()
+    if served_devices(group) == {"cuda"}:
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
+
+
+def served_devices(group: Any) -> set[str]:
+    """Return the kinds of device whose tensors a group carries; it may have another backend for each."""
+    return {device.type for device in group._device_types}
+
+
 def problem_of(call: Call) -> ColloptError | None:
     """Return what is wrong with this rank's arguments, if anything is."""
     try:
@@ -114,9 +144,11 @@ def _check_tensors(call: Call) -> None:
     _check_pair(call, rank)
     _check_numbers(call, rank)
     check_operation(call.op, call.whole.dtype, call.program.layout)
-    if dist.get_backend(call.group) == "nccl" and call.whole.device.type != "cuda":
+    kinds = served_devices(call.group)
+    if call.whole.device.type not in kinds:
         raise UnsupportedError(
-            f"the tensors are on {call.whole.device} but the group's backend is nccl; move them to cuda"
+            f"the tensors are on {call.whole.device} but the group's backend is {dist.get_backend(call.group)}; move "
+            f"them to {' or '.join(sorted(kinds))}"
         )
 
 

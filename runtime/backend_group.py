@@ -259,17 +259,24 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         with torch.inference_mode():
             target = dense(output)
             source = target if input is output else dense(input)
-            execute(plan, target, source, group=self._lane(output.device.type), slices=self._settings.slices, op=op)
+            execute(plan, target, source, group=self.lane_for(output.device.type), slices=self._settings.slices, op=op)
             if target is not output:
                 output.copy_(target)
         self.planned[plan.collective] += 1
         return done([output])
 
-    def _lane(self, device: str) -> Any:
-        """Return the plain group that plans run on; all ranks come here at the same call."""
-        if device not in self._lanes:
-            self._lanes[device] = lane(self._options, self._ranks, device)
-        return self._lanes[device]
+    def lane_for(self, device: str | None = None) -> Any:
+        """Return the plain group that plans run on; all ranks come here at the same call.
+
+        Parameters
+        ----------
+        device : str, optional
+            The type of device that the tensors are on; one that there is no backend for stands for any that there is.
+        """
+        found = device if device in self._devices else self._devices[-1]
+        if found not in self._lanes:
+            self._lanes[found] = lane(self._options, self._ranks, found)
+        return self._lanes[found]
 
     def shutdown(self) -> None:
         """End all communication; `destroy_process_group` calls this."""

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 
 from ..errors import ProgramError, UnsupportedError
 from ..schedules import AnySchedule
-from .agreement import agree, first_line, wait
-from .arguments import Call, import_torch
+from .agreement import agree, first_line, wait_for_all
+from .arguments import Call, import_torch, plain_group_of
 from .batches import OwnRound, Piece, own_rounds
 from .layout import ROOTED
 from .lowering import lower
@@ -103,9 +103,11 @@ def execute(
 
         Both may be the same memory, the smaller being its own part of the larger; not in an all-to-all(v).
     group : torch.distributed.ProcessGroup or None
-        None is the default group.
+        None is the default group.  Of a group of the ``collopt`` backend, the call uses the connections that the
+        backend has for its own plans.
     timeout : float or None
-        Seconds that one round may take; None leaves it to the process group.
+        Seconds that one round may take; None leaves it to the process group.  If a rank dies, those that exchange data
+        with it raise at once, and all others when this time is over.
     slices : int
         Pieces of the data that follow each other through the network.  More pieces keep more links busy at once and
         cost more batches.
@@ -130,7 +132,7 @@ def execute(
     program = program_of(plan)
     if program.collective in ROOTED and rank != program.layout.root:
         output, input = (None, input) if program.collective == "reduce" else (output, None)  # noqa: A001
-    call = Call(program, output, input, dist.group.WORLD if group is None else group, timeout, slices, op)
+    call = Call(program, output, input, plain_group_of(group, output, input), timeout, slices, op)
     _run(call, rank, agree(call))
 
 
@@ -190,7 +192,6 @@ def _run_round(call: Call, part: OwnRound, memory: dict[str, Any]) -> None:
     works = dist.batch_isend_irecv(batch) if batch else []
     for copy in part.copies:
         held(copy.target).copy_(held(copy.source))
-    for work in works:
-        wait(work, call.timeout)
+    wait_for_all(works, call.timeout)
     for each in part.sums:
         combine(call.op, held(each.one), held(each.other), held(each.target))

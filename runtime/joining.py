@@ -20,6 +20,8 @@ from .torchrun import launch_of_environment, launched_rank
 __all__ = ["BACKENDS", "Meeting", "on_all_ranks"]
 
 BACKENDS = ("gloo", "nccl")
+PROGRAMS = ("the plan", "the plans")
+"""Terms whose values, digests, would tell nobody anything."""
 
 Part = TypeVar("Part")
 
@@ -166,7 +168,7 @@ def _check_agreement(terms: Sequence[Mapping[str, str]]) -> None:
     for name in terms[0]:
         values = list(dict.fromkeys(each[name] for each in terms))
         if len(values) > 1:
-            shown = "" if name == "the plans" else f": {', '.join(values)}"
+            shown = "" if name in PROGRAMS else f": {', '.join(values)}"
             raise ProgramError(f"the ranks disagree about {name}{shown}; start all with the same plans and options")
 
 

@@ -80,7 +80,7 @@ def test_ranks_with_different_options_all_say_so(plan_file: Path) -> None:
     port = free_port()
     for answer in answers([start(rank, port, plan_file, "--elements", 10 + rank) for rank in range(2)]):
         assert refusal(answer, status=1) == (
-            "the ranks disagree about elements: 10, 11; start all with the same plan and options"
+            "the ranks disagree about elements: 10, 11; start all with the same plans and options"
         )
 
 
@@ -138,7 +138,7 @@ def test_a_rank_that_meets_something_else_gives_up_too(plan_file: Path) -> None:
     [
         ({"RANK": "two"}, "the environment variable RANK is 'two'; expected a whole number from 0 to 1"),
         ({"MASTER_ADDR": ""}, "the environment has WORLD_SIZE but no MASTER_ADDR"),
-        ({"WORLD_SIZE": "3"}, "3 processes were started, the program is for 2 ranks"),
+        ({"WORLD_SIZE": "3"}, "3 processes were started, the plan is for 2 ranks"),
     ],
 )
 def test_a_launch_that_makes_no_sense_is_refused(plan_file: Path, changes: dict[str, str], message: str) -> None:

@@ -9,15 +9,18 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
+from runtime_forests import random_schedule
 from torch.nn.parallel import DistributedDataParallel
 
 from collopt.errors import ColloptError
-from collopt.runtime import backend
+from collopt.runtime import all_to_all_single as staged_all_to_all
+from collopt.runtime import backend, execute
 
 RANKS = 4
 SIZES = (7, 1, 10007)
@@ -216,6 +219,8 @@ def specials(rank: int, own: Any) -> dict[str, bool]:
         "nothing": nothing(),
         "barrier": dist.barrier() is None,
         "call without lists": direct(rank),
+        "execute": executes(rank),
+        "all_to_all_single": exchanges_unequal_parts(rank),
     }
     after = backend.usage().planned
     results["all but what has no data ran by plans"] = sum(after.values()) - sum(before.values()) >= 15
@@ -327,6 +332,30 @@ def direct(rank: int) -> bool:
     world.allgather(parts, torch.full((1,), float(rank))).wait()
     right = one.tolist() == [6] * 3 and two.tolist() == [3] * 3 and three.tolist() == [2] * 3
     return right and torch.cat(parts).tolist() == [0, 1, 2, 3] and backend.usage().planned["allreduce"] == before + 2
+
+
+def executes(rank: int) -> bool:
+    """Our own call on such a group, with any plan; what is wrong on one rank is told on all."""
+    before = backend.usage()
+    plan = SimpleNamespace(collective="reduce_scatter", schedule=random_schedule("reduce_scatter", RANKS, 2, seed=3))
+    output, mine = torch.zeros(7, dtype=torch.int64), torch.arange(7 * RANKS) + rank
+    refused = message_of(lambda: execute(plan, None if rank == 1 else output, mine, timeout=60))
+    execute(plan, output, mine, timeout=60)
+    expected = (torch.arange(7 * RANKS) * RANKS + 6)[7 * rank : 7 * rank + 7]
+    told = "output has 0 elements" if rank == 1 else "another rank refused its arguments"
+    # The group's own collectives had nothing to do with it.
+    return torch.equal(output, expected) and told in refused and backend.usage() == before
+
+
+def exchanges_unequal_parts(rank: int) -> bool:
+    """For which the group itself has no plans."""
+    before = backend.usage()
+    takes, sends = [source + 1 for source in range(RANKS)], [rank + 1] * RANKS
+    output = torch.zeros(sum(takes))
+    staged_all_to_all(output, torch.full((sum(sends),), float(rank)), takes, sends, servers=2, timeout=60)
+    return output.tolist() == [source for source in range(RANKS) for _ in range(source + 1)] and (
+        backend.usage() == before
+    )
 
 
 def nothing() -> bool:

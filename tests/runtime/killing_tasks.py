@@ -1,0 +1,137 @@
+"""Ranks that are killed in mid-run, several times over; a program of its own, run as ``python killing_tasks.py``.
+
+It imports torch once, forks all ranks of a try from itself, and writes what became of them as JSON.  `run_ranks` would
+not do: it ends all ranks as soon as one has died, and here they are to find out for themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+from runtime_forests import random_schedule
+
+from collopt.errors import ColloptError
+from collopt.runtime import all_to_all_single, execute
+from collopt.runtime.distributed import program_of
+
+RANKS = 5
+GROUP_TIMEOUT_S = 600
+"""Far longer than anything here may take, so that only the timeout of the call itself can end a wait."""
+START_S, PATIENCE_S = 120, 60
+"""Seconds that the ranks get to come together, and the others to notice a death, before a try has failed."""
+ELEMENTS = 5003
+"""Of each tensor, or shard."""
+LONGEST_RUN_S = 0.4
+"""Seconds of undisturbed calls, at most."""
+
+
+def planned_call(rank: int, collective: str) -> Callable[[float], None]:
+    """Return a call, with a timeout, of `execute`, which takes a number of rounds on trees of all sorts."""
+    program = program_of(
+        SimpleNamespace(collective=collective, schedule=random_schedule(collective, RANKS, 3, seed=4, root=1))
+    )
+    output = torch.zeros(ELEMENTS * RANKS if collective == "allgather" else ELEMENTS, dtype=torch.int64)
+    mine = torch.full((ELEMENTS,), rank)
+    return lambda timeout: execute(program, output, mine, timeout=timeout, slices=2)
+
+
+def staged_call(rank: int) -> Callable[[float], None]:
+    """Return a call, with a timeout, of `all_to_all_single` with unequal parts."""
+    rows = [[(source + 3 * target) % 7 * 100 for target in range(RANKS)] for source in range(RANKS)]
+    takes, sends = [row[rank] for row in rows], rows[rank]
+    output, mine = torch.zeros(sum(takes)), torch.full((sum(sends),), float(rank))
+
+    def call(timeout: float) -> None:
+        all_to_all_single(output, mine, takes, sends, servers=RANKS, timeout=timeout)
+
+    return call
+
+
+def be_a_rank(rank: int, folder: str, what: str, timeout: float, pipe: Connection) -> NoReturn:
+    """Say so after the first call; then call on and on, and tell how that ended."""
+    torch.set_num_threads(1)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/rendezvous",
+        rank=rank,
+        world_size=RANKS,
+        timeout=timedelta(seconds=GROUP_TIMEOUT_S),
+    )
+    call = staged_call(rank) if what == "all_to_all_single" else planned_call(rank, what)
+    # The first call makes connections and compiles, which may take a while.
+    call(START_S)
+    dist.barrier()
+    pipe.send("going")
+    try:
+        while True:
+            call(timeout)
+    except ColloptError as error:
+        pipe.send((type(error).__name__, str(error), time.monotonic()))
+    except BaseException as error:  # noqa: BLE001 - everything has to be told.
+        pipe.send((f"torch's {type(error).__name__}", str(error), time.monotonic()))
+    # With its connections open, so that the others do not learn of this rank's end instead of the victim's.
+    time.sleep(GROUP_TIMEOUT_S)
+    os._exit(0)
+
+
+def one_try(what: str, timeout: float, seed: int) -> dict[str, Any]:
+    """Kill a random rank at a random time; return what the others raised, and how long after."""
+    chance = random.Random(seed)
+    victim, context = chance.randrange(RANKS), multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        pipes, processes = [], []
+        for rank in range(RANKS):
+            here, there = context.Pipe(duplex=False)
+            processes.append(context.Process(target=be_a_rank, args=(rank, folder, what, timeout, there), daemon=True))
+            processes[-1].start()
+            there.close()
+            pipes.append(here)
+        try:
+            started = [heard(pipe, time.monotonic() + START_S) for pipe in pipes]
+            assert started == ["going"] * RANKS, started
+            time.sleep(chance.uniform(0, LONGEST_RUN_S))
+            died = time.monotonic()
+            pid = processes[victim].pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            told = [heard(pipe, died + PATIENCE_S) for rank, pipe in enumerate(pipes) if rank != victim]
+        finally:
+            for process in processes:
+                process.kill()
+            for process in processes:
+                process.join()
+    return {
+        "victim": victim,
+        "raised": [answer[0] if answer else None for answer in told],
+        "messages": [answer[1] if answer else None for answer in told],
+        "seconds": [answer[2] - died if answer else PATIENCE_S for answer in told],
+    }
+
+
+def heard(pipe: Connection, until: float) -> Any:
+    """Return what a rank says until then; None if nothing."""
+    if not wait([pipe], max(0.0, until - time.monotonic())):
+        return None
+    try:
+        return pipe.recv()
+    except EOFError:
+        return None
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps([one_try(sys.argv[1], float(sys.argv[2]), seed) for seed in range(int(sys.argv[3]))]))

@@ -1,0 +1,78 @@
+"""Plans of two boxes of eight GPUs, and of a torus of sixteen, on as many processes beside torch's own collectives."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from sixteen_tasks import ROOT, Case, compared
+
+import collopt
+from collopt.runtime import Program
+from collopt.runtime.distributed import program_of
+from collopt.runtime.local_ranks import run_ranks
+from collopt.topologies import Topology, dgx_a100, rail, torus
+
+COLLECTIVES = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all")
+SHARED_OUT = ("allgather", "reduce_scatter", "all_to_all")
+"""Collectives whose size is given by that of a shard or a part."""
+NETWORKS = {"two boxes": dgx_a100(boxes=2), "torus": torus(4, 4), "two rails": rail(2, 4)}
+PRELOAD = ("torch", "torch.distributed", "collopt.runtime.distributed")
+TIMEOUT_S = 550
+MIB = 2**20
+
+
+def planned(topology: Topology, collective: str) -> Program:
+    """The program of a plan, from or to the root where there is one."""
+    options = {"root": ROOT} if collective in ("broadcast", "reduce") else {}
+    return program_of(collopt.plan(topology, collective, **options))
+
+
+def wrong(cases: list[Case], timeout_s: float = TIMEOUT_S) -> list[str]:
+    """Names of the cases in which some rank's output was not torch's."""
+    results = run_ranks(
+        partial(compared, cases=cases), cases[0].program.num_ranks, timeout_s=timeout_s, preload=PRELOAD
+    )
+    assert all(set(answer) == {case.name for case in cases} for answer in results)
+    return [
+        f"rank {rank}: {name}" for rank, answer in enumerate(results) for name, right in answer.items() if not right
+    ]
+
+
+def test_eight_ranks_agree_with_torch_on_every_collective() -> None:
+    """Two boxes of four: one element, and numbers of them that no number of chunks divides."""
+    cases = [
+        Case("two rails", planned(NETWORKS["two rails"], collective), elements, dtype)
+        for collective in COLLECTIVES
+        for elements, dtype in ((1, "int32"), (7, "float32"), (1000, "uint8"), (1001, "bfloat16"))
+    ]
+    assert any(case.elements % case.program.layout.chunks for case in cases)
+    assert wrong(cases) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("network", ["two boxes", "torus"])
+def test_sixteen_ranks_agree_with_torch_from_one_element_to_a_mebibyte(network: str, collective: str) -> None:
+    """Integers bit for bit, sums of floats within what their order can change."""
+    program = planned(NETWORKS[network], collective)
+    parts = 16 if collective in SHARED_OUT else 1
+    mebibyte = MIB // 4 // parts
+    cases = [
+        Case(network, program, elements, dtype)
+        for dtype in ("int32", "float32")
+        for elements in (1, 7, 1000, 65537, mebibyte)
+    ]
+    cases += [Case(network, program, 1000, dtype) for dtype in ("uint8", "int64", "bfloat16", "float64")]
+    assert wrong(cases) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("collective", "dtype"), [*((collective, "int32") for collective in COLLECTIVES), ("allreduce", "float32")]
+)
+def test_sixteen_ranks_agree_with_torch_on_64_mebibytes(collective: str, dtype: str) -> None:
+    """Two boxes of eight; each rank's output, or its input where that is the larger, has the 64 MiB."""
+    program = planned(NETWORKS["two boxes"], collective)
+    elements = 64 * MIB // 4 // (16 if collective in SHARED_OUT else 1)
+    assert wrong([Case("two boxes", program, elements, dtype)]) == []
