@@ -70,7 +70,7 @@ def lint(
 def _lines(family: FamilyReport) -> Iterator[str]:
     alone = len(family.reports) == 1
     for report in family.reports:
-        yield f"{report.path}: {report.verdict} by {report.runtime} {report.version}"
+        yield _printable(f"{report.path}: {report.verdict} by {report.runtime} {report.version}")
         if report.summary:
             yield _row("for", report.summary)
         yield from _findings(report.findings)
@@ -98,9 +98,12 @@ def _loading(family: FamilyReport, report: LintReport) -> Iterator[str]:
 
 
 def _row(name: str, text: str) -> str:
-    # What a file holds must not steer a terminal.
-    shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
-    return f"  {name:<{WIDTH}}  {shown}"
+    return f"  {name:<{WIDTH}}  {_printable(text)}"
+
+
+def _printable(text: str) -> str:
+    """What a file or its name holds must not steer a terminal."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def _as_json(family: FamilyReport) -> dict[str, Any]:

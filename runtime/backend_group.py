@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from ..errors import UnsupportedError
 from .arguments import import_torch
 from .backend_plans import PlanShelf, Request
 from .backend_settings import BackendSettings
@@ -89,6 +90,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         self._shelf = shelf
         self._misplacement = _misplacement(self._ranks)
         self._lanes: dict[str, Any] = {}
+        self._over = False
         self.planned: Counter[str] = Counter()
         self.passed_on: Counter[str] = Counter()
 
@@ -272,7 +274,14 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         ----------
         device : str, optional
             The type of device that the tensors are on; one that there is no backend for stands for any that there is.
+
+        Raises
+        ------
+        UnsupportedError
+            If the group has been destroyed; to connect again would wait for ranks that do not come.
         """
+        if self._over:
+            raise UnsupportedError("the group has been destroyed; make another one")
         found = device if device in self._devices else self._devices[-1]
         if found not in self._lanes:
             self._lanes[found] = lane(self._options, self._ranks, found)
@@ -280,12 +289,14 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """End all communication; `destroy_process_group` calls this."""
+        self._over = True
         while self._lanes:
             forget_lane(self._lanes.popitem()[1])
         self._plain.shutdown()
 
     def abort(self) -> None:
         """End all communication without waiting for it."""
+        self._over = True
         for each in self._lanes.values():
             each.abort()
         self._plain.abort()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class BackendSettings:
-    """What one group of ranks is to do; `configure` checks the same arguments.
+    """What one group of ranks is to do; the same as `configure` takes, and checked when the group is made.
 
     Attributes
     ----------
@@ -87,16 +87,22 @@ def configure(
     >>> configure(topology=ring(4, bandwidth=25), min_bytes="64K").min_bytes
     65536
     """
-    for name, value in (("plans", plans), ("topology", topology)):
+    settings = _checked(BackendSettings(plans, topology, slices, min_bytes))  # type: ignore[arg-type]  # or text
+    _configured[:] = [settings]
+    return settings
+
+
+def _checked(settings: BackendSettings) -> BackendSettings:
+    """Return the same settings with a number as `min_bytes`, or raise `UnsupportedError` for what is none."""
+    for name, value in (("plans", settings.plans), ("topology", settings.topology)):
         if value is not None and not isinstance(value, (str, os.PathLike)):
             if name == "topology" and isinstance(value, Topology):
                 continue
             raise UnsupportedError(f"{name} is {shown(value)}; expected a path{' or a Topology' * (name != 'plans')}")
-    check_counts({"slices": slices})
-    least = as_bytes(min_bytes) if isinstance(min_bytes, str) else min_bytes
+    check_counts({"slices": settings.slices})
+    least = as_bytes(settings.min_bytes) if isinstance(settings.min_bytes, str) else settings.min_bytes
     check_counts({"min_bytes": least}, least=0)
-    _configured[:] = [BackendSettings(plans, topology, slices, least)]
-    return _configured[0]
+    return replace(settings, min_bytes=least)
 
 
 def current_settings() -> BackendSettings:
@@ -113,9 +119,9 @@ def settings_of(options: object) -> BackendSettings:
     Raises
     ------
     UnsupportedError
-        If they say of neither plans nor topology where they are.
+        If they say of neither plans nor topology where they are, or something in them makes no sense.
     """
-    settings = options if isinstance(options, BackendSettings) else current_settings()
+    settings = _checked(options) if isinstance(options, BackendSettings) else current_settings()
     if settings.plans is None and settings.topology is None:
         raise UnsupportedError(
             f"the collopt backend has neither plans nor a topology; set {PLANS_VARIABLE} to a folder of plan files, or "

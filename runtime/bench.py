@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..errors import UnsupportedError
+from ..topologies.validation import shown
 from .bench_clock import described, mean_seconds, memory_for, now
 from .bench_data import Question, fill_input, fill_wrong, make_expected, make_tensors, wrong_elements
 from .bench_options import check_words, checked_config
@@ -117,6 +119,8 @@ def measure_plans(
     check_words(datatype, op, backend)
     config = checked_config(minbytes, maxbytes, stepfactor, stepbytes, iters, warmup_iters, check, slices)
     check_seconds("timeout_s", timeout_s)
+    if not isinstance(plans, Mapping):
+        raise UnsupportedError(f"the plans are {shown(plans)}; expected a mapping of names to them")
     programs = comparable({name: program_of(plan) for name, plan in plans.items()})
     program, dtype = programs[0][1], DATATYPES[datatype]
     check_operation(op, dtype, program.layout)

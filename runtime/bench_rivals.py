@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import UnsupportedError
+from ..topologies.validation import shown
 from .batches import works_in_place
 from .bench_data import Question
 from .checks import check_program
@@ -117,6 +118,8 @@ def comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Program], ..
     (name, first), *others = programs.items()
     for each, program in programs.items():
         check_program(program)
+        if not isinstance(each, str) or not each or not each.isprintable():
+            raise UnsupportedError(f"a plan is called {shown(each)}; expected a name for the last column of a table")
         if each in BACKENDS:
             raise UnsupportedError(f"a plan is called {each}, like a backend; give it another name")
     for other, program in others:

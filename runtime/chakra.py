@@ -18,6 +18,7 @@ from typing import NamedTuple
 from ..errors import UnsupportedError
 from ..topologies.files import write_whole
 from ..topologies.validation import shown
+from .options import check_counts
 from .protobuf import BYTES, FIXED32, FIXED64, VARINT, bytes_field, packed_field, varint, varint_field
 
 __all__ = [
@@ -136,13 +137,19 @@ def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     UnsupportedError
-        If an attribute is of a kind that is not written.
+        If it is no trace, or an attribute is of a kind that is not written.
     OSError
         If the file cannot be written.
     """
+    _require_trace(trace)
     head = (bytes_field(1, trace.version.encode()) if trace.version else b"") + _attributes(2, trace.attributes)
     messages = [head, *map(_node, trace.nodes)]
     write_whole(path, b"".join(varint(len(message)) + message for message in messages))
+
+
+def _require_trace(trace: object) -> None:
+    if not isinstance(trace, Trace):
+        raise UnsupportedError(f"the trace is {shown(trace)}; expected a Trace")
 
 
 def _node(node: TraceNode) -> bytes:
@@ -194,12 +201,20 @@ def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
     -------
     Trace
 
+    Raises
+    ------
+    UnsupportedError
+        If an argument is none of these.
+
     Examples
     --------
     >>> node = TraceNode(0, "send", NodeKind.COMM_SEND, attributes=(Attribute("comm_dst", "int32", 1),))
     >>> rotate_trace(Trace((node,)), 3, 4).nodes[0].value("comm_dst")
     0
     """
+    _require_trace(trace)
+    check_counts({"num_ranks": num_ranks})
+    check_counts({"shift": shift}, least=0)
 
     def turned(attribute: Attribute) -> Attribute:
         if attribute.name not in PEERS or not isinstance(attribute.value, int):

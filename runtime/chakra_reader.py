@@ -17,7 +17,9 @@ __all__ = ["read_trace"]
 GZIP = b"\x1f\x8b"
 GZIP_WINDOW = 31
 """What zlib calls a file of gzip."""
-MOST_BYTES = 2**32
+MOST_BYTES = 2**30
+MOST_NODES = 2**23
+"""More than any plan makes for one rank; a packed file of some kilobytes can claim to hold a billion."""
 
 FIELD_KINDS = {number: kind for kind, number in KIND_FIELDS.items()}
 UNSIGNED = ("uint32", "uint64")
@@ -56,7 +58,10 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
 
 
 def _content(path: str | os.PathLike[str]) -> bytes:
-    data = as_path(path).read_bytes()
+    with as_path(path).open("rb") as stream:
+        data = stream.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise FileFormatError(f"it has more than {MOST_BYTES} bytes")
     if data[:2] != GZIP:
         return data
     unpacker = zlib.decompressobj(GZIP_WINDOW)
@@ -70,8 +75,11 @@ def _content(path: str | os.PathLike[str]) -> bytes:
 
 
 def _messages(data: bytes) -> Iterator[bytes]:
-    place = 0
+    place = found = 0
     while place < len(data):
+        if found > MOST_NODES:
+            raise FileFormatError(f"it has more than {MOST_NODES} nodes")
+        found += 1
         length, place = varint_at(data, place)
         if length > len(data) - place:
             raise FileFormatError(f"a message at byte {place} has {length} bytes, but {len(data) - place} are left")

@@ -140,7 +140,7 @@ LAST_WITH_MSCCL = "7.12"
 
 
 def _rccl(limits: RuntimeLimits, version: str | None) -> Dialect:
-    release = _release(version or LAST_WITH_MSCCL)
+    release = _release(LAST_WITH_MSCCL if version is None else version)
     absent = ""
     if release < (5, 5):
         absent = "RCCL has MSCCL from ROCm 5.5 on"

@@ -12,6 +12,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import groupby
 from math import gcd
 from typing import Any
 
@@ -79,7 +80,8 @@ def to_execution_plan(
         alone, and the executor does not look at that.
     boxes : sequence of int, or None
         Number of the box that each rank is in.  Ranks of one box reach each other's memory, through memory channels;
-        others are joined by port channels.  None means a single box.
+        others are joined by port channels.  All boxes are of one size, and ranks are numbered box by box.  None means a
+        single box.
     placement : {"out-of-place", "in-place"}
         Calls that the plan is for: output and input apart, or the same memory.
     slice_bytes : int or None
@@ -185,8 +187,17 @@ def _port_pairs(program: Program, boxes: Sequence[int] | None) -> set[tuple[int,
     """Pairs (sender, receiver) of ranks in different boxes."""
     if boxes is None:
         return set()
+    if isinstance(boxes, str) or not isinstance(boxes, Sequence):
+        raise UnsupportedError(f"boxes is {shown(boxes)}; expected a number for each of {program.num_ranks} ranks")
     if len(boxes) != program.num_ranks:
         raise UnsupportedError(f"boxes has {len(boxes)} entries; expected one for each of {program.num_ranks} ranks")
+    # The executor divides a rank by the number of ranks in a box, so it finds no other boxes.
+    sizes = [len(list(run)) for _, run in groupby(boxes)]
+    if len(set(sizes)) > 1 or len(sizes) != len(set(boxes)):
+        raise UnsupportedError(
+            f"the ranks are in boxes {shown(list(boxes))}; the executor finds only boxes of as many ranks each, one "
+            "box after the other: renumber the ranks, or leave out as many in each box"
+        )
     return {
         (sender, receiver)
         for sender, its_box in enumerate(boxes)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ProgramError
+from ..errors import ProgramError, UnsupportedError
 from .layout import ROOTED, Layout
 from .machine import expected_outputs
 from .mscclpp_plan import SIGNALLING, WAITING, ExecutionPlan, Operation, Place, channel_pairs
@@ -38,6 +38,8 @@ Resource = tuple[str, int, int]
 "number)."""
 
 INT64 = np.iinfo(np.int64)
+MOST_NUMBERS = 2**26
+"""In the memory of all GPUs."""
 
 
 class ExecutionReport(NamedTuple):
@@ -83,6 +85,8 @@ def run_execution_plan(
     ------
     ProgramError
         If a run deadlocks, leaves signals unheard or wrong data behind, or has a race.
+    UnsupportedError
+        If an argument makes no sense, or there is too much to run.
 
     Examples
     --------
@@ -95,6 +99,12 @@ def run_execution_plan(
     """
     check_counts({"interleavings": interleavings, "slices": slices})
     check_counts({"seed": seed}, least=0)
+    chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
+    if chunks * slices > MOST_NUMBERS:
+        raise UnsupportedError(
+            f"{chunks} chunks in {slices} slices are {chunks * slices} numbers; expected {MOST_NUMBERS} at most: run "
+            "fewer slices, or a smaller plan"
+        )
     layout = _layout(plan)
     machine = None
     for number in range(interleavings):
@@ -116,7 +126,7 @@ def interpret_mscclpp(
     ProgramError
         If the plan is wrong.
     UnsupportedError
-        For operations that collopt does not run.
+        For operations that collopt does not run, and as for `run_execution_plan`.
     """
     return run_execution_plan(read_mscclpp(path), interleavings=interleavings, seed=seed, slices=slices)
 

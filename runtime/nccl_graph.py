@@ -109,6 +109,8 @@ def _box(plan: Plan, gpus_per_box: object, box: object) -> tuple[int, int, bool]
 def _devices(nics: Sequence[int] | None, count: int) -> list[int]:
     if nics is None:
         return list(range(count))
+    if not hasattr(nics, "__len__"):
+        raise UnsupportedError(f"nics is {shown(nics)}; expected a number of at least 0 for each of {count} GPUs")
     devices = as_integers(nics, "nics", f"{count} numbers of NICs").tolist()
     if len(devices) != count or min(devices) < 0:
         raise UnsupportedError(f"nics is {shown(nics)}; expected a number of at least 0 for each of {count} GPUs")

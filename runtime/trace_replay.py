@@ -71,7 +71,7 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     Raises
     ------
     UnsupportedError
-        If there are too few or too many traces, or nodes of other kinds.
+        If there are too few or too many traces, something else, or nodes of other kinds.
     ProgramError
         If a send has no receive or the other way round, an attribute is missing, or nodes wait for each other in a
         circle.
@@ -90,6 +90,8 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
 
     if not isinstance(topology, Topology):
         raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    if not isinstance(traces, Sequence) or not all(isinstance(each, Trace) for each in traces):
+        raise UnsupportedError(f"the traces are {shown(traces)}; expected a list of one Trace for each rank")
     if len(traces) != topology.num_ranks:
         raise UnsupportedError(f"there are {len(traces)} traces; expected one for each of {topology.num_ranks} ranks")
     work = _Work(topology)

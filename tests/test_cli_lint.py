@@ -87,6 +87,7 @@ def test_what_is_in_a_file_does_not_steer_the_terminal(capsys: pytest.CaptureFix
     [
         (["--runtime", "nccl"], "runtime is 'nccl'; expected one of msccl"),
         (["--runtime", "rccl", "--version", "new"], "version is 'new'; expected a release of ROCm"),
+        (["--runtime", "rccl", "--version", ""], "version is ''; expected a release of ROCm"),
         ([], "Missing option '--runtime'"),
         (["--runtime", "msccl", "--max-thread-blocks", "0"], "--max-thread-blocks is '0'; expected a whole number"),
     ],
@@ -103,3 +104,11 @@ def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert refusal(call(capsys, "lint", tmp_path / "no.xml", "--runtime", "msccl")).endswith(
         "No such file or directory"
     )
+
+
+def test_names_of_files_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], xml: Path) -> None:
+    """A folder may hold files of anybody."""
+    xml.rename(xml.with_name("a\x1b[31m\n.xml"))
+    answer = call(capsys, "lint", xml.parent, "--runtime", "msccl-executor-nccl")
+    assert (answer.status, "\x1b" in answer.out) == (0, False)
+    assert answer.out.splitlines()[0].endswith("a\\x1b[31m\\n.xml: accepted by msccl-executor-nccl 2.23.4")

@@ -103,7 +103,7 @@ def test_what_is_configured_counts_more_than_the_environment(monkeypatch: pytest
     assert settings_of(None) is configured
     assert configured.min_bytes == 1024
     options = BackendSettings(plans=tmp_path / "options")
-    assert settings_of(options) is options
+    assert settings_of(options) == options
 
 
 @pytest.mark.parametrize(
@@ -120,3 +120,27 @@ def test_wrong_arguments_are_refused(options: dict[str, object], message: str) -
     """When they are given, not when the ranks meet."""
     with pytest.raises(UnsupportedError, match=message):
         configure(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"plans": 3}, "plans is 3; expected a path"),
+        ({"topology": 3}, "topology is 3; expected a path or a Topology"),
+        ({"slices": 0}, "slices is 0; expected a whole number of at least 1"),
+        ({"min_bytes": -1}, "min_bytes is -1; expected a whole number of at least 0"),
+        ({"min_bytes": "many"}, "size 'many' is not understood"),
+    ],
+)
+def test_settings_of_one_group_are_checked_when_it_is_made(
+    options: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    """They are not made by `configure`, and must not fail at the first call."""
+    settings = BackendSettings(**{"plans": tmp_path, **options})  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match=message):
+        settings_of(settings)
+
+
+def test_settings_of_one_group_may_name_sizes(tmp_path: Path) -> None:
+    """As `configure` takes them."""
+    assert settings_of(BackendSettings(tmp_path, min_bytes="64K")).min_bytes == 2**16  # type: ignore[arg-type]

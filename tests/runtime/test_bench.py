@@ -154,6 +154,12 @@ def test_plans_that_cannot_be_compared_are_refused() -> None:
     assert "differ in the shares" in refusal(a=first, b=unequal)
     assert "there is no plan" in refusal()
     assert "called gloo" in refusal(gloo=first)
+    for plans in (None, [first], first):
+        with pytest.raises(UnsupportedError, match="expected a mapping of names to them"):
+            measure_plans(plans)  # type: ignore[arg-type]
+    for name in (3, "", "a\nb"):
+        with pytest.raises(UnsupportedError, match=r"a plan is called .*; expected a name for the last column"):
+            measure_plans({name: first})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from collopt.runtime import (
     NodeKind,
     Trace,
     TraceNode,
+    chakra_reader,
     plan_traces,
     read_trace,
     replay_traces,
@@ -316,6 +317,40 @@ def test_refuses_kinds_of_values_that_are_not_written(tmp_path: Path) -> None:
     """Lists, for example."""
     with pytest.raises(UnsupportedError, match="attribute 'a' is of kind 'list'; expected one of double, float"):
         write_trace(Trace((), attributes=(Attribute("a", "list", 1),)), tmp_path / "a.et")
+
+
+def test_refuses_what_is_no_trace(tmp_path: Path) -> None:
+    """In one sentence, and nothing is written."""
+    pair = complete(2, bandwidth=25)
+    with pytest.raises(UnsupportedError, match="the trace is None; expected a Trace"):
+        write_trace(None, tmp_path / "a.et")  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="num_ranks is 0; expected a whole number of at least 1"):
+        rotate_trace(Trace(()), 1, 0)
+    with pytest.raises(UnsupportedError, match="shift is 'one'; expected a whole number of at least 0"):
+        rotate_trace(Trace(()), "one", 2)  # type: ignore[arg-type]
+    for traces in (None, Trace(()), [Trace(()), None]):
+        with pytest.raises(UnsupportedError, match="expected a list of one Trace for each rank"):
+            replay_traces(traces, pair)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_packed_file_cannot_claim_to_hold_any_number_of_nodes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A kilobyte of gzip holds a million empty messages."""
+    monkeypatch.setattr(chakra_reader, "MOST_NODES", 1000)
+    path = tmp_path / "a.et"
+    path.write_bytes(gzip.compress(bytes(10**6)))
+    with pytest.raises(FileFormatError, match="it has more than 1000 nodes"):
+        read_trace(path)
+    monkeypatch.setattr(chakra_reader, "MOST_BYTES", 100)
+    for data, words in (
+        (gzip.compress(bytes(1000)), "or has more than 100 bytes once unpacked"),
+        (bytes(101), "bytes"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(FileFormatError, match=words):
+            read_trace(path)
 
 
 def test_numbers_are_those_of_protocol_buffers() -> None:

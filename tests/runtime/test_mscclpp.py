@@ -83,7 +83,9 @@ def test_plans_of_real_networks_run(tmp_path: Path, topology: Topology, collecti
 @settings(deadline=None, max_examples=25)
 def test_any_forest_runs_in_slices(forest: Any, seed: int, slices: int) -> None:
     """Weights that differ are cut into steps of equal size."""
-    plan = to_execution_plan(lower(forest, "allgather", max_steps=3), boxes=[r % 2 for r in range(forest.num_ranks)])
+    size = 1 if forest.num_ranks % 2 else 2
+    boxes = [rank // size for rank in range(forest.num_ranks)]
+    plan = to_execution_plan(lower(forest, "allgather", max_steps=3), boxes=boxes)
     run_execution_plan(plan, interleavings=2, seed=seed, slices=slices)
 
 
@@ -120,6 +122,14 @@ def test_the_machine_runs_at_least_once(name: str) -> None:
         run_execution_plan(small_plan("allgather"), **{name: 0})
 
 
+def test_the_machine_runs_no_more_than_memory_holds() -> None:
+    """Slices are numbers in memory."""
+    with pytest.raises(
+        UnsupportedError, match=r"chunks in 1000000000 slices are \d+ numbers; expected 67108864 at most"
+    ):
+        run_execution_plan(small_plan("allgather"), slices=10**9)
+
+
 def test_names_tell_plans_apart() -> None:
     """The executor looks up what it has set up by name, so anything that differs makes another name."""
     program = lower(ring_forest(3), "allgather", name="ag")
@@ -127,7 +137,7 @@ def test_names_tell_plans_apart() -> None:
         {},
         {"slice_bytes": None},
         {"placement": "in-place"},
-        {"boxes": [0, 1, 1]},
+        {"boxes": [0, 1, 2]},
         {"max_bytes": 4096},
         {"threads_per_block": 512},
     ]
@@ -178,6 +188,15 @@ def test_memory_channels_get_no_put_with_signal() -> None:
         ({"threads_per_block": 1000}, "threads_per_block is 1000; expected a multiple of 32"),
         ({"max_thread_blocks": 0}, "max_thread_blocks is 0"),
         ({"boxes": [0, 1]}, "boxes has 2 entries; expected one for each of 4 ranks"),
+        ({"boxes": 2}, "boxes is 2; expected a number for each of 4 ranks"),
+        (
+            {"boxes": [0, 1, 0, 1]},
+            "the ranks are in boxes [0, 1, 0, 1]; the executor finds only boxes of as many ranks",
+        ),
+        (
+            {"boxes": [0, 0, 0, 1]},
+            "the ranks are in boxes [0, 0, 0, 1]; the executor finds only boxes of as many ranks",
+        ),
         ({"min_bytes": 1}, "min_bytes is 1; expected a whole number of bytes from"),
         ({"max_bytes": 2**40}, "max_bytes is 1099511627776; expected"),
         ({"min_bytes": 4096, "max_bytes": 2048}, "max_bytes is 2048; expected at least min_bytes = 4096"),
@@ -215,10 +234,10 @@ def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> Non
 
 def test_the_exporter_takes_steps_that_fit(tmp_path: Path) -> None:
     """As many thread blocks as it takes to keep each below 64 operations; the root is part of the name."""
-    topology = SimpleNamespace(name="a [b] c", compute_nodes=["box0/gpu0", "box0/gpu1", "box1/gpu0"])
+    topology = SimpleNamespace(name="a [b] c", compute_nodes=["box0/gpu0", "box1/gpu0", "box2/gpu0"])
     schedule = random_schedule("reduce", 3, 20, 0, root=2)
     plan: Any = SimpleNamespace(collective="reduce", schedule=schedule, topology=topology)
     export_mscclpp_json(plan, tmp_path / "plan.json")
     read = read_mscclpp(tmp_path / "plan.json")
     assert read.name.startswith("reduce-root2-a-b-c-")
-    assert boxes_of(topology) == [0, 0, 1]  # type: ignore[arg-type]
+    assert boxes_of(topology) == [0, 1, 2]  # type: ignore[arg-type]

@@ -97,6 +97,7 @@ def test_shares_of_rings_become_numbers_of_channels() -> None:
         ({"gpus_per_box": 3}, "gpus_per_box is 3; expected a number that divides the 16 ranks"),
         ({"gpus_per_box": True}, "gpus_per_box is True"),
         ({"gpus_per_box": 8, "box": 2}, "box is 2; expected a number from 0 to 1"),
+        ({"nics": 5}, "nics is 5; expected a number of at least 0 for each of 16 GPUs"),
         ({"nics": [0]}, "nics is .*; expected a number of at least 0 for each of 16 GPUs"),
         ({"type_intra": "NVLINK"}, "type_intra is 'NVLINK'; expected one of LOC, NVL"),
         ({"gpus_per_box": 2}, "enters the box of ranks 0 to 1 2 times"),
