@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAGE := out/package
 ROOMS := $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
-MODULES := $(wildcard *.py) $(foreach room,$(ROOMS),$(wildcard $(room)/*.py))
+MODULES := $(wildcard *.py) $(foreach room,$(ROOMS),$(wildcard $(room)/*.py $(room)/*/*.py))
 
 # The first interpreter that runs, is new enough and can make a virtual environment (version managers leave shims that
 # cannot run, and Debian ships a Python without ensurepip).  3.11 first: it is the version that the suite is run on most.

@@ -30,7 +30,7 @@ def as_one_of_the_ranks(what: str, timeout: float) -> Iterator[None]:
     timeout : float
         Seconds that it may take.
     """
-    from ..runtime.torchrun import launch_of_environment
+    from ..runtime.execution.torchrun import launch_of_environment
 
     launch = launch_of_environment()
     if launch is None:

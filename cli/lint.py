@@ -13,8 +13,8 @@ from .parameters import JsonOption, whole_number
 from .progress import working
 
 if TYPE_CHECKING:
-    from ..runtime.lint_report import Finding, LintReport
-    from ..runtime.msccl_windows import FamilyReport
+    from ..runtime.msccl.lint_report import Finding, LintReport
+    from ..runtime.msccl.windows import FamilyReport
 
 __all__ = ["lint"]
 
@@ -54,7 +54,7 @@ def lint(
     as_json: JsonOption = False,
 ) -> None:
     """Say whether a runtime would reject a file, ignore it, hang on it or compute something else, and why."""
-    from ..runtime.msccl_windows import lint_family
+    from ..runtime.msccl.windows import lint_family
 
     with working(f"reading {', '.join(map(str, files))}"):
         family = lint_family(files, runtime, version, max_thread_blocks=max_thread_blocks)

@@ -172,7 +172,7 @@ def plan(
     """Plan a collective, prove the plan, and write it as a plan file or for a runtime."""
     from ..planners import bound as find_bound
     from ..planners import plan as make_plan
-    from ..runtime.msccl_limits import runtime_limits
+    from ..runtime.msccl.limits import runtime_limits
     from .networks import find_network, network_file
 
     xml_options = _given(

@@ -270,11 +270,11 @@ class Plan:
         known[format].load()(self, path, **options)
 
     def to_msccl_xml(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """Write the plan as MSCCL XML; options as for `collopt.runtime.exporters.export_msccl_xml`."""
+        """Write the plan as MSCCL XML; options as for `collopt.runtime.msccl.export.export_msccl_xml`."""
         self.export("msccl-xml", path, **options)
 
     def to_mscclpp_json(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """Write an MSCCL++ plan; options as for `collopt.runtime.mscclpp_export.export_mscclpp_json`."""
+        """Write an MSCCL++ plan; options as for `collopt.runtime.mscclpp.export.export_mscclpp_json`."""
         self.export("mscclpp-json", path, **options)
 
     def __str__(self) -> str:

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from .all_to_all import all_to_all_single
-from .bench import measure_plans
-from .bench_report import BenchReport
-from .chakra import Attribute, NodeKind, Trace, TraceNode, rotate_trace, write_trace
-from .chakra_export import plan_traces
-from .chakra_reader import read_trace
-from .checks import check_program
-from .distributed import execute, execute_allgather
-from .interpreter import interpret_file, run_program
-from .launch import run_local
-from .lint import lint_file
-from .lowering import lower, lower_allgather
-from .msccl import read_xml, to_xml_text, write_xml
-from .msccl_windows import lint_family
-from .mscclpp import to_execution_plan, write_mscclpp
-from .mscclpp_machine import interpret_mscclpp
-from .mscclpp_plan import ExecutionPlan
-from .mscclpp_reader import read_mscclpp
-from .nccl_tuner import write_nccl_tuner
-from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
-from .run_report import RunReport
-from .simulation import Simulation
-from .simulator import simulate, simulate_sizes
-from .torchrun import launched_rank
-from .trace_replay import Replay, replay_traces
-from .unfused import without_receive_reduce
+from .exchange.all_to_all import all_to_all_single
+from .execution.distributed import execute, execute_allgather
+from .execution.launch import run_local
+from .execution.run_report import RunReport
+from .execution.torchrun import launched_rank
+from .interpreting.checks import check_program
+from .interpreting.interpreter import interpret_file, run_program
+from .measuring.bench import measure_plans
+from .measuring.report import BenchReport
+from .msccl.files import read_xml, to_xml_text, write_xml
+from .msccl.lint import lint_file
+from .msccl.windows import lint_family
+from .mscclpp.machine import interpret_mscclpp
+from .mscclpp.plan import ExecutionPlan
+from .mscclpp.reader import read_mscclpp
+from .mscclpp.writer import to_execution_plan, write_mscclpp
+from .nccl.tuner import write_nccl_tuner
+from .programs.lowering import lower, lower_allgather
+from .programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
+from .programs.unfused import without_receive_reduce
+from .simulating.simulation import Simulation
+from .simulating.simulator import simulate, simulate_sizes
+from .traces.chakra import Attribute, NodeKind, Trace, TraceNode, rotate_trace, write_trace
+from .traces.export import plan_traces
+from .traces.reader import read_trace
+from .traces.replay import Replay, replay_traces
 
 __all__ = [
     "Attribute",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from ..errors import UnsupportedError
 from ..topologies.validation import shown
-from .program import Program
+from .programs.program import Program
 
 __all__ = ["check_choice", "check_counts", "check_seconds", "require_program"]
 

@@ -24,7 +24,7 @@ from collopt.cli.progress import computing
 from collopt.cli.wording import gap, rate, shortened
 from collopt.errors import SolverError
 from collopt.planners import PLANNERS
-from collopt.runtime.msccl_limits import RUNTIMES
+from collopt.runtime.msccl.limits import RUNTIMES
 
 COMMANDS = ["bound", "plan", "compare", "verify", "run", "lint", "bench", "find", "topologies"]
 ESCAPE = "\x1b["

@@ -26,7 +26,8 @@ def pyproject() -> dict[str, Any]:
 
 def test_every_room_is_packaged_and_nothing_else(pyproject: dict[str, Any]) -> None:
     """A wheel would silently miss a room that pyproject's list of packages forgets."""
-    rooms = {f"collopt.{path.parent.name}" for path in ROOT.glob("*/__init__.py")}
+    folders = [path.parent.relative_to(ROOT) for depth in ("*", "*/*") for path in ROOT.glob(f"{depth}/__init__.py")]
+    rooms = {".".join(("collopt", *folder.parts)) for folder in folders if folder.parts[0] not in ("out", "build")}
     assert rooms
     assert sorted(pyproject["tool"]["setuptools"]["packages"]) == sorted({"collopt"} | rooms)
 

@@ -17,8 +17,8 @@ from collopt.cli.figures import busiest_links, plan_figures, witness_figures, wi
 from collopt.errors import CertificateError
 from collopt.planners import Plan
 from collopt.planners.plan_files import plan_from_json, plan_to_json
-from collopt.runtime.interpreter import run_program
-from collopt.runtime.lowering import lower
+from collopt.runtime.interpreting.interpreter import run_program
+from collopt.runtime.programs.lowering import lower
 from collopt.schedules import Allreduce, Bound, Forest, Partition, congestion
 from collopt.topologies import Topology, ring
 

@@ -9,7 +9,8 @@ import torch.distributed as dist
 from runtime_forests import random_schedule
 from runtime_tasks import RANKS, join
 
-from collopt.runtime import BenchReport, bench_rivals, execute, lower, measure_plans
+from collopt.runtime import BenchReport, execute, lower, measure_plans
+from collopt.runtime.measuring import rivals as bench_rivals
 
 SIZE = 4096
 

@@ -7,8 +7,8 @@ from collections import defaultdict, deque
 import numpy as np
 
 from collopt.runtime import Program
-from collopt.runtime.batches import Operation, Piece, Sum, own_rounds, shard_elements
-from collopt.runtime.layout import Layout
+from collopt.runtime.execution.batches import Operation, Piece, Sum, own_rounds, shard_elements
+from collopt.runtime.programs.layout import Layout
 
 Queues = dict[tuple[int, int], deque[np.ndarray]]
 

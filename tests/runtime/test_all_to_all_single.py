@@ -11,8 +11,8 @@ import torch
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import all_to_all_single
-from collopt.runtime.all_to_all_steps import Exchange, own_steps
-from collopt.runtime.local_ranks import run_ranks
+from collopt.runtime.exchange.steps import Exchange, own_steps
+from collopt.runtime.execution.local_ranks import run_ranks
 
 PRELOAD = (
     "torch",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.all_to_all_steps import Copy, Exchange, OwnSteps, own_steps
+from collopt.runtime.exchange.steps import Copy, Exchange, OwnSteps, own_steps
 from collopt.solvers.step_tables import INPUT, OUTPUT, SCRATCH
 
 IntArray = npt.NDArray[np.int64]

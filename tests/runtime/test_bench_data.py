@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from collopt.runtime.bench_data import (
+from collopt.runtime.measuring.data import (
     PERIOD,
     Question,
     fill_input,
@@ -17,8 +17,8 @@ from collopt.runtime.bench_data import (
     make_tensors,
     wrong_elements,
 )
-from collopt.runtime.bench_sizes import DATATYPES
-from collopt.runtime.layout import Layout
+from collopt.runtime.measuring.sizes import DATATYPES
+from collopt.runtime.programs.layout import Layout
 
 ELEMENTS = 3 * PERIOD + 17
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.bench_sizes import MOST_SIZES, extents, sweep
-from collopt.runtime.layout import Layout
+from collopt.runtime.measuring.sizes import MOST_SIZES, extents, sweep
+from collopt.runtime.programs.layout import Layout
 
 
 def test_a_sweep_goes_up_by_factors_or_steps() -> None:

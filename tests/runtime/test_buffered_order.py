@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from collopt.errors import ProgramError
 from collopt.runtime import ChunkRange, Instruction, Program, RankProgram, ThreadBlock
-from collopt.runtime.buffered_order import buffered_order
-from collopt.runtime.interpreter import run_interleaving
+from collopt.runtime.interpreting.buffered_order import buffered_order
+from collopt.runtime.interpreting.interpreter import run_interleaving
 
 
 def exchange(first: str, second: str, count: int = 1) -> Program:

@@ -23,7 +23,7 @@ from collopt.runtime import (
     simulate,
     write_trace,
 )
-from collopt.runtime.protobuf import bytes_field, fields, packed_field, signed, varint, varint_at, varint_field
+from collopt.runtime.traces.protobuf import bytes_field, fields, packed_field, signed, varint, varint_at, varint_field
 from collopt.topologies import complete, dgx_a100, kautz, mi250, ring, torus
 
 SAMPLES = "COLLOPT_SAMPLES"

@@ -31,7 +31,7 @@ def plan(**changes: Any) -> SimpleNamespace:
 @pytest.mark.parametrize(("runtime", "channels"), [("msccl", 1), ("rccl", 3)])
 def test_lowers_to_the_limits_of_the_runtime(tmp_path: Path, runtime: str, channels: int) -> None:
     """Steps as the runtime takes them; the name is made fit for a header."""
-    from collopt.runtime.exporters import export_msccl_xml
+    from collopt.runtime.msccl.export import export_msccl_xml
 
     path = tmp_path / "ag.xml"
     export_msccl_xml(plan(), path, runtime=runtime, channels=channels)
@@ -46,7 +46,7 @@ def test_lowers_to_the_limits_of_the_runtime(tmp_path: Path, runtime: str, chann
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_writes_every_collective_for_every_runtime(tmp_path: Path, runtime: str, collective: str) -> None:
     """As many steps as fit a thread block once they are split; the root is part of the name."""
-    from collopt.runtime.exporters import export_msccl_xml
+    from collopt.runtime.msccl.export import export_msccl_xml
 
     path = tmp_path / "file.xml"
     schedule = random_schedule(collective, 4, 50, 0, root=3)
@@ -59,7 +59,7 @@ def test_writes_every_collective_for_every_runtime(tmp_path: Path, runtime: str,
 @pytest.mark.parametrize("runtime", ["msccl", "msccl-executor-nccl", "rccl"])
 def test_writes_an_allreduce_with_all_sums_at_one_rank(tmp_path: Path, runtime: str) -> None:
     """Every rank may call it, whoever adds up, so no rank is in the name."""
-    from collopt.runtime.exporters import export_msccl_xml
+    from collopt.runtime.msccl.export import export_msccl_xml
 
     path = tmp_path / "file.xml"
     export_msccl_xml(plan(collective="allreduce", schedule=ring_allreduce_at_one_rank()), path, runtime=runtime)
@@ -69,7 +69,7 @@ def test_writes_an_allreduce_with_all_sums_at_one_rank(tmp_path: Path, runtime: 
 
 def test_hands_options_on(tmp_path: Path) -> None:
     """Sizes and placement stand in the header."""
-    from collopt.runtime.exporters import export_msccl_xml
+    from collopt.runtime.msccl.export import export_msccl_xml
 
     path = tmp_path / "file.xml"
     small = plan(collective="allreduce", schedule=random_schedule("allreduce", 3, 1, 0))
@@ -79,7 +79,7 @@ def test_hands_options_on(tmp_path: Path) -> None:
 
 def test_refuses_more_channels_than_any_connection_can_use(tmp_path: Path) -> None:
     """Each hop of a ring of four carries three shards: three channels, and no file that has fewer than asked for."""
-    from collopt.runtime.exporters import export_msccl_xml
+    from collopt.runtime.msccl.export import export_msccl_xml
 
     path, ring = tmp_path / "file.xml", plan(schedule=ring_forest(4))
     export_msccl_xml(ring, path, channels=3)
@@ -100,7 +100,7 @@ def test_refuses_more_channels_than_any_connection_can_use(tmp_path: Path) -> No
 )
 def test_refuses_other_plans(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     """With the reason, and without a file."""
-    from collopt.runtime.exporters import export_msccl_xml
+    from collopt.runtime.msccl.export import export_msccl_xml
 
     with pytest.raises(UnsupportedError, match=message):
         export_msccl_xml(plan(**changes), tmp_path / "ag.xml")

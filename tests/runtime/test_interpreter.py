@@ -37,7 +37,7 @@ from collopt.runtime import (
     run_program,
     write_xml,
 )
-from collopt.runtime.interpreter import run_interleaving
+from collopt.runtime.interpreting.interpreter import run_interleaving
 from collopt.schedules import Forest
 
 

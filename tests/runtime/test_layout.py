@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime.layout import Layout
+from collopt.runtime.programs.layout import Layout
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from lint_mutants import Mutant, mutants, same_meaning
 from runtime_forests import random_schedule
 
 from collopt.runtime import Program, lower, to_xml_text
-from collopt.runtime.lint import lint_file
-from collopt.runtime.lint_report import Findings, LintReport
-from collopt.runtime.msccl_dialects import dialect_of
-from collopt.runtime.msccl_document import read_document
-from collopt.runtime.msccl_meaning import layout_of, program_of
-from collopt.runtime.unfused import without_receive_reduce
+from collopt.runtime.msccl.dialects import dialect_of
+from collopt.runtime.msccl.document import read_document
+from collopt.runtime.msccl.lint import lint_file
+from collopt.runtime.msccl.lint_report import Findings, LintReport
+from collopt.runtime.msccl.meaning import layout_of, program_of
+from collopt.runtime.programs.unfused import without_receive_reduce
 
 
 def written(runtime: str, collective: str, seed: int = 0) -> str:

@@ -11,8 +11,8 @@ from runtime_forests import random_schedule, ring_forest
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import lower, lower_allgather, to_xml_text
-from collopt.runtime.lint_report import LintReport, Window
-from collopt.runtime.msccl_windows import lint_family, window_report
+from collopt.runtime.msccl.lint_report import LintReport, Window
+from collopt.runtime.msccl.windows import lint_family, window_report
 
 AZURE = "msccl-executor-nccl"
 

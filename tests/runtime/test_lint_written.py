@@ -11,13 +11,13 @@ from runtime_forests import random_schedule
 
 import collopt
 from collopt.runtime import interpret_file, lower, read_xml
-from collopt.runtime.interpreter import run_interleaving
-from collopt.runtime.lint import lint_file
-from collopt.runtime.lint_report import Findings
-from collopt.runtime.msccl_dialects import dialect_of
-from collopt.runtime.msccl_document import read_document
-from collopt.runtime.msccl_limits import RUNTIMES
-from collopt.runtime.msccl_meaning import layout_of, program_of
+from collopt.runtime.interpreting.interpreter import run_interleaving
+from collopt.runtime.msccl.dialects import dialect_of
+from collopt.runtime.msccl.document import read_document
+from collopt.runtime.msccl.limits import RUNTIMES
+from collopt.runtime.msccl.lint import lint_file
+from collopt.runtime.msccl.lint_report import Findings
+from collopt.runtime.msccl.meaning import layout_of, program_of
 from collopt.topologies import ring, torus
 
 CALLS = [(topology, collective) for topology in sorted(TOPOLOGIES) for collective in COLLECTIVES]

@@ -10,10 +10,11 @@ from runtime_forests import recv, send
 
 import collopt
 from collopt.errors import ProgramError
-from collopt.runtime import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, check_program, lower, mscclpp
-from collopt.runtime.mscclpp_machine import run_execution_plan
-from collopt.runtime.mscclpp_transfers import plan_transfers
-from collopt.runtime.ordering import global_order
+from collopt.runtime import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, check_program, lower
+from collopt.runtime.mscclpp import writer as mscclpp
+from collopt.runtime.mscclpp.machine import run_execution_plan
+from collopt.runtime.mscclpp.transfers import plan_transfers
+from collopt.runtime.programs.ordering import global_order
 from collopt.topologies import hypercube
 
 PAIRS = [0, 0, 1, 1, 2, 2, 3, 3]

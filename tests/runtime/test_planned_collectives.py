@@ -15,7 +15,7 @@ from runtime_rounds import run_in_rounds
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import interpret_file, lower, read_xml, run_program
-from collopt.runtime.exporters import export_msccl_xml
+from collopt.runtime.msccl.export import export_msccl_xml
 from collopt.topologies import Topology, dgx_a100, hypercube, mi250, ring, torus
 from strategies import eulerian_topologies
 

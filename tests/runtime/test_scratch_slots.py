@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collopt.runtime.program import ChunkRange
-from collopt.runtime.round_scratch import RoundScratch
-from collopt.runtime.rounds import Message, Round
-from collopt.runtime.scratch_slots import ScratchSlots
+from collopt.runtime.execution.round_scratch import RoundScratch
+from collopt.runtime.execution.rounds import Message, Round
+from collopt.runtime.programs.program import ChunkRange
+from collopt.runtime.programs.scratch_slots import ScratchSlots
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 6)), max_size=60))

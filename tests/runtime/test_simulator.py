@@ -15,7 +15,7 @@ from collopt import Topology
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import plan_of_schedule
 from collopt.runtime import Simulation, simulate, simulate_sizes
-from collopt.runtime.sent_trees import transfers_of
+from collopt.runtime.simulating.sent_trees import transfers_of
 from collopt.schedules import Allreduce, FlowSchedule, Forest, StepAllreduce, StepSchedule, TreeSchedule, as_bytes
 from collopt.schedules.step_time import step_schedule_time
 from collopt.topologies import complete, dgx_a100, hypercube, kautz, mi250, ring, torus

@@ -7,7 +7,7 @@ from runtime_steps import TESTBED, random_steps, schedule_for
 
 from collopt.planners.bfb import plan_bfb
 from collopt.runtime import lower, run_local
-from collopt.runtime.distributed import program_of
+from collopt.runtime.execution.distributed import program_of
 from collopt.schedules import AnyStepSchedule
 
 COLLECTIVES = ("allgather", "reduce_scatter", "allreduce")

@@ -24,8 +24,8 @@ from collopt.runtime import (
     without_receive_reduce,
     write_xml,
 )
-from collopt.runtime.distributed import program_of
-from collopt.runtime.exporters import export_msccl_xml
+from collopt.runtime.execution.distributed import program_of
+from collopt.runtime.msccl.export import export_msccl_xml
 
 THINGS = [None, True, 2.5, "x", b"x", [], {}, object(), np.array([1, 2])]
 PROGRAM = exchange()

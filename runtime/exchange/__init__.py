@@ -1,0 +1,1 @@
+"""The all-to-allv call that is scheduled on the fly."""

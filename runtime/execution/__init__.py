@@ -1,0 +1,1 @@
+"""Programs on real tensors, through torch.distributed."""

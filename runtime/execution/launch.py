@@ -1,0 +1,183 @@
+"""Runs a plan on real tensors and compares the result with the library's own collective."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+from ...errors import UnsupportedError
+from ..interpreting.checks import check_program
+from ..options import check_choice, check_counts, check_seconds
+from ..programs.program import Program
+from .distributed import PlanLike, execute, program_of
+from .joining import BACKENDS, Meeting, on_all_ranks
+from .reductions import OPERATIONS, check_operation
+from .references import poison, reference, tensors
+from .run_report import ELEMENT_BYTES, RunReport, total_elements
+
+__all__ = ["RunReport", "run_local"]
+
+
+class _Job(NamedTuple):
+    program: Program
+    elements: int
+    dtype: str
+    repeats: int
+    slices: int
+    op: str
+
+
+class _Measurement(NamedTuple):
+    """One rank's part of a report."""
+
+    backend: str
+    correct: bool
+    seconds: float
+
+
+def run_local(
+    plan: PlanLike | Program,
+    *,
+    backend: str = "gloo",
+    elements: int = 65536,
+    dtype: str = "float32",
+    timeout_s: float = 120.0,
+    repeats: int = 3,
+    slices: int = 1,
+    op: str = "sum",
+) -> RunReport:
+    """Run a plan on this machine, one process per rank, and compare the result with torch's own collective.
+
+    In a process that torchrun started, or in which torch.distributed is initialised, no processes are started: this one
+    is a rank, and all ranks have to make the same call.
+
+    Parameters
+    ----------
+    plan : Plan or Program
+        What to run.
+    backend : {"gloo", "nccl"}
+        Transport; "nccl" is RCCL on AMD GPUs.  An initialised torch.distributed keeps the one that it has.
+    elements : int
+        Elements of a shard for allgather and reduce_scatter (of an average one, if the plan has weights), of what each
+        rank has for each for all_to_all (on average for all_to_allv, whose parts are multiples of the plan's traffic),
+        of the whole buffer otherwise.
+    dtype : str
+        Name of a torch type, such as ``"float32"`` or ``"int32"``.
+    timeout_s : float
+        Seconds for everything.
+    repeats : int
+        Timed runs, after one that is not.
+    slices : int
+        See `execute`.
+    op : {"sum", "prod", "min", "max", "avg"}
+        See `execute`.
+
+    Returns
+    -------
+    RunReport
+
+    Raises
+    ------
+    UnsupportedError
+        If the backend or the type is not available, the number of ranks does not fit, or the variables of torchrun
+        make no sense.
+    ProgramError
+        If the program is wrong, or a rank fails, dies, is late or does not come; no process is left running.
+    MissingDependencyError
+        If torch is not installed.
+    """
+    check_choice("backend", backend, BACKENDS)
+    check_choice("dtype", dtype, ELEMENT_BYTES)
+    check_counts({"elements": elements, "repeats": repeats, "slices": slices})
+    check_seconds("timeout_s", timeout_s)
+    check_choice("op", op, OPERATIONS)
+    program = program_of(plan)
+    check_program(program)
+    check_operation(op, dtype, program.layout)
+    job = _Job(program, elements, dtype, repeats, slices, op)
+    parts = on_all_ranks(
+        partial(_measure, job),
+        Meeting(program.num_ranks, backend, timeout_s),
+        terms=_terms(job),
+        preload=("collopt.runtime.execution.launch",),
+    )
+    correct = tuple(part.correct for part in parts)
+    seconds = max(part.seconds for part in parts)
+    return RunReport(
+        parts[0].backend,
+        program.num_ranks,
+        elements,
+        dtype,
+        repeats,
+        correct,
+        seconds,
+        program.collective,
+        op,
+        _elements_in_all(job),
+    )
+
+
+def _elements_in_all(job: _Job) -> int:
+    """Elements of all ranks together: for all_to_allv, the largest multiple of its traffic, or at least that itself."""
+    total = total_elements(job.program.collective, job.program.num_ranks, job.elements)
+    if not job.program.layout.in_pairs:
+        return total
+    unit = sum(job.program.layout.parts)
+    return max(1, total // unit) * unit
+
+
+def _terms(job: _Job) -> dict[str, object]:
+    """What has to be the same on all ranks."""
+    return {
+        "the plan": job.program.digest,
+        "elements": job.elements,
+        "dtype": job.dtype,
+        "repeats": job.repeats,
+        "slices": job.slices,
+        "op": job.op,
+    }
+
+
+def _measure(job: _Job, device: Any) -> _Measurement:
+    """Run the program on this rank's tensors, compare, and take the time."""
+    import torch
+    import torch.distributed as dist
+
+    rank, elements = dist.get_rank(), _elements_in_all(job)
+    with _memory_of(job):
+        output, mine = tensors(job.program, rank, elements, getattr(torch, job.dtype), device)
+        wanted = reference(job.program, rank, elements, mine, job.op)
+    correct, times = True, []
+    for _ in range(1 + job.repeats):
+        poison(output, wanted)
+        dist.barrier()
+        _finish(torch, device)
+        start = time.perf_counter()
+        execute(job.program, output, mine, slices=job.slices, op=job.op)
+        _finish(torch, device)
+        times.append(time.perf_counter() - start)
+        correct = correct and wanted.accepts(output)
+    return _Measurement(dist.get_backend(), correct, statistics.median(times[1:]))
+
+
+@contextmanager
+def _memory_of(job: _Job) -> Iterator[None]:
+    """Tell in our words that tensors do not fit memory; torch has no exception of its own for that on CPUs."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not re.search("memory|overflow|size", str(error)):
+            raise
+        raise UnsupportedError(
+            f"there is not enough memory for elements={job.elements} of {job.dtype} on this rank; give fewer"
+        ) from error
+
+
+def _finish(torch: Any, device: Any) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,1 @@
+"""Plans measured beside the backend, as nccl-tests does."""

@@ -1,0 +1,120 @@
+"""Says what becomes of an MSCCL XML file in a runtime: is it rejected, ignored, does it hang, are its data right.
+
+The runtimes say little about that themselves: a file that lacks an attribute, or lies in another folder, leaves NCCL's
+own algorithms at work without a word, and one that is wrong can stop a communicator or wait for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from ...errors import FileFormatError
+from ...topologies.validation import as_path, shown
+from ..options import check_counts
+from .dialects import Dialect, dialect_of
+from .document import Document, read_document
+from .lint_report import EnoughError, Findings, LintReport, Severity
+from .lint_run import check_meaning
+from .loading import environment_of, loading_of, summary_of, windows_of
+from .meaning import layout_of, program_of
+from .rules import check_gpus, check_header
+from .step_rules import check_blocks
+
+__all__ = ["lint_file"]
+
+MAX_BYTES = 2**26
+"""A rank keeps 4095 elements of some 130 bytes; this is enough for hundreds of ranks that all have so many."""
+
+PLACES = {"Simple": 2, "LL": 8, "LL128": 8}
+"""Chunks that a connection holds, by protocol: eight steps of NCCL, of which Simple takes four for one."""
+WRONG: tuple[Severity, ...] = ("rejected", "hangs", "wrong data")
+"""With one of these there is nothing to run."""
+
+
+def lint_file(
+    path: str | os.PathLike[str], runtime: str, version: str | None = None, *, max_thread_blocks: int | None = None
+) -> LintReport:
+    """Find out what a runtime makes of an MSCCL XML file.
+
+    Parameters
+    ----------
+    path : path
+        Any file, from anybody.
+    runtime : {"msccl", "msccl-executor-nccl", "rccl"}
+        What will load it.
+    version : str or None
+        For RCCL the release of ROCm, such as ``"6.4"``; the last that the runtime has if left out.
+    max_thread_blocks : int or None
+        Thread blocks that the GPU runs at once, if not the 108 of an A100 (RCCL: 64).
+
+    Returns
+    -------
+    LintReport
+        With the reasons, and how to have the file picked up.
+
+    Raises
+    ------
+    UnsupportedError
+        For a runtime or version that is not known.
+    FileFormatError
+        For a file that is too large to be one.
+    OSError
+        If the file cannot be read.
+
+    Notes
+    -----
+    What the runtimes' parsers check is checked as they do, and what they do not is worked out: the steps are put in an
+    order that excludes deadlocks, for which connections hold nothing, or else what they hold at least; accesses to the
+    same chunk are looked at for races; and the file is run on numbers, and its results compared with the collective's.
+    """
+    dialect = dialect_of(runtime, version)
+    resident = dialect.limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
+    check_counts({"max_thread_blocks": resident})
+    text = _read(as_path(path))
+    findings = Findings()
+    document = None
+    if dialect.absent:
+        findings.add("ignored", f"{dialect.absent}; run the plan through torch.distributed, or load it elsewhere")
+    try:
+        document = read_document(text, dialect, findings)
+        if document is not None:
+            _check(document, dialect, resident, findings)
+    except EnoughError:
+        pass
+    return LintReport(
+        str(path),
+        dialect.name,
+        dialect.version,
+        tuple(findings),
+        summary_of(dialect, document),
+        environment_of([str(path)], dialect),
+        loading_of(dialect, document),
+        windows_of(dialect, document) if not (dialect.absent or findings.has("rejected")) else (),
+    )
+
+
+def _check(document: Document, dialect: Dialect, resident: int, findings: Findings) -> None:
+    check_header(document, dialect, findings)
+    layout = layout_of(document, findings)
+    check_gpus(document, layout, dialect, findings)
+    check_blocks(document, layout, dialect, resident, findings)
+    if layout is None or findings.has(*WRONG):
+        return
+    program = program_of(document, layout, findings)
+    if not findings.has(*WRONG):
+        placements = dialect.placements(document.numbers.get("inplace", 0), document.numbers.get("outofplace", 1))
+        check_meaning(program, *placements, PLACES.get(document.words.get("proto", ""), 2), findings)
+
+
+def _read(path: Path) -> str:
+    """Read a file as bytes, each a character of its own: the parsers know no other encoding."""
+    if "\0" in str(path):
+        raise FileFormatError(f"{shown(str(path))} is not a path; remove the null byte")
+    found = path.stat()
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        raise FileFormatError(f"{path}: this is a device or a pipe; expected a file")
+    if found.st_size > MAX_BYTES:
+        raise FileFormatError(f"{path}: the file has more than {MAX_BYTES} bytes; expected an MSCCL algorithm")
+    return path.read_bytes().decode("latin-1")

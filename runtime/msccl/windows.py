@@ -1,0 +1,217 @@
+"""Families of MSCCL files, each for some sizes: which file a runtime picks for a size, and where there is none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import UnsupportedError
+from ...topologies.validation import as_path
+from .dialects import UNLIMITED, Dialect, dialect_of
+from .lint import lint_file
+from .lint_report import Finding, Findings, LintReport
+from .loading import environment_of, sizes_text
+
+__all__ = ["FamilyReport", "Span", "lint_family", "window_report"]
+
+MICROSOFT_FILES = 4
+MAX_FILES = 1024
+"""Handles of the two later runtimes."""
+
+
+class Span(NamedTuple):
+    """Sizes of one kind of call and the file that they pick.
+
+    Attributes
+    ----------
+    collective : str
+        As the runtime spells it.
+    num_ranks : int
+    in_place : bool
+    first, beyond : int
+        Bytes of the whole buffer: from the first of the sizes up to, not including, the other.
+    path : str
+        Empty where no file is picked, and the library's own algorithms run.
+    others : tuple of str
+        Files that are for the same sizes and come later.
+    """
+
+    collective: str
+    num_ranks: int
+    in_place: bool
+    first: int
+    beyond: int
+    path: str
+    others: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """On one line."""
+        place = "in place" if self.in_place else "out of place"
+        picked = self.path or "the library's own algorithms"
+        others = f", before {', '.join(self.others)}" if self.others else ""
+        sizes = sizes_text(self.first, self.beyond)
+        return f"{self.collective} on {self.num_ranks} ranks, {place}, {sizes}: {picked}{others}"
+
+
+@dataclass(frozen=True)
+class FamilyReport:
+    """What becomes of several files that are loaded together.
+
+    Attributes
+    ----------
+    runtime, version : str
+    reports : tuple of LintReport
+        Of each file, in the order in which they are tried.
+    spans : tuple of Span
+        Every size of every call that one of them is for.
+    findings : tuple of Finding
+        About the files together.
+    environment : mapping of str to str
+        Variables to set so that the runtime picks them up.
+    """
+
+    runtime: str
+    version: str
+    reports: tuple[LintReport, ...]
+    spans: tuple[Span, ...]
+    findings: tuple[Finding, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def chosen(self, collective: str, num_ranks: int, size: int, *, in_place: bool = False) -> str:
+        """Path of the file that a call picks, or an empty text if the library's own algorithms run.
+
+        Parameters
+        ----------
+        collective : str
+            As the runtime spells it.
+        num_ranks : int
+            Of the communicator.
+        size : int
+            Bytes of the whole buffer.
+        in_place : bool
+            Whether input and output are the same memory.
+        """
+        for span in self.spans:
+            if span[:3] == (collective, num_ranks, in_place) and span.first <= size < span.beyond:
+                return span.path
+        return ""
+
+
+def lint_family(
+    paths: Iterable[str | os.PathLike[str]],
+    runtime: str,
+    version: str | None = None,
+    *,
+    max_thread_blocks: int | None = None,
+) -> FamilyReport:
+    """Find out what a runtime makes of several MSCCL XML files, and which one it picks for which size.
+
+    Parameters
+    ----------
+    paths : iterable of paths
+        Files, and folders of which all files are meant.
+    runtime, version, max_thread_blocks
+        As for `lint_file`.
+
+    Returns
+    -------
+    FamilyReport
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no file, or for a runtime or version that is not known.
+    FileFormatError
+        For a file that is too large to be one.
+    OSError
+        If a file cannot be read.
+    """
+    dialect = dialect_of(runtime, version)
+    files = _files([as_path(path) for path in paths], dialect)
+    reports = tuple(lint_file(path, runtime, version, max_thread_blocks=max_thread_blocks) for path in files)
+    findings = Findings()
+    _check_together(reports, dialect, findings)
+    spans = window_report(reports)
+    _check_spans(spans, dialect, findings)
+    environment = environment_of([report.path for report in reports], dialect)
+    return FamilyReport(dialect.name, dialect.version, reports, spans, tuple(findings), environment)
+
+
+def _files(paths: list[Path], dialect: Dialect) -> list[Path]:
+    """List the files in the order in which they are tried."""
+    files: list[Path] = []
+    for path in paths:
+        files.extend(sorted(entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else [path])
+    if not files:
+        raise UnsupportedError(
+            f"there is no file in {', '.join(map(str, paths)) or 'the list'}; expected MSCCL XML files"
+        )
+    if len(files) > MAX_FILES:
+        raise UnsupportedError(f"there are {len(files)} files; {dialect.name} loads {MAX_FILES} at most")
+    # The first runtime has a list to go through, the others a folder.
+    return files if dialect.is_microsoft else sorted(files)
+
+
+def _check_together(reports: tuple[LintReport, ...], dialect: Dialect, findings: Findings) -> None:
+    if dialect.is_microsoft:
+        if len(reports) > MICROSOFT_FILES:
+            findings.add("ignored", f"there are {len(reports)} files; {dialect.name} loads {MICROSOFT_FILES}")
+        return
+    folders = sorted({str(Path(report.path).parent) for report in reports})
+    if len(folders) > 1:
+        findings.add("ignored", f"the files are in {len(folders)} folders; {dialect.name} looks into one, {folders[0]}")
+    for report in reports:
+        if report.verdict == "rejected":
+            findings.add(
+                "rejected", "the communicator does not start as long as this file is in the folder", report.path
+            )
+
+
+def window_report(reports: Iterable[LintReport]) -> tuple[Span, ...]:
+    """Say for every size of every call which of some files it picks.
+
+    Parameters
+    ----------
+    reports : iterable of LintReport
+        In the order in which the files are tried.
+
+    Returns
+    -------
+    tuple of Span
+        By collective, ranks and placement, from 0 bytes on without a gap.
+    """
+    windows = [(window, report.path) for report in reports for window in report.windows if window.first < window.beyond]
+    spans: list[Span] = []
+    for call in sorted({window[:3] for window, _ in windows}):
+        mine = [(window, path) for window, path in windows if window[:3] == call]
+        edges = sorted({0, UNLIMITED, *(edge for window, _ in mine for edge in (window.first, window.beyond))})
+        picked = [
+            (first, beyond, tuple(path for window, path in mine if window.first <= first and beyond <= window.beyond))
+            for first, beyond in pairwise(edges)
+        ]
+        for paths, group in groupby(picked, key=lambda entry: entry[2]):
+            run = list(group)
+            spans.append(Span(*call, run[0][0], run[-1][1], *((paths[0], paths[1:]) if paths else ("", ()))))
+    return tuple(spans)
+
+
+def _check_spans(spans: tuple[Span, ...], dialect: Dialect, findings: Findings) -> None:
+    order = {
+        "msccl": "which one is picked is up to the runtime",
+        "msccl-executor-nccl": "the first by name is picked",
+        "rccl": "the first by name is picked, or by some versions the first that the file system lists",
+    }
+    picked = {span.path for span in spans}
+    for before, span, after in zip((None, *spans), spans, (*spans[1:], None), strict=False):
+        if span.others:
+            findings.add("note", f"{span}: several files are for these sizes; {order[dialect.name]}")
+        same = [other is not None and other[:3] == span[:3] and bool(other.path) for other in (before, after)]
+        if not span.path and all(same):
+            findings.add("note", f"{span}, because there is a gap between the files")
+    for path in sorted({other for span in spans for other in span.others} - picked):
+        if dialect.name == "msccl-executor-nccl":
+            findings.add("ignored", "other files come first for all of its sizes", path)

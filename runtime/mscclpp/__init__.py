@@ -1,0 +1,1 @@
+"""MSCCL++ execution plans: written, read back, checked and run."""

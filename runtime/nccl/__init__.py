@@ -1,0 +1,1 @@
+"""Files that make NCCL itself follow a plan: graphs and tuner tables."""

@@ -1,0 +1,172 @@
+"""Writes the configuration of NCCL's example tuner plugin: which of NCCL's algorithms to take at which size.
+
+A line has ``collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks``, with -1 for any; see
+plugins/tuner/example of NCCL, and ``NCCL_TUNER_PLUGIN`` and ``NCCL_TUNER_CONFIG_FILE``.  NCCL has rings for all
+collectives, and double binary trees for allreduce.  A plan of another kind is not among what it can choose from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ...errors import UnsupportedError
+from ...planners import Plan
+from ...topologies.files import write_whole
+from ...topologies.validation import shown
+from ..options import check_choice, check_counts
+from .ring_channels import MAX_CHANNELS, ring_channels
+
+__all__ = ["PROTOCOLS", "export_nccl_tuner", "write_nccl_tuner"]
+
+HEADER = "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n"
+PROTOCOLS = ("ll", "ll128", "simple")
+COLLECTIVES = {
+    "allgather": "allgather",
+    "reduce_scatter": "reducescatter",
+    "allreduce": "allreduce",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+}
+TREE_PLANNER = "double-binary-tree"
+MOST_BYTES = 2**32 - 1
+"""The largest size in NCCL's own example."""
+ANY = -1
+
+
+class _Window(NamedTuple):
+    """Sizes at which an algorithm with so many channels is to be taken."""
+
+    least: int
+    most: int
+    algorithm: str
+    channels: int
+
+
+def export_nccl_tuner(
+    plan: Plan,
+    path: str | os.PathLike[str],
+    *,
+    min_bytes: int = 0,
+    max_bytes: int = MOST_BYTES,
+    protocol: str = "simple",
+    channels: int | None = None,
+    boxes: int = ANY,
+) -> None:
+    """Write one line that makes NCCL take the algorithm of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of rings, or an allreduce by ``"double-binary-tree"``.
+    path : path
+        File to write.
+    min_bytes, max_bytes : int
+        Sizes that the line is for, as nccl-tests counts them; by default up to that of NCCL's own example.
+    protocol : str
+        One of `PROTOCOLS`.
+    channels : int, optional
+        As many as the plan has rings by default; -1 leaves it to NCCL, as it is for trees by default.
+    boxes : int
+        Number of boxes that the line is for; -1, the default, is any.
+
+    Raises
+    ------
+    UnsupportedError
+        If NCCL has no such algorithm, or an option makes no sense.
+    OSError
+        If the file cannot be written.
+    """
+    algorithm, own = _algorithm(plan)
+    check_counts({"min_bytes": min_bytes, "max_bytes": max_bytes}, least=0)
+    if max_bytes < min_bytes:
+        raise UnsupportedError(f"max_bytes is {max_bytes}, less than min_bytes, {min_bytes}; expected at least as many")
+    window = _Window(min_bytes, max_bytes, algorithm, own if channels is None else _channels(channels))
+    _write(path, plan, [window], protocol, boxes)
+
+
+def write_nccl_tuner(
+    plans: Sequence[Plan],
+    path: str | os.PathLike[str],
+    *,
+    protocol: str = "simple",
+    boxes: int = ANY,
+    max_bytes: int = MOST_BYTES,
+) -> None:
+    """Write lines that make NCCL take, at every size, the algorithm of the plan that is predicted to be the fastest.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        Of one collective on one topology, each as for `export_nccl_tuner`; they are compared by `Plan.estimate` at
+        powers of two.
+    path, protocol, boxes
+        As for `export_nccl_tuner`.
+    max_bytes : int
+        The largest size.
+
+    Raises
+    ------
+    UnsupportedError, OSError
+        As of `export_nccl_tuner`.
+    """
+    check_counts({"max_bytes": max_bytes})
+    if not isinstance(plans, Iterable) or not (several := list(plans)):
+        raise UnsupportedError(f"the plans are {shown(plans)}; expected at least one Plan")
+    kinds = [_algorithm(plan) for plan in several]
+    first = several[0]
+    for plan in several[1:]:
+        if plan.collective != first.collective or plan.topology.digest != first.topology.digest:
+            raise UnsupportedError(
+                f"the plans are for {first.collective} on {first.topology.name} and for {plan.collective} on "
+                f"{plan.topology.name}; expected one collective on one topology"
+            )
+    sizes = [2**power for power in range(max_bytes.bit_length())]
+    best = [min(range(len(several)), key=lambda number: several[number].estimate(size)) for size in sizes]
+    changes = [0, *(place for place in range(1, len(sizes)) if best[place] != best[place - 1]), len(sizes)]
+    limits = [0, *(sizes[place] for place in changes[1:-1]), max_bytes + 1]
+    windows = [
+        _Window(least, after - 1, *kinds[best[place]])
+        for place, (least, after) in zip(changes, pairwise(limits), strict=False)
+    ]
+    _write(path, first, windows, protocol, boxes)
+
+
+def _algorithm(plan: object) -> tuple[str, int]:
+    """NCCL's name of what a plan does, and with how many channels."""
+    if not isinstance(plan, Plan):
+        raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
+    if plan.collective not in COLLECTIVES:
+        raise UnsupportedError(
+            f"the plan is for {plan.collective}, of which NCCL's tuner knows nothing; expected one of "
+            f"{', '.join(COLLECTIVES)}"
+        )
+    if plan.planner == TREE_PLANNER and plan.collective == "allreduce":
+        return "tree", ANY
+    return "ring", len(ring_channels(plan))
+
+
+def _channels(channels: object) -> int:
+    if (
+        isinstance(channels, bool)
+        or not isinstance(channels, int)
+        or channels not in {ANY, *range(1, MAX_CHANNELS + 1)}
+    ):
+        raise UnsupportedError(
+            f"channels is {shown(channels)}; expected 1 to {MAX_CHANNELS}, or -1 to leave it to NCCL"
+        )
+    return channels
+
+
+def _write(path: str | os.PathLike[str], plan: Plan, windows: Sequence[_Window], protocol: str, boxes: object) -> None:
+    check_choice("protocol", protocol, PROTOCOLS)
+    if isinstance(boxes, bool) or not isinstance(boxes, int) or (boxes < 1 and boxes != ANY):
+        raise UnsupportedError(f"boxes is {shown(boxes)}; expected at least 1, or -1 for any number")
+    rows = [
+        f"{COLLECTIVES[plan.collective]},{least},{most},{algorithm},{protocol},{channels},{boxes},"
+        f"{plan.topology.num_ranks}\n"
+        for least, most, algorithm, channels in windows
+    ]
+    write_whole(path, HEADER + "".join(rows))

@@ -1,0 +1,1 @@
+"""What every rank does: from schedules to programs of thread blocks and steps."""

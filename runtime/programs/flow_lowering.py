@@ -1,0 +1,146 @@
+"""From the paths of an all-to-all(v) to per-rank programs.
+
+`collopt.runtime.programs.flow_moves` puts all transfers into one global order, by the steps of the schedule, and says
+where each chunk stands meanwhile.  Each thread block runs its transfers in this order.  Nothing waits for the end of a
+step: a send from scratch waits for the receives that brought its chunks, all of earlier steps, and a receive into
+scratch for the sends that emptied its place, of earlier steps too.  What has to come before a transfer thus comes
+before it in the global order, and `collopt.runtime.programs.lowering` says why such programs cannot deadlock.
+
+A step may wait for several others.  MSCCL has one wait per step, so each further one costs a step that does nothing
+else, which counts as much as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...schedules import FlowSchedule
+from .channels import assign_channels
+from .flow_moves import Move, Routed, joined_moves
+from .flow_strands import flow_layout, flow_strands
+from .layout import Layout
+from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
+from .strands import pieces
+
+__all__ = ["lower_flow"]
+
+Sites = npt.NDArray[np.int64]
+
+NOWHERE = -1
+WIDTH = 2**32
+"""A step is kept as its thread block times this, and its number."""
+
+
+def lower_flow(
+    schedule: FlowSchedule, collective: str, *, max_steps: int, max_count: int, channels: int, name: str
+) -> Program:
+    """Lower a flow; see `collopt.runtime.programs.lowering.lower`, which has looked at everything but the schedule."""
+    layout = flow_layout(schedule, collective)
+    ranks = schedule.num_ranks
+    routed = joined_moves(flow_strands(schedule, layout, max_count), layout, ranks, max_count)
+    lanes = assign_channels(
+        [(move.sender, move.receiver) for move in routed.moves],
+        [move.chunks for move in routed.moves],
+        max_steps,
+        channels,
+    )
+    events: list[list[int]] = [[] for _ in range(ranks)]
+    for number, move in enumerate(routed.moves):
+        events[move.sender].append(number)
+        events[move.receiver].append(number)
+    written = tuple(
+        _Writer(rank, layout, routed, lanes).program(own, _copies(rank, layout, ranks, max_count), max_steps)
+        for rank, own in enumerate(events)
+    )
+    shards = layout.shards if len(set(layout.shards)) > 1 else ()
+    return Program(name, collective, ranks, layout.chunks, written, shards=shards)
+
+
+def _copies(rank: int, layout: Layout, num_ranks: int, max_count: int) -> list[Instruction]:
+    """Bring what a rank has for itself from its input to its output."""
+    own = rank * num_ranks + rank
+    source = layout.offsets[own] - layout.input_range(rank)[0]
+    target = sum(layout.shards[pair] for pair in range(rank, own, num_ranks))
+    return [
+        Instruction("copy", ChunkRange("input", source + first), ChunkRange("output", target + first), count)
+        for first, count in pieces(0, layout.shards[own], max_count)
+    ]
+
+
+class _End(NamedTuple):
+    """A rank's end of a connection."""
+
+    sends: bool
+    peer: int
+    lane: int
+
+
+class _Writer:
+    """Writes the thread blocks of one rank."""
+
+    def __init__(self, rank: int, layout: Layout, routed: Routed, lanes: Sequence[int]) -> None:
+        self.rank = rank
+        self.layout = layout
+        self.moves = routed.moves
+        self.lanes = lanes
+        # The last step that wrote to, and that read, each chunk of scratch.
+        self.written: Sites = np.full(routed.scratch[rank], NOWHERE, dtype=np.int64)
+        self.read: Sites = np.full(routed.scratch[rank], NOWHERE, dtype=np.int64)
+
+    def program(self, events: Sequence[int], copies: Sequence[Instruction], max_steps: int) -> RankProgram:
+        """Write receiving, copying and sending blocks in this order, as MSCCL can only wait for blocks 0 to 127."""
+        ends = [self._end(number) for number in events]
+        blocks = sorted(set(ends))
+        own = [
+            ThreadBlock(None, None, 0, tuple(copies[start : start + max_steps]))
+            for start in range(0, len(copies), max_steps)
+        ]
+        receiving = sum(not end.sends for end in blocks)
+        places = {end: number + len(own) * (number >= receiving) for number, end in enumerate(blocks)}
+        steps: dict[_End, list[Instruction]] = {end: [] for end in blocks}
+        waited: dict[_End, dict[int, int]] = {end: {} for end in blocks}
+        for number, end in zip(events, ends, strict=True):
+            here = places[end] * WIDTH + len(steps[end])
+            steps[end].append(self._step(self.moves[number], here, waited[end]))
+        written = [
+            ThreadBlock(end.peer if end.sends else None, None if end.sends else end.peer, end.lane, tuple(steps[end]))
+            for end in blocks
+        ]
+        begin, after = self.layout.input_range(self.rank)
+        output = sum(last - first for first, last in self.layout.output_ranges(self.rank))
+        sizes = after - begin, output, len(self.written)
+        return RankProgram(self.rank, *sizes, (*written[:receiving], *own, *written[receiving:]))
+
+    def _end(self, number: int) -> _End:
+        move, lane = self.moves[number], self.lanes[number]
+        return _End(True, move.receiver, lane) if move.sender == self.rank else _End(False, move.sender, lane)
+
+    def _step(self, move: Move, here: int, waited: dict[int, int]) -> Instruction:
+        """Write this rank's end of a move."""
+        sends = move.sender == self.rank
+        buffer, place = move.source if sends else move.target
+        waits: tuple[Dependency, ...] = ()
+        if buffer == "scratch":
+            touched = slice(place, place + move.chunks)
+            waits = _waits((self.written if sends else self.read)[touched], waited)
+            (self.read if sends else self.written)[touched] = here
+        chunks = ChunkRange(buffer, place)
+        return Instruction(
+            "send" if sends else "recv", chunks if sends else None, None if sends else chunks, move.chunks, waits
+        )
+
+
+def _waits(sites: Sites, waited: dict[int, int]) -> tuple[Dependency, ...]:
+    """The last step of each thread block among `sites`, but those that the block at hand has waited for already."""
+    last: dict[int, int] = {}
+    for site in np.unique(sites).tolist():
+        if site != NOWHERE:
+            block, step = divmod(site, WIDTH)
+            last[block] = step
+    needed = {block: step for block, step in last.items() if waited.get(block, -1) < step}
+    waited.update(needed)
+    return tuple(Dependency(block, step) for block, step in needed.items())

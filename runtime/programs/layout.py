@@ -1,0 +1,189 @@
+"""Where the chunks of a collective stand in the buffers of each rank.
+
+All chunks of a collective are numbered in one row: shard by shard, chunk by chunk.  Every buffer of every rank holds
+some consecutive ones of them, so two numbers per buffer say everything.  Broadcast is an allgather, and reduce a
+reduce-scatter, in which all chunks belong to the shard of the root.
+
+In an all-to-all(v) the shards are what each rank has for each: first those of rank 0 for ranks 0, 1, ..., then those of
+rank 1.  So every input holds consecutive chunks, and every output one shard from each rank, in rank order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from math import gcd, isqrt
+
+from ...errors import ProgramError, UnsupportedError
+from ...schedules import COLLECTIVES, PAIR_COLLECTIVES
+
+__all__ = ["GATHERING", "KNOWN", "REDUCING", "ROOTED", "Layout"]
+
+KNOWN = (*COLLECTIVES, *PAIR_COLLECTIVES)
+"""Collectives that programs can be written for."""
+
+GATHERING = ("allgather", "broadcast")
+"""Collectives that bring one rank's data to all."""
+REDUCING = ("reduce_scatter", "reduce", "allreduce")
+"""Collectives that add up what the ranks have."""
+ROOTED = ("broadcast", "reduce")
+"""Collectives with a root."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Chunks of each rank's buffers.
+
+    Attributes
+    ----------
+    collective : str
+    shards : tuple of int
+        Chunks of each rank's shard; for allreduce, whose chunks belong to nobody, all of them are listed with rank 0.
+        For all_to_all(v), chunks from each rank to each, row by row.
+    """
+
+    collective: str
+    shards: tuple[int, ...]
+
+    @classmethod
+    def of(cls, collective: str, num_ranks: int, chunks: int, shards: Sequence[int] = ()) -> Layout:
+        """Lay out a collective.
+
+        Parameters
+        ----------
+        collective : str
+            One of `KNOWN`.
+        num_ranks : int
+            At least 1.
+        chunks : int
+            Of the whole collective.
+        shards : sequence of int
+            Chunks of each shard; empty for equal ones, and for allreduce.  Those of an all_to_all are equal.
+
+        Returns
+        -------
+        Layout
+
+        Raises
+        ------
+        UnsupportedError
+            For a collective that programs cannot be written for.
+        ProgramError
+            If the chunks do not add up.
+        """
+        if not isinstance(collective, str) or collective not in KNOWN:
+            raise UnsupportedError(f"the program is for {collective!r}; expected one of {', '.join(KNOWN)}")
+        if num_ranks < 1 or chunks < 1:
+            raise ProgramError(f"the program has {num_ranks} ranks and {chunks} chunks; expected at least one of each")
+        if collective == "allreduce":
+            if shards:
+                raise ProgramError(
+                    "the program is an allreduce with shards; its chunks belong to nobody, so leave them out"
+                )
+            return cls(collective, (chunks, *[0] * (num_ranks - 1)))
+        number = num_ranks**2 if collective in PAIR_COLLECTIVES else num_ranks
+        found = tuple(shards) or _equal(num_ranks, number, chunks)
+        if len(found) != number or min(found) < 0 or sum(found) != chunks:
+            raise ProgramError(
+                f"the program's shards {list(found)[:8]} are not those of {num_ranks} ranks with {chunks} chunks in all"
+            )
+        if collective == "all_to_all" and len(set(found)) > 1:
+            raise ProgramError("the program is an all_to_all with unequal shards; expected all_to_allv, or equal ones")
+        if collective in ROOTED and max(found) != chunks:
+            raise ProgramError(f"the program is a {collective} with several shards; expected only that of its root")
+        return cls(collective, found)
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether every rank has something else for each."""
+        return self.collective in PAIR_COLLECTIVES
+
+    @property
+    def reduces(self) -> bool:
+        """Whether outputs are sums."""
+        return self.collective in REDUCING
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """First chunk of each shard, and the number of all chunks."""
+        return tuple(accumulate(self.shards, initial=0))
+
+    @cached_property
+    def parts(self) -> tuple[int, ...]:
+        """Sizes of the shards in lowest terms."""
+        common = gcd(*self.shards)
+        return tuple(shard // common for shard in self.shards)
+
+    @cached_property
+    def pair_parts(self) -> tuple[tuple[int, int], ...]:
+        """What each rank of an all-to-all(v) has in its input, and in its output, as `parts` counts it."""
+        ranks = isqrt(len(self.parts))
+        return tuple(
+            (sum(self.parts[rank * ranks : (rank + 1) * ranks]), sum(self.parts[rank::ranks])) for rank in range(ranks)
+        )
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of the whole collective."""
+        return self.offsets[-1]
+
+    @property
+    def root(self) -> int | None:
+        """The only rank with a shard, of a collective that has a root."""
+        return self.shards.index(self.chunks) if self.collective in ROOTED else None
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Where the pieces of data begin that are cut into chunks each by itself, and where the last one ends."""
+        if self.in_pairs or self.collective in ("allgather", "reduce_scatter"):
+            return self.offsets
+        return 0, self.chunks
+
+    def input_range(self, rank: int) -> tuple[int, int]:
+        """First chunk of a rank's input, and the one after its last."""
+        if self.in_pairs:
+            ranks = isqrt(len(self.shards))
+            return self.offsets[rank * ranks], self.offsets[(rank + 1) * ranks]
+        if self.collective in GATHERING:
+            return self.offsets[rank], self.offsets[rank + 1]
+        return 0, self.chunks
+
+    def output_range(self, rank: int) -> tuple[int, int]:
+        """First chunk of a rank's output, and the one after its last.
+
+        Raises
+        ------
+        ProgramError
+            For all_to_all(v), whose outputs are several such ranges.
+        """
+        ranges = self.output_ranges(rank)
+        if len(ranges) > 1:
+            raise ProgramError(f"rank {rank}'s output is not a single range of the chunks of an {self.collective}")
+        return ranges[0]
+
+    def output_ranges(self, rank: int) -> tuple[tuple[int, int], ...]:
+        """First chunk, and the one after the last, of each consecutive piece of a rank's output."""
+        if self.in_pairs:
+            ranks = isqrt(len(self.shards))
+            return tuple((self.offsets[pair], self.offsets[pair + 1]) for pair in range(rank, ranks**2, ranks))
+        if self.collective in ("reduce_scatter", "reduce"):
+            return ((self.offsets[rank], self.offsets[rank + 1]),)
+        return ((0, self.chunks),)
+
+    def output_chunks(self, rank: int) -> Sequence[int]:
+        """Numbers of all chunks of a rank's output, in order."""
+        ranges = self.output_ranges(rank)
+        if len(ranges) == 1:
+            return range(*ranges[0])
+        return [chunk for begin, end in ranges for chunk in range(begin, end)]
+
+
+def _equal(num_ranks: int, number: int, chunks: int) -> tuple[int, ...]:
+    if chunks % number:
+        raise ProgramError(
+            f"the program has {chunks} chunks; expected a positive multiple of "
+            f"{f'its {num_ranks} ranks' if number == num_ranks else f'{number}, its pairs of ranks'}, or shards"
+        )
+    return (chunks // number,) * number

@@ -1,0 +1,237 @@
+"""Which steps of a program come before which, and whether any order exists at all.
+
+Steps get numbers in document order: rank by rank, block by block.  Two relations are built on them.
+
+*Waiting* is what can deadlock.  A runtime's connection buffers little and the amount is its own business, so a send is
+taken to finish only together with its receive: both are one node, which has to come after the earlier steps and the
+dependencies of both ends.  A program whose waiting relation has no cycle finishes however small the buffers are.
+
+*Happening before* is what protects data.  Here a send may finish long before its receive, so the only edge between the
+two ends goes from the send to the receive.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...errors import ProgramError
+from .program import Instruction, Program
+
+__all__ = ["Order", "Site", "global_order", "match_transfers", "sites"]
+
+CYCLE_SHOWN = 12
+"""Steps of a cycle that a message spells out."""
+
+
+class Site(NamedTuple):
+    """Where a step stands."""
+
+    rank: int
+    thread_block: int
+    step: int
+
+    def __str__(self) -> str:
+        """Spell it out for messages."""
+        return f"rank {self.rank} thread block {self.thread_block} step {self.step}"
+
+
+@dataclass(frozen=True)
+class Order:
+    """Steps of a program with their neighbours in time.
+
+    Attributes
+    ----------
+    sites : list of Site
+        Of each step number.
+    instructions : list of Instruction
+        Of each step number.
+    partners : list of int
+        The receive of each send and the send of each receive; -1 for what stays on its rank.
+    before : list of tuple of int
+        Steps of the same rank that each step waits for directly: the one above it and its dependencies.
+    sequence : list of int
+        All steps, each after everything that happens before it; a send directly precedes its receive.
+    """
+
+    sites: list[Site]
+    instructions: list[Instruction]
+    partners: list[int]
+    before: list[tuple[int, ...]]
+    sequence: list[int]
+
+
+def sites(program: Program) -> Iterator[tuple[Site, Instruction]]:
+    """Yield every step in document order."""
+    for rank in program.ranks:
+        for block_number, block in enumerate(rank.thread_blocks):
+            for step, instruction in enumerate(block.instructions):
+                yield Site(rank.rank, block_number, step), instruction
+
+
+def match_transfers(program: Program) -> dict[Site, Site]:
+    """Map each send to its receive: the k-th send of a connection goes to the k-th receive.
+
+    Raises
+    ------
+    ProgramError
+        If two thread blocks share one end of a connection, an end is missing, or the ends disagree about the number
+        of transfers or about the chunks in one of them.
+    """
+    ends: dict[str, dict[tuple[int, int, int], tuple[int, int]]] = {"send": {}, "recv": {}}
+    transfers: dict[tuple[str, int, int], list[tuple[Site, int]]] = {}
+    for rank in program.ranks:
+        for number, block in enumerate(rank.thread_blocks):
+            for kind, peer in (("send", block.send_peer), ("recv", block.recv_peer)):
+                if peer is None:
+                    continue
+                key = (rank.rank, peer, block.channel) if kind == "send" else (peer, rank.rank, block.channel)
+                if twin := ends[kind].get(key):
+                    raise ProgramError(
+                        f"rank {rank.rank} thread blocks {twin[1]} and {number} both {kind} on the connection "
+                        f"{_connection(key)}; a connection is one queue, so give one of them another channel"
+                    )
+                ends[kind][key] = (rank.rank, number)
+                transfers[kind, rank.rank, number] = [
+                    (Site(rank.rank, number, step), instruction.count)
+                    for step, instruction in enumerate(block.instructions)
+                    if (instruction.receives if kind == "recv" else instruction.kind == "send")
+                ]
+    if unmatched := sorted(ends["send"].keys() ^ ends["recv"].keys()):
+        key = unmatched[0]
+        present, absent = ("sends", "receives") if key in ends["send"] else ("receives", "sends")
+        rank_here, number = ends["send"].get(key) or ends["recv"][key]
+        raise ProgramError(
+            f"rank {rank_here} thread block {number} {present} on the connection {_connection(key)}, but no thread "
+            f"block of the other rank {absent} on it"
+        )
+    partners: dict[Site, Site] = {}
+    for key, end in ends["send"].items():
+        pairs = _paired(key, transfers["send", *end], transfers["recv", *ends["recv"][key]])
+        partners.update(pairs)
+    return partners
+
+
+def _paired(
+    key: tuple[int, int, int], sends: Sequence[tuple[Site, int]], receives: Sequence[tuple[Site, int]]
+) -> Iterator[tuple[Site, Site]]:
+    """Pair the transfers of one connection, or say how its ends disagree."""
+    if len(sends) != len(receives):
+        raise ProgramError(
+            f"the connection {_connection(key)} has {len(sends)} sends but {len(receives)} receives; both ends must "
+            "agree"
+        )
+    for (send, sent), (receive, received) in zip(sends, receives, strict=True):
+        if sent != received:
+            raise ProgramError(
+                f"{send} sends {sent} chunks but its receive at {receive} takes {received}; both ends must agree"
+            )
+        yield send, receive
+
+
+def _connection(key: tuple[int, int, int]) -> str:
+    return f"from rank {key[0]} to rank {key[1]} on channel {key[2]}"
+
+
+def global_order(program: Program) -> Order:
+    """Give the steps numbers and put them in an order in which everything can run.
+
+    Parameters
+    ----------
+    program : Program
+        Its peers, kinds and ranges have been checked.
+
+    Returns
+    -------
+    Order
+
+    Raises
+    ------
+    ProgramError
+        If a dependency names a step that does not exist, the ends of a connection disagree, or steps wait for each
+        other in a circle; the message gives the circle.
+    """
+    places, instructions = [], []
+    for site, instruction in sites(program):
+        places.append(site)
+        instructions.append(instruction)
+    numbers = {site: number for number, site in enumerate(places)}
+    before = [_direct_predecessors(site, step, numbers) for site, step in zip(places, instructions, strict=True)]
+    partners = [-1] * len(places)
+    for send, receive in match_transfers(program).items():
+        partners[numbers[send]] = numbers[receive]
+        partners[numbers[receive]] = numbers[send]
+    order = Order(places, instructions, partners, before, [])
+    order.sequence.extend(_sequence(order))
+    return order
+
+
+def _direct_predecessors(site: Site, instruction: Instruction, numbers: dict[Site, int]) -> tuple[int, ...]:
+    here = numbers[site]
+    found = [here - 1] if site.step else []
+    for wait in instruction.depends:
+        target = Site(site.rank, wait.thread_block, wait.step)
+        if target not in numbers:
+            raise ProgramError(
+                f"{site} waits for thread block {wait.thread_block} step {wait.step} of its rank, which does not exist"
+            )
+        found.append(numbers[target])
+    return tuple(found)
+
+
+def _sequence(order: Order) -> Iterator[int]:
+    """Yield the steps in an order that satisfies the waiting relation (Kahn's algorithm), or raise with a cycle."""
+    # A transfer is one node, known by the number of its send.
+    is_receive = [step.receives for step in order.instructions]
+    node = [
+        partner if receive else number
+        for number, (partner, receive) in enumerate(zip(order.partners, is_receive, strict=True))
+    ]
+    after: list[list[int]] = [[] for _ in node]
+    missing = [0] * len(node)
+    for number, earlier in enumerate(order.before):
+        for other in earlier:
+            after[node[other]].append(node[number])
+            missing[node[number]] += 1
+    ready = deque(number for number, count in enumerate(missing) if count == 0 and not is_receive[number])
+    done = 0
+    while ready:
+        number = ready.popleft()
+        yield number
+        done += 1
+        if order.partners[number] >= 0:
+            yield order.partners[number]
+            done += 1
+        for later in after[number]:
+            missing[later] -= 1
+            if missing[later] == 0:
+                ready.append(later)
+    if done < len(node):
+        stuck = {number for number, count in enumerate(missing) if count and not is_receive[number]}
+        raise ProgramError(_describe_cycle(order, node, stuck))
+
+
+def _describe_cycle(order: Order, node: Sequence[int], stuck: set[int]) -> str:
+    """Walk from step to a stuck step that it waits for until one comes up twice."""
+    trail: list[int] = []
+    position: dict[int, int] = {}
+    number = min(stuck)
+    while number not in position:
+        position[number] = len(trail)
+        trail.append(number)
+        ends = [number] if order.partners[number] < 0 else [number, order.partners[number]]
+        # Kahn's algorithm left this node because at least one of its predecessors is left.
+        number = next(node[other] for end in ends for other in order.before[end] if node[other] in stuck)
+    cycle = trail[position[number] :]
+    shown = [_waiting(order, number) for number in cycle[:CYCLE_SHOWN]]
+    if len(cycle) > CYCLE_SHOWN:
+        shown.append(f"... ({len(cycle)} in all)")
+    return f"the program deadlocks: {' waits for '.join([*shown, _waiting(order, cycle[0])])}"
+
+
+def _waiting(order: Order, number: int) -> str:
+    if order.partners[number] < 0:
+        return f"{order.sites[number]} ({order.instructions[number].kind})"
+    return f"{order.sites[number]} (send to {order.sites[order.partners[number]]})"

@@ -1,0 +1,1 @@
+"""What a plan takes on its network, event by event."""

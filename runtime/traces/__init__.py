@@ -1,0 +1,1 @@
+"""Chakra execution traces: written, read and replayed."""
