@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 __all__ = ["SEVERITIES", "EnoughError", "Finding", "Findings", "LintReport", "Severity", "Window"]
 
-Severity = Literal["rejected", "ignored", "hangs", "wrong data", "note"]
+Severity = Literal["rejected", "ignored", "hangs", "wrong data", "not checked", "note"]
 
-SEVERITIES: tuple[Severity, ...] = ("rejected", "ignored", "hangs", "wrong data", "note")
+SEVERITIES: tuple[Severity, ...] = ("rejected", "ignored", "hangs", "wrong data", "not checked", "note")
 """In the order in which they decide what becomes of a file: what is not loaded does not hang."""
 
 MAX_FINDINGS = 100
@@ -22,9 +22,10 @@ class Finding(NamedTuple):
 
     Attributes
     ----------
-    severity : {"rejected", "ignored", "hangs", "wrong data", "note"}
+    severity : {"rejected", "ignored", "hangs", "wrong data", "not checked", "note"}
         What the runtime does with it: refuses the file, or the call; never picks it; waits for ever; or computes
-        something else or touches memory that is not its own.  A note is worth knowing and stops nothing.
+        something else or touches memory that is not its own.  What is not checked may be fine.  A note is worth
+        knowing and stops nothing.
     message : str
         What is wrong, and how to mend it.
     where : str

@@ -32,7 +32,7 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
     ranks, chunks = document.numbers["ngpus"], document.numbers["nchunksperloop"]
     if collective is None:
         findings.add(
-            "note", f"what {document.words['coll'][:40]!r} has to do is not known, so its data are not looked at"
+            "not checked", f"what {document.words['coll'][:40]!r} has to do is not known, so its data are not looked at"
         )
         return None
     if sorted(gpu.number for gpu in document.gpus) != list(range(len(document.gpus))) or ranks != len(document.gpus):
@@ -40,7 +40,9 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
     most = MAX_PAIRED if collective == "all_to_all" else MAX_RANKS
     total = sum(max(0, gpu.scratch_chunks) for gpu in document.gpus) + 2 * ranks * max(0, chunks)
     if ranks > most or chunks < 1 or total > MAX_CHUNKS:
-        findings.add("note", f"{total} chunks on {ranks} ranks are too many to run, so the data are not looked at")
+        findings.add(
+            "not checked", f"{total} chunks on {ranks} ranks are too many to run, so data are not looked at"
+        )
         return None
     try:
         if collective == "all_to_all":

@@ -319,10 +319,16 @@ def test_thread_blocks_beyond_what_runs_at_once_hang(tmp_path: Path) -> None:
 def test_other_collectives_are_not_executed(tmp_path: Path) -> None:
     """What a gather or a custom algorithm has to do is not known."""
     report = lint(tmp_path, TEXT.replace('coll="allgather"', 'coll="gather"'))
-    assert report.runs
+    assert (report.verdict, report.runs) == ("not checked", False)
     assert "its data are not looked at" in str(report)
     custom = TEXT.replace('coll="allgather"', 'coll="custom"').replace('i_chunks="1"', 'i_chunks="3"')
-    assert lint(tmp_path, custom, "msccl").runs
+    assert lint(tmp_path, custom, "msccl").verdict == "not checked"
+
+
+def test_files_too_large_to_run_are_not_called_right(tmp_path: Path) -> None:
+    """Nobody has looked at their data."""
+    report = lint(tmp_path, TEXT.replace('nchunksperloop="', 'nchunksperloop="2000000', 1))
+    assert report.verdict != "accepted"
 
 
 def test_files_for_one_root_say_so(tmp_path: Path) -> None:
