@@ -40,9 +40,7 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
     most = MAX_PAIRED if collective == "all_to_all" else MAX_RANKS
     total = sum(max(0, gpu.scratch_chunks) for gpu in document.gpus) + 2 * ranks * max(0, chunks)
     if ranks > most or chunks < 1 or total > MAX_CHUNKS:
-        findings.add(
-            "not checked", f"{total} chunks on {ranks} ranks are too many to run, so data are not looked at"
-        )
+        findings.add("not checked", f"{total} chunks on {ranks} ranks are too many to run, so data are not looked at")
         return None
     try:
         if collective == "all_to_all":
