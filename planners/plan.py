@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -260,14 +261,19 @@ class Plan:
         Raises
         ------
         UnsupportedError
-            For an unknown format, or a plan that the format cannot hold.
+            For an unknown format, options that it does not take or that are missing, or a plan that it cannot hold.
         """
         known = entry_points(group=EXPORTERS)
         if not isinstance(format, str) or format not in known.names:
             raise UnsupportedError(
                 f"there is no export format {shown(format)}; expected one of {', '.join(sorted(known.names))}"
             )
-        known[format].load()(self, path, **options)
+        exporter = known[format].load()
+        try:
+            call = inspect.signature(exporter).bind(self, path, **options)
+        except TypeError as error:
+            raise UnsupportedError(f"{format} cannot be written with these options: {error}") from None
+        exporter(*call.args, **call.kwargs)
 
     def to_msccl_xml(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write the plan as MSCCL XML; options as for `collopt.runtime.msccl.export.export_msccl_xml`."""

@@ -230,6 +230,22 @@ def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("form", "options", "message"),
+    [
+        ("chakra-et", {}, "chakra-et cannot be written with these options: missing a required argument: 'size'"),
+        ("msccl-xml", {"colour": 1}, "msccl-xml cannot be written with these options: .* 'colour'"),
+    ],
+)
+def test_options_that_a_format_does_not_take_are_refused(
+    tmp_path: Path, form: str, options: dict[str, int], message: str
+) -> None:
+    """And those that are missing, before anything is written."""
+    with pytest.raises(UnsupportedError, match=message):
+        plan(ring(3), "allgather").export(form, tmp_path / "file", **options)
+    assert not list(tmp_path.iterdir())
+
+
 @given(eulerian_topologies(max_ranks=4, max_switches=3, max_bandwidth=2))
 @settings(max_examples=25)
 def test_the_interpreter_accepts_the_xml_of_every_plan(topology: Topology) -> None:
