@@ -21,11 +21,11 @@ from .parameters import (
     RanksOption,
     SetOption,
     ShapeOption,
+    TimeoutOption,
     TrafficOption,
     UsageError,
     WeightsOption,
     WithoutOption,
-    number_between,
     shard_options,
     whole_number,
 )
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 MOST = 10**9
-SHORTEST_S, LONGEST_S = 0.001, 10**6
 PANEL = "Planned on the spot"
 
 
@@ -119,15 +118,6 @@ SlicesOption = Annotated[
         metavar="N",
         parser=whole_number("--slices", 1, MOST),
         help="Pieces of the data that follow each other through a plan.",
-    ),
-]
-TimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        metavar="S",
-        parser=number_between("--timeout", SHORTEST_S, LONGEST_S),
-        help="Seconds for everything, starting up included.",
     ),
 ]
 TopologyOption = Annotated[

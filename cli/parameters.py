@@ -27,6 +27,7 @@ __all__ = [
     "RootOption",
     "SetOption",
     "ShapeOption",
+    "TimeoutOption",
     "TopologyArgument",
     "TrafficOption",
     "UsageError",
@@ -198,6 +199,18 @@ def number_between(name: str, least: float, most: float) -> Callable[[object], f
         raise UsageError(f"{name} is {shown(value)}; expected a number from {least:.10g} to {most:.10g}")
 
     return read
+
+
+# Here, not with the others, because its reader is made when this module is imported.
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="S",
+        parser=number_between("--timeout", 0.001, 10**6),
+        help="Seconds for everything, starting up included.",
+    ),
+]
 
 
 class NetworkOptions(NamedTuple):

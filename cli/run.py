@@ -10,7 +10,7 @@ import typer
 from ..errors import ProgramError
 from .launched import as_one_of_the_ranks
 from .output import emit, emit_json
-from .parameters import JsonOption, PlanArgument, UsageError, number_between, whole_number
+from .parameters import JsonOption, PlanArgument, TimeoutOption, UsageError, whole_number
 from .progress import working
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ __all__ = ["run"]
 MOST_ELEMENTS = 10**15
 MOST_ROUNDS = 10**9
 """Of repeats and slices."""
-SHORTEST_S, LONGEST_S = 0.001, 10**6
 
 BackendOption = Annotated[str, typer.Option("--backend", help="Transport: gloo, or nccl (NCCL and RCCL).")]
 ElementsOption = Annotated[
@@ -51,15 +50,6 @@ SlicesOption = Annotated[
         metavar="N",
         parser=whole_number("--slices", 1, MOST_ROUNDS),
         help="Pieces of the data that follow each other.",
-    ),
-]
-TimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        metavar="S",
-        parser=number_between("--timeout", SHORTEST_S, LONGEST_S),
-        help="Seconds for everything, starting up included.",
     ),
 ]
 

@@ -27,6 +27,7 @@ from .pair_chunks import as_chunks, shared_chunks
 from .pair_flows import PairAnswer, node_demands, solve_pairs
 from .plan import Plan
 from .requests import check_collective, check_topology
+from .schedule_plans import proved_plan
 from .trace import Trace
 
 if TYPE_CHECKING:
@@ -100,13 +101,8 @@ def plan_pairs(
         per_unit, chosen = shared_chunks(paths, topology, matrix, count, bound)
     with trace.stage("order"):
         schedule = best_order(topology, matrix, per_unit, chosen, order)
-    with trace.stage("verification"):
-        loads = schedule.link_loads(topology)
-        options = {name: value for name, value in (("chunks", count), ("order", order)) if value is not None}
-        rate = schedule.inverse_rate(topology)
-        plan = Plan(topology, collective, schedule, bound, rate, loads, "multicommodity", options, trace.provenance)
-        plan.verify()
-    return plan
+    options = {name: value for name, value in (("chunks", count), ("order", order)) if value is not None}
+    return proved_plan(topology, collective, schedule, "multicommodity", options, trace, bound=bound)
 
 
 def bound_pairs(topology: Topology, collective: str, *, traffic: Any = None) -> Bound:

@@ -114,6 +114,8 @@ def proved_plan(
     planner: str,
     options: Mapping[str, int | str],
     trace: Trace,
+    *,
+    bound: Bound | None = None,
 ) -> Plan:
     """Add to a schedule its loads, its rate and a bound, and verify the whole.
 
@@ -123,6 +125,8 @@ def proved_plan(
         As for `plan_of_schedule`, and checked.
     trace : Trace
         Goes on with the stages of the plan.
+    bound : Bound, optional
+        Where the planner has it already; found here by default.
 
     Returns
     -------
@@ -131,8 +135,9 @@ def proved_plan(
     with trace.stage("loads"):
         loads = schedule.link_loads(topology)
         rate = rate_of_loads(loads, schedule, topology)
-    with trace.stage("bound"):
-        bound = _bound(topology, collective, schedule, rate)
+    if bound is None:
+        with trace.stage("bound"):
+            bound = _bound(topology, collective, schedule, rate)
     plan = Plan(topology, collective, schedule, bound, rate, loads, planner, options, trace.provenance)
     with trace.stage("verification"):
         plan.verify()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import UnsupportedError
+from ..schedules.pair_input import check_table
 from ..topologies.validation import shown
 
 if TYPE_CHECKING:
@@ -112,9 +112,7 @@ def shaped(traffic: Any, servers: int, ranks: int, told: str) -> npt.NDArray[np.
             f"the traffic is of {servers} servers and {ranks} ranks; expected at most {MOST_SERVERS} and {MOST_RANKS}"
         )
     if given is not traffic:
-        _check_labels(traffic)
-        if np.ma.is_masked(traffic):
-            raise UnsupportedError("the traffic has masked entries; expected all of them, as traffic.filled(0) has")
+        check_table(traffic)
     if given.dtype.kind not in "iu":
         raise _not_integers(given)
     if given.dtype.kind == "u" and given.dtype.itemsize == 8 and given.max() >= MOST_BYTES:
@@ -130,23 +128,6 @@ def unfit(fault: int, matrix: npt.NDArray[np.int64]) -> UnsupportedError:
         return _wrong_entry(matrix, int((matrix < 0).argmax()))
     total = int(matrix.astype(object).sum())
     return UnsupportedError(f"the traffic adds up to {total} bytes; expected less than 2^62")
-
-
-def _check_labels(traffic: Any) -> None:
-    """Refuse frames whose rows and columns are not the same ranks in the same order."""
-    pandas = sys.modules.get("pandas")  # whoever has a frame has imported it
-    if pandas is None or not isinstance(traffic, pandas.DataFrame):
-        return
-    if not traffic.index.is_unique:
-        label = shown(traffic.index[traffic.index.duplicated()].tolist()[0])
-        raise UnsupportedError(f"the traffic has several rows labelled {label}; expected one row for each rank")
-    if not traffic.index.equals(traffic.columns):
-        rows, columns = traffic.index.tolist(), traffic.columns.tolist()
-        at = next((place for place, row in enumerate(rows) if row != columns[place]), 0)
-        raise UnsupportedError(
-            f"the traffic has row {at} labelled {shown(rows[at])} and column {at} labelled {shown(columns[at])}; "
-            "expected the same labels in the same order, as traffic.loc[labels, labels] has them"
-        )
 
 
 def _not_integers(given: npt.NDArray[Any]) -> UnsupportedError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from ..errors import TopologyError, UnsupportedError
 from ..topologies.validation import as_amount, shown
 
-__all__ = ["as_pair_traffic", "pair_amounts"]
+__all__ = ["as_pair_traffic", "check_table", "pair_amounts"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -82,6 +83,25 @@ def pair_amounts(traffic: Any, ranks: Sequence[str]) -> list[list[Fraction]]:
     return [flat[row * size : (row + 1) * size] for row in range(size)]
 
 
+def check_table(traffic: Any) -> None:
+    """Raise `UnsupportedError` for masked entries, and frames whose rows and columns are not the same in one order."""
+    if np.ma.is_masked(traffic):
+        raise UnsupportedError("the traffic has masked entries; expected all of them, as traffic.filled(0) has")
+    pandas = sys.modules.get("pandas")  # whoever has a frame has imported it
+    if pandas is None or not isinstance(traffic, pandas.DataFrame):
+        return
+    if not traffic.index.is_unique:
+        label = shown(traffic.index[traffic.index.duplicated()].tolist()[0])
+        raise UnsupportedError(f"the traffic has several rows labelled {label}; expected one row for each rank")
+    if not traffic.index.equals(traffic.columns):
+        rows, columns = traffic.index.tolist(), traffic.columns.tolist()
+        at = next((place for place, row in enumerate(rows) if row != columns[place]), 0)
+        raise UnsupportedError(
+            f"the traffic has row {at} labelled {shown(rows[at])} and column {at} labelled {shown(columns[at])}; "
+            "expected the same labels in the same order, as traffic.loc[labels, labels] has them"
+        )
+
+
 def _amounts(matrix: npt.NDArray[Any]) -> list[Fraction]:
     size = len(matrix)
     return [_amount(value, *divmod(place, size)) for place, value in enumerate(matrix.astype(object).ravel().tolist())]
@@ -89,17 +109,8 @@ def _amounts(matrix: npt.NDArray[Any]) -> list[Fraction]:
 
 def _square(traffic: Any, ranks: Sequence[str]) -> npt.NDArray[Any]:
     num_ranks = len(ranks)
-    if hasattr(traffic, "columns") and hasattr(traffic, "index"):
-        if list(traffic.columns) != list(traffic.index):
-            raise UnsupportedError(
-                "the traffic's rows and columns have different labels; expected the same ranks in the same order"
-            )
-        if sorted(map(str, traffic.index)) == sorted(ranks) and len(set(traffic.index)) == num_ranks:
-            traffic = traffic.rename(index=str, columns=str).loc[list(ranks), list(ranks)]
     if isinstance(traffic, (str, bytes)) or not hasattr(traffic, "__len__"):
         raise UnsupportedError(f"the traffic is {shown(traffic)}; expected a matrix, one row of numbers per rank")
-    if np.ma.is_masked(traffic):
-        raise UnsupportedError("the traffic has masked entries; expected all of them, as traffic.filled(0) has")
     try:
         # Of a list, numpy would turn true and false into numbers.
         matrix = np.asarray(traffic, dtype=object if isinstance(traffic, (list, tuple)) else None)
@@ -116,7 +127,15 @@ def _square(traffic: Any, ranks: Sequence[str]) -> npt.NDArray[Any]:
             f"the traffic is {shown(traffic)} of shape {matrix.shape}; expected {num_ranks} rows of {num_ranks} "
             f"numbers, one per rank{', without a header or labels' if text else ''}"
         )
+    check_table(traffic)
+    if _names_ranks(traffic, ranks):
+        return np.asarray(traffic.rename(index=str, columns=str).loc[list(ranks), list(ranks)])
     return matrix
+
+
+def _names_ranks(traffic: Any, ranks: Sequence[str]) -> bool:
+    """Whether a checked table is labelled by the names of all ranks, in whatever order."""
+    return hasattr(traffic, "columns") and hasattr(traffic, "index") and {*map(str, traffic.index)} == {*ranks}
 
 
 def _amount(value: object, source: int, destination: int) -> Fraction:

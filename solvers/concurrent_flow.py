@@ -28,9 +28,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SolverError, UnsupportedError
+from ..topologies.link_orbits import LinkOrbits, link_orbits, no_link_orbits
 from .flow_game import FlowGame, Steps
 from .flow_instance import instance, scaled_needs
-from .link_classes import link_classes, no_classes
 from .max_flow import check_capacities
 from .soft_flows import adjacent, soft_loads, start_orders
 
@@ -139,12 +139,7 @@ def concurrent_flow(
             f"the gap is {gap} and most_rounds is {most_rounds}; expected a gap between 0 and 1, and at least one round"
         )
     _check_arrays(num_nodes, tails, heads, capacities, demands)
-    if automorphisms is None:
-        alike = no_classes(len(tails), demands)
-    elif automorphisms.ndim != 2 or automorphisms.shape[1] != num_nodes:
-        raise SolverError(f"automorphisms have shape {automorphisms.shape}; expected rows of {num_nodes} nodes")
-    else:
-        alike = link_classes(tails, heads, capacities, demands, automorphisms)
+    alike = _orbits(num_nodes, tails, heads, capacities, demands, automorphisms)
     game = FlowGame(instance(num_nodes, tails, heads, capacities, demands, alike), most_rounds)
     best = game.level()
     while best.rate < (1 - Fraction(gap)) * game.upper and game.rounds_left > 0:
@@ -190,6 +185,25 @@ def source_flows(
                 sources[one], once, links, capacities, lengths, sharpness, orders[one], needs[one]
             )
     return flows
+
+
+def _orbits(
+    num_nodes: int,
+    tails: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    demands: IntArray,
+    automorphisms: IntArray | None,
+) -> LinkOrbits:
+    """Tell which ranks and links are alike; each only to itself where no automorphisms are given."""
+    if automorphisms is None:
+        return no_link_orbits(len(tails), demands)
+    if automorphisms.ndim != 2 or automorphisms.shape[1] != num_nodes:
+        raise SolverError(f"automorphisms have shape {automorphisms.shape}; expected rows of {num_nodes} nodes")
+    try:
+        return link_orbits(tails, heads, capacities, demands, automorphisms)
+    except UnsupportedError as error:
+        raise SolverError(str(error)) from None
 
 
 def _check_arrays(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CapacityOverflowError
-from .link_classes import LinkClasses
+from ..topologies.link_orbits import LinkOrbits
 from .soft_flows import Adjacent, adjacent
 
 __all__ = ["MOST_SUMMED", "UNITS", "Instance", "instance", "scaled_needs"]
@@ -33,7 +33,7 @@ class Instance(NamedTuple):
     ----------
     links : Adjacent
     capacities : ndarray of int64, shape (links,)
-    alike : LinkClasses
+    alike : LinkOrbits
     class_capacities : ndarray of int64, shape (classes,)
         Sums over the links of a kind.
     demands, needs : ndarray of int64, shape (sources, ranks)
@@ -46,7 +46,7 @@ class Instance(NamedTuple):
 
     links: Adjacent
     capacities: IntArray
-    alike: LinkClasses
+    alike: LinkOrbits
     class_capacities: IntArray
     demands: IntArray
     needs: IntArray
@@ -55,7 +55,7 @@ class Instance(NamedTuple):
 
 
 def instance(
-    num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray, alike: LinkClasses
+    num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray, alike: LinkOrbits
 ) -> Instance:
     """Scale a problem.
 
@@ -63,7 +63,7 @@ def instance(
     ----------
     num_nodes, tails, heads, capacities, demands
         As for `collopt.solvers.concurrent_flow.concurrent_flow`, checked.
-    alike : LinkClasses
+    alike : LinkOrbits
         Of the network.
 
     Returns

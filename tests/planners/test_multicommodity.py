@@ -219,7 +219,6 @@ def test_plans_come_back_from_files(tmp_path: Path) -> None:
     path.write_text(text.replace('"version": 4', '"version": 3'))
     with pytest.raises(FileFormatError, match="version 3 had no"):
         collopt.load_plan(path)
-    assert '"weights": [1, ' in text.replace("\n", " ") or '"weights": [' in text
     path.write_text(text.replace('"traffic": [\n[0, 1,', '"traffic": [\n[0, 2,'))
     with pytest.raises(CertificateError, match="is not what its bound is about"):
         collopt.load_plan(path)
@@ -281,7 +280,10 @@ TRAFFIC: dict[str, tuple[Any, str]] = {
     "nothing": (np.eye(3, dtype=np.int64), "no rank has anything for another"),
     "fine": ([[0, 1e-17, 1], [1, 0, 1], [1, 1, 0]], "counts more than 2\\^53 of its common unit"),
     "large": ([[0, 2**80, 1], [1, 0, 1], [1, 1, 0]], "counts more than 2\\^53 of its common unit"),
-    "labels": (pd.DataFrame(np.ones((3, 3)), index=[2, 1, 0]), "rows and columns have different labels"),
+    "labels": (
+        pd.DataFrame(np.ones((3, 3)), index=[2, 1, 0]),
+        "has row 0 labelled 2 and column 0 labelled 0; expected the same labels in the same order",
+    ),
 }
 
 

@@ -327,8 +327,9 @@ def test_other_collectives_are_not_executed(tmp_path: Path) -> None:
 
 def test_files_too_large_to_run_are_not_called_right(tmp_path: Path) -> None:
     """Nobody has looked at their data."""
-    report = lint(tmp_path, TEXT.replace('nchunksperloop="', 'nchunksperloop="2000000', 1))
-    assert report.verdict != "accepted"
+    report = lint(tmp_path, TEXT.replace('s_chunks="0"', 's_chunks="2000000000"', 1))
+    assert (report.verdict, report.runs) == ("not checked", False)
+    assert "2000000018 chunks on 3 ranks are too many to run" in str(report)
 
 
 def test_files_for_one_root_say_so(tmp_path: Path) -> None:
