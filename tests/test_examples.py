@@ -84,8 +84,7 @@ def test_no_example_is_left_out() -> None:
         "allreduce_beyond_reduce_scatter.py": "planners/test_strength.py",
         "circulant_conjecture.py": "test_circulant_conjecture.py",
         "moe_all_to_allv.py": "test_moe_all_to_allv.py",
-        "train_ddp.py": "test_train_examples.py",
-        "train_fsdp.py": "test_train_examples.py",
+        "train.py": "test_train_examples.py",
         **dict.fromkeys(DIRECT_CONNECT, "report/test_direct_connect_examples.py"),
     }
     assert found - set(own) == set(PRINTED)
