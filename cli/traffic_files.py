@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FileFormatError
+from ..topologies.bounded_files import read_bytes, read_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,35 +37,25 @@ def read_traffic(path: Path) -> list[list[str]] | npt.NDArray[np.generic]:
     FileFormatError
         If the file cannot be read as one.
     """
-    try:
-        if path.exists() and not path.is_file():
-            raise FileFormatError(f"{path}: the traffic is not in a regular file; write it to one")
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise FileFormatError(f"{path}: the file has {size} bytes; expected at most {MOST_BYTES} for traffic")
-        return _array(path) if path.suffix == ".npy" else _rows(path)
-    except OSError as error:
-        raise FileFormatError(f"{path}: the traffic cannot be read: {error.strerror or error}") from None
+    return _array(path) if path.suffix == ".npy" else _rows(path)
 
 
 def _array(path: Path) -> Any:
     import numpy as np
 
+    content = read_bytes(path, MOST_BYTES)
     try:
-        with path.open("rb") as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
-    except OSError:
-        raise
+        return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
     except Exception:  # noqa: BLE001 - numpy reads the header as Python, and makes room for whatever it promises
         raise FileFormatError(f"{path}: the traffic is no array as numpy.save writes it") from None
 
 
 def _rows(path: Path) -> list[list[str]]:
+    lines = io.StringIO(read_text(path, MOST_BYTES), newline="")
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [[entry.strip() for entry in row] for row in csv.reader(file, strict=True) if any(row)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise FileFormatError(f"{path}: the traffic is no CSV text in UTF-8: {error}") from None
+        rows = [[entry.strip() for entry in row] for row in csv.reader(lines, strict=True) if any(row)]
+    except csv.Error as error:
+        raise FileFormatError(f"{path}: the traffic is no CSV text: {error}") from None
     if not rows:
         raise FileFormatError(f"{path}: the traffic is empty; expected one line of numbers per rank")
     for number, row in enumerate(rows, 1):

@@ -16,6 +16,7 @@ column                meaning
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
 import re
@@ -26,7 +27,8 @@ from numbers import Rational
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import FileFormatError, TopologyError, UnsupportedError
-from ..topologies.validation import as_list, as_path, shown
+from ..topologies.bounded_files import name_of, read_text
+from ..topologies.validation import as_list, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +40,8 @@ COLUMNS = ("name", "forward_us", "backward_us", "gradient_bytes", "all_to_all_by
 TraceTable: TypeAlias = "str | os.PathLike[str] | pd.DataFrame | Iterable[Layer] | Iterable[Mapping[str, Any]]"
 """A CSV file, a table of pandas, or rows."""
 
+MOST_BYTES = 2**26
+"""Of a file: millions of layers."""
 LARGEST = 10**18
 """Of µs and of bytes; more is a typing error."""
 _NUMBER = re.compile(r"\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,2})?|\d{1,40}/\d{1,40}", re.ASCII)
@@ -113,15 +117,13 @@ def as_records(table: object) -> tuple[Any, ...]:
 
 def _from_file(path: str | os.PathLike[str]) -> tuple[Layer, ...]:
     try:
-        with as_path(path).open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise FileFormatError(f"{os.fspath(path)} cannot be read as CSV: {reason}") from None
+        rows = list(csv.DictReader(io.StringIO(read_text(path, MOST_BYTES), newline=""), strict=True))
+    except csv.Error as error:
+        raise FileFormatError(f"{name_of(path)} cannot be read as CSV: {error}") from None
     try:
         return read_compute_trace(rows)
     except UnsupportedError as error:
-        raise FileFormatError(f"{os.fspath(path)}: {error}") from None
+        raise FileFormatError(f"{name_of(path)}: {error}") from None
 
 
 def _layer(row: object, number: int) -> Layer:

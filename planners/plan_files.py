@@ -14,8 +14,8 @@ from ..errors import FileFormatError, UnsupportedError
 from ..schedules import Bound, Witness, schedule_from_json, schedule_to_json
 from ..schedules.witness_json import WITNESS_FIELDS, witness_from_json, witness_to_json
 from ..topologies import Topology
+from ..topologies.bounded_files import name_of
 from ..topologies.files import read_json, topology_from_json, topology_to_json, write_whole
-from ..topologies.json_files import name_of
 from ..topologies.validation import shown
 from .plan import Plan
 

@@ -75,14 +75,14 @@ def test_files_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp
     (tmp_path / "several.npz").rename(tmp_path / "several.npy")
     os.mkfifo(tmp_path / "pipe")
     for name, message in (
-        ("none.csv", "cannot be read: No such file"),
-        ("b.csv", "no CSV text in UTF-8"),
+        ("none.csv", "does not exist"),
+        ("b.csv", "is not UTF-8 text"),
         ("b.npy", "no array as numpy.save writes it"),
         ("o.npy", "no array as numpy.save writes it"),
         ("large.npy", "no array as numpy.save writes it"),
         ("header.npy", "no array as numpy.save writes it"),
         ("several.npy", "no array as numpy.save writes it"),
-        ("pipe", "not in a regular file"),
+        ("pipe", "is a pipe; expected a file"),
     ):
         assert message in refusal(call(capsys, "bound", "dgx1-v100", "all_to_allv", "--traffic", tmp_path / name))
 

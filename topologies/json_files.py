@@ -9,9 +9,10 @@ from decimal import Decimal
 from typing import Any
 
 from ..errors import FileFormatError
-from .validation import as_path, shown
+from .bounded_files import name_of, read_text
+from .validation import shown
 
-__all__ = ["check_header", "name_of", "read_json"]
+__all__ = ["MAX_BYTES", "check_header", "parse_json", "read_json"]
 
 MAX_BYTES = 256 * 2**20
 """Larger files are refused unread: no network that can be planned needs them."""
@@ -43,7 +44,11 @@ def read_json(path: str | os.PathLike[str], expected_format: str, max_version: i
         twice or a number that is not finite, is of another format, or of a version newer than `max_version`.
     """
     where = name_of(path)
-    text = _read_text(path, where)
+    return parse_json(_read_text(path, where), where, expected_format, max_version)
+
+
+def parse_json(text: str, where: str, expected_format: str, max_version: int) -> dict[str, Any]:
+    """Decode the text of one of our JSON files, which `where` names, and check its header; errors as of `read_json`."""
     try:
         data = json.loads(
             text,
@@ -95,34 +100,10 @@ def check_header(data: object, expected_format: str, max_version: int, where: st
 
 
 def _read_text(path: str | os.PathLike[str], where: str) -> str:
-    try:
-        with as_path(path).open("rb") as stream:
-            # Reading a bounded amount also bounds pipes and devices, whose size nobody knows.
-            content = stream.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise FileFormatError(f"{where} does not exist; check the path") from None
-    except IsADirectoryError:
-        raise FileFormatError(f"{where} is a folder; expected a file") from None
-    except OSError as error:
-        raise FileFormatError(f"{where} cannot be read: {error.strerror}") from error
-    except ValueError:
-        # A null byte, the one character that no path may hold.
-        raise FileFormatError(f"{where} is not a path; remove the null byte") from None
-    if len(content) > MAX_BYTES:
-        raise FileFormatError(f"{where} is larger than {MAX_BYTES} bytes; expected a smaller file")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{where} is not UTF-8 text (byte {error.start}); expected a JSON file") from None
+    text = read_text(path, MAX_BYTES)
     if not text.strip():
         raise FileFormatError(f"{where} is empty; expected a JSON file")
     return text
-
-
-def name_of(path: str | os.PathLike[str]) -> str:
-    """Show a path in an error message on one line."""
-    name = str(as_path(path))
-    return name if name.isprintable() else repr(name)
 
 
 def _short_integer(text: str) -> int:

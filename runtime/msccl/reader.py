@@ -6,14 +6,13 @@ import os
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NoReturn
 
 import defusedxml.ElementTree
 from defusedxml.common import DefusedXmlException
 
 from ...errors import FileFormatError, UnsupportedError
-from ...topologies.validation import as_path, shown
+from ...topologies.bounded_files import name_of, read_bytes
 from ..programs.layout import ROOTED
 from ..programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
 from .limits import MAX_COUNT
@@ -54,43 +53,38 @@ def read_xml(path: str | os.PathLike[str]) -> Program:
     Raises
     ------
     FileFormatError
-        If the file is not XML, or not in the form that the runtimes' parsers take, or has missing or senseless values;
-        the message names the file and the place.
+        If the file cannot be read, is not XML, or not in the form that the runtimes' parsers take, or has missing or
+        senseless values; the message names the file and the place.
     UnsupportedError
         For step types that collopt does not run (those that receive and send on), or if the root of a broadcast or
         reduce cannot be told.
-    OSError
-        If the file cannot be read.
     """
-    return _Reader(str(as_path(path)), _load(as_path(path))).program()
+    return _Reader(name_of(path), _load(path)).program()
 
 
 def read_placements(path: str | os.PathLike[str]) -> tuple[bool, bool]:
     """Whether an MSCCL algorithm is for calls in place, and whether for calls out of place; raises as `read_xml`."""
-    return _Reader(str(as_path(path)), _load(as_path(path))).placements()
+    return _Reader(name_of(path), _load(path)).placements()
 
 
-def _load(path: Path) -> ET.Element:
-    if "\0" in str(path):
-        raise FileFormatError(f"{shown(str(path))} is not a path; remove the null byte")
-    if (size := path.stat().st_size) > MAX_BYTES_OF_FILE:
-        raise FileFormatError(f"{path}: the file has {size} bytes; no MSCCL parser keeps an algorithm of that size")
+def _load(path: str | os.PathLike[str]) -> ET.Element:
+    where, content = name_of(path), read_bytes(path, MAX_BYTES_OF_FILE)
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path}: byte {error.start} is not UTF-8; expected an MSCCL XML file") from error
+        raise FileFormatError(f"{where}: byte {error.start} is not UTF-8; expected an MSCCL XML file") from error
     for found, what, mend in (
         (text.lstrip().startswith("<?"), "an XML prolog", "delete the line <?xml ...?>"),
         ("\t" in text, "a tab", "indent with spaces"),
         (_SINGLE_QUOTED.search(text) is not None, "an attribute in single quotes", "use double quotes"),
     ):
         if found:
-            raise FileFormatError(f"{path}: the file has {what}, which the MSCCL parsers reject; {mend}")
+            raise FileFormatError(f"{where}: the file has {what}, which the MSCCL parsers reject; {mend}")
     try:
         root: ET.Element = defusedxml.ElementTree.fromstring(text, forbid_dtd=True)
     except (ET.ParseError, DefusedXmlException, ValueError) as error:
         reason = str(error).replace("\n", " ") or type(error).__name__
-        raise FileFormatError(f"{path}: the file is not well-formed XML ({reason})") from error
+        raise FileFormatError(f"{where}: the file is not well-formed XML ({reason})") from error
     return root
 
 

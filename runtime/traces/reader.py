@@ -8,7 +8,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from ...errors import FileFormatError
-from ...topologies.validation import as_path, shown
+from ...topologies.bounded_files import name_of, read_bytes
+from ...topologies.validation import shown
 from .chakra import FLOATS, KIND_FIELDS, WIRES, Attribute, Trace, TraceNode, Value
 from .protobuf import BYTES, fields, signed, varint_at
 
@@ -41,13 +42,12 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     Raises
     ------
     FileFormatError
-        If the file is no such trace, is cut short, or a node waits for one that is not there.
-    OSError
-        If the file cannot be read.
+        If the file cannot be read, is no such trace, is cut short, or a node waits for one that is not there.
     """
-    where = str(as_path(path))
+    where = name_of(path)
+    data = read_bytes(path, MOST_BYTES)
     try:
-        messages = list(_messages(_content(path)))
+        messages = list(_messages(_unpacked(data)))
         if not messages:
             raise FileFormatError("there is no message in it; expected the metadata")
         trace = _trace(messages)
@@ -57,11 +57,7 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     return trace
 
 
-def _content(path: str | os.PathLike[str]) -> bytes:
-    with as_path(path).open("rb") as stream:
-        data = stream.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise FileFormatError(f"it has more than {MOST_BYTES} bytes")
+def _unpacked(data: bytes) -> bytes:
     if data[:2] != GZIP:
         return data
     unpacker = zlib.decompressobj(GZIP_WINDOW)

@@ -203,7 +203,7 @@ def test_what_is_no_trace_is_refused(trace: Any) -> None:
 def test_bad_file_is_named(tmp_path: Path) -> None:
     """A file that is not there, one with a bad value, one with too many values in a row."""
     path = tmp_path / "trace.csv"
-    with pytest.raises(FileFormatError, match=r"trace\.csv cannot be read as CSV: No such file"):
+    with pytest.raises(FileFormatError, match=r"trace\.csv does not exist"):
         read_compute_trace(path)
     header = ",".join(ROW)
     path.write_text(f"{header}\nmlp,1,x,0,0\n", encoding="utf-8")

@@ -183,9 +183,9 @@ def test_refuses_what_the_parsers_reject(tmp_path: Path, text: str | bytes, mess
     assert message in refused(tmp_path, text)
 
 
-def test_an_absent_file_is_an_os_error(tmp_path: Path) -> None:
+def test_an_absent_file_is_told(tmp_path: Path) -> None:
     """As for any file."""
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileFormatError, match=r"absent\.xml does not exist"):
         read_xml(tmp_path / "absent.xml")
 
 

@@ -123,6 +123,7 @@ def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
+    (tmp_path / "secret.json").write_text("{}")
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(FileFormatError, match=r"secret\.json cannot be read: Permission denied"):
         read_json(tmp_path / "secret.json", "demo", 3)

@@ -1,0 +1,114 @@
+"""Reading a file whole, as long as it is one: never waiting for a pipe, and never more bytes than were asked for.
+
+Every reader of this package reads through here, so that all of them refuse the same things in the same words.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import BinaryIO
+
+from ..errors import FileFormatError
+from .validation import as_path
+
+__all__ = ["name_of", "read_bytes", "read_text"]
+
+KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+
+PIECE = 2**20
+"""Bytes read at once."""
+
+_GIVEN = re.compile(r"/dev/stdin|/dev/fd/[0-9]+|/proc/(self|[0-9]+)/fd/[0-9]+")
+"""What somebody has opened already: standard input, and the shell's ``<(command)``."""
+
+
+def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+    """Read a file that a user named.
+
+    Parameters
+    ----------
+    path : str or path
+        A regular file, or what the shell opened: ``/dev/stdin``, ``/dev/fd/N`` or ``/proc/self/fd/N``, of any kind.
+    most_bytes : int
+        A larger file is refused, and no more of it is read.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    FileFormatError
+        If there is no such file, it cannot be read or is too large, or it is a folder, pipe, socket or device, which
+        might keep the reader waiting for ever; one sentence that begins with the path.
+    UnsupportedError
+        If it is not a path at all.
+    """
+    where = name_of(path)
+    if not os.fspath(path):
+        raise FileFormatError("the path is empty; expected the name of a file")
+    file = as_path(path)
+    try:
+        # Before it is opened, which would wait for a pipe's writer, and may do things to a device.
+        kind = stat.S_IFMT(file.stat().st_mode)
+        if kind in KINDS and not _GIVEN.fullmatch(os.path.normpath(file)):
+            raise FileFormatError(f"{where} is {KINDS[kind]}; expected a file, or /dev/stdin")
+        with file.open("rb") as stream:
+            content = _at_most(stream, most_bytes + 1)
+    except FileFormatError:
+        raise
+    except FileNotFoundError:
+        raise FileFormatError(f"{where} does not exist; check the path") from None
+    except IsADirectoryError:
+        raise FileFormatError(f"{where} is a folder; expected a file") from None
+    except OSError as error:
+        raise FileFormatError(f"{where} cannot be read: {error.strerror or error}") from error
+    except ValueError:
+        # A null byte, the one character that no path may hold.
+        raise FileFormatError(f"{where} is not a path; remove the null byte") from None
+    if len(content) > most_bytes:
+        raise FileFormatError(f"{where} is larger than {most_bytes} bytes; expected a smaller file")
+    return content
+
+
+def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
+    """Read a file of UTF-8 text, with or without a byte order mark; otherwise as `read_bytes`.
+
+    Parameters
+    ----------
+    path : str or path
+        As for `read_bytes`.
+    most_bytes : int
+        As for `read_bytes`.
+
+    Returns
+    -------
+    str
+        Line ends as they are.
+
+    Raises
+    ------
+    FileFormatError
+        As `read_bytes`, or if it is not UTF-8.
+    """
+    content = read_bytes(path, most_bytes)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{name_of(path)} is not UTF-8 text (byte {error.start}); expected text") from None
+
+
+def _at_most(stream: BinaryIO, most_bytes: int) -> bytes:
+    """Read piece by piece: a pipe does not tell how much is in it, and room for the most may be far too much."""
+    content = bytearray()
+    while piece := stream.read(min(most_bytes - len(content), PIECE)):
+        content += piece
+    return bytes(content)
+
+
+def name_of(path: str | os.PathLike[str]) -> str:
+    """Show a path in an error message on one line."""
+    name = str(as_path(path))
+    return name if name.isprintable() else repr(name)
