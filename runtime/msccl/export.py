@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections.abc import Callable
 
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import Forest
+from ..options import check_counts
+from ..programs.channels import check_channels
 from ..programs.layout import ROOTED
 from ..programs.lowering import lower
 from ..programs.packing import document_steps, packed
 from ..programs.program import Program
 from ..programs.unfused import without_receive_reduce
 from .files import write_xml
-from .limits import RuntimeLimits, runtime_limits
+from .limits import RuntimeLimits, check_limits, runtime_limits
 
 __all__ = ["export_msccl_xml"]
 
@@ -28,6 +30,7 @@ def export_msccl_xml(
     *,
     runtime: str = "msccl-executor-nccl",
     channels: int = 1,
+    instances: int = 1,
     min_bytes: int = 0,
     max_bytes: int | None = None,
     protocol: str = "Simple",
@@ -48,6 +51,8 @@ def export_msccl_xml(
     channels : int
         Channels per connection at least, where it has as many transfers; see `lower`.  More than the busiest connection
         has transfers are refused.
+    instances : int
+        Parts that every transfer is divided into, with thread blocks and channels of their own; see `lower`.
     min_bytes, max_bytes : int or None
         As for `to_xml_text`.
     protocol : str
@@ -66,8 +71,18 @@ def export_msccl_xml(
     """
     if not hasattr(plan, "schedule"):
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")
+    limits = runtime_limits(runtime)
+    blocks = limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
+    check_counts({"instances": instances})
+    if instances > limits.max_channels:
+        raise UnsupportedError(
+            f"instances is {instances}, each with channels of its own; {limits.name} has {limits.max_channels}"
+        )
+    program = _program(plan, limits, channels, instances, blocks)
+    if instances > 1:
+        _check_instances(program, instances, limits, blocks, lambda: _program(plan, limits, channels, 1, blocks))
     write_xml(
-        _program(plan, runtime_limits(runtime), channels, max_thread_blocks),
+        program,
         path,
         runtime=runtime,
         min_bytes=min_bytes,
@@ -78,41 +93,39 @@ def export_msccl_xml(
     )
 
 
-def _program(plan: Plan, limits: RuntimeLimits, channels: int, max_thread_blocks: int | None) -> Program:
+def _program(plan: Plan, limits: RuntimeLimits, channels: int, instances: int, max_thread_blocks: int) -> Program:
     """Lower a plan to steps that the runtime takes, with as many of them in a thread block as it takes.
 
     Where a rank has more thread blocks than the GPU runs at once, some are joined.
     """
-    blocks = limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
     root = ""
     if plan.collective in ROOTED and isinstance(plan.schedule, Forest):
         root = f"-root{int(plan.schedule.root_weights.argmax())}"
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
     max_steps = limits.max_steps
     while True:
-        program = lower(plan.schedule, plan.collective, max_steps=max_steps, channels=channels, name=name)
-        _check_channels(program, channels)
+        program = lower(
+            plan.schedule, plan.collective, max_steps=max_steps, channels=channels, instances=instances, name=name
+        )
+        check_channels(program, channels, instances)
         if not limits.adds_on_receive:
             program = without_receive_reduce(program)
         longest = max(document_steps(block) for rank in program.ranks for block in rank.thread_blocks)
         if longest <= limits.max_steps or max_steps == 1:
-            return packed(program, blocks, limits.max_steps)
+            return packed(program, max_thread_blocks, limits.max_steps)
         # Steps were split, or wait for several; the fewer there are of them, the sooner they fit.
         max_steps = min(max_steps - 1, max_steps * limits.max_steps // longest)
 
 
-def _check_channels(program: Program, channels: int) -> None:
-    """Refuse channels of which no connection can use as many."""
-    transfers = Counter(
-        (rank.rank, block.send_peer)
-        for rank in program.ranks
-        for block in rank.thread_blocks
-        for step in block.instructions
-        if step.kind == "send"
-    )
-    most = max(transfers.values(), default=1)
-    if channels > most:
+def _check_instances(
+    program: Program, instances: int, limits: RuntimeLimits, blocks: int, single: Callable[[], Program]
+) -> None:
+    """Refuse instances that are beyond the limits, where a single one is not."""
+    try:
+        check_limits(program, limits, blocks)
+    except UnsupportedError as error:
+        # If it refuses that one too, instances are not what is wrong.
+        check_limits(single(), limits, blocks)
         raise UnsupportedError(
-            f"channels is {channels}, but no connection of this plan has more than {most} transfers to spread over "
-            f"channels; expected at most {most}"
-        )
+            f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as 1, which fits"
+        ) from None

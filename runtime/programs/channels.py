@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-__all__ = ["CONNECTIONS_PER_CHANNEL", "assign_channels"]
+from ...errors import UnsupportedError
+from .program import Program
+
+__all__ = ["CONNECTIONS_PER_CHANNEL", "assign_channels", "check_channels"]
 
 CONNECTIONS_PER_CHANNEL = 32
 """Sends, and receives, that MSCCL runtimes allow one rank to have on one channel (MAXSENDSPERCHANNEL, NCCL's arity)."""
@@ -66,3 +69,33 @@ def _spread(numbers: list[int], lanes: list[int], sizes: Sequence[int], max_step
         chunks[lane] += sizes[number]
         steps[lane] += 1
         chosen[number] = lane
+
+
+def check_channels(program: Program, channels: int, instances: int) -> None:
+    """Refuse channels of which no connection can use as many.
+
+    Parameters
+    ----------
+    program : Program
+        Lowered with these options.
+    channels, instances : int
+        The options.
+
+    Raises
+    ------
+    UnsupportedError
+        With the most that makes a difference.
+    """
+    transfers = Counter(
+        (rank.rank, block.send_peer)
+        for rank in program.ranks
+        for block in rank.thread_blocks
+        for step in block.instructions
+        if step.kind == "send"
+    )
+    most = max(transfers.values(), default=instances) // instances
+    if channels > most:
+        raise UnsupportedError(
+            f"channels is {channels}, but no connection of this plan has more than {most} transfers to spread over "
+            f"channels; expected at most {most}, and instances for more thread blocks than that"
+        )

@@ -1,10 +1,12 @@
-"""From the paths of an all-to-all(v) to per-rank programs.
+"""From the paths, or stages, of an all-to-all(v) to per-rank programs.
 
 `collopt.runtime.programs.flow_moves` puts all transfers into one global order, by the steps of the schedule, and says
 where each chunk stands meanwhile.  Each thread block runs its transfers in this order.  Nothing waits for the end of a
 step: a send from scratch waits for the receives that brought its chunks, all of earlier steps, and a receive into
 scratch for the sends that emptied its place, of earlier steps too.  What has to come before a transfer thus comes
-before it in the global order, and `collopt.runtime.programs.lowering` says why such programs cannot deadlock.
+before it in the global order, and `collopt.runtime.programs.lowering` says why such programs cannot deadlock.  The
+stages of `collopt.runtime.programs.staged_strands` follow one another at each rank: there a send waits for the sends,
+and a receive for the receives, of the stage before, which are earlier in the global order too.
 
 A step may wait for several others.  MSCCL has one wait per step, so each further one costs a step that does nothing
 else, which counts as much as any other.
@@ -18,15 +20,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...schedules import FlowSchedule
+from ...schedules import AllToAllvSchedule, FlowSchedule
 from .channels import assign_channels
 from .flow_moves import Move, Routed, joined_moves
-from .flow_strands import flow_layout, flow_strands
+from .flow_strands import FlowStrand, flow_layout, flow_strands
 from .layout import Layout
+from .lowering_options import LoweringOptions
 from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
+from .staged_strands import staged_layout, staged_strands
 from .strands import pieces
 
-__all__ = ["lower_flow"]
+__all__ = ["lower_flow", "lower_stages"]
 
 Sites = npt.NDArray[np.int64]
 
@@ -35,13 +39,28 @@ WIDTH = 2**32
 """A step is kept as its thread block times this, and its number."""
 
 
-def lower_flow(
-    schedule: FlowSchedule, collective: str, *, max_steps: int, max_count: int, channels: int, name: str
-) -> Program:
+def lower_flow(schedule: FlowSchedule, collective: str, options: LoweringOptions, name: str) -> Program:
     """Lower a flow; see `collopt.runtime.programs.lowering.lower`, which has looked at everything but the schedule."""
     layout = flow_layout(schedule, collective)
-    ranks = schedule.num_ranks
-    routed = joined_moves(flow_strands(schedule, layout, max_count), layout, ranks, max_count)
+    strands = flow_strands(schedule, layout, options.max_count)
+    return _program(name, layout, strands, [0] * schedule.num_ranks, options)
+
+
+def lower_stages(schedule: AllToAllvSchedule, collective: str, options: LoweringOptions, name: str) -> Program:
+    """Lower a schedule in stages in the same way."""
+    schedule.verify()
+    layout, chunk = staged_layout(schedule, collective)
+    strands = staged_strands(schedule, layout, chunk, options.max_count)
+    return _program(name, layout, strands, schedule.homes.tolist(), options)
+
+
+def _program(
+    name: str, layout: Layout, strands: Sequence[FlowStrand], homes: Sequence[int], options: LoweringOptions
+) -> Program:
+    """Write the programs of all ranks; what goes from home to home is in stages."""
+    max_steps, max_count, channels, _ = options
+    ranks = len(homes)
+    routed = joined_moves(strands, layout, ranks, max_count, options.borders(layout))
     lanes = assign_channels(
         [(move.sender, move.receiver) for move in routed.moves],
         [move.chunks for move in routed.moves],
@@ -53,11 +72,11 @@ def lower_flow(
         events[move.sender].append(number)
         events[move.receiver].append(number)
     written = tuple(
-        _Writer(rank, layout, routed, lanes).program(own, _copies(rank, layout, ranks, max_count), max_steps)
+        _Writer(rank, layout, routed, lanes, homes).program(own, _copies(rank, layout, ranks, max_count), max_steps)
         for rank, own in enumerate(events)
     )
     shards = layout.shards if len(set(layout.shards)) > 1 else ()
-    return Program(name, collective, ranks, layout.chunks, written, shards=shards)
+    return Program(name, layout.collective, ranks, layout.chunks, written, shards=shards)
 
 
 def _copies(rank: int, layout: Layout, num_ranks: int, max_count: int) -> list[Instruction]:
@@ -79,11 +98,30 @@ class _End(NamedTuple):
     lane: int
 
 
+class _Turns:
+    """What one rank sends, or receives, in stages: each block's last step in the current one, and in that before."""
+
+    def __init__(self) -> None:
+        self.stage = NOWHERE
+        self.steps: dict[int, int] = {}
+        self.before: dict[int, int] = {}
+
+    def take(self, stage: int, here: int) -> list[int]:
+        """Add a step to a stage, not to an earlier one than last time, and return those that it comes after."""
+        if stage > self.stage:
+            self.stage, self.steps, self.before = stage, {}, self.steps
+        self.steps[here // WIDTH] = here
+        # A block's own steps come one after the other anyway.
+        return [step for block, step in self.before.items() if block != here // WIDTH]
+
+
 class _Writer:
     """Writes the thread blocks of one rank."""
 
-    def __init__(self, rank: int, layout: Layout, routed: Routed, lanes: Sequence[int]) -> None:
+    def __init__(self, rank: int, layout: Layout, routed: Routed, lanes: Sequence[int], homes: Sequence[int]) -> None:
         self.rank = rank
+        self.homes = homes
+        self.turns = {True: _Turns(), False: _Turns()}
         self.layout = layout
         self.moves = routed.moves
         self.lanes = lanes
@@ -123,21 +161,24 @@ class _Writer:
         """Write this rank's end of a move."""
         sends = move.sender == self.rank
         buffer, place = move.source if sends else move.target
-        waits: tuple[Dependency, ...] = ()
+        sites: list[int] = []
+        if self.homes[move.sender] != self.homes[move.receiver]:
+            sites = self.turns[sends].take(move.step, here)
         if buffer == "scratch":
             touched = slice(place, place + move.chunks)
-            waits = _waits((self.written if sends else self.read)[touched], waited)
+            sites += np.unique((self.written if sends else self.read)[touched]).tolist()
             (self.read if sends else self.written)[touched] = here
+        waits = _waits(sites, waited)
         chunks = ChunkRange(buffer, place)
         return Instruction(
             "send" if sends else "recv", chunks if sends else None, None if sends else chunks, move.chunks, waits
         )
 
 
-def _waits(sites: Sites, waited: dict[int, int]) -> tuple[Dependency, ...]:
+def _waits(sites: Sequence[int], waited: dict[int, int]) -> tuple[Dependency, ...]:
     """The last step of each thread block among `sites`, but those that the block at hand has waited for already."""
     last: dict[int, int] = {}
-    for site in np.unique(sites).tolist():
+    for site in sorted(sites):
         if site != NOWHERE:
             block, step = divmod(site, WIDTH)
             last[block] = step

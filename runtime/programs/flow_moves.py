@@ -9,7 +9,7 @@ others between steps, what comes in during one, and gaps.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ __all__ = ["Move", "Routed", "joined_moves"]
 class Move(NamedTuple):
     """Chunks ``first .. first + chunks - 1`` of the collective go from a place at one rank to one at another."""
 
+    step: int
     sender: int
     receiver: int
     first: int
@@ -52,7 +53,9 @@ class _Hop(NamedTuple):
     strand: int
 
 
-def joined_moves(strands: Sequence[FlowStrand], layout: Layout, num_ranks: int, max_count: int) -> Routed:
+def joined_moves(
+    strands: Sequence[FlowStrand], layout: Layout, num_ranks: int, max_count: int, borders: Collection[int] = ()
+) -> Routed:
     """Put everything in order and in its place.
 
     Parameters
@@ -65,6 +68,8 @@ def joined_moves(strands: Sequence[FlowStrand], layout: Layout, num_ranks: int, 
         How many there are.
     max_count : int
         Chunks that one step may move.
+    borders : collection of int
+        Chunks with which a move has to begin.
 
     Returns
     -------
@@ -75,17 +80,17 @@ def joined_moves(strands: Sequence[FlowStrand], layout: Layout, num_ranks: int, 
     places: list[tuple[Buffer, int]] = [("input", strand.first - inputs[strand.ranks[0]]) for strand in strands]
     slots = [ScratchSlots() for _ in range(num_ranks)]
     moves: list[Move] = []
-    for hops in _hops_by_step(strands):
+    for step, hops in _hops_by_step(strands):
         left = []
         ready = [_hop(strands[number], hop, places[number], number) for number, hop in hops]
-        for joined in _joined(sorted(ready), max_count):
+        for joined in _joined(sorted(ready), max_count, borders):
             one, chunks = joined[0], sum(hop.chunks for hop in joined)
             if one.arrives:
                 pair = strands[one.strand].ranks[0] * num_ranks + one.receiver
                 target: tuple[Buffer, int] = "output", outputs[pair] + one.first - layout.offsets[pair]
             else:
                 target = "scratch", slots[one.receiver].take(chunks)
-            moves.append(Move(one.sender, one.receiver, one.first, chunks, (one.buffer, one.place), target))
+            moves.append(Move(step, one.sender, one.receiver, one.first, chunks, (one.buffer, one.place), target))
             if one.buffer == "scratch":
                 left.append((one.sender, one.place, chunks))
             for hop in joined:
@@ -107,22 +112,22 @@ def _hop(strand: FlowStrand, hop: int, place: tuple[Buffer, int], number: int) -
     return _Hop(sender, receiver, arrives, *place, strand.first, strand.chunks, number)
 
 
-def _hops_by_step(strands: Sequence[FlowStrand]) -> Iterator[list[tuple[int, int]]]:
-    """Yield strand and hop numbers of each step."""
+def _hops_by_step(strands: Sequence[FlowStrand]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Yield each step, with the numbers of its strands and of their hops."""
     steps: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, strand in enumerate(strands):
         for hop, step in enumerate(strand.steps):
             steps[step].append((number, hop))
-    for step in sorted(steps):
-        yield steps[step]
+    yield from sorted(steps.items())
 
 
-def _joined(hops: Sequence[_Hop], max_count: int) -> Iterator[list[_Hop]]:
+def _joined(hops: Sequence[_Hop], max_count: int, borders: Collection[int]) -> Iterator[list[_Hop]]:
     """Group hops that continue each other."""
     group: list[_Hop] = []
     total = 0
     for hop in hops:
-        if group and not (_continues(group[-1], hop) and total + hop.chunks <= max_count):
+        joins = bool(group) and _continues(group[-1], hop) and hop.first not in borders
+        if group and not (joins and total + hop.chunks <= max_count):
             yield group
             group, total = [], 0
         group.append(hop)

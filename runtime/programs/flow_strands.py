@@ -18,7 +18,7 @@ from ...schedules import FlowSchedule
 from .layout import Layout
 from .strands import MAX_TRANSFERS, pieces
 
-__all__ = ["FlowStrand", "flow_layout", "flow_strands"]
+__all__ = ["FlowStrand", "flow_layout", "flow_strands", "pair_layout"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -43,21 +43,33 @@ def flow_layout(schedule: FlowSchedule, collective: str) -> Layout:
         If the flow is not for this collective, or has no chunks, or more than can be written down.
     """
     traffic = schedule.traffic
-    if collective == "all_to_all" and (traffic != traffic[0, 0]).any():
-        raise UnsupportedError(
-            "all_to_all was asked for, but the schedule's traffic is not the same everywhere; expected all_to_allv"
-        )
     if traffic.shape != (schedule.num_ranks, schedule.num_ranks) or traffic.min() < 0 or schedule.chunks_per_unit < 1:
         raise ProgramError(
             f"the schedule has traffic of shape {traffic.shape} and at least {traffic.min()}, and "
             f"{schedule.chunks_per_unit} chunks per unit; expected one row and column per rank, and no negative numbers"
         )
     # Python's integers do not overflow.
-    shards = [schedule.chunks_per_unit * amount for amount in traffic.ravel().tolist()]
+    return pair_layout(
+        collective, schedule.num_ranks, [schedule.chunks_per_unit * amount for amount in traffic.ravel().tolist()]
+    )
+
+
+def pair_layout(collective: str, num_ranks: int, shards: list[int]) -> Layout:
+    """Lay out chunks from each rank to each, row by row.
+
+    Raises
+    ------
+    UnsupportedError
+        If there are no chunks, too many, or unequal numbers for an all_to_all.
+    """
+    equal = len(set(shards)) == 1
+    if collective == "all_to_all" and not equal:
+        raise UnsupportedError(
+            "all_to_all was asked for, but the schedule's traffic is not the same everywhere; expected all_to_allv"
+        )
     if not 0 < sum(shards) < LIMIT:
         raise UnsupportedError(f"the schedule divides the data into {sum(shards)} chunks; expected 1 to 2^62 - 1")
-    given = () if len(set(shards)) == 1 else shards
-    return Layout.of(collective, schedule.num_ranks, sum(shards), given)
+    return Layout.of(collective, num_ranks, sum(shards), () if equal else shards)
 
 
 def flow_strands(schedule: FlowSchedule, layout: Layout, max_count: int) -> list[FlowStrand]:

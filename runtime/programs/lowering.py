@@ -41,21 +41,22 @@ from contextlib import contextmanager
 
 from ...errors import UnsupportedError
 from ...schedules import (
-    PAIR_COLLECTIVES,
     Allreduce,
-    AnySchedule,
+    AllToAllvSchedule,
     AnyStepSchedule,
     FlowSchedule,
     Forest,
     StepAllreduce,
-    StepSchedule,
     TreeSchedule,
 )
 from ...topologies.validation import shown
 from ..options import check_counts
 from .channels import assign_channels
-from .flow_lowering import lower_flow
-from .layout import KNOWN, ROOTED, Layout
+from .fitting import Lowerable, fitting
+from .flow_lowering import lower_flow, lower_stages
+from .instances import replicated
+from .layout import Layout
+from .lowering_options import LoweringOptions
 from .program import Program
 from .rank_writer import Known, write_rank
 from .step_strands import joined_hops, step_shares
@@ -75,38 +76,43 @@ from .strands import (
 
 __all__ = ["lower", "lower_allgather"]
 
-_Routed = tuple[tuple[int, ...], list[Strand], list[Hop]]
+_Routed = tuple[Layout, tuple[int, ...], list[Strand], list[Hop]]
 
 
 def lower(
-    schedule: AnySchedule,
+    schedule: Lowerable,
     collective: str,
     *,
     max_steps: int = 64,
     max_count: int = 71,
     channels: int = 1,
+    instances: int = 1,
     name: str | None = None,
 ) -> Program:
     """Lower a schedule to an out-of-place program.
 
     Parameters
     ----------
-    schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
+    schedule : Forest, Allreduce, StepSchedule, StepAllreduce, FlowSchedule or AllToAllvSchedule
         Trees that span all ranks, the weights of each rank's trees adding up to ``trees_per_root`` times the weight of
         its shard; or steps, in which every rank gets every shard from ranks that hold what they send, and in a
         reduce-scatter no part of it twice.  Or a FlowSchedule: paths, those of two ranks carrying
-        ``chunks_per_unit`` times the traffic between them.
+        ``chunks_per_unit`` times the traffic between them.  Or an AllToAllvSchedule, which becomes exactly what it
+        says, a chunk being the largest amount that all its parts are multiples of.
     collective : str
         What the schedule is for: ``"allgather"`` for direction "broadcast", ``"reduce_scatter"`` for direction
-        "reduce", ``"allreduce"`` for both; a forest with one root also ``"broadcast"`` and ``"reduce"``.  A flow is
-        for ``"all_to_allv"``, or with equal traffic for ``"all_to_all"``.
+        "reduce", ``"allreduce"`` for both; a forest with one root also ``"broadcast"`` and ``"reduce"``.  The
+        last two are for ``"all_to_allv"``, or with equal traffic for ``"all_to_all"``.
     max_steps : int
         Steps that one thread block may have.  A connection with more transfers is spread over several channels.
     max_count : int
         Chunks that one step may move.
     channels : int
-        Channels that every connection is spread over at least, where it has as many transfers.  More channels mean more
-        thread blocks at work at the same time.
+        Channels that the transfers of every connection are dealt out to at least, where it has as many.  More channels
+        mean more thread blocks at work at the same time.
+    instances : int
+        Parts that every transfer is divided into, each with thread blocks and channels of its own; see
+        `collopt.runtime.programs.instances` for how the two differ, and go together.
     name : str or None
         Name of the program; that of the collective if left out.
 
@@ -127,6 +133,8 @@ def lower(
     ProgramError
         If a tree does not span the ranks, a schedule in steps does not bring every shard to every rank, or paths do
         not carry what their ranks have for each other.
+    CertificateError
+        If an AllToAllvSchedule does not bring everything where it belongs.
 
     Examples
     --------
@@ -134,17 +142,19 @@ def lower(
     >>> print(lower(forest, "allgather"))
     allgather: allgather on 2 ranks, 2 chunks, 6 steps, 1 channels
     """
-    check_counts({"max_steps": max_steps, "max_count": max_count, "channels": channels})
+    options = LoweringOptions(max_steps, max_count, channels, instances)
+    check_counts(options._asdict())
     if not isinstance(name, str | None):
         raise UnsupportedError(f"name is {shown(name)}; expected text, or None for that of the collective")
-    fitting = _fitting(schedule, collective)
-    name = name or collective
+    known, name = fitting(schedule, collective), name or collective
     with _collector_paused():
-        if isinstance(fitting, FlowSchedule):
-            return lower_flow(
-                fitting, collective, max_steps=max_steps, max_count=max_count, channels=channels, name=name
-            )
-        return _lowered(fitting, collective, max_steps, max_count, channels, name)
+        if isinstance(known, FlowSchedule):
+            program = lower_flow(known, collective, options, name)
+        elif isinstance(known, AllToAllvSchedule):
+            program = lower_stages(known, collective, options, name)
+        else:
+            program = _lowered(known, collective, options, name)
+        return replicated(program, instances)
 
 
 @contextmanager
@@ -159,15 +169,12 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _lowered(
-    schedule: TreeSchedule | AnyStepSchedule, collective: str, max_steps: int, max_count: int, channels: int, name: str
-) -> Program:
+def _lowered(schedule: TreeSchedule | AnyStepSchedule, collective: str, options: LoweringOptions, name: str) -> Program:
+    max_steps, max_count, channels, _ = options
     if isinstance(schedule, Forest | Allreduce):
-        shards, strands, hops = _routed_trees(schedule, max_count)
+        layout, shards, strands, hops = _routed_trees(schedule, collective, max_count)
     else:
-        shards, strands, hops = _routed_steps(schedule, max_count)
-    given = () if collective == "allreduce" or len(set(shards)) == 1 else shards
-    layout = Layout.of(collective, schedule.num_ranks, sum(shards), given)
+        layout, shards, strands, hops = _routed_steps(schedule, collective, options)
     sizes = [strands[hop.strand].chunks if hop.strands == 1 else _chunks_of(hop, strands) for hop in hops]
     lanes = assign_channels([(hop.sender, hop.receiver) for hop in hops], sizes, max_steps, channels)
     # Numbers of hops and not hops with their channels: there are millions.
@@ -179,11 +186,20 @@ def _lowered(
     ranks = tuple(
         write_rank(known, rank, own, _copies(rank, layout, shards, max_count)) for rank, own in enumerate(events)
     )
-    return Program(name, collective, schedule.num_ranks, layout.chunks, ranks, shards=given)
+    return Program(name, collective, schedule.num_ranks, layout.chunks, ranks, shards=_given(collective, shards))
 
 
-def _routed_trees(schedule: TreeSchedule, max_count: int) -> _Routed:
-    """Chunks of every rank's shard, strands, and hops in the global order."""
+def _given(collective: str, shards: tuple[int, ...]) -> tuple[int, ...]:
+    """Shards as programs list them: not those that nobody sees, or that are equal."""
+    return () if collective == "allreduce" or len(set(shards)) == 1 else shards
+
+
+def _layout(collective: str, shards: tuple[int, ...]) -> Layout:
+    return Layout.of(collective, len(shards), sum(shards), _given(collective, shards))
+
+
+def _routed_trees(schedule: TreeSchedule, collective: str, max_count: int) -> _Routed:
+    """Lay out the collective; chunks of every rank's shard, strands, and hops in the global order."""
     for forest in schedule.forests:
         check_forest(forest)
     if isinstance(schedule, Allreduce):
@@ -192,19 +208,20 @@ def _routed_trees(schedule: TreeSchedule, max_count: int) -> _Routed:
     transfers = len(schedule.forests) * (schedule.num_ranks - 1) * (sum(shards) // max_count)
     _check_size("trees", sum(shards), transfers, max_count, "plan with fewer trees per root")
     strands = strands_of(schedule, shards, max_count)
-    return shards, strands, ordered_hops(schedule, strands)
+    return _layout(collective, shards), shards, strands, ordered_hops(schedule, strands)
 
 
-def _routed_steps(schedule: AnyStepSchedule, max_count: int) -> _Routed:
+def _routed_steps(schedule: AnyStepSchedule, collective: str, options: LoweringOptions) -> _Routed:
     """Return the same of a schedule in steps."""
     if isinstance(schedule, StepAllreduce):
         check_step_halves(schedule)
     trees = {half.direction: step_trees(half) for half in schedule.schedules}
     shards, shares = step_shares(schedule, trees)
+    max_count, layout = options.max_count, _layout(collective, shards)
     transfers = len(trees) * (schedule.num_ranks - 1) * (sum(shards) // max_count)
     _check_size("steps", sum(shards), transfers, max_count, "cut shards into fewer chunks")
     strands = cut_strands(shares, shards, max_count)
-    return shards, strands, joined_hops(trees, strands, max_count)
+    return layout, shards, strands, joined_hops(trees, strands, max_count, options.borders(layout))
 
 
 def _check_size(what: str, chunks: int, transfers: int, max_count: int, remedy: str) -> None:
@@ -227,6 +244,7 @@ def lower_allgather(
     max_steps: int = 64,
     max_count: int = 71,
     channels: int = 1,
+    instances: int = 1,
     name: str = "allgather",
 ) -> Program:
     """Lower a forest to an out-of-place allgather; everything is as for `lower`.
@@ -237,43 +255,15 @@ def lower_allgather(
     >>> [block.instructions[0].kind for block in lower_allgather(forest).ranks[0].thread_blocks]
     ['recv', 'copy', 'send']
     """
-    return lower(forest, "allgather", max_steps=max_steps, max_count=max_count, channels=channels, name=name)
-
-
-def _fitting(schedule: AnySchedule, collective: str) -> AnySchedule:
-    """Return the schedule, or refuse one that is not for this collective."""
-    if not isinstance(collective, str) or collective not in KNOWN:
-        raise UnsupportedError(f"there is no lowering for {shown(collective)}; expected one of {', '.join(KNOWN)}")
-    if not isinstance(schedule, Forest | Allreduce | StepSchedule | StepAllreduce | FlowSchedule):
-        raise UnsupportedError(
-            f"the schedule for {collective} is a {type(schedule).__name__}; only those made of trees, of steps or of "
-            "paths can be lowered"
-        )
-    if isinstance(schedule, FlowSchedule) or collective in PAIR_COLLECTIVES:
-        if not isinstance(schedule, FlowSchedule) or collective not in PAIR_COLLECTIVES:
-            raise UnsupportedError(
-                f"{collective} was asked for, but the schedule is a {type(schedule).__name__}; a FlowSchedule is for "
-                f"{' or '.join(PAIR_COLLECTIVES)}, and nothing else is"
-            )
-        return schedule
-    in_steps = isinstance(schedule, StepSchedule | StepAllreduce)
-    if in_steps and collective in ROOTED:
-        raise UnsupportedError(
-            f"{collective} was asked for, but a schedule in steps is for shards of all ranks; expected allgather, "
-            "reduce_scatter or allreduce, or a schedule made of trees"
-        )
-    wanted = {"allreduce": "both", "reduce_scatter": "reduce", "reduce": "reduce"}.get(collective, "broadcast")
-    found = "both" if isinstance(schedule, Allreduce | StepAllreduce) else schedule.direction
-    if found != wanted:
-        raise UnsupportedError(
-            f"{collective} was asked for, but the schedule's {'steps' if in_steps else 'trees'} are for {found}; "
-            f"{collective} needs {wanted}"
-        )
-    if isinstance(schedule, Forest) and collective in ROOTED:
-        roots = int((schedule.root_weights > 0).sum())
-        if roots != 1:
-            raise UnsupportedError(f"{collective} was asked for, but {roots} ranks have data; expected one, the root")
-    return schedule
+    return lower(
+        forest,
+        "allgather",
+        max_steps=max_steps,
+        max_count=max_count,
+        channels=channels,
+        instances=instances,
+        name=name,
+    )
 
 
 def _copies(rank: int, layout: Layout, shards: Sequence[int], max_count: int) -> list[tuple[int, int]]:

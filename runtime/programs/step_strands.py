@@ -14,7 +14,7 @@ well, and wait for the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import gcd, lcm
 from typing import NamedTuple
 
@@ -77,7 +77,9 @@ class _Row(NamedTuple):
     adds: bool
 
 
-def joined_hops(trees: Mapping[Direction, StepTrees], strands: Sequence[Strand], max_count: int) -> list[Hop]:
+def joined_hops(
+    trees: Mapping[Direction, StepTrees], strands: Sequence[Strand], max_count: int, borders: Collection[int] = ()
+) -> list[Hop]:
     """All hops in the global order, those joined that can be.
 
     Parameters
@@ -88,6 +90,8 @@ def joined_hops(trees: Mapping[Direction, StepTrees], strands: Sequence[Strand],
         Numbered as the hops are to name them.
     max_count : int
         Chunks that one step may move.
+    borders : collection of int
+        Chunks with which a step has to begin.
 
     Returns
     -------
@@ -104,7 +108,8 @@ def joined_hops(trees: Mapping[Direction, StepTrees], strands: Sequence[Strand],
         own = apart and row.receiver == strand.root
         now = (touched[row.sender].get(row.strand), touched[row.receiver].get(row.strand), own)
         chunks += strand.chunks
-        if last == row._replace(strand=row.strand - 1) and state == now and chunks <= max_count:
+        follows = last == row._replace(strand=row.strand - 1) and strand.first not in borders
+        if follows and state == now and chunks <= max_count:
             hops[-1] = hops[-1]._replace(strands=hops[-1].strands + 1)
         else:
             hops.append(Hop(row.strand, row.sender, row.receiver, row.adds))
