@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...errors import UnsupportedError
 from ..execution.agreement import connect
 from ..execution.arguments import import_torch, plain_group_of
+from ..execution.async_work import AsyncWork
+from ..execution.beside import nothing_to_do, run_now, start
 from ..options import check_seconds
 from .agreement import Terms, agreed_exchange
 from .arguments import AllToAllCall, terms_of
-from .run import AllToAllWork, run_now, start
+from .run import run
 from .steps import own_steps
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["AllToAllWork", "all_to_all_single"]
+__all__ = ["all_to_all_single"]
 
 MOST_SECONDS = 1e9
 
@@ -38,7 +41,7 @@ def all_to_all_single(
     stages: str = "plain",
     max_stage_bytes: int | None = None,
     timeout: float | None = None,
-) -> AllToAllWork | None:
+) -> AsyncWork | None:
     """Send every rank its part of `input`: as `torch.distributed.all_to_all_single` does, but in balanced stages.
 
     All ranks of the group have to call.  They first tell each other their splits, or only that they agree if `traffic`
@@ -70,8 +73,8 @@ def all_to_all_single(
 
     Returns
     -------
-    AllToAllWork or None
-        None, or with `async_op` what has ``wait()`` and ``is_completed()``.
+    AsyncWork or None
+        None, or with `async_op` what has ``wait()``, ``is_completed()`` and ``get_future()``.
 
     Raises
     ------
@@ -118,10 +121,12 @@ def all_to_all_single(
     call = call._replace(timeout=_patience(timeout))
     exchange = agreed_exchange(terms, call.group, call.timeout)
     connect(call.group, input.device, call.timeout)
-    plan = own_steps(exchange, dist.get_rank(group)) if exchange.row_bytes else None
+    if not exchange.row_bytes:
+        return nothing_to_do([output]) if async_op else None
+    job = partial(run, call, own_steps(exchange, dist.get_rank(group)))
     if async_op:
-        return start(call, plan)
-    run_now(call, plan)
+        return start(call.group, job, [output], [input])
+    run_now(call.group, job)
     return None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...topologies.validation import shown
-from ..execution.arguments import import_torch
+from ..execution.arguments import check_async, import_torch
 from ..options import check_choice, check_counts, check_seconds
 from .agreement import Terms
 
@@ -55,7 +55,7 @@ def terms_of(call: AllToAllCall) -> Terms:
     check_choice("stages", call.stages, STAGES)
     servers, gpus = _shape(call, ranks)
     _check_tensors(call)
-    _check_async(call)
+    check_async(call.async_op, call.input, call.timeout)
     sends = _splits("input", call.input, call.input_splits, ranks)
     takes = _splits("output", call.output, call.output_splits, ranks)
     rows = None
@@ -122,30 +122,6 @@ def _check_tensors(call: AllToAllCall) -> None:
     distance, size = output.data_ptr() - mine.data_ptr(), mine.element_size()
     if output.numel() and mine.numel() and -output.numel() * size < distance < mine.numel() * size:
         raise UnsupportedError("input and output overlap; give the output memory of its own")
-
-
-def _check_async(call: AllToAllCall) -> None:
-    """Refuse what could not go on beside the caller."""
-    if not isinstance(call.async_op, bool):
-        raise UnsupportedError(f"async_op is {shown(call.async_op)}; expected True or False")
-    if not call.async_op:
-        return
-    _, dist = import_torch()
-    device = call.input.device.type
-    if device not in ("cpu", "cuda"):
-        raise UnsupportedError(
-            f"async_op is True and the tensors are on {device}; expected them on cpu or cuda, or async_op=False"
-        )
-    if device == "cpu" and dist.get_debug_level() is dist.DebugLevel.DETAIL:
-        raise UnsupportedError(
-            "async_op is True and TORCH_DISTRIBUTED_DEBUG is DETAIL, which takes messages of another thread for a "
-            "mismatch of collectives; expected another level, or async_op=False"
-        )
-    if device == "cuda" and call.timeout is not None:
-        raise UnsupportedError(
-            f"async_op is True and timeout is {call.timeout}, for which CUDA work has to be waited for in the call; "
-            "expected no timeout, which leaves it to the process group"
-        )
 
 
 def _row_bytes(call: AllToAllCall) -> int | None:

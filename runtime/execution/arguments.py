@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ColloptError, MissingDependencyError, UnsupportedError
+from ...topologies.validation import shown
 from ..options import check_counts, check_seconds
 from ..programs.layout import ROOTED
 from ..programs.program import Program
 from .batches import checked_rounds, shard_elements, works_in_place
 from .reductions import check_operation
 
-__all__ = ["Call", "import_torch", "plain_group_of", "problem_of", "served_devices", "telling_device"]
+__all__ = ["Call", "check_async", "import_torch", "plain_group_of", "problem_of", "served_devices", "telling_device"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Call:
     timeout: float | None
     slices: int
     op: str
+    async_op: bool = False
 
     @property
     def whole_name(self) -> str:
@@ -110,10 +112,42 @@ def problem_of(call: Call) -> ColloptError | None:
     try:
         _check_options(call)
         _check_tensors(call)
+        check_async(call.async_op, call.whole, call.timeout)
         checked_rounds(call.program, call.slices)
     except ColloptError as error:
         return error
     return None
+
+
+def check_async(async_op: object, tensor: Any, timeout: float | None) -> None:
+    """Refuse what could not go on beside the caller.
+
+    Raises
+    ------
+    UnsupportedError
+        If `async_op` is no bool, or is True and the tensor's device, the timeout of the call or torch's settings are in
+        the way.
+    """
+    if not isinstance(async_op, bool):
+        raise UnsupportedError(f"async_op is {shown(async_op)}; expected True or False")
+    if not async_op:
+        return
+    _, dist = import_torch()
+    device = tensor.device.type
+    if device not in ("cpu", "cuda"):
+        raise UnsupportedError(
+            f"async_op is True and the tensors are on {device}; expected them on cpu or cuda, or async_op=False"
+        )
+    if device == "cpu" and dist.get_debug_level() is dist.DebugLevel.DETAIL:
+        raise UnsupportedError(
+            "async_op is True and TORCH_DISTRIBUTED_DEBUG is DETAIL, which takes messages of another thread for a "
+            "mismatch of collectives; expected another level, or async_op=False"
+        )
+    if device == "cuda" and timeout is not None:
+        raise UnsupportedError(
+            f"async_op is True and timeout is {timeout}, for which CUDA work has to be waited for in the call; "
+            "expected no timeout, which leaves it to the process group"
+        )
 
 
 def _check_options(call: Call) -> None:

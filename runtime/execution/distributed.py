@@ -11,6 +11,8 @@ Facts about torch.distributed that the code below rests on (seen with torch 2.13
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -21,14 +23,16 @@ from ..programs.lowering import lower
 from ..programs.program import Program
 from .agreement import agree, first_line, wait_for_all
 from .arguments import Call, import_torch, plain_group_of
-from .batches import OwnRound, Piece, own_rounds
+from .async_work import AsyncWork
+from .batches import OwnRound, OwnRounds, Piece, own_rounds
+from .beside import TAG, run_now, start
 from .reductions import combine, finish
 
 if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["PlanLike", "execute", "execute_allgather", "program_of"]
+__all__ = ["PlanLike", "execute", "execute_allgather", "prepared", "program_of"]
 
 NO_LIMIT = 2**31 - 1
 
@@ -78,12 +82,16 @@ def execute(
     timeout: float | None = None,
     slices: int = 1,
     op: str = "sum",
-) -> None:
+    async_op: bool = False,
+) -> AsyncWork | None:
     """Run a plan; every rank of the group calls this with its own tensors.
 
     The first call on a group with some plan and size checks the program and agrees with the other ranks; like any
     collective it has to be made by all ranks of the group with the same arguments.  If it raises, what the outputs hold
     is undefined.
+
+    Later calls of the same kind are not compared, which saves them a small all-reduce.  If the arguments of one rank
+    are wrong then, that rank raises at once and sends nothing; the others raise when it ends or the time is over.
 
     Parameters
     ----------
@@ -114,15 +122,59 @@ def execute(
     op : {"sum", "prod", "min", "max", "avg"}
         What adding means; see `collopt.runtime.execution.reductions`.  Of no meaning to collectives that only move
         data.
+    async_op : bool
+        Return while the data is still on its way.  Each rank may choose for itself.
+
+    Returns
+    -------
+    AsyncWork or None
+        None, or with `async_op` what has ``wait()``, ``is_completed()`` and ``get_future()``.
 
     Raises
     ------
     UnsupportedError
         If the plan's schedule cannot be lowered, or the tensors, the operation or the group do not fit it.
     ProgramError
-        If the program is wrong, the ranks disagree, or the exchange fails.
+        If the program is wrong, the ranks disagree, or the exchange fails; with `async_op`, ``wait()`` raises what goes
+        wrong in the exchange.
     MissingDependencyError
         If torch is not installed.
+
+    Notes
+    -----
+    On CPU tensors a thread runs calls with `async_op`, one per group and call by call; a call without it waits for
+    them.  When one fails, later ones of the group fail too.  Errors are also logged, to ``collopt.runtime``, as nobody
+    may wait for them.  The end of the program is put off by some seconds for calls that still go on.
+
+    On CUDA tensors nothing but the first call of its kind waits in the process.  Each call posts everything at once: to
+    the current stream, or with `async_op` to a stream of the group's own, which begins after what the current stream
+    has to do by then, and for which ``wait()`` lets the current stream wait.  A `timeout` makes the process wait for
+    every round, so `async_op` does not go with it.
+    """
+    call, job = prepared(plan, output, input, group=group, timeout=timeout, slices=slices, op=op, async_op=async_op)
+    if async_op:
+        return start(call.group, job, *([] if each is None else [each] for each in (call.output, call.input)))
+    run_now(call.group, job)
+    return None
+
+
+def prepared(
+    plan: PlanLike | Program,
+    output: torch.Tensor | None,
+    input: torch.Tensor | None,  # noqa: A002 - torch.distributed's own name for it.
+    *,
+    group: dist.ProcessGroup | None,
+    timeout: float | None = None,
+    slices: int = 1,
+    op: str = "sum",
+    async_op: bool = False,
+) -> tuple[Call, Callable[[], None]]:
+    """Check the arguments of `execute` and let the ranks agree on them, which they do in the order of their calls.
+
+    Returns
+    -------
+    tuple of Call and callable
+        The arguments, and what is left to do: to send the data.
     """
     _, dist = import_torch()
     if not dist.is_initialized():
@@ -133,8 +185,8 @@ def execute(
     program = program_of(plan)
     if program.collective in ROOTED and rank != program.layout.root:
         output, input = (None, input) if program.collective == "reduce" else (output, None)  # noqa: A001
-    call = Call(program, output, input, plain_group_of(group, output, input), timeout, slices, op)
-    _run(call, rank, agree(call))
+    call = Call(program, output, input, plain_group_of(group, output, input), timeout, slices, op, async_op)
+    return call, partial(_run, call, rank, own_rounds(program, slices, rank, agree(call)))
 
 
 def execute_allgather(
@@ -150,10 +202,11 @@ def execute_allgather(
     execute(program, output, input, group=group, timeout=timeout, slices=slices)
 
 
-def _run(call: Call, rank: int, elements: int) -> None:
+def _run(call: Call, rank: int, work: OwnRounds) -> None:
     torch, _ = import_torch()
-    work = own_rounds(call.program, call.slices, rank, elements)
-    with torch.no_grad():
+    made_so = any(tensor is not None and tensor.is_inference() for tensor in (call.output, call.input))
+    # Tensors that were made in inference mode can be written to in that mode alone; others are to notice that they are.
+    with torch.inference_mode() if made_so else torch.no_grad():
         memory = {
             name: torch.empty(0, dtype=call.whole.dtype, device=call.whole.device)
             if tensor is None
@@ -165,7 +218,7 @@ def _run(call: Call, rank: int, elements: int) -> None:
         for number, part in enumerate(work.rounds):
             try:
                 _run_round(call, part, memory)
-            except RuntimeError as error:
+            except (RuntimeError, ValueError) as error:  # The latter if the group has been destroyed meanwhile.
                 peers = sorted({operation.peer for operation in part.operations})
                 raise ProgramError(
                     f"rank {rank} could not finish round {number + 1} of {len(work.rounds)}, in which it exchanges "
@@ -186,7 +239,11 @@ def _run_round(call: Call, part: OwnRound, memory: dict[str, Any]) -> None:
     views = [held(each.piece).view(torch.uint8) for each in part.operations]
     batch = [
         dist.P2POp(
-            dist.isend if each.is_send else dist.irecv, view, dist.get_global_rank(call.group, each.peer), call.group
+            dist.isend if each.is_send else dist.irecv,
+            view,
+            dist.get_global_rank(call.group, each.peer),
+            call.group,
+            TAG,
         )
         for each, view in zip(part.operations, views, strict=True)
     ]

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from typing import Any
 
 from ...errors import UnsupportedError
 from ..execution.arguments import import_torch
-from ..execution.distributed import PlanLike, execute
+from ..execution.distributed import PlanLike
 from ..execution.reductions import TYPES
 from ..programs.layout import REDUCING, ROOTED
 from .plans import PlanShelf, Request
 from .settings import BackendSettings
-from .tensors import are_alike, dense, done, joined, spread
+from .tensors import are_alike, done, joined, spread
+from .works import run_plan
 from .wrapped import available_devices, connected, forget_lane, lane, plain_group, register
 
 __all__ = ["PlannedGroup"]
@@ -113,8 +114,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         alike = len({(tensor.dtype, tensor.device) for tensor in tensors}) == 1
         if self._can(alike, "allreduce") and (plan := self._plan_for("allreduce", tensors[0], elements, opts)):
             whole = joined(tensors)
-            self._run(plan, whole, whole, opts)
-            return done(spread(whole, tensors))
+            return self._run(plan, whole, whole, opts, tensors, partial(spread, whole, tensors))
         return self._plain.allreduce_coalesced(tensors, opts)
 
     @_in_lists
@@ -157,8 +157,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             plan := self._plan_for("allgather", own, elements, opts)
         ):
             whole = torch.empty(elements, dtype=own.dtype, device=own.device)
-            self._run(plan, whole, own, opts)
-            return done(spread(whole, outputs))
+            return self._run(plan, whole, own, opts, outputs, partial(spread, whole, outputs))
         return self._plain.allgather(output_tensors, input_tensors, opts)
 
     @_in_lists
@@ -254,18 +253,30 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             _said.add(text)
             logger.log(logging.WARNING if self.rank() == 0 else logging.DEBUG, text)
 
-    def _run(self, plan: PlanLike, output: Any, input: Any, opts: Any) -> Any:  # noqa: A002
-        """Run a plan to its end; on CUDA, to where the current stream has it all to do."""
-        op = OPERATIONS[opts.reduceOp.op] if plan.collective in REDUCING else "sum"
-        # Unlike no_grad this also lets us write to tensors that were made so.
-        with torch.inference_mode():
-            target = dense(output)
-            source = target if input is output else dense(input)
-            execute(plan, target, source, group=self.lane_for(output.device.type), slices=self._settings.slices, op=op)
-            if target is not output:
-                output.copy_(target)
+    def _run(
+        self,
+        plan: PlanLike,
+        output: Any,
+        input: Any,  # noqa: A002
+        opts: Any,
+        results: Sequence[Any] = (),
+        afterwards: Callable[[], object] = lambda: None,
+    ) -> Any:
+        """Run a plan, or begin to if the caller is not going to wait at once."""
+        begun = run_plan(
+            plan,
+            output,
+            input,
+            group=self.lane_for(output.device.type),
+            slices=self._settings.slices,
+            op=OPERATIONS[opts.reduceOp.op] if plan.collective in REDUCING else "sum",
+            # Older versions of torch do not tell.
+            at_once=not getattr(opts, "asyncOp", False),
+            results=results,
+            afterwards=afterwards,
+        )
         self.planned[plan.collective] += 1
-        return done([output])
+        return begun
 
     def lane_for(self, device: str | None = None) -> Any:
         """Return the plain group that plans run on; all ranks come here at the same call.

@@ -102,8 +102,8 @@ class PlanShelf:
             of, known = before[0][0], before[0][1].topology
         if found.topology.digest != known.digest:
             raise TopologyError(
-                f"{name} is for another network of {self.num_ranks} ranks, {found.topology!r}, than {of}, {known!r}; "
-                "keep the plans for one network in a folder"
+                f"{name} is for another network of {self.num_ranks} ranks, {_told(found.topology)}, than {of}, "
+                f"{_told(known)}; keep the plans for one network in a folder"
             )
 
     def _suitable(self, collective: str, root: int | None) -> list[Plan]:
@@ -154,6 +154,11 @@ class PlanShelf:
 
 def _rooted(root: int | None) -> str:
     return "" if root is None else f" with root {root}"
+
+
+def _told(topology: Topology) -> str:
+    """Name a network such that two of one name and size differ."""
+    return f"{topology!r} (digest {topology.digest[:12]})"
 
 
 def _topology_of(settings: BackendSettings) -> Topology | None:

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -210,6 +211,9 @@ def specials(rank: int, own: Any) -> dict[str, bool]:
         "several tensors as one": coalesced(rank, own),
         "functional": functional_collectives(rank),
         "work": work(rank),
+        "works at once": works_at_once(rank),
+        "beside the caller": beside_the_caller(rank),
+        "callbacks": callbacks(rank),
         "future": future(rank),
         "messages on the way": messages(rank),
         "inference tensors": inference_tensors(rank),
@@ -269,6 +273,67 @@ def work(rank: int) -> bool:
     """What `async_op` returns."""
     begun = dist.all_reduce(data := torch.full((3,), rank), async_op=True)
     return begun.wait() and begun.is_completed() and begun.wait() and data.tolist() == [6] * 3
+
+
+def works_at_once(rank: int) -> bool:
+    """All sorts of collectives go on at the same time, with tensors that have to be copied, and one that does not."""
+    strided = torch.arange(12).view(3, 4).t()
+    gathered, shares = torch.zeros(RANKS, 2), [torch.zeros(3) for _ in range(RANKS)]
+    share, exchanged = torch.zeros(3), torch.zeros(RANKS)
+    works = [
+        dist.all_reduce(strided, async_op=True),
+        dist.all_gather_into_tensor(gathered, torch.full((2,), float(rank)), async_op=True),
+        dist.all_gather(shares, torch.full((3,), float(rank)), async_op=True),
+        dist.reduce_scatter(share, list(torch.arange(12.0).split(3)), async_op=True),
+        dist.all_to_all_single(exchanged, torch.full((RANKS,), float(rank)), async_op=True),
+        dist.broadcast(sent := torch.full((3,), rank), 2, async_op=True),
+    ]
+    dist.all_reduce(total := torch.full((3,), rank))
+    over = all(work.is_completed() for work in works)
+    results = [work.get_future().wait() for work in works]
+    right = all(work.wait() and work.wait(timedelta(seconds=5)) for work in works)
+    return (
+        over
+        and right
+        and [len(each) for each in results] == [1, 1, RANKS, 1, 1, 1]
+        and results[2][3] is shares[3]
+        and torch.equal(strided, 4 * torch.arange(12).view(3, 4).t())
+        and gathered[:, 1].tolist() == [each[2].item() for each in shares] == exchanged.tolist() == [0, 1, 2, 3]
+        and share.tolist() == [4 * (3.0 * rank + number) for number in range(3)]
+        and sent.tolist() == [2] * 3
+        and total.tolist() == [6] * 3
+    )
+
+
+def beside_the_caller(rank: int) -> bool:
+    """A rank that has begun a collective can send what the others wait for before they call."""
+    dist.all_reduce(torch.ones(5))  # Or it would be the first of its kind, of which the ranks tell each other.
+    data = torch.full((5,), float(rank))
+    if rank == 0:
+        begun = dist.all_reduce(data, async_op=True)
+        going = not begun.is_completed()
+        for other in range(1, RANKS):
+            dist.send(torch.ones(1), other)
+    else:
+        dist.recv(torch.zeros(1), 0)
+        begun = dist.all_reduce(data, async_op=True)
+        going = True
+    return going and begun.wait() and data.tolist() == [6] * 5
+
+
+def callbacks(rank: int) -> bool:
+    """They go on with collectives and wait for these, as PowerSGD's do."""
+
+    def go_on(future: Any) -> torch.Tensor:
+        (first,) = future.value()
+        dist.all_reduce(first)
+        (second,) = dist.all_reduce(first, async_op=True).get_future().wait()
+        return second.clone()
+
+    begun = dist.all_reduce(torch.full((3,), rank), async_op=True)
+    result = begun.get_future().then(go_on)
+    after = dist.all_reduce(torch.full((3,), rank), async_op=True)
+    return after.wait() and result.wait().tolist() == [96] * 3
 
 
 def future(rank: int) -> bool:
@@ -492,7 +557,7 @@ def plan_when_needed(rank: int, folder: str, topology: str) -> tuple[list[int], 
     return data.tolist(), backend.usage().planned, message_of(lambda: backend.usage(dist.new_group(backend="gloo")))
 
 
-def failing_rank(rank: int, folder: str, plans: str) -> tuple[str, str, bool]:
+def failing_rank(rank: int, folder: str, plans: str) -> tuple[str, list[str], bool]:
     """Make a call that rank 2 gets wrong, then one before which rank 2 ends."""
     backend.configure(plans=plans)
     join(rank, f"{folder}/store", seconds=20)
@@ -501,9 +566,13 @@ def failing_rank(rank: int, folder: str, plans: str) -> tuple[str, str, bool]:
     if rank == 2:
         Path(folder, "left").touch()
         dist.destroy_process_group()
-        return told, "", True
+        return told, [], True
     while not Path(folder, "left").exists():
         time.sleep(0.05)
     begin = time.monotonic()
-    alone = message_of(lambda: dist.all_reduce(torch.ones(3)))
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    alone = [message_of(call) for call in (work.wait, work.wait, lambda: dist.all_reduce(torch.ones(3)))]
+    with suppress(RuntimeError):
+        work.get_future().wait()
+        alone.append("the future has no error")
     return told, alone, time.monotonic() - begin < 60

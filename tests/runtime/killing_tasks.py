@@ -49,6 +49,21 @@ def planned_call(rank: int, collective: str) -> Callable[[float], None]:
     return lambda timeout: execute(program, output, mine, timeout=timeout, slices=2)
 
 
+def overlapped_calls(rank: int) -> Callable[[float], None]:
+    """Return some calls, with a timeout, of `execute` that go on beside the caller; the last one is waited for."""
+    program = program_of(
+        SimpleNamespace(collective="allreduce", schedule=random_schedule("allreduce", RANKS, 3, seed=4, root=1))
+    )
+    rows = torch.full((4, ELEMENTS), rank)
+
+    def call(timeout: float) -> None:
+        works = [execute(program, row, row, timeout=timeout, slices=2, async_op=True) for row in rows]
+        assert works[-1] is not None
+        works[-1].wait()
+
+    return call
+
+
 def staged_call(rank: int) -> Callable[[float], None]:
     """Return a call, with a timeout, of `all_to_all_single` with unequal parts."""
     rows = [[(source + 3 * target) % 7 * 100 for target in range(RANKS)] for source in range(RANKS)]
@@ -72,7 +87,8 @@ def be_a_rank(rank: int, folder: str, what: str, timeout: float, pipe: Connectio
         world_size=RANKS,
         timeout=timedelta(seconds=GROUP_TIMEOUT_S),
     )
-    call = staged_call(rank) if what == "all_to_all_single" else planned_call(rank, what)
+    others = {"all_to_all_single": staged_call, "overlapped": overlapped_calls}
+    call = others[what](rank) if what in others else planned_call(rank, what)
     # The first call makes connections and compiles, which may take a while.
     call(START_S)
     dist.barrier()

@@ -173,11 +173,13 @@ def test_a_rank_that_sends_nothing_is_noticed_in_time(answers: list[all_to_all_t
 
 
 def test_waiting_tells_of_a_rank_that_sends_nothing(answers: list[all_to_all_tasks.Answers]) -> None:
-    """The calls have returned before, and each says for itself what became of it."""
+    """The calls have returned before; the second one has not been begun."""
     assert answers[3].late_beside == ("late", "late")
     for rank, each in enumerate(answers[:3]):
-        for message in each.late_beside:
-            assert message.startswith(f"ProgramError: rank {rank} could not finish step "), message
+        first, second = each.late_beside
+        assert first.startswith(f"ProgramError: rank {rank} could not finish step "), first
+        told = "an earlier call on the group failed, so this one was not begun; that one's error: "
+        assert second == f"ProgramError: {told}{first.removeprefix('ProgramError: ')}"
 
 
 def test_asks_for_an_initialised_group() -> None:

@@ -43,13 +43,14 @@ def check(found: list[dict[str, Any]]) -> None:
         assert max(each["seconds"]) <= TIMEOUT_S + GRACE_S, (number, each)
 
 
-def test_all_others_raise_in_time_when_a_rank_is_killed() -> None:
+@pytest.mark.parametrize("what", ["allreduce", "overlapped"])
+def test_all_others_raise_in_time_when_a_rank_is_killed(what: str) -> None:
     """Once."""
-    check(tries("allreduce", 1))
+    check(tries(what, 1))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["allgather", "allreduce", "all_to_all_single"])
+@pytest.mark.parametrize("what", ["allgather", "allreduce", "all_to_all_single", "overlapped"])
 def test_all_others_raise_in_time_in_twenty_of_twenty_tries(what: str) -> None:
     """Another rank at another moment each time."""
     found = tries(what, TRIES)

@@ -1,0 +1,79 @@
+"""Ranks that come to the end of their program with calls that nobody waited for; run as ``python leaving_tasks.py``.
+
+A program of its own, as the interpreter is to end in the ordinary way, which processes of multiprocessing do not.  It
+imports torch once and forks the ranks from itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from async_tasks import plan_for, started
+from runtime_tasks import RANKS, join
+
+from collopt.runtime import execute
+from collopt.runtime.execution import call_queue
+
+PATIENCE_S = 1.0
+"""Of the end of the interpreter, where calls cannot come to theirs."""
+ABSENCE_S = 6.0
+
+
+def leave(rank: int, folder: str, how: str) -> None:
+    """Begin calls and return; rank 0 waits for them if all come to their end."""
+    torch.set_num_threads(1)
+    join(rank, folder)
+    plan, data = plan_for("allreduce"), torch.full((5, 100_000), rank)
+    execute(plan, data[0].clone(), data[0])
+    dist.barrier()
+    if how == "without rank 3":
+        call_queue.EXIT_PATIENCE_S = PATIENCE_S
+        if rank == 3:
+            # With its connections open: nobody is to learn of its end.
+            time.sleep(ABSENCE_S)
+            return
+    works = [started(lambda row=row: execute(plan, row, row, async_op=True)) for row in data]
+    if how == "destroyed":
+        dist.destroy_process_group()
+    if how == "finished" and rank == 0:
+        assert all(work.wait() for work in works)
+        assert bool((data == 6).all())
+
+
+def report(pids: list[int], folder: str) -> list[dict[str, Any]]:
+    """Wait for the ranks; return how and when each ended, and what it wrote to standard error."""
+    begin = time.monotonic()
+    ends = {}
+    for _ in pids:
+        pid, status = os.wait()
+        ends[pid] = os.waitstatus_to_exitcode(status), time.monotonic() - begin
+    return [
+        {"code": ends[pid][0], "seconds": ends[pid][1], "said": Path(folder, f"said{rank}").read_text()}
+        for rank, pid in enumerate(pids)
+    ]
+
+
+def main() -> None:
+    """Fork the ranks; in each of them the program goes on to its end."""
+    how = sys.argv[1]
+    folder = tempfile.mkdtemp()
+    pids = []
+    for rank in range(RANKS):
+        if not (pid := os.fork()):
+            os.dup2(os.open(f"{folder}/said{rank}", os.O_WRONLY | os.O_CREAT), 2)
+            leave(rank, folder, how)
+            return
+        pids.append(pid)
+    sys.stdout.write(json.dumps(report(pids, folder)))
+
+
+if __name__ == "__main__":
+    main()

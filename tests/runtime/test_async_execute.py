@@ -1,0 +1,129 @@
+"""Calls that go on beside the caller, with four Gloo processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import async_tasks
+import numpy as np
+import pytest
+import runtime_tasks
+
+from collopt.runtime.exchange.steps import Exchange, own_steps
+from collopt.runtime.execution.local_ranks import run_ranks
+
+PRELOAD = (
+    "torch",
+    "torch.distributed",
+    "collopt.planners.fast",
+    "collopt.solvers.staged_exchange",
+    "collopt.solvers.exchange_steps",
+)
+RANKS = runtime_tasks.RANKS
+
+
+@pytest.fixture(scope="module")
+def answers() -> list[async_tasks.Answers]:
+    """What all ranks have to tell."""
+    # Compile the kernels once, before all ranks would do so at the same time.
+    own_steps(Exchange(np.ones((4, 4), dtype=np.int64).tobytes(), 2, 2, 4), 0)
+    return run_ranks(async_tasks.everything, RANKS, timeout_s=200, preload=PRELOAD)
+
+
+def test_calls_that_go_on_give_what_the_others_do(answers: list[async_tasks.Answers]) -> None:
+    """Many at once, mixed with synchronous calls, messages, collectives and exchanges, in one group or two."""
+    for rank, answer in enumerate(answers):
+        assert len(answer.right) == 9
+        assert [name for name, right in answer.right.items() if not right] == [], f"rank {rank}"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no bool", "UnsupportedError: async_op is 1; expected True or False"),
+        ("debugging", "UnsupportedError: async_op is True and TORCH_DISTRIBUTED_DEBUG is DETAIL, which takes"),
+        ("afterwards", "fine"),
+        ("wait", "UnsupportedError: timeout is 0; expected a positive number of seconds"),
+    ],
+)
+def test_wrong_arguments_are_told_by_the_call(answers: list[async_tasks.Answers], name: str, message: str) -> None:
+    """And not by the wait."""
+    for answer in answers:
+        assert answer.refusals[name].startswith(message)
+
+
+def test_a_wrong_call_on_one_rank_stops_all(answers: list[async_tasks.Answers]) -> None:
+    """By the call again; nothing has begun."""
+    told = [answer.refusals["one rank"] for answer in answers]
+    assert told.pop(2).startswith("UnsupportedError: output has 11 elements and input has 10")
+    assert all(message.startswith("ProgramError: another rank refused its arguments") for message in told)
+
+
+def test_futures_hold_the_output(answers: list[async_tasks.Answers]) -> None:
+    """Which ranks other than the root of a reduce have none of."""
+    for rank, answer in enumerate(answers):
+        assert answer.futures == {"then": 12, "afterwards": True, "outputs": int(rank == 2)}
+
+
+def test_callbacks_go_on_with_collectives(answers: list[async_tasks.Answers]) -> None:
+    """Synchronous and asynchronous ones, that they wait for, while other calls wait for them."""
+    for answer in answers:
+        assert answer.callbacks == [[6, 24, 96], [6]]
+
+
+def test_waiting_tells_of_a_rank_that_stays_away() -> None:
+    """Within the timeout of one call, however many there are; the log tells it once, too."""
+    *answers, (nothing, _, _) = run_ranks(async_tasks.absent_rank, RANKS, timeout_s=120, preload=PRELOAD)
+    assert nothing == []
+    for rank, ((early, *messages), said, seconds) in enumerate(answers):
+        assert early.startswith("ProgramError: the call was not over after 0.05 s of waiting; it goes on")
+        failure = f"rank {rank} could not finish round "
+        assert [message.startswith(f"ProgramError: {failure}") for message in messages[:2]] == [True, True]
+        later = (
+            f"ProgramError: an earlier call on the group failed, so this one was not begun; that one's error: {failure}"
+        )
+        assert [message.startswith(later) for message in messages[2:]] == [True] * 3
+        assert [each.startswith(f"a call that went on beside its caller failed: {failure}") for each in said] == [True]
+        assert seconds < 20
+
+
+def leave(how: str) -> list[dict[str, Any]]:
+    """Let four ranks come to the end of their program without waiting for their calls."""
+    task = Path(async_tasks.__file__).with_name("leaving_tasks.py")
+    done = subprocess.run(
+        [sys.executable, task, how],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(task.parents[1]), str(task.parent)])},
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    assert [each["code"] for each in found] == [0] * RANKS, found
+    return found
+
+
+def test_calls_that_nobody_waits_for_come_to_their_end_before_the_program_does() -> None:
+    """Rank 0, which waits, has its data from the others, which do not."""
+    assert [each["said"] for each in leave("finished")] == [""] * RANKS
+
+
+def test_a_program_ends_though_its_calls_cannot() -> None:
+    """Soon, and it says why it has waited."""
+    found = leave("without rank 3")
+    for each in found[:3]:
+        assert each["said"].startswith("the program ends with calls that still go on after 1 s, on groups: 1; wait")
+        assert "a call that went on beside its caller failed: rank " in each["said"]
+        assert each["seconds"] < 30
+
+
+def test_errors_that_nobody_waits_for_are_told() -> None:
+    """Here of a group that is destroyed too early."""
+    for each in leave("destroyed"):
+        assert "a call that went on beside its caller failed: rank " in each["said"] or not each["said"]
