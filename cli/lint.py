@@ -1,22 +1,21 @@
-"""``collopt lint``: what a runtime makes of MSCCL XML files, and how to have them picked up."""
+"""``collopt lint``: what a runtime makes of MSCCL XML files or MSCCL++ plans, and how to have them picked up."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .output import emit, emit_json
-from .parameters import JsonOption, whole_number
+from .parameters import JsonOption, UsageError, whole_number
 from .progress import working
 
 if TYPE_CHECKING:
     from ..runtime.msccl.lint_report import Finding, LintReport
     from ..runtime.msccl.windows import FamilyReport
 
-__all__ = ["lint"]
+__all__ = ["RUNTIME_NAMES", "lint", "row"]
 
 FAILED = 1
 """Exit status of a check that failed, as in `collopt.cli.app`."""
@@ -25,11 +24,12 @@ MOST_BLOCKS = 1024
 WIDTH = len("environment")
 
 FilesArgument = Annotated[
-    list[Path],
-    typer.Argument(metavar="FILE...", help="MSCCL XML files from anybody, or folders of them."),
+    list[str],
+    typer.Argument(metavar="FILE...", help="MSCCL XML files or MSCCL++ plans from anybody, or folders of them."),
 ]
+RUNTIME_NAMES = "msccl, msccl-executor-nccl, rccl, or mscclpp for MSCCL++ plans"
 RuntimeOption = Annotated[
-    str, typer.Option("--runtime", metavar="NAME", help="What will load it: msccl, msccl-executor-nccl or rccl.")
+    str | None, typer.Option("--runtime", metavar="NAME", help=f"What will load it: {RUNTIME_NAMES}.")
 ]
 VersionOption = Annotated[
     str | None,
@@ -48,7 +48,7 @@ BlocksOption = Annotated[
 
 def lint(
     files: FilesArgument,
-    runtime: RuntimeOption,
+    runtime: RuntimeOption = None,
     version: VersionOption = None,
     max_thread_blocks: BlocksOption = None,
     as_json: JsonOption = False,
@@ -56,7 +56,9 @@ def lint(
     """Say whether a runtime would reject a file, ignore it, hang on it or compute something else, and why."""
     from ..runtime.msccl.windows import lint_family
 
-    with working(f"reading {', '.join(map(str, files))}"):
+    if runtime is None:
+        raise UsageError(f"--runtime is missing; say what loads the file, such as --runtime msccl: {RUNTIME_NAMES}")
+    with working(f"reading {', '.join(files)}"):
         family = lint_family(files, runtime, version, max_thread_blocks=max_thread_blocks)
     if as_json:
         emit_json(_as_json(family))
@@ -72,7 +74,7 @@ def _lines(family: FamilyReport) -> Iterator[str]:
     for report in family.reports:
         yield _printable(f"{report.path}: {report.verdict} by {report.runtime} {report.version}")
         if report.summary:
-            yield _row("for", report.summary)
+            yield row("for", report.summary)
         yield from _findings(report.findings)
         if alone:
             yield from _loading(family, report)
@@ -81,23 +83,24 @@ def _lines(family: FamilyReport) -> Iterator[str]:
     yield f"{len(family.reports)} files together"
     yield from _findings(family.findings)
     for span in family.spans:
-        yield _row("picked", str(span))
+        yield row("picked", str(span))
     yield from _loading(family, family.reports[0])
 
 
 def _findings(findings: Iterable[Finding]) -> Iterator[str]:
     for finding in findings:
-        yield _row(finding.severity, f"{f'{finding.where}: ' if finding.where else ''}{finding.message}")
+        yield row(finding.severity, f"{f'{finding.where}: ' if finding.where else ''}{finding.message}")
 
 
 def _loading(family: FamilyReport, report: LintReport) -> Iterator[str]:
     for name, value in family.environment.items():
-        yield _row("environment", f"{name}={value}")
+        yield row("environment", f"{name}={value}")
     for line in report.loading:
-        yield _row("loading", line)
+        yield row("loading", line)
 
 
-def _row(name: str, text: str) -> str:
+def row(name: str, text: str) -> str:
+    """Set a name and what is said of it on one line."""
     return f"  {name:<{WIDTH}}  {_printable(text)}"
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,11 +31,14 @@ from ..schedules.units import bandwidth_text, percentage_text
 from ..topologies import Topology
 from ..topologies.validation import shown
 from .plan_checks import check_network, check_purpose, refuse_loads
+from .registered import call_registered
 
-__all__ = ["EXPORTERS", "Heights", "Plan"]
+__all__ = ["EXPORTERS", "SIMULATORS", "Heights", "Plan"]
 
 EXPORTERS = "collopt.exporters"
 """Group of entry points that `Plan.export` looks in; other packages can add formats there."""
+SIMULATORS = "collopt.simulators"
+"""Group of entry points that `Plan.simulate` looks in, of functions that return µs; other packages can add some."""
 
 
 class Heights(NamedTuple):
@@ -180,6 +181,37 @@ class Plan:
         num_bytes = as_bytes(size)
         return float(schedule_time(self.schedule, self.topology, num_bytes, slices, inverse_rate=self.inverse_rate))
 
+    def simulate(self, size: int | str, *, simulator: str = "event-driven", **options: Any) -> float:
+        """Time in µs by a simulation of the plan on its topology; see `collopt.runtime.simulate` for more than that.
+
+        Parameters
+        ----------
+        size : int or str
+            Bytes in all, as for `estimate`.
+        simulator : str
+            ``"event-driven"``, or what another package registered in the entry point group `SIMULATORS`.
+        **options : object
+            As the simulator takes them: ``slices`` and ``steps`` of `collopt.runtime.simulate`.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        UnsupportedError
+            For an unknown simulator, options that it does not take, or a size that is not understood.
+
+        Examples
+        --------
+        >>> import collopt
+        >>> plan = collopt.plan(collopt.topologies.ring(4, bandwidth=25, latency=1), "allgather")
+        >>> plan.estimate("64K"), plan.simulate("64K", slices=1)
+        (2.98304, 2.98304)
+        """
+        time: float = call_registered(SIMULATORS, "simulator", simulator, (self, size), options)
+        return time
+
     @property
     def has_steps(self) -> bool:
         """Whether the schedule consists of steps, not of trees."""
@@ -263,17 +295,7 @@ class Plan:
         UnsupportedError
             For an unknown format, options that it does not take or that are missing, or a plan that it cannot hold.
         """
-        known = entry_points(group=EXPORTERS)
-        if not isinstance(format, str) or format not in known.names:
-            raise UnsupportedError(
-                f"there is no export format {shown(format)}; expected one of {', '.join(sorted(known.names))}"
-            )
-        exporter = known[format].load()
-        try:
-            call = inspect.signature(exporter).bind(self, path, **options)
-        except TypeError as error:
-            raise UnsupportedError(f"{format} cannot be written with these options: {error}") from None
-        exporter(*call.args, **call.kwargs)
+        call_registered(EXPORTERS, "export format", format, (self, path), options)
 
     def to_msccl_xml(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write the plan as MSCCL XML; options as for `collopt.runtime.msccl.export.export_msccl_xml`."""

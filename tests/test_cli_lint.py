@@ -88,7 +88,8 @@ def test_what_is_in_a_file_does_not_steer_the_terminal(capsys: pytest.CaptureFix
         (["--runtime", "nccl"], "runtime is 'nccl'; expected one of msccl"),
         (["--runtime", "rccl", "--version", "new"], "version is 'new'; expected a release of ROCm"),
         (["--runtime", "rccl", "--version", ""], "version is ''; expected a release of ROCm"),
-        ([], "Missing option '--runtime'"),
+        ([], "--runtime is missing; say what loads the file, such as --runtime msccl"),
+        (["--runtime", "mscclpp", "--version", "0.1"], "version is '0.1'; the one known of mscclpp is 0.9.0"),
         (["--runtime", "msccl", "--max-thread-blocks", "0"], "--max-thread-blocks is '0'; expected a whole number"),
     ],
 )
@@ -101,9 +102,20 @@ def test_requests_that_cannot_be_met(
 
 def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The name comes first."""
-    assert refusal(call(capsys, "lint", tmp_path / "no.xml", "--runtime", "msccl")).endswith(
-        "No such file or directory"
+    assert "no.xml does not exist; check the path" in refusal(
+        call(capsys, "lint", tmp_path / "no.xml", "--runtime", "msccl")
     )
+    # Not the folder at hand.
+    assert "the path is empty" in refusal(call(capsys, "lint", "", "--runtime", "msccl"))
+
+
+def test_mscclpp_plans_are_linted_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As the runtime of that name."""
+    collopt.plan(ring(4, bandwidth=25), "allgather").to_mscclpp_json(tmp_path / "ag.json", max_bytes=2**20)
+    answer = call(capsys, "lint", tmp_path / "ag.json", "--runtime", "mscclpp")
+    assert (answer.status, answer.err) == (0, "")
+    assert answer.out.startswith(f"{tmp_path / 'ag.json'}: accepted by mscclpp 0.9.0\n")
+    assert "allgather on 4 ranks, out of place, from 128 to 1048576 bytes" in answer.out
 
 
 def test_names_of_files_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], xml: Path) -> None:

@@ -11,20 +11,25 @@ import json
 import os
 import stat
 import tempfile
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import FileFormatError, TopologyError, UnsupportedError
-from .json_files import check_header, name_of, read_json
+from .json_files import check_header, read_json
 from .topology import Topology
 from .validation import as_path, shown
+
+if TYPE_CHECKING:
+    from .importing.reading import ImportOptions
 
 __all__ = [
     "read_json",
     "read_topology",
     "topology_from_json",
     "topology_to_json",
+    "write_all_whole",
     "write_topology",
     "write_whole",
 ]
@@ -33,13 +38,17 @@ TOPOLOGY_FORMAT = "collopt-topology"
 TOPOLOGY_VERSION = 1
 
 
-def read_topology(path: str | os.PathLike[str]) -> Topology:
-    """Read a topology from a JSON file.
+def read_topology(path: str | os.PathLike[str], **options: Unpack[ImportOptions]) -> Topology:
+    """Read a topology from a file of ours, or from one that a tool wrote.
 
     Parameters
     ----------
     path : str or path
-        A file that `write_topology` wrote, or one written by hand to the same schema.
+        JSON that `write_topology` wrote or that follows its schema, or a file of another format
+        (``docs/reference/imported-files.md`` lists them).  The content decides, not the name.
+    **options
+        For files that describe one box: `boxes`, how many there are like it (1 if left out); `fabric`, what is between
+        them, which no such file says; and whatever `read_box` and `compose` take.
 
     Returns
     -------
@@ -48,10 +57,14 @@ def read_topology(path: str | os.PathLike[str]) -> Topology:
     Raises
     ------
     FileFormatError
-        If the file cannot be read, is not such JSON, is of a newer version, or describes a network that makes no
-        sense; the message names the file and the field.
+        If the file cannot be read, is of no known format or of a newer version, or describes a network that makes no
+        sense; the message names the file and the field or line.
+    TopologyError
+        If an option is not usable, is missing, or asks for what the file says itself.
     """
-    return topology_from_json(read_json(path, TOPOLOGY_FORMAT, TOPOLOGY_VERSION), name_of(path))
+    from .importing.reading import import_network
+
+    return import_network(path, options).topology
 
 
 def write_topology(topology: Topology, path: str | os.PathLike[str]) -> None:
@@ -177,33 +190,93 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     UnsupportedError
         If it is not a path at all.
     """
+    target = _target_of(path)
+    with _told_of(target):
+        temporary = _staged(target, content)
+        try:
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def write_all_whole(contents: Mapping[str, str | bytes]) -> None:
+    """Write several files, all of them or none; each as `write_whole` does.
+
+    Files that are replaced are moved aside first and come back if anything goes wrong: for a moment a reader may find
+    some of the files missing, but never old and new ones side by side.
+
+    Parameters
+    ----------
+    contents : mapping of str to str or bytes
+        What to write, by path.
+
+    Raises
+    ------
+    OSError
+        As of `write_whole`, naming the file.
+    UnsupportedError
+        If one is not a path at all, or two are the same file.
+    """
+    targets = {_target_of(path): content for path, content in contents.items()}
+    if len(targets) < len(contents):
+        raise UnsupportedError(f"of {len(contents)} paths, some are the same file; expected different ones")
+    with contextlib.ExitStack() as undo:
+        new: dict[Path, Path] = {}
+        for target, content in targets.items():
+            with _told_of(target):
+                new[target] = _staged(target, content)
+            undo.callback(new[target].unlink, missing_ok=True)
+        old: list[Path] = []
+        for target in filter(Path.exists, targets):
+            aside = new[target].with_suffix(".old")
+            with _told_of(target):
+                target.replace(aside)
+            undo.callback(aside.replace, target)
+            old.append(aside)
+        for target, temporary in new.items():
+            with _told_of(target):
+                temporary.replace(target)
+            undo.callback(target.unlink)
+        undo.pop_all()
+    for aside in old:
+        aside.unlink(missing_ok=True)
+
+
+def _target_of(path: str | os.PathLike[str]) -> Path:
+    """Find the file to write, through a symbolic link, which stays."""
     if "\0" in str(as_path(path)):
         raise UnsupportedError(f"the path {shown(str(path))} holds a null byte; expected one that a file can have")
-    # Through a symbolic link, which stays.
     target = Path(os.path.realpath(as_path(path)))
     if target.exists() and not target.is_file():
         # Renaming would put a file in the place of a device or a pipe.
         raise OSError(errno.EINVAL, "not a regular file", str(target))
+    return target
+
+
+@contextlib.contextmanager
+def _told_of(target: Path) -> Iterator[None]:
+    """Let what goes wrong name the file: the user knows nothing of a temporary one."""
     try:
-        _write_and_rename(target, content.encode() if isinstance(content, str) else content)
+        yield
     except OSError as error:
-        # The user knows nothing of a temporary file.
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(target)) from error
 
 
-def _write_and_rename(target: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+def _staged(target: Path, content: str | bytes) -> Path:
+    """Write what is to become `target` beside it, and return where."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
+            stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(temporary).chmod(_permissions(target))
-        Path(temporary).replace(target)
+        temporary.chmod(_permissions(target))
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
+        temporary.unlink(missing_ok=True)
         raise
+    return temporary
 
 
 def _permissions(target: Path) -> int:

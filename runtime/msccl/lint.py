@@ -7,11 +7,9 @@ own algorithms at work without a word, and one that is wrong can stop a communic
 from __future__ import annotations
 
 import os
-import stat
-from pathlib import Path
 
-from ...errors import FileFormatError
-from ...topologies.validation import as_path, shown
+from ...topologies.bounded_files import read_bytes
+from ..mscclpp.lint import RUNTIME, lint_plan
 from ..options import check_counts
 from .dialects import Dialect, dialect_of
 from .document import Document, read_document
@@ -59,9 +57,7 @@ def lint_file(
     UnsupportedError
         For a runtime or version that is not known.
     FileFormatError
-        For a file that is too large to be one.
-    OSError
-        If the file cannot be read.
+        If the file cannot be read, or is too large to be one.
 
     Notes
     -----
@@ -72,13 +68,17 @@ def lint_file(
     dialect = dialect_of(runtime, version)
     resident = dialect.limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
     check_counts({"max_thread_blocks": resident})
-    text = _read(as_path(path))
+    # The parsers know no encoding: each byte is a character of its own.
+    text = read_bytes(path, MAX_BYTES).decode("latin-1")
     findings = Findings()
     document = None
     if dialect.absent:
         findings.add("ignored", f"{dialect.absent}; run the plan through torch.distributed, or load it elsewhere")
     try:
-        document = read_document(text, dialect, findings)
+        if text.lstrip()[:1] == "{":
+            findings.add("rejected", _about_json(path, dialect))
+        else:
+            document = read_document(text, dialect, findings)
         if document is not None:
             _check(document, dialect, resident, findings)
     except EnoughError:
@@ -95,6 +95,14 @@ def lint_file(
     )
 
 
+def _about_json(path: str | os.PathLike[str], dialect: Dialect) -> str:
+    """Say what else a file may be that is no XML."""
+    report = lint_plan(path)
+    plan = f"an MSCCL++ plan of {report.summary}" if report.summary else "JSON"
+    mend = "leave it out" if dialect.is_microsoft else "move it out of the folder, of which all files are opened"
+    return f"the file is {plan}, and no MSCCL XML; {mend}, and look at it with --runtime {RUNTIME}"
+
+
 def _check(document: Document, dialect: Dialect, resident: int, findings: Findings) -> None:
     check_header(document, dialect, findings)
     layout = layout_of(document, findings)
@@ -106,15 +114,3 @@ def _check(document: Document, dialect: Dialect, resident: int, findings: Findin
     if not findings.has(*WRONG):
         placements = dialect.placements(document.numbers.get("inplace", 0), document.numbers.get("outofplace", 1))
         check_meaning(program, *placements, PLACES.get(document.words.get("proto", ""), 2), findings)
-
-
-def _read(path: Path) -> str:
-    """Read a file as bytes, each a character of its own: the parsers know no other encoding."""
-    if "\0" in str(path):
-        raise FileFormatError(f"{shown(str(path))} is not a path; remove the null byte")
-    found = path.stat()
-    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-        raise FileFormatError(f"{path}: this is a device or a pipe; expected a file")
-    if found.st_size > MAX_BYTES:
-        raise FileFormatError(f"{path}: the file has more than {MAX_BYTES} bytes; expected an MSCCL algorithm")
-    return path.read_bytes().decode("latin-1")

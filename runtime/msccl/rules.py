@@ -32,11 +32,10 @@ def check_header(document: Document, dialect: Dialect, findings: Findings) -> No
         findings.add("rejected", f"coll is {shown(collective)}, which {dialect.name} does not know; {hint}", where)
     if collective in ROOTED:
         findings.add("note", f"the file is for one root, and every {collective} picks it, whatever its root", where)
-    for name in ("nchunksperloop", "ngpus"):
-        if numbers[name] < 1:
-            findings.add(
-                "wrong data", f"{name} is {numbers[name]}, by which sizes are divided; expected 1 or more", where
-            )
+    if (chunks := numbers["nchunksperloop"]) < 1:
+        findings.add("wrong data", f"nchunksperloop is {chunks}, by which sizes are divided; expected 1 or more", where)
+    if (ranks := numbers["ngpus"]) < 1:
+        findings.add("ignored", f"ngpus is {ranks}, and no call has as many ranks; expected 1 or more", where)
     if dialect.is_microsoft and numbers.get("nthreads", 0) % WARP:
         findings.add("rejected", f"nthreads is {numbers['nthreads']}; expected a multiple of {WARP}", where)
     if dialect.is_microsoft and len(document.words.get("name", "")) > NAME_LENGTH:
@@ -114,6 +113,8 @@ def _check_scratch(document: Document, beyond: int, findings: Findings, where: s
 def check_gpus(document: Document, layout: Layout | None, dialect: Dialect, findings: Findings) -> None:
     """Look for the element of every rank, and at its sizes."""
     ranks = document.numbers["ngpus"]
+    if ranks < 1:
+        return
     found = Counter(gpu.number for gpu in document.gpus)
     for number in sorted(number for number, times in found.items() if times > 1 or not 0 <= number < ranks):
         what = f"there are {found[number]} gpu elements with id {number}"

@@ -9,14 +9,20 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import UnsupportedError
-from ...topologies.validation import as_path
+from ...errors import FileFormatError, UnsupportedError
+from ...topologies.validation import as_path, shown
+from ..mscclpp.lint import RUNTIME as MSCCLPP
+from ..mscclpp.lint import VERSION as MSCCLPP_VERSION
+from ..mscclpp.lint import lint_plan
+from ..mscclpp.writer import DEFAULT_THREAD_BLOCKS
+from ..options import check_choice, check_counts
 from .dialects import UNLIMITED, Dialect, dialect_of
+from .limits import RUNTIMES
 from .lint import lint_file
 from .lint_report import Finding, Findings, LintReport
 from .loading import environment_of, sizes_text
 
-__all__ = ["FamilyReport", "Span", "lint_family", "window_report"]
+__all__ = ["MSCCLPP", "FamilyReport", "Span", "lint_family", "window_report"]
 
 MICROSOFT_FILES = 4
 MAX_FILES = 1024
@@ -108,13 +114,15 @@ def lint_family(
     *,
     max_thread_blocks: int | None = None,
 ) -> FamilyReport:
-    """Find out what a runtime makes of several MSCCL XML files, and which one it picks for which size.
+    """Find out what a runtime makes of several files, and which one it picks for which size.
 
     Parameters
     ----------
     paths : iterable of paths
         Files, and folders of which all files are meant.
-    runtime, version, max_thread_blocks
+    runtime : {"msccl", "msccl-executor-nccl", "rccl", "mscclpp"}
+        What will load them; the last takes MSCCL++ plans, the others MSCCL XML.
+    version, max_thread_blocks
         As for `lint_file`.
 
     Returns
@@ -126,34 +134,55 @@ def lint_family(
     UnsupportedError
         If there is no file, or for a runtime or version that is not known.
     FileFormatError
-        For a file that is too large to be one.
-    OSError
-        If a file cannot be read.
+        If a file cannot be read, or is too large to be one.
     """
+    check_choice("runtime", runtime, (*RUNTIMES, MSCCLPP))
+    files = _files(paths, runtime)
+    if runtime == MSCCLPP:
+        return _lint_plans(files, version, max_thread_blocks)
     dialect = dialect_of(runtime, version)
-    files = _files([as_path(path) for path in paths], dialect)
+    # The first runtime has a list to go through, the others a folder.
+    files = files if dialect.is_microsoft else sorted(files)
     reports = tuple(lint_file(path, runtime, version, max_thread_blocks=max_thread_blocks) for path in files)
     findings = Findings()
     _check_together(reports, dialect, findings)
     spans = window_report(reports)
-    _check_spans(spans, dialect, findings)
-    environment = environment_of([report.path for report in reports], dialect)
+    _check_spans(spans, dialect.name, findings)
+    # The first runtime passes refused files over, so it need not be told of them.
+    named = [report.path for report in reports if not (dialect.is_microsoft and report.verdict == "rejected")]
+    environment = environment_of(named, dialect)
     return FamilyReport(dialect.name, dialect.version, reports, spans, tuple(findings), environment)
 
 
-def _files(paths: list[Path], dialect: Dialect) -> list[Path]:
-    """List the files in the order in which they are tried."""
+def _lint_plans(files: list[Path], version: str | None, max_thread_blocks: int | None) -> FamilyReport:
+    if version not in (None, MSCCLPP_VERSION):
+        raise UnsupportedError(f"version is {shown(version)}; the one known of {MSCCLPP} is {MSCCLPP_VERSION}")
+    resident = DEFAULT_THREAD_BLOCKS if max_thread_blocks is None else max_thread_blocks
+    check_counts({"max_thread_blocks": resident})
+    reports = tuple(lint_plan(path, max_thread_blocks=resident) for path in files)
+    findings = Findings()
+    spans = window_report(reports)
+    _check_spans(spans, MSCCLPP, findings)
+    return FamilyReport(MSCCLPP, MSCCLPP_VERSION, reports, spans, tuple(findings))
+
+
+def _files(paths: Iterable[str | os.PathLike[str]], runtime: str) -> list[Path]:
+    """List the files, those of a folder by name."""
     files: list[Path] = []
-    for path in paths:
-        files.extend(sorted(entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else [path])
+    looked_at: list[str] = []
+    for given in paths:
+        path = as_path(given)
+        looked_at.append(str(path))
+        if not os.fspath(given):
+            raise FileFormatError("the path is empty; expected the name of a file or folder")
+        in_folder = "\0" not in str(path) and path.is_dir()
+        files.extend(sorted(entry for entry in path.iterdir() if entry.is_file()) if in_folder else [path])
     if not files:
-        raise UnsupportedError(
-            f"there is no file in {', '.join(map(str, paths)) or 'the list'}; expected MSCCL XML files"
-        )
+        kind = "MSCCL++ plans" if runtime == MSCCLPP else "MSCCL XML files"
+        raise UnsupportedError(f"there is no file in {', '.join(looked_at) or 'the list'}; expected {kind}")
     if len(files) > MAX_FILES:
-        raise UnsupportedError(f"there are {len(files)} files; {dialect.name} loads {MAX_FILES} at most")
-    # The first runtime has a list to go through, the others a folder.
-    return files if dialect.is_microsoft else sorted(files)
+        raise UnsupportedError(f"there are {len(files)} files; {runtime} loads {MAX_FILES} at most")
+    return files
 
 
 def _check_together(reports: tuple[LintReport, ...], dialect: Dialect, findings: Findings) -> None:
@@ -199,8 +228,9 @@ def window_report(reports: Iterable[LintReport]) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def _check_spans(spans: tuple[Span, ...], dialect: Dialect, findings: Findings) -> None:
+def _check_spans(spans: tuple[Span, ...], runtime: str, findings: Findings) -> None:
     order = {
+        MSCCLPP: "whoever runs them chooses",
         "msccl": "which one is picked is up to the runtime",
         "msccl-executor-nccl": "the first by name is picked",
         "rccl": "the first by name is picked, or by some versions the first that the file system lists",
@@ -208,10 +238,10 @@ def _check_spans(spans: tuple[Span, ...], dialect: Dialect, findings: Findings) 
     picked = {span.path for span in spans}
     for before, span, after in zip((None, *spans), spans, (*spans[1:], None), strict=False):
         if span.others:
-            findings.add("note", f"{span}: several files are for these sizes; {order[dialect.name]}")
+            findings.add("note", f"{span}: several files are for these sizes; {order[runtime]}")
         same = [other is not None and other[:3] == span[:3] and bool(other.path) for other in (before, after)]
         if not span.path and all(same):
             findings.add("note", f"{span}, because there is a gap between the files")
     for path in sorted({other for span in spans for other in span.others} - picked):
-        if dialect.name == "msccl-executor-nccl":
+        if runtime == "msccl-executor-nccl":
             findings.add("ignored", "other files come first for all of its sizes", path)

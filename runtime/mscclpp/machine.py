@@ -40,6 +40,8 @@ Resource = tuple[str, int, int]
 INT64 = np.iinfo(np.int64)
 MOST_NUMBERS = 2**26
 """In the memory of all GPUs."""
+MOST_PROCESSES = 2**14
+"""Thread blocks, port channels and GPUs together; each keeps a clock of every other one."""
 
 
 class ExecutionReport(NamedTuple):
@@ -104,6 +106,12 @@ def run_execution_plan(
         raise UnsupportedError(
             f"{chunks} chunks in {slices} slices are {chunks * slices} numbers; expected {MOST_NUMBERS} at most: run "
             "fewer slices, or a smaller plan"
+        )
+    processes = sum(1 + len(gpu.thread_blocks) + len(gpu.peers["port"]) for gpu in plan.gpus)
+    if processes > MOST_PROCESSES:
+        raise UnsupportedError(
+            f"there are {processes} GPUs, thread blocks and port channels; expected {MOST_PROCESSES} at most: run a "
+            "smaller plan"
         )
     layout = _layout(plan)
     machine = None

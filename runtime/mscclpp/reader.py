@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from ...errors import FileFormatError, UnsupportedError
-from ...topologies.validation import as_path, shown
+from ...topologies.bounded_files import name_of, read_bytes
+from ...topologies.validation import shown
 from ..programs.program import Buffer
 from .check import check_execution_plan
 from .plan import (
@@ -21,6 +23,7 @@ from .plan import (
     COLLECTIVES,
     DATA_OPERATIONS,
     MAX_CHANNELS,
+    MAX_OPERATIONS,
     MAX_THREADS,
     SEMAPHORE_OPERATIONS,
     SIGNALLING,
@@ -32,13 +35,20 @@ from .plan import (
     Place,
 )
 
-__all__ = ["parse_document", "read_mscclpp"]
+__all__ = ["parse_content", "parse_document", "read_mscclpp"]
 
 BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
 SPELLINGS = {theirs: ours for ours, theirs in COLLECTIVES.items()}
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
-MAX_BYTES_OF_FILE = 2**28
+MAX_BYTES_OF_FILE = 2**25
+"""Six times what a plan for 64 GPUs takes; a larger file is refused before it is decoded."""
+MAX_BLOCKS = 2**10
+"""Of a GPU; all must run at once, and no GPU has as many multiprocessors."""
+MAX_ENTRIES = MAX_BLOCKS * MAX_CHANNELS
+"""Of a list of what thread blocks use, such as the channels of a GPU."""
+MAX_TOKENS = 2**16
+"""In all semaphores of a GPU together."""
 MAX_CHUNKS = 2**28
 """A buffer of more would have chunks of less than 16 bytes."""
 
@@ -78,20 +88,16 @@ def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
     Raises
     ------
     FileFormatError
-        If the file is not such a plan, or has missing, unknown or senseless values; the message names the file and the
-        place.
+        If the file cannot be read, is not such a plan, or has missing, unknown or senseless values; the message names
+        the file and the place.
     UnsupportedError
         For operations and channels that collopt does not run, such as packets and switch channels.
-    OSError
-        If the file cannot be read.
     """
-    where = str(as_path(path))
-    if "\0" in where:
-        raise FileFormatError(f"{shown(where)} is not a path; remove the null byte")
-    with as_path(path).open("rb") as stream:
-        content = stream.read(MAX_BYTES_OF_FILE + 1)
-    if len(content) > MAX_BYTES_OF_FILE:
-        raise FileFormatError(f"{where}: the file has more than {MAX_BYTES_OF_FILE} bytes; expected an MSCCL++ plan")
+    return parse_content(read_bytes(path, MAX_BYTES_OF_FILE), name_of(path))
+
+
+def parse_content(content: bytes, where: str) -> ExecutionPlan:
+    """Decode what stands in a file and go on as `parse_document`; raises as `read_mscclpp`."""
     try:
         document = json.loads(content.decode("utf-8"), object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
@@ -100,11 +106,10 @@ def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"key {shown(key)} stands twice in one object")
-        found[key] = value
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"key {shown(twice)} stands twice in one object")
     return found
 
 
@@ -203,8 +208,10 @@ class _Parser:
         semaphores = []
         for each in self._list(gpu.get("semaphores", []), f"semaphores of {where}"):
             self._object(each, f"a semaphore of {where}", ("init_value",))
-            semaphores.append(self._integer(each["init_value"], f"init_value of {where}", 0, 2**20))
-        blocks = self._list(gpu["threadblocks"], f"threadblocks of {where}", 1)
+            semaphores.append(self._integer(each["init_value"], f"init_value of {where}", 0, MAX_TOKENS))
+        if sum(semaphores) > MAX_TOKENS:
+            self._fail(f"semaphores of {where} begin with {sum(semaphores)} in all; the limit is {MAX_TOKENS}")
+        blocks = self._list(gpu["threadblocks"], f"threadblocks of {where}", 1, MAX_BLOCKS)
         return Gpu(
             self._integer(gpu["input_chunks"], f"input_chunks of {where}", 1, MAX_CHUNKS),
             self._integer(gpu["output_chunks"], f"output_chunks of {where}", 1, MAX_CHUNKS),
@@ -242,6 +249,8 @@ class _Parser:
                     self._fail(f"{where} has {len(ids)} {kind} {what}; expected at most {MAX_CHANNELS} different ones")
         reader = _BlockParser(self, rank, channels, {kind: [known["remote"][at] for at in refs[kind]] for kind in refs})
         operations = self._list(fields["ops"], f"ops of {where}", 1)
+        if len(operations) > MAX_OPERATIONS:
+            self._fail(f"{where} has {len(operations)} operations; the limit is {MAX_OPERATIONS}")
         return tuple(reader.operation(each, f"{where} op {at}", inside=False) for at, each in enumerate(operations))
 
     def _object(
@@ -257,9 +266,11 @@ class _Parser:
                 self._fail(f"{where} has {shown(key)}, which the executor does not read; remove it")
         return value
 
-    def _list(self, value: object, where: str, least: int = 0) -> list[Any]:
+    def _list(self, value: object, where: str, least: int = 0, most: int = MAX_ENTRIES) -> list[Any]:
         if not isinstance(value, list) or len(value) < least:
             self._fail(f"{where} is {shown(value)}; expected a list{' with entries' if least else ''}")
+        if len(value) > most:
+            self._fail(f"{where} has {len(value)} entries; the limit is {most}")
         return value
 
     def _integers(self, value: object, where: str, most: int, least: int = 0) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ from .transfers import Transfers
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Waiting", "simulate", "simulate_sizes"]
+__all__ = ["Waiting", "simulate", "simulate_sizes", "simulated_time"]
 
 IntArray = npt.NDArray[np.int64]
 Waiting = Literal["overlap", "wait"]
@@ -87,6 +87,11 @@ def simulate(plan: Plan, size: int | str, slices: int | None = None, *, steps: W
     <Simulation: broadcast of 12000 bytes on row, 2 slices: 2.72 µs, 4.41 GB/s>
     """
     return _Simulator(plan, steps).run(size, slices)
+
+
+def simulated_time(plan: Plan, size: int | str, slices: int | None = None, *, steps: Waiting = "overlap") -> float:
+    """Return the µs of `simulate`, whose parameters and errors these are; what `Plan.simulate` calls."""
+    return simulate(plan, size, slices, steps=steps).microseconds
 
 
 def simulate_sizes(
@@ -165,6 +170,7 @@ class _Simulator:
         hops = len(self._transfers.hop_links)
         if slices is None:
             return 1 if self._plan.has_steps else max(1, min(DEFAULT_SLICES, MOST_EVENTS // hops))
+        slices = int(slices) if isinstance(slices, np.integer) else slices
         check_counts({"slices": slices})
         if self._plan.has_steps:
             raise UnsupportedError(f"slices is {slices}, but the plan's steps send chunks whole; leave slices out")

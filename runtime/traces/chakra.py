@@ -31,6 +31,7 @@ __all__ = [
     "TraceNode",
     "Value",
     "rotate_trace",
+    "trace_bytes",
     "write_trace",
 ]
 
@@ -141,10 +142,15 @@ def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     OSError
         If the file cannot be written.
     """
+    write_whole(path, trace_bytes(trace))
+
+
+def trace_bytes(trace: Trace) -> bytes:
+    """Return what stands in the file of a trace; raises as `write_trace`."""
     _require_trace(trace)
     head = (bytes_field(1, trace.version.encode()) if trace.version else b"") + _attributes(2, trace.attributes)
     messages = [head, *map(_node, trace.nodes)]
-    write_whole(path, b"".join(varint(len(message)) + message for message in messages))
+    return b"".join(varint(len(message)) + message for message in messages)
 
 
 def _require_trace(trace: object) -> None:

@@ -21,11 +21,12 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import as_bytes
+from ...topologies.files import write_all_whole
 from ...topologies.validation import as_path, shown
 from ..options import check_counts
 from ..simulating.sent_trees import transfers_of
 from ..simulating.transfers import Transfers
-from .chakra import Attribute, NodeKind, Trace, TraceNode, write_trace
+from .chakra import Attribute, NodeKind, Trace, TraceNode, trace_bytes
 
 __all__ = ["export_chakra_et", "plan_traces"]
 
@@ -36,7 +37,7 @@ MOST_CHUNKS = 2**31
 def export_chakra_et(
     plan: Plan, path: str | os.PathLike[str], *, size: int | str, slices: int = 1, reduce_us: int = 0
 ) -> None:
-    """Write a plan as execution traces, one file per rank: ``PATH.0.et``, ``PATH.1.et`` and so on.
+    """Write a plan as execution traces, one file per rank: ``PATH.0.et``, ``PATH.1.et`` and so on, all or none.
 
     Parameters
     ----------
@@ -52,11 +53,12 @@ def export_chakra_et(
     UnsupportedError
         As of `plan_traces`.
     OSError
-        If a file cannot be written.
+        If a file cannot be written; then all are as they were before.
     """
     prefix = str(as_path(path))
-    for rank, trace in enumerate(plan_traces(plan, size, slices=slices, reduce_us=reduce_us)):
-        write_trace(trace, f"{prefix}.{rank}.et")
+    traces = plan_traces(plan, size, slices=slices, reduce_us=reduce_us)
+    # Traces of two plans together would make ranks wait for each other for ever.
+    write_all_whole({f"{prefix}.{rank}.et": trace_bytes(trace) for rank, trace in enumerate(traces)})
 
 
 def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int = 0) -> tuple[Trace, ...]:
@@ -93,6 +95,7 @@ def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int 
     """
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
+    slices = int(slices) if isinstance(slices, np.integer) else slices
     check_counts({"slices": slices})
     check_counts({"reduce_us": reduce_us}, least=0)
     num_bytes, transfers = as_bytes(size), transfers_of(plan.schedule, plan.topology)

@@ -367,3 +367,18 @@ def test_numbers_are_those_of_protocol_buffers() -> None:
     for data, text in ((b"\x0b", "written in way 3"), (b"\x09123", "has 8 bytes, but 3 are left")):
         with pytest.raises(FileFormatError, match=text):
             list(fields(data))
+
+
+def test_the_files_of_all_ranks_are_written_together_or_not_at_all(tmp_path: Path) -> None:
+    """Traces of two plans side by side would wait for each other."""
+    plan = collopt.plan(ring(4, bandwidth=25), "allgather")
+    plan.export("chakra-et", tmp_path / "ag", size="1K")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert sorted(before) == [f"ag.{rank}.et" for rank in range(4)]
+    (tmp_path / "ag.2.et").unlink()
+    (tmp_path / "ag.2.et").mkdir()
+    with pytest.raises(OSError, match=r"not a regular file"):
+        plan.export("chakra-et", tmp_path / "ag", size="1M")
+    (tmp_path / "ag.2.et").rmdir()
+    del before["ag.2.et"]
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -96,8 +96,9 @@ def test_missing_attributes_are_named(tmp_path: Path, line: str, runtime: str) -
         ('nchannels="1"', 'nchannels="33"', "rejected", "nchannels is 33; msccl-executor-nccl 2.23.4 has 32"),
         ('nchunksperloop="3"', 'nchunksperloop="0"', "wrong data", "by which sizes are divided"),
         ('nchunksperloop="3"', 'nchunksperloop="4"', "wrong data", "expected a positive multiple of its 3 ranks"),
+        ('ngpus="3"', 'ngpus="0"', "ignored", "ngpus is 0, and no call has as many ranks; expected 1 or more"),
         ('ngpus="3"', 'ngpus="4"', "rejected", "no gpu element with id 3, but ngpus is 4"),
-        ('ngpus="3"', 'ngpus="three"', "rejected", "is no whole number; the parsers read 0"),
+        ('ngpus="3"', 'ngpus="three"', "ignored", "is no whole number; the parsers read 0"),
         ('outofplace="1"', 'outofplace="0"', "ignored", "no call picks the file"),
         ('inplace="0"', 'inplace="2"', "ignored", "inplace is 2; expected 0 or 1"),
         ('minBytes="0"', 'minBytes="-1"', "rejected", "minBytes is -1"),
@@ -408,5 +409,5 @@ def test_large_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "large.xml"
     with path.open("wb") as file:
         file.truncate(2**26 + 1)
-    with pytest.raises(FileFormatError, match="more than 67108864 bytes"):
+    with pytest.raises(FileFormatError, match="is larger than 67108864 bytes"):
         lint_file(path, AZURE)

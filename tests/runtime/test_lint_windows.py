@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_forests import random_schedule, ring_forest
 
+import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import lower, lower_allgather, to_xml_text
 from collopt.runtime.msccl.lint_report import LintReport, Window
 from collopt.runtime.msccl.windows import lint_family, window_report
+from collopt.topologies import ring
 
 AZURE = "msccl-executor-nccl"
 
@@ -94,6 +97,23 @@ def test_one_refused_file_stops_all_but_microsofts(tmp_path: Path) -> None:
         ("rejected", str(tmp_path / "README"))
     ]
     assert lint_family([*paths, tmp_path / "README"], "msccl").findings == ()
+
+
+@pytest.mark.parametrize("content", ["plan", '{"name": 3}'])
+def test_json_among_xml_is_told_for_what_it_is(tmp_path: Path, content: str) -> None:
+    """The later runtimes open every file of the folder; the first one need not be told of it."""
+    (path,) = family(tmp_path, [(0, 1023)])
+    stranger = tmp_path / "plan.json"
+    stranger.write_text(content)
+    what = "JSON"
+    if content == "plan":
+        collopt.plan(ring(3, bandwidth=25), "allgather").to_mscclpp_json(stranger, max_bytes=4096)
+        what = "an MSCCL\\+\\+ plan of allgather on 3 ranks, out of place, from .* to 4096 bytes"
+    report = lint_family([tmp_path], AZURE)
+    (finding,) = report.reports[1].findings
+    assert finding.severity == "rejected"
+    assert re.match(f"the file is {what}, and no MSCCL XML; move it out of the folder", finding.message)
+    assert lint_family([tmp_path], "msccl").environment["MSCCL_XML_FILES"] == str(path)
 
 
 def test_too_many_files_and_folders(tmp_path: Path) -> None:

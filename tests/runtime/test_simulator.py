@@ -369,3 +369,21 @@ def test_transfers_cross_their_links_in_order(collective: str) -> None:
     for number, (sender, receiver) in enumerate(zip(transfers.senders, transfers.receivers, strict=True)):
         links = transfers.hop_links[transfers.hop_starts[number] : transfers.hop_starts[number + 1]]
         assert [sender, *arrays.heads[links]] == [*arrays.tails[links], receiver]
+
+
+def test_a_plan_simulates_itself() -> None:
+    """In µs, with the options of `simulate`."""
+    plan = collopt.plan(row("0.5", "0.5"), "broadcast", root="a")
+    assert plan.simulate(25_000, slices=4) == simulate(plan, 25_000, 4).microseconds == 2.25
+    with pytest.raises(UnsupportedError, match=r"simulator event-driven cannot be used with these options: .*'chunks'"):
+        plan.simulate("1K", chunks=3)
+    with pytest.raises(UnsupportedError, match="there is no simulator 'ns-3'; expected one of event-driven"):
+        plan.simulate("1K", simulator="ns-3")
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """Of slices and of bytes."""
+    plan = collopt.plan(row("0.5", "0.5"), "broadcast", root="a")
+    assert simulate(plan, np.int64(25_000), np.int64(4)).time == simulate(plan, 25_000, 4).time
+    with pytest.raises(UnsupportedError, match="slices is"):
+        simulate(plan, 25_000, np.float64(4))  # type: ignore[arg-type]

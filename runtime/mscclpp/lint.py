@@ -1,0 +1,98 @@
+"""Says what becomes of an MSCCL++ execution plan: is it refused, does it hang, are its data right, for which sizes.
+
+Here a plan is refused that the executor would refuse, misread or run wild on; it checks less itself.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...errors import FileFormatError, ProgramError, UnsupportedError
+from ...topologies.bounded_files import name_of, read_bytes
+from ..msccl.lint_report import Finding, LintReport, Window
+from ..programs.layout import ROOTED
+from .machine import run_execution_plan
+from .plan import ALIGNMENT, COLLECTIVES, ExecutionPlan, message_chunks
+from .reader import MAX_BYTES_OF_FILE, parse_content
+from .writer import DEFAULT_THREAD_BLOCKS
+
+__all__ = ["LOADING", "RUNTIME", "VERSION", "lint_plan"]
+
+RUNTIME = "mscclpp"
+VERSION = "0.9.0"
+ADDING = ("allreduce", "reduce_scatter", "reduce")
+LOADING = (
+    "give it to mscclpp.ExecutionPlan(path, rank) and that to Executor.execute; there is no folder that is looked into",
+    "names must differ among the plans of a process: what has been set up is kept by name",
+)
+
+
+def lint_plan(path: str | os.PathLike[str], *, max_thread_blocks: int = DEFAULT_THREAD_BLOCKS) -> LintReport:
+    """Find out what the MSCCL++ executor makes of a plan file.
+
+    Parameters
+    ----------
+    path : path
+        Any file, from anybody.
+    max_thread_blocks : int
+        Thread blocks that the GPU runs at once.
+
+    Returns
+    -------
+    LintReport
+        Of the runtime ``"mscclpp"``.
+
+    Raises
+    ------
+    FileFormatError
+        If the file cannot be read, or is too large to be one.
+    """
+    where = name_of(path)
+    content = read_bytes(path, MAX_BYTES_OF_FILE)
+    try:
+        plan = parse_content(content, where)
+    except FileFormatError as error:
+        return _report(path, None, [Finding("rejected", _without(where, error), "")])
+    except UnsupportedError as error:
+        return _report(path, None, [Finding("not checked", _without(where, error), "")])
+    findings = []
+    if (most := max(len(gpu.thread_blocks) for gpu in plan.gpus)) > max_thread_blocks:
+        message = f"a GPU has {most} thread blocks, which wait for each other, and runs {max_thread_blocks} at once"
+        findings.append(Finding("hangs", message, ""))
+    try:
+        run_execution_plan(plan, interleavings=2)
+    except ProgramError as error:
+        findings.append(Finding("hangs" if "deadlocks" in str(error) else "wrong data", str(error), ""))
+    except UnsupportedError as error:
+        findings.append(Finding("not checked", str(error), ""))
+    if plan.collective in ROOTED:
+        message = f"the plan is for one root, and every {plan.collective} can pick it, whatever its root"
+        findings.append(Finding("note", message, ""))
+    if plan.collective in ADDING:
+        findings.append(Finding("note", "the executor adds up, whatever operation the call asks for", ""))
+    return _report(path, plan, findings)
+
+
+def _report(path: str | os.PathLike[str], plan: ExecutionPlan | None, findings: list[Finding]) -> LintReport:
+    if plan is None:
+        return LintReport(str(path), RUNTIME, VERSION, tuple(findings), loading=LOADING)
+    place = "in place" if plan.in_place else "out of place"
+    multiple = ALIGNMENT * message_chunks(plan.collective, plan.gpus)
+    window = Window(COLLECTIVES[plan.collective], plan.num_ranks, plan.in_place, plan.min_bytes, plan.max_bytes + 1)
+    return LintReport(
+        str(path),
+        RUNTIME,
+        VERSION,
+        tuple(findings),
+        f"{plan.collective} on {plan.num_ranks} ranks, {place}, from {plan.min_bytes} to {plan.max_bytes} bytes",
+        loading=(
+            *LOADING,
+            f"only calls of a multiple of {multiple} bytes can run it",
+        ),
+        windows=(window,),
+    )
+
+
+def _without(where: str, error: Exception) -> str:
+    """The report names the file already."""
+    return str(error).removeprefix(f"{where}: ")

@@ -1,0 +1,132 @@
+"""What becomes of an MSCCL++ plan, whoever wrote it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mscclpp_plans import Document, small_document
+
+from collopt.errors import FileFormatError, UnsupportedError
+from collopt.runtime import lint_family, read_mscclpp
+from collopt.runtime.mscclpp import reader
+from collopt.runtime.mscclpp.lint import lint_plan
+
+
+@pytest.fixture(scope="module")
+def good() -> Document:
+    """An allreduce."""
+    return small_document("allreduce", slice_bytes=4096)
+
+
+def written(folder: Path, document: Document) -> Path:
+    """As a file."""
+    path = folder / "plan.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def without(name: str) -> Callable[[Document], None]:
+    """Take the first operation of that name out."""
+
+    def change(document: Document) -> None:
+        for gpu in document["gpus"]:
+            for block in gpu["threadblocks"]:
+                for operations in (block["ops"], *(outer["ops"] for outer in block["ops"] if "ops" in outer)):
+                    if found := [each for each in operations if each["name"] == name]:
+                        operations.remove(found[0])
+                        return
+        raise AssertionError(name)
+
+    return change
+
+
+def test_a_good_plan_is_accepted(tmp_path: Path, good: Document) -> None:
+    """With what is worth knowing."""
+    report = lint_plan(written(tmp_path, good))
+    assert report.runs
+    assert report.summary.startswith(f"allreduce on {len(good['gpus'])} ranks, out of place, from ")
+    assert [finding.message for finding in report.findings] == [
+        "the executor adds up, whatever operation the call asks for"
+    ]
+    (window,) = report.windows
+    assert (window.first, window.beyond) == (good["min_message_size"], good["max_message_size"] + 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "message"),
+    [
+        (lambda d: d.pop("gpus"), "rejected", "the plan has no gpus"),
+        (lambda d: d.update(protocol="LL"), "not checked", "collopt runs plans with 'Simple' only"),
+        (without("wait"), "rejected", "wait"),
+        (without("nop"), "wrong data", "race"),
+    ],
+)
+def test_a_bad_plan_is_not(
+    tmp_path: Path, good: Document, change: Callable[[Document], object], verdict: str, message: str
+) -> None:
+    """And the file is not named twice."""
+    document = copy.deepcopy(good)
+    change(document)
+    report = lint_plan(written(tmp_path, document))
+    assert (report.verdict, report.runs) == (verdict, False)
+    assert message in report.findings[0].message
+    assert "plan.json" not in report.findings[0].message
+
+
+def test_more_thread_blocks_than_the_gpu_runs_hang(tmp_path: Path, good: Document) -> None:
+    """They wait for each other."""
+    path = written(tmp_path, good)
+    assert lint_family([path], "mscclpp", max_thread_blocks=1).reports[0].verdict == "hangs"
+    with pytest.raises(UnsupportedError, match="max_thread_blocks is 0"):
+        lint_family([path], "mscclpp", max_thread_blocks=0)
+    with pytest.raises(UnsupportedError, match=r"version is .1\.0.; the one known of mscclpp is 0\.9\.0"):
+        lint_family([path], "mscclpp", "1.0")
+
+
+def test_overlapping_plans_are_told(tmp_path: Path, good: Document) -> None:
+    """The executor does not choose."""
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(good))
+    report = lint_family([written(tmp_path, good), other], "mscclpp")
+    assert "whoever runs them chooses" in report.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d["gpus"][0].update(threadblocks=[{}] * 1025), "threadblocks of gpu 0 has 1025 entries"),
+        (lambda d: d["gpus"][0].update(semaphores=[{}] * 20_000), "semaphores of gpu 0 has 20000 entries"),
+        (lambda d: d["gpus"][0].update(semaphores=[{"init_value": 2**15}] * 3), "begin with 98304 in all"),
+        (lambda d: d["gpus"][0]["threadblocks"][0].update(ops=[{}] * 65), "has 65 operations; the limit is 64"),
+        (lambda d: d["gpus"][0]["channels"][0].update(connected_to=[1] * 20_000), "has 20000 entries"),
+    ],
+)
+def test_more_than_an_executor_could_take_is_refused_before_it_is_looked_at(
+    tmp_path: Path, good: Document, change: Callable[[Document], object], message: str
+) -> None:
+    """By the lengths of lists."""
+    document = copy.deepcopy(good)
+    change(document)
+    with pytest.raises(FileFormatError, match=message):
+        read_mscclpp(written(tmp_path, document))
+
+
+def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
+    """No plan takes as much."""
+    path = tmp_path / "large.json"
+    with path.open("wb") as file:
+        file.truncate(reader.MAX_BYTES_OF_FILE + 1)
+    with pytest.raises(FileFormatError, match="is larger than 33554432 bytes"):
+        read_mscclpp(path)
+
+
+def test_a_key_that_stands_twice_is_named(tmp_path: Path) -> None:
+    """However many there are."""
+    path = tmp_path / "twice.json"
+    path.write_text("{" + ",".join(f'"{number}": 0' for number in range(200_000)) + ', "7": 0}')
+    with pytest.raises(FileFormatError, match="key '7' stands twice in one object"):
+        read_mscclpp(path)

@@ -1,0 +1,80 @@
+"""`collopt family`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli_calls import call, refusal
+from collopt.topologies import Topology, write_topology
+
+WORDS = ("family", "dgx1-v100", "allgather", "--sizes", "1K-1M")
+
+
+def test_writes_a_folder_and_says_how_to_load_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A table, the variables, and which planner was asked in vain."""
+    folder = tmp_path / "family"
+    answer = call(capsys, *WORDS, "--planners", "auto,ring,bfb", "--runtime", "rccl", "-o", folder)
+    assert answer.status == 0
+    assert [path.name for path in sorted(folder.iterdir())] == ["00-allgather-bfb.xml", "01-allgather-forestcoll.xml"]
+    lines = answer.out.splitlines()
+    assert lines[0] == "allgather on dgx1-v100, 8 ranks, for rccl"
+    assert lines[2].split()[:2] == ["1024", "419999"]
+    assert lines[3].split()[:2] == ["420000", "1048576"]
+    assert f"  environment  MSCCL_ALGO_DIR={folder}" in lines
+    assert answer.err.splitlines()[-2:] == [
+        f"wrote 2 files to {folder}",
+        "collopt: note: ring is nowhere the fastest and has no file",
+    ]
+    assert call(capsys, "lint", folder, "--runtime", "rccl").status == 0
+
+
+def test_json_has_every_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """And MSCCL++ plans for the runtime of that name."""
+    answer = call(capsys, *WORDS, "--planners", "auto,bfb", "--runtime", "mscclpp", "-o", tmp_path, "--json")
+    assert [(each["planner"], Path(each["file"]).suffix) for each in answer.data["files"]] == [
+        ("bfb", ".json"),
+        ("forestcoll", ".json"),
+    ]
+    assert answer.data["environment"] == {}
+
+
+def test_a_planner_that_plans_for_a_size_is_asked_for_both_ends(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Where links differ in latency, few steps and much bandwidth are two plans of one planner."""
+    links = [("a", "b", 10, 1), ("a", "c", 5, 0), ("b", "d", 10, 1), ("c", "d", 5, 0), ("b", "c", 10, 1)]
+    square = Topology.from_links(links, compute="abcd", bidirectional=True, name="square")
+    write_topology(square, tmp_path / "square.json")
+    words = ("family", tmp_path / "square.json", "allgather", "--sizes", "1K-1G", "--planners", "bfb")
+    answer = call(capsys, *words, "-o", tmp_path / "family", "--json")
+    assert [(each["planner"], each["min_bytes"]) for each in answer.data["files"]] == [("bfb", 1024), ("bfb", 30001)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("--planners", "auto,,ring"), "--planners is 'auto,,ring'; expected different names"),
+        (("--planners", "ring,ring"), "expected different names"),
+        (("--planners", "rung"), "there is no planner 'rung'"),
+        (("--planners", "auto", "--sizes", "1K"), "--sizes is '1K'; expected the smallest and the largest"),
+        (("--planners", "auto", "--sizes", "1M-1K"), "expected the smallest first"),
+        (("--planners", "auto", "--runtime", "nccl"), "runtime is 'nccl'; expected one of"),
+        ((), "Missing option '--planners'"),
+    ],
+)
+def test_requests_that_cannot_be_met(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, changes: tuple[str, ...], message: str
+) -> None:
+    """Status 2, one line, and no folder."""
+    words = [word for word in WORDS if "--sizes" not in changes or word not in ("--sizes", "1K-1M")]
+    assert message in refusal(call(capsys, *words, *changes, "-o", tmp_path / "family"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_empty_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """And keeps what it has."""
+    (tmp_path / "mine").write_text("text")
+    assert "is not empty" in refusal(call(capsys, *WORDS, "--planners", "auto", "-o", tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
