@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from ..errors import TopologyError
-from ..topologies import CatalogueEntry, Topology, build, catalogue, read_topology
+from ..topologies import CatalogueEntry, Topology, build, catalogue
 from ..topologies.validation import shown
 from .output import note
-from .parameters import NetworkOptions, UsageError
+from .parameters import NetworkOptions, UsageError, whole_number
+
+if TYPE_CHECKING:
+    from ..topologies.importing.reading import ImportOptions
 
 __all__ = ["entry_called", "find_network", "flag_of", "network_file"]
 
-FLAGS = {"boxes": "--boxes", "n": "--nodes", "shape": "--shape"}
-"""Builders' options that have an option of their own here."""
+FLAGS = {"boxes": "--boxes", "n": "--nodes", "shape": "--shape", "fabric": "--fabric"}
+"""Options of networks that have an option of their own here."""
+FILE_COUNTS = {"boxes", "nics", "boxes_per_leaf"}
+"""Options of files that are whole numbers."""
 
 
 def find_network(name: str, options: NetworkOptions) -> Topology:
@@ -28,7 +34,7 @@ def find_network(name: str, options: NetworkOptions) -> Topology:
     name : str
         A catalogue name, which comes first, or the path of a file.
     options : NetworkOptions
-        Only `ranks` and `without` go with a file.
+        What goes with a file depends on its format.
 
     Returns
     -------
@@ -81,9 +87,28 @@ def _entry(name: str) -> CatalogueEntry | None:
 
 
 def _read(file: Path, options: NetworkOptions) -> Topology:
-    if stray := [flag for flag in options.given() if flag not in ("--ranks", "--without")]:
+    from ..topologies.importing.reading import import_network
+
+    if stray := [flag for flag in options.given() if flag in ("--nodes", "--shape")]:
         raise UsageError(f"{stray[0]} does not go with {file}, which says everything about its network; leave it out")
-    return read_topology(file)
+    settings = _settings(options, {"boxes": options.boxes, "fabric": options.fabric}, f"the file {file}")
+    try:
+        made = import_network(file, _file_options(settings))
+    except TopologyError as error:
+        raise _with_flags(error) from None
+    for said in made.notes:
+        note(f"collopt: note: {said}")
+    return made.topology
+
+
+def _file_options(settings: Mapping[str, object]) -> ImportOptions:
+    """Turn texts into what `import_network` takes; numbers of GB/s may stay texts."""
+    options = dict(settings)
+    for name in FILE_COUNTS & options.keys():
+        options[name] = whole_number(FLAGS.get(name, f"--set {name}"))(options[name])
+    if options.get("oversubscription") == "none":
+        options["oversubscription"] = None
+    return cast("ImportOptions", options)
 
 
 def _built(name: str, options: NetworkOptions) -> Topology:
@@ -99,27 +124,38 @@ def _built(name: str, options: NetworkOptions) -> Topology:
     try:
         return build(entry.name, **values)
     except TopologyError as error:
-        for option, flag in FLAGS.items():
-            if (message := str(error)).startswith(f"{option} is "):
-                raise TopologyError(flag + message.removeprefix(option)) from None
-        raise
+        raise _with_flags(error) from None
+
+
+def _with_flags(error: TopologyError) -> TopologyError:
+    """Let a message that begins with an option begin with how it is typed."""
+    message = str(error)
+    for option, flag in FLAGS.items():
+        if message.startswith((f"{option} is ", f"{option} does not ")):
+            return TopologyError(flag + message.removeprefix(option))
+    return error
 
 
 def _values(entry: CatalogueEntry, options: NetworkOptions) -> dict[str, object]:
     """Gather the builder's options from wherever they were typed."""
-    typed = {"boxes": options.boxes, "n": options.nodes, "shape": options.shape}
-    values: dict[str, object] = {option: value for option, value in typed.items() if value is not None}
+    typed = {"boxes": options.boxes, "n": options.nodes, "shape": options.shape, "fabric": options.fabric}
     known = [parameter.name for parameter in entry.parameters]
-    for option in values:
-        if option not in known:
+    for option, value in typed.items():
+        if value is not None and option not in known:
             raise UsageError(f"{entry.name} has no option {FLAGS[option]}; expected {', '.join(map(flag_of, known))}")
+    return _settings(options, typed, entry.name)
+
+
+def _settings(options: NetworkOptions, typed: Mapping[str, object], owner: str) -> dict[str, object]:
+    """Add what ``--set`` says to the options that have a flag of their own."""
+    values = {option: value for option, value in typed.items() if value is not None}
     for setting in options.settings or []:
         option, equals, value = setting.partition("=")
         option = option.strip().replace("-", "_")
         if not option or not equals:
             raise UsageError(f"--set {shown(setting)} is not of the form NAME=VALUE, such as bandwidth=25")
         if option in values:
-            raise UsageError(f"option {option!r} of {entry.name} is given twice; keep one")
+            raise UsageError(f"option {option!r} of {owner} is given twice; keep one")
         values[option] = value
     return values
 

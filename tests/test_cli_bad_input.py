@@ -34,10 +34,10 @@ def with_bandwidth(text: str) -> str:
     ("content", "message"),
     [
         (None, "does not exist; check the path"),
-        ("", "is empty; expected a JSON file"),
+        ("", "is empty; expected a description of a network"),
         (document()[:-9], "is not valid JSON at line 1"),
-        ("<system/>", "is an XML file; expected a JSON file of format 'collopt-topology'"),
-        ("\0\udcff", "is not UTF-8 text"),
+        ("<system/>", "net.json, line 1: version of <system> is ''; expected 1 (NCCL) or 2 (RCCL)"),
+        ("\0\udcff", "is a binary file; expected text"),
         (document(version=2), "is version 2; this release reads version 1: upgrade collopt"),
         (document(format="collopt-plan"), "is of format 'collopt-plan'; expected 'collopt-topology'"),
         (document(format="nccl"), "is of format 'nccl'"),

@@ -69,7 +69,8 @@ def test_other_options_do_not_go_with_a_file(
     """The message names the option and the file."""
     path = netfile(tmp_path)
     message = refusal(call(capsys, "bound", path, "allgather", "--ranks", "0-2", *words))
-    assert message == f"{words[0]} does not go with {path}, which says everything about its network; leave it out"
+    named = "bandwidth" if words[0] == "--set" else words[0]
+    assert message == f"{named} does not go with {path}, which says everything about its network; leave it out"
 
 
 def test_a_catalogue_name_comes_before_a_file(

@@ -8,6 +8,7 @@ from .base_schedules import BaseSchedule, base_schedule_names, base_schedule_row
 from .catalogue import CatalogueEntry, build, catalogue
 from .circulant_search import circulant_diameter, least_circulant_diameter, low_diameter_offsets
 from .circulants import circulant, circulant_digraph, directed_circulant, low_diameter_circulant
+from .compose import compose
 from .cyclic_rings import bidirectional_ring, shifted_ring, unidirectional_ring
 from .direct import complete, hypercube, ring, torus
 from .direct_graph import Adjacency, DirectGraph
@@ -34,10 +35,13 @@ from .graph_properties import (
     reverse_symmetry,
 )
 from .graphs import from_networkx, to_networkx
+from .importing.boxes import read_box
 from .isomorphism import automorphisms, isomorphism, orbits
+from .link_classes import LinkClass, link_classes
 from .node_matching import is_isomorphism
 from .nvidia import dgx1_v100, dgx_a100, dgx_h100
 from .optima import bandwidth_optimum, moore_bound, moore_steps, undirected_moore_bound, undirected_moore_steps
+from .scale_out import Box, Nic
 from .symmetries import symmetries
 from .topology import Link, LinkArrays, Topology
 from .trees import double_binary_tree
@@ -48,11 +52,14 @@ __all__ = [
     "DISTANCE_REGULAR",
     "Adjacency",
     "BaseSchedule",
+    "Box",
     "CatalogueEntry",
     "DirectGraph",
     "IntersectionArray",
     "Link",
     "LinkArrays",
+    "LinkClass",
+    "Nic",
     "Topology",
     "automorphisms",
     "average_distance",
@@ -71,6 +78,7 @@ __all__ = [
     "circulant_digraph",
     "complete",
     "complete_bipartite",
+    "compose",
     "de_bruijn",
     "degree_expansion",
     "dgx1_v100",
@@ -98,6 +106,7 @@ __all__ = [
     "leaf_spine",
     "least_circulant_diameter",
     "line_graph",
+    "link_classes",
     "low_diameter_circulant",
     "low_diameter_offsets",
     "mi250",
@@ -108,6 +117,7 @@ __all__ = [
     "orbits",
     "parallel",
     "rail",
+    "read_box",
     "read_topology",
     "reverse_symmetry",
     "ring",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from .scale_out import SCALE_UP_LATENCY, Box, Nic, join_boxes
+from .scale_out import SCALE_UP_LATENCY, Box, Nic, repeat_box
 from .topology import Link, Topology
 
 __all__ = ["mi250", "mi300x"]
@@ -66,8 +66,8 @@ def mi250(boxes: int = 1) -> Topology:
         for peer, count in peers.items()
         if gcd < peer
     )
-    nics = tuple(Nic((2 * package, 2 * package + 1), 16, 32) for package in range(8))
-    return join_boxes(Box("mi250", 16, links, nics), boxes)
+    nics = tuple(Nic((f"gpu{2 * package}", f"gpu{2 * package + 1}"), 16, 32) for package in range(8))
+    return repeat_box(Box("mi250", 16, links, nics), boxes)
 
 
 def mi300x(boxes: int = 1) -> Topology:
@@ -102,5 +102,5 @@ def mi300x(boxes: int = 1) -> Topology:
     links = tuple(
         Link(f"gpu{gpu}", f"gpu{peer}", Fraction(64), SCALE_UP_LATENCY) for gpu in range(8) for peer in range(gpu)
     )
-    nics = tuple(Nic((gpu,), 50, 50) for gpu in range(8))
-    return join_boxes(Box("mi300x", 8, links, nics), boxes)
+    nics = tuple(Nic((f"gpu{gpu}",), 50, 50) for gpu in range(8))
+    return repeat_box(Box("mi300x", 8, links, nics), boxes)

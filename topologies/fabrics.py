@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ..errors import TopologyError
-from .scale_out import FABRIC_LATENCY, SCALE_UP_LATENCY, Box, Nic, join_boxes
+from .scale_out import FABRIC_LATENCY, SCALE_UP_LATENCY, Box, Nic, repeat_box
 from .sizes import as_size, check_links
 from .topology import Link, Topology
 from .validation import Exact, as_bandwidth, as_factor
@@ -130,7 +130,7 @@ def rail(
         name=f"rail-{gpus}",
         gpus=gpus,
         links=tuple(Link(f"gpu{gpu}", "nvswitch", nvswitch, SCALE_UP_LATENCY / 2) for gpu in range(gpus)),
-        nics=tuple(Nic((gpu,), nic, nic) for gpu in range(gpus)),
+        nics=tuple(Nic((f"gpu{gpu}",), nic, nic) for gpu in range(gpus)),
         switches=("nvswitch",),
     )
     rails = _numbered("rail", gpus)
@@ -138,7 +138,7 @@ def rail(
     if oversubscription is not None:
         uplink = nic * boxes / as_factor(oversubscription, "oversubscription")
         backbone = [Link(switch, "spine", uplink, FABRIC_LATENCY) for switch in rails]
-    return join_boxes(box, boxes, fabrics=rails, backbone=backbone)
+    return repeat_box(box, boxes, fabrics=rails, backbone=backbone)
 
 
 def fat_tree(

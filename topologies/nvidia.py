@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from .scale_out import SCALE_UP_LATENCY, Box, Nic, join_boxes
+from .scale_out import SCALE_UP_LATENCY, Box, Nic, repeat_box
 from .topology import Link, Topology
 
 __all__ = ["dgx1_v100", "dgx_a100", "dgx_h100"]
@@ -59,7 +59,7 @@ def dgx_a100(boxes: int = 1) -> Topology:
     >>> dgx_a100(boxes=2).ingress("box0/gpu0")
     Fraction(325, 1)
     """
-    return join_boxes(_nvswitch_box("dgx-a100", nvswitch=300, nic=25), boxes)
+    return repeat_box(_nvswitch_box("dgx-a100", nvswitch=300, nic=25), boxes)
 
 
 def dgx_h100(boxes: int = 1) -> Topology:
@@ -91,7 +91,7 @@ def dgx_h100(boxes: int = 1) -> Topology:
     >>> sorted(dgx_h100(boxes=2).multicast)
     ['box0/nvswitch', 'box1/nvswitch']
     """
-    return join_boxes(_nvswitch_box("dgx-h100", nvswitch=450, nic=50, abilities=("nvswitch",)), boxes)
+    return repeat_box(_nvswitch_box("dgx-h100", nvswitch=450, nic=50, abilities=("nvswitch",)), boxes)
 
 
 def dgx1_v100(boxes: int = 1) -> Topology:
@@ -124,12 +124,12 @@ def dgx1_v100(boxes: int = 1) -> Topology:
     Fraction(150, 1)
     """
     links = tuple(Link(f"gpu{a}", f"gpu{b}", Fraction(25 * count), SCALE_UP_LATENCY) for a, b, count in CUBE_MESH)
-    nics = tuple(Nic((2 * pair, 2 * pair + 1), Fraction(25, 2), Fraction(25, 2)) for pair in range(4))
-    return join_boxes(Box("dgx1-v100", 8, links, nics), boxes)
+    nics = tuple(Nic((f"gpu{2 * pair}", f"gpu{2 * pair + 1}"), Fraction(25, 2), Fraction(25, 2)) for pair in range(4))
+    return repeat_box(Box("dgx1-v100", 8, links, nics), boxes)
 
 
 def _nvswitch_box(name: str, *, nvswitch: int, nic: int, abilities: tuple[str, ...] = ()) -> Box:
     hop = SCALE_UP_LATENCY / 2
     links = tuple(Link(f"gpu{gpu}", "nvswitch", Fraction(nvswitch), hop) for gpu in range(8))
-    nics = tuple(Nic((gpu,), nic, nic) for gpu in range(8))
+    nics = tuple(Nic((f"gpu{gpu}",), nic, nic) for gpu in range(8))
     return Box(name, 8, links, nics, switches=("nvswitch",), abilities=abilities)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from typing import NamedTuple
 
+from ..errors import TopologyError
 from .sizes import as_size, check_links
 from .topology import Link, Topology
 from .validation import Exact
 
-__all__ = ["FABRIC_LATENCY", "MAX_BOXES", "PCIE_LATENCY", "SCALE_UP_LATENCY", "Box", "Nic", "join_boxes"]
+__all__ = ["FABRIC_LATENCY", "MAX_BOXES", "PCIE_LATENCY", "SCALE_UP_LATENCY", "Box", "Nic", "join_boxes", "repeat_box"]
 
 MAX_BOXES = 4096
 
@@ -32,17 +34,21 @@ class Nic(NamedTuple):
 
     Attributes
     ----------
-    gpus : tuple of int
-        The GPUs that reach it over PCIe.
-    gpu_bandwidth : int, float, str or Fraction
+    near : tuple of str
+        The GPUs, or the switches inside the box, that it is plugged into.
+    near_bandwidth : int, float, str or Fraction
         GB/s between each of them and the card, in each direction.
-    bandwidth : int, float, str or Fraction
-        GB/s between the card and the network, in each direction.
+    bandwidth : int, float, str, Fraction or None
+        GB/s between the card and the network, in each direction; None where the source of the box does not say.
+    near_latency, latency : int, float, str or Fraction
+        µs of the same links.
     """
 
-    gpus: tuple[int, ...]
-    gpu_bandwidth: Exact
-    bandwidth: Exact
+    near: tuple[str, ...]
+    near_bandwidth: Exact
+    bandwidth: Exact | None
+    near_latency: Exact = PCIE_LATENCY
+    latency: Exact = FABRIC_LATENCY
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,8 @@ class Box:
         Switches inside the box.
     abilities : tuple of str
         Those of `switches` that can copy and add up data on its way.
+    notes : tuple of str
+        What the numbers rest on where it is not plain: one sentence each, for people.
     """
 
     name: str
@@ -71,9 +79,10 @@ class Box:
     nics: tuple[Nic, ...]
     switches: tuple[str, ...] = ()
     abilities: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def join_boxes(
+def repeat_box(
     box: Box,
     boxes: int,
     *,
@@ -82,18 +91,52 @@ def join_boxes(
 ) -> Topology:
     """Repeat `box` and join the copies through their NICs.
 
-    One box alone gets neither NICs nor fabric: without a second box they lead nowhere.
-
     Parameters
     ----------
     box : Box
-        What to repeat; node ``gpu3`` of copy 1 is called ``box1/gpu3``.
+        What to repeat.
     boxes : int
         1 to 4096.
     fabrics : sequence of str
         Network switches: NIC ``i`` of every box is plugged into ``fabrics[i % len(fabrics)]``.
     backbone : sequence of Link
-        Links between `fabrics` and further switches, each standing for both directions.
+        As for `join_boxes`.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If `boxes` is not a whole number from 1 to 4096, or a bandwidth is not usable.
+    """
+    boxes = as_size(boxes, "boxes", most=MAX_BOXES)
+    name = box.name if boxes == 1 else f"{box.name}-{boxes}boxes"
+    return join_boxes([box] * boxes, name, plug=lambda _, nic: fabrics[nic % len(fabrics)], backbone=backbone)
+
+
+def join_boxes(
+    boxes: Sequence[Box],
+    name: str,
+    *,
+    plug: Callable[[int, int], str],
+    backbone: Sequence[Link] = (),
+) -> Topology:
+    """Join boxes through their NICs.
+
+    One box alone gets neither NICs nor fabric: without a second box they lead nowhere.
+
+    Parameters
+    ----------
+    boxes : sequence of Box
+        At most 4096; node ``gpu3`` of the box at position 1 is called ``box1/gpu3``.
+    name : str
+        What the network is called.
+    plug : callable
+        Takes the positions of a box and of one of its NICs; returns the network switch into which it is plugged.
+    backbone : sequence of Link
+        Links between network switches, each standing for both directions.
 
     Returns
     -------
@@ -103,39 +146,45 @@ def join_boxes(
     Raises
     ------
     TopologyError
-        If `boxes` is not a whole number from 1 to 4096, or a bandwidth is not usable.
+        If there are too many links, or a bandwidth is not usable.
     """
-    boxes = as_size(boxes, "boxes", most=MAX_BOXES)
-    links_per_box = 2 * (len(box.links) + sum(len(nic.gpus) + 1 for nic in box.nics))
-    check_links(boxes * links_per_box + 2 * len(backbone), f"{box.name} with {boxes} boxes")
-    prefixes = [f"box{number}/" for number in range(boxes)]
-    links = [
-        link._replace(tail=prefix + link.tail, head=prefix + link.head) for prefix in prefixes for link in box.links
-    ]
-    switches = [prefix + switch for prefix in prefixes for switch in box.switches]
-    if boxes > 1:
-        for prefix in prefixes:
-            links += _uplinks(box, prefix, fabrics)
+    joined = len(boxes) > 1
+    count = sum(len(box.links) + joined * sum(len(nic.near) + 1 for nic in box.nics) for box in boxes)
+    check_links(2 * (count + len(backbone)), f"{boxes[0].name} with {len(boxes)} boxes")
+    links: list[Link] = []
+    nodes: dict[str, list[str]] = {"compute": [], "switches": [], "able": [], "cards": []}
+    for number, box in enumerate(boxes):
+        prefix = f"box{number}/"
+        links += [link._replace(tail=prefix + link.tail, head=prefix + link.head) for link in box.links]
+        nodes["compute"] += [f"{prefix}gpu{gpu}" for gpu in range(box.gpus)]
+        nodes["switches"] += [prefix + switch for switch in box.switches]
+        nodes["able"] += [prefix + switch for switch in box.abilities]
+        nodes["cards"] += [f"{prefix}nic{nic}" for nic in range(len(box.nics))]
+    if joined:
+        sockets = [[plug(number, nic) for nic in range(len(box.nics))] for number, box in enumerate(boxes)]
+        for number, box in enumerate(boxes):
+            links += _uplinks(box, f"box{number}/", sockets[number])
         links += backbone
-        switches += [f"{prefix}nic{number}" for prefix in prefixes for number in range(len(box.nics))]
-        switches += dict.fromkeys([*fabrics, *(node for link in backbone for node in link[:2])])
-    able = [prefix + switch for prefix in prefixes for switch in box.abilities]
+        network = [*chain.from_iterable(sockets), *(node for link in backbone for node in link[:2])]
+        nodes["switches"] += [*nodes["cards"], *dict.fromkeys(network)]
     return Topology.from_links(
         links,
-        compute=[f"{prefix}gpu{number}" for prefix in prefixes for number in range(box.gpus)],
-        switches=switches,
+        compute=nodes["compute"],
+        switches=nodes["switches"],
         bidirectional=True,
-        multicast=able,
-        aggregation=able,
-        name=box.name if boxes == 1 else f"{box.name}-{boxes}boxes",
+        multicast=nodes["able"],
+        aggregation=nodes["able"],
+        name=name,
     )
 
 
-def _uplinks(box: Box, prefix: str, fabrics: Sequence[str]) -> list[Link]:
-    rows: list[tuple[str, str, Exact, Fraction]] = []
+def _uplinks(box: Box, prefix: str, sockets: Sequence[str]) -> list[Link]:
+    rows: list[tuple[str, str, Exact, Exact]] = []
     for number, nic in enumerate(box.nics):
+        if nic.bandwidth is None:
+            raise TopologyError(f"nothing says how fast nic{number} of box {box.name!r} is; give nic_bandwidth in GB/s")
         card = f"{prefix}nic{number}"
-        rows += [(f"{prefix}gpu{gpu}", card, nic.gpu_bandwidth, PCIE_LATENCY) for gpu in nic.gpus]
-        rows.append((card, fabrics[number % len(fabrics)], nic.bandwidth, FABRIC_LATENCY))
-    # Bandwidths are still as the caller wrote them; Topology makes them exact.
+        rows += [(prefix + node, card, nic.near_bandwidth, nic.near_latency) for node in nic.near]
+        rows.append((card, sockets[number], nic.bandwidth, nic.latency))
+    # Numbers are still as the caller wrote them; Topology makes them exact.
     return [Link(*row) for row in rows]  # type: ignore[arg-type]

@@ -1,7 +1,6 @@
 """Execution traces: what is written, read, made of plans, and run."""
 
 import gzip
-import os
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -25,19 +24,10 @@ from collopt.runtime import (
 from collopt.runtime.traces import reader
 from collopt.runtime.traces.protobuf import bytes_field, fields, packed_field, signed, varint, varint_at, varint_field
 from collopt.topologies import complete, dgx_a100, kautz, mi250, ring, torus
+from sample_files import sample
 
-SAMPLES = "COLLOPT_SAMPLES"
-"""Environment variable: a folder with files of other projects, none of which is part of collopt."""
 RING_TRACE, WORKLOAD = "chakra_ring_allreduce_8npus.0.et", "chakra_workload_all_gather_4npus_1MB.0.et"
 GIB = Fraction(2**30, 10**9)
-
-
-def sample(name: str) -> Path:
-    """Return a file of ASTRA-sim's examples, or skip the test."""
-    path = Path(os.environ.get(SAMPLES, "")) / name
-    if SAMPLES not in os.environ or not path.exists():
-        pytest.skip(f"set {SAMPLES} to a folder with {name}, an example of ASTRA-sim")
-    return path
 
 
 def message(

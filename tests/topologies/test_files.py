@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 import re
 from decimal import Decimal
 from fractions import Fraction
@@ -14,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import FileFormatError
+from collopt.errors import FileFormatError, UnsupportedError
 from collopt.topologies import Topology, dgx_h100, mi250, read_topology, ring, write_topology
-from collopt.topologies.files import topology_from_json, topology_to_json, write_whole
+from collopt.topologies.files import topology_from_json, topology_to_json, write_all_whole, write_whole
 from strategies import eulerian_topologies, switch_free_topologies
 
 DATA = Path(__file__).parents[1] / "data"
@@ -297,3 +299,61 @@ def test_written_files_have_the_usual_permissions(tmp_path: Path) -> None:
     usual.write_text("text\n", encoding="utf-8")
     assert ours.read_bytes() == usual.read_bytes()
     assert ours.stat().st_mode == usual.stat().st_mode
+
+
+def test_several_files_are_written_together(tmp_path: Path) -> None:
+    """New ones and those that were there, with nothing beside them."""
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "link").symlink_to("target")
+    write_all_whole({str(tmp_path / name): f"new {name}" for name in ("a", "b", "link")})
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "a": "new a",
+        "b": "new b",
+        "link": "new link",
+        "target": "new link",
+    }
+    assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize("spoiled", ["folder", "pipe", "no folder", "disk full", "cannot be replaced", "same"])
+def test_of_several_files_all_or_none_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoiled: str
+) -> None:
+    """Whichever of them fails, and when: what was there is there again."""
+    (tmp_path / "a").write_text("old a")
+    (tmp_path / "c").write_text("old c")
+    names = ["a", "b", "c", "d"]
+    if spoiled == "folder":
+        (tmp_path / "d").mkdir()
+    elif spoiled == "pipe":
+        os.mkfifo(tmp_path / "d")
+    elif spoiled == "no folder":
+        names[3] = "none/d"
+    elif spoiled == "same":
+        (tmp_path / "d").symlink_to("b")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    calls: list[Path] = []
+    rename, sync = Path.replace, os.fsync
+
+    def fail_late(self: Path, target: Path) -> Path:
+        calls.append(self)
+        if len(calls) == 5:  # two were moved aside, two have taken their places
+            raise OSError(errno.EPERM, "Operation not permitted")
+        return rename(self, target)
+
+    def fail_third(handle: int) -> None:
+        calls.append(Path())
+        if len(calls) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(handle)
+
+    if spoiled == "cannot be replaced":
+        monkeypatch.setattr(Path, "replace", fail_late)
+    elif spoiled == "disk full":
+        monkeypatch.setattr("os.fsync", fail_third)
+    with pytest.raises((OSError, UnsupportedError)) as caught:
+        write_all_whole({str(tmp_path / name): "new" for name in names})
+    assert ".tmp" not in str(caught.value)
+    monkeypatch.undo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert ((tmp_path / "a").read_text(), (tmp_path / "c").read_text()) == ("old a", "old c")

@@ -11,10 +11,10 @@ import pytest
 
 from collopt.errors import TopologyError
 from collopt.topologies import Link, Topology, dgx1_v100, dgx_a100, dgx_h100, mi250, mi300x
-from collopt.topologies.scale_out import Box, Nic, join_boxes
+from collopt.topologies.scale_out import Box, Nic, repeat_box
 
 VENDOR_BOXES = [dgx_a100, dgx_h100, dgx1_v100, mi250, mi300x]
-PAIR = Box("pair", 2, (Link("gpu0", "gpu1", Fraction(8)),), (Nic((0, 1), "1.5", 2),))
+PAIR = Box("pair", 2, (Link("gpu0", "gpu1", Fraction(8)),), (Nic(("gpu0", "gpu1"), "1.5", 2),))
 
 
 def path_latency(topology: Topology, *nodes: str) -> Fraction:
@@ -75,8 +75,8 @@ def test_names_tell_machines_apart() -> None:
 
 def test_nics_join_the_fabric_in_turn() -> None:
     """With several fabrics, NIC i goes to fabric i; a backbone adds its own switches."""
-    box = Box("pair", 2, (), (Nic((0,), 1, 1), Nic((1,), 1, 1)))
-    topology = join_boxes(box, 2, fabrics=["left", "right"], backbone=[Link("left", "top", Fraction(3))])
+    box = Box("pair", 2, (), (Nic(("gpu0",), 1, 1), Nic(("gpu1",), 1, 1)))
+    topology = repeat_box(box, 2, fabrics=["left", "right"], backbone=[Link("left", "top", Fraction(3))])
     assert {link.head for link in topology.out_links("left")} == {"box0/nic0", "box1/nic0", "top"}
     assert {link.head for link in topology.out_links("right")} == {"box0/nic1", "box1/nic1"}
     assert topology.switch_nodes[-3:] == ("left", "right", "top")
@@ -84,7 +84,7 @@ def test_nics_join_the_fabric_in_turn() -> None:
 
 def test_a_shared_nic_has_its_own_limit() -> None:
     """Both GPUs reach it, and what leaves it is the NIC's bandwidth."""
-    topology = join_boxes(PAIR, 2)
+    topology = repeat_box(PAIR, 2)
     assert topology.link("box1/gpu1", "box1/nic0").bandwidth == Fraction(3, 2)
     assert topology.link("box1/nic0", "ib").bandwidth == 2
     assert topology.ingress("ib") == 4
@@ -94,4 +94,4 @@ def test_too_large_a_machine_is_refused_before_it_is_built() -> None:
     """The links are counted first."""
     huge = Box("huge", 512, tuple(Link(f"gpu{a}", f"gpu{b}", Fraction(1)) for a in range(512) for b in range(a)), ())
     with pytest.raises(TopologyError, match="huge with 5 boxes would have 1308160 links"):
-        join_boxes(huge, 5)
+        repeat_box(huge, 5)

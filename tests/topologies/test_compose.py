@@ -1,0 +1,134 @@
+"""Boxes joined by a fabric."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt import Topology, plan
+from collopt.errors import FileFormatError, TopologyError
+from collopt.topologies import Box, Link, Nic, compose, dgx_h100, rail
+from collopt.topologies.compose import FABRICS
+
+PAIR = Box("pair", 2, (Link("gpu0", "gpu1", Fraction(50)),), (Nic(("gpu0",), 25, 12), Nic(("gpu1",), 25, 12)))
+BARE = Box("bare", 4, tuple(Link(f"gpu{a}", f"gpu{b}", Fraction(40)) for a in range(4) for b in range(a)), ())
+
+
+def test_one_box_has_neither_cards_nor_fabric() -> None:
+    """They would lead nowhere."""
+    assert compose([PAIR]).nodes == ("box0/gpu0", "box0/gpu1")
+
+
+def test_boxes_of_different_kinds_keep_their_order_and_their_links() -> None:
+    """Ranks are those of the first box, then those of the second."""
+    other = Box("trio", 3, tuple(Link(f"gpu{gpu}", "hub", Fraction(80)) for gpu in range(3)), PAIR.nics, ("hub",))
+    network = compose([PAIR, other])
+    assert network.compute_nodes == ("box0/gpu0", "box0/gpu1", "box1/gpu0", "box1/gpu1", "box1/gpu2")
+    assert network.link("box1/gpu2", "box1/hub").bandwidth == 80
+    assert network.link("box0/nic1", "fabric").bandwidth == 12
+    assert network.name == "pair-and-trio-2boxes"
+
+
+def test_rails_join_cards_of_the_same_position() -> None:
+    """Each rail's uplink has the bandwidth of its cards over the oversubscription."""
+    network = compose([PAIR] * 3, fabric="rail", oversubscription=2)
+    assert {link.head for link in network.links if link.tail == "box2/nic1"} == {"box2/gpu1", "rail1"}
+    assert network.link("rail1", "spine").bandwidth == Fraction(3 * 12, 2)
+
+
+def test_rails_can_do_without_a_spine() -> None:
+    """Then only the boxes lead from rail to rail."""
+    assert "spine" not in compose([PAIR] * 2, fabric="rail", oversubscription=None).nodes
+
+
+def test_leaves_take_whole_boxes() -> None:
+    """Five boxes, two on a leaf: three leaves, the last half full."""
+    network = compose([PAIR] * 5, fabric="leaf_spine", boxes_per_leaf=2)
+    assert network.link("box4/nic0", "leaf2").bandwidth == 12
+    assert [network.link(f"leaf{leaf}", "spine").bandwidth for leaf in range(3)] == [48, 48, 24]
+
+
+def test_a_single_leaf_needs_no_spine() -> None:
+    """All boxes are on it."""
+    assert "spine" not in compose([PAIR] * 4, fabric="leaf_spine").nodes
+
+
+@pytest.mark.parametrize("boxes", [2, 3])
+def test_boxes_like_those_of_the_catalogue_give_its_networks(boxes: int) -> None:
+    """The same links, but for the names of switches and for the multicast that the catalogue's H100 has."""
+    switch = tuple(Link(f"gpu{gpu}", "nvswitch", Fraction(450), Fraction(7, 20)) for gpu in range(8))
+    box = Box("h", 8, switch, tuple(Nic((f"gpu{gpu}",), 50, 50) for gpu in range(8)), ("nvswitch",), ("nvswitch",))
+    full, expected = compose([box] * boxes), dgx_h100(boxes=boxes)
+    assert sorted(_renamed(full, "fabric", "ib")) == sorted(expected.links)
+    assert full.multicast == expected.multicast
+    assert sorted(compose([box] * boxes, fabric="rail").links) == sorted(rail(boxes).links)
+
+
+def test_what_is_not_known_of_cards_can_be_said() -> None:
+    """GPUs share cards evenly, neighbours on the same one."""
+    network = compose([BARE, BARE], nics=2, nic_bandwidth="12.5")
+    assert {link.tail for link in network.links if link.head == "box1/nic1"} == {"box1/gpu2", "box1/gpu3", "fabric"}
+    assert network.link("box1/nic1", "fabric").bandwidth == Fraction(25, 2)
+
+
+def test_bandwidths_of_cards_can_be_overruled() -> None:
+    """The link to the network changes, the one to the GPU does not."""
+    network = compose([PAIR, PAIR], nic_bandwidth=20)
+    assert network.link("box0/nic0", "fabric").bandwidth == 20
+    assert network.link("box0/gpu0", "box0/nic0").bandwidth == 25
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "message"),
+    [
+        ([], {}, "there are no boxes to compose"),
+        (7, {}, "the boxes are 7; expected a list"),
+        ([PAIR], {"fabric": "clos"}, "fabric is 'clos'; expected one of full, rail, leaf_spine"),
+        ([PAIR] * 2, {"oversubscription": None}, "only rails can do without a spine, full cannot"),
+        ([PAIR] * 2, {"fabric": "rail", "oversubscription": 0}, "oversubscription is 0; expected a positive number"),
+        ([PAIR] * 2, {"nics": 2}, "box 'pair' has 2 NICs already; leave out nics"),
+        ([BARE] * 2, {}, "nothing says which NICs box 'bare' has; give nics and nic_bandwidth, such as nics=4"),
+        ([BARE] * 2, {"nics": 5, "nic_bandwidth": 1}, "nics is 5; expected a whole number"),
+        ([PAIR] * 2, {"nic_bandwidth": -1}, "bandwidth of every NIC is -1"),
+        ([PAIR] * 2, {"boxes_per_leaf": 0, "fabric": "leaf_spine"}, "boxes_per_leaf is 0"),
+        ([Box("mute", 2, PAIR.links, (Nic(("gpu0", "gpu1"), 25, None),))] * 2, {}, "nothing says how fast nic0 of box"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_sentence(
+    nodes: list[Box], options: dict[str, object], message: str
+) -> None:
+    """It says what would."""
+    with pytest.raises(TopologyError, match=message.replace("(", r"\(")):
+        compose(nodes, **options)  # type: ignore[arg-type]
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    """Paths are read as `read_box` reads them."""
+    with pytest.raises(FileFormatError, match=r"nowhere\.xml does not exist"):
+        compose(["nowhere.xml"])
+
+
+@given(
+    boxes=st.lists(st.sampled_from([PAIR, BARE]), min_size=2, max_size=5),
+    fabric=st.sampled_from(sorted(FABRICS)),
+    per_leaf=st.integers(1, 3),
+)
+@settings(deadline=None, max_examples=25)
+def test_switches_always_take_in_what_they_give_out(boxes: list[Box], fabric: str, per_leaf: int) -> None:
+    """Which planners ask for; and an allgather on the network meets its bound."""
+    nics = tuple(Nic((f"gpu{gpu}",), 25, 12) for gpu in range(2))
+    equipped = [box if box.nics else Box(box.name, box.gpus, box.links, nics) for box in boxes]
+    network = compose(equipped, fabric=fabric, boxes_per_leaf=per_leaf)
+    assert all(network.ingress(switch) == network.egress(switch) for switch in network.switch_nodes)
+    assert plan(network, "allgather").gap == 0
+
+
+def _renamed(network: Topology, old: str, new: str) -> list[Link]:
+    names = {old: new}
+    return [
+        link._replace(tail=names.get(link.tail, link.tail), head=names.get(link.head, link.head))
+        for link in network.links
+    ]

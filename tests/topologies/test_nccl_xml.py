@@ -1,0 +1,314 @@
+"""NCCL's and RCCL's topology files: which GPUs there are and what joins them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from collopt import plan
+from collopt.errors import FileFormatError
+from collopt.topologies import dgx1_v100, dgx_a100, mi250, mi300x
+from collopt.topologies.importing.box_options import BoxOptions
+from collopt.topologies.importing.document import Document
+from collopt.topologies.importing.nccl_xml import matches, read_box
+from collopt.topologies.scale_out import Box, join_boxes
+from collopt.topologies.topology import Topology
+from nccl_texts import GPU, SWITCH, box_of, cpu, gpu, link, nic, pci, port, real_file, slot, switched, system, tag
+
+
+def joined(box: Box, boxes: int) -> Topology:
+    """Join copies of a box on one network switch."""
+    return join_boxes([box] * boxes, "joined", plug=lambda _box, _nic: "ib")
+
+
+def pair(*, sm: int = 90, back: int = 2, **place: object) -> str:
+    """Two GPUs with two NVLinks between them, as the first lists them."""
+    return system(cpu(gpu(0, link(slot(1), 2), sm=sm), gpu(1, link(slot(0), back), sm=sm), **place))
+
+
+def bare(count: int, **attributes: object) -> str:
+    """A cloud's file: GPUs by class only."""
+    return system(cpu(*(pci(slot(number), kind=GPU) for number in range(count)), **attributes))
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "links", "cards", "switches"),
+    [
+        ("nccl-topo-dump_h100-8gpu-8nic-vm.xml", "h100-8gpu", 8, 8, ("nvswitch",)),
+        ("nccl-topo_azure-ncv4-a100pcie.xml", "a100-4gpu", 10, 1, ("cpu0", "cpu1", "cpu2", "cpu3")),
+        ("rccl-topo_3gpu-pcie.xml", "mi250-3gpu", 4, 1, ("cpu0", "cpu1")),
+        ("rccl-topo_mi100-4gpu.xml", "mi100-4gpu", 6, 1, ()),
+        ("rccl-topo_mi100-8gpu-hypercube.xml", "mi100-8gpu", 24, 1, ()),
+        ("rccl-topo_mi250x-16gcd-8nic.xml", "mi250-16gpu", 28, 8, ()),
+        ("rccl-topo_mi300x-8gpu-8nic.xml", "mi300x-8gpu", 28, 8, ()),
+    ],
+)
+@pytest.mark.parametrize("figures", ["line", "nccl"])
+def test_real_dumps_are_read(
+    name: str, gpus: str, links: int, cards: int, switches: tuple[str, ...], figures: str
+) -> None:
+    """All GPUs of each can reach each other, so there is a plan."""
+    box = read_box(real_file(name), BoxOptions.of(figures=figures))
+    assert (box.name, len(box.links), len(box.nics), box.switches) == (gpus, links, cards, switches)
+    assert joined(box, 2).num_ranks == 2 * box.gpus
+    assert plan(joined(box, 1), "allgather", trees_per_root=1).algbw > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nccl-topo_aws-g5.xml", r"line 12: the file names no GPU: .* NCCL looks for them when it starts"),
+        ("nccl-topo_aws-p4d-a100.xml", r"line 15: the file lists PCIe only, .*NCCL_TOPO_DUMP_FILE.*gpu=\"h100\""),
+        ("nccl-topo_azure-ndv2-v100.xml", "line 1: the file lists PCIe only"),
+        ("nccl-topo_azure-ndv4-a100.xml", "line 1: the file lists PCIe only"),
+        ("nccl-topo_azure-ndv5-h100.xml", "line 1: the file lists PCIe only"),
+        ("nccl-graph_azure-ncv4.xml", "a result of NCCL's search .*not a network"),
+        ("msccl_ring_allreduce_8npus.xml", "an MSCCL schedule, not a network; see `collopt lint`"),
+    ],
+)
+def test_real_files_without_links_are_refused_with_the_reason(name: str, message: str) -> None:
+    """Clouds hand NCCL files that lack what it finds by itself."""
+    document = real_file(name)
+    assert matches(document)
+    with pytest.raises(FileFormatError, match=message):
+        read_box(document, BoxOptions())
+
+
+@pytest.mark.parametrize(
+    ("name", "product", "near"),
+    [
+        ("nccl-topo_aws-p4d-a100.xml", "a100", [("gpu0", "gpu1"), ("gpu2", "gpu3")]),
+        ("nccl-topo_azure-ndv2-v100.xml", "v100", [("gpu0", "gpu1", "gpu2", "gpu3")]),
+        ("nccl-topo_azure-ndv4-a100.xml", "a100", [("gpu0", "gpu1"), ("gpu0", "gpu1")]),
+        ("nccl-topo_azure-ndv5-h100.xml", "h100", [("gpu0",), ("gpu1",)]),
+    ],
+)
+def test_real_files_of_clouds_are_read_once_the_gpu_is_named(
+    name: str, product: str, near: list[tuple[str, ...]]
+) -> None:
+    """What is assumed is said; the network cards are where the file has them."""
+    box = read_box(real_file(name), BoxOptions.of(gpu=product, nic_bandwidth=25))
+    assert [card.near for card in box.nics[:2]] == near
+    assert any(note.startswith("assumed: ") for note in box.notes)
+    assert joined(box, 2).num_ranks == 16
+
+
+def test_rccls_mi250x_file_is_the_catalogues_mi250() -> None:
+    """The same links with the same bandwidths, number by number."""
+    box = read_box(real_file("rccl-topo_mi250x-16gcd-8nic.xml"), BoxOptions())
+    assert sorted(joined(box, 1).links) == sorted(mi250().links)
+    assert [card.near for card in box.nics] == [(f"gpu{2 * number}", f"gpu{2 * number + 1}") for number in range(8)]
+
+
+def test_rccls_mi300x_file_is_the_catalogues_mi300x() -> None:
+    """With the network cards as well, each next to its own GPU."""
+    box = read_box(real_file("rccl-topo_mi300x-8gpu-8nic.xml"), BoxOptions())
+    assert sorted(joined(box, 2).links) == sorted(mi300x(boxes=2).links)
+
+
+def test_two_real_h100_hosts_plan_to_their_bound() -> None:
+    """18 NVLinks of 25 GB/s over four NVSwitches, and a card of 200 Gb/s for each GPU."""
+    box = read_box(real_file("nccl-topo-dump_h100-8gpu-8nic-vm.xml"), BoxOptions())
+    network = joined(box, 2)
+    assert network.link("box0/gpu3", "box0/nvswitch").bandwidth == 450
+    assert {network.egress(rank) for rank in network.compute_nodes} == {475}
+    found = plan(network, "allgather")
+    assert found.gap == 0
+    # 8 ranks of a box need what the other box's 8 have, and 8 x 25 GB/s enter.
+    assert found.algbw == Fraction(16 * 200, 8)
+
+
+def test_nvswitches_become_one_switch_that_can_add() -> None:
+    """A GPU's counts add up, whichever switches they lead to."""
+    rows = [[link("0000:f0:00.0", 10, SWITCH), link("0000:f1:00.0", 8, SWITCH)], [switched()]]
+    box = box_of(system(cpu(*(gpu(number, *rows[number]) for number in range(2)))))
+    assert [(row.tail, row.head, row.bandwidth) for row in box.links] == [
+        ("gpu0", "nvswitch", 450),
+        ("gpu1", "nvswitch", 450),
+    ]
+    assert box.abilities == box.switches == ("nvswitch",)
+    assert "3 NVSwitches became one, as in NCCL" in box.notes
+
+
+def test_nvswitches_of_an_a100_cannot_add() -> None:
+    """They have no such units."""
+    box = box_of(system(cpu(*(gpu(number, switched(count=12), sm=80) for number in range(2)))))
+    assert box.switches == ("nvswitch",)
+    assert box.abilities == ()
+
+
+def test_both_figures_are_offered_and_named() -> None:
+    """The data sheet's and the one that NCCL plans with"""
+    line, derated = box_of(pair()), box_of(pair(), figures="nccl")
+    assert (line.links[0].bandwidth, derated.links[0].bandwidth) == (50, Fraction("41.2"))
+    assert "an NVLink counts with the line rate, 25 GB/s in each direction" in line.notes
+    assert "an NVLink counts with what NCCL plans with, 20.6 GB/s in each direction" in derated.notes
+
+
+def test_gpus_are_counted_by_their_number_and_not_by_their_place() -> None:
+    """Here the file has the second first, and the numbers have a hole."""
+    box = box_of(
+        system(
+            cpu(
+                gpu(7, link(slot(3)), link(slot(5), 2)),
+                gpu(3, link(slot(7))),
+                gpu(5, link(slot(7), 2)),
+            )
+        )
+    )
+    assert [(row.tail, row.head, row.bandwidth) for row in box.links] == [("gpu0", "gpu2", 25), ("gpu1", "gpu2", 50)]
+
+
+def test_links_that_two_gpus_list_differently_are_refused_with_both_lines() -> None:
+    """Which of them is right nobody knows."""
+    with pytest.raises(
+        FileFormatError, match="line 2: gpu0 lists count 2 to gpu1, but gpu1 on line 5 lists count 3 to"
+    ):
+        box_of("\n" + pair(back=3))
+    with pytest.raises(FileFormatError, match="gpu0 lists count 1 to gpu1, but gpu1 does not list gpu0;"):
+        box_of(system(cpu(gpu(0, link(slot(1))), gpu(1))))
+
+
+@pytest.mark.parametrize(
+    ("gcn", "name"), [("908", "mi100"), ("910", "mi250"), ("gfx90a:sramecc+", "mi250"), ("gfx942", "mi300x")]
+)
+def test_amds_gpus_are_known_by_their_architecture(gcn: str, name: str) -> None:
+    """Their ``sm`` counts compute units."""
+    devices = [
+        pci(slot(number), tag("gpu", link(slot(1 - number), name="xgmi"), dev=number, sm=104, gcn=gcn), kind="0x120000")
+        for number in range(2)
+    ]
+    box = box_of(system(cpu(*devices), version=2))
+    assert box.name == f"{name}-2gpu"
+    assert "an xGMI link counts with the line rate" in box.notes[0]
+
+
+def test_what_the_file_says_of_the_gpu_is_not_overruled() -> None:
+    """A given product that differs is named and not used."""
+    box = box_of(pair(), gpu="b200")
+    assert box.links[0].bandwidth == 50
+    assert "not used: gpu='b200', as the file itself says h100" in box.notes
+
+
+def test_gpus_that_the_table_lacks_need_a_product_only_if_they_have_links() -> None:
+    """Compute capability 7.5 has NVLinks on some cards."""
+    with pytest.raises(FileFormatError, match=r"has GPUs that our table lacks \(75\), .* say which it is like"):
+        box_of(pair(sm=75))
+    assert box_of(pair(sm=75), gpu="v100").name == "v100-2gpu"
+    assert box_of(system(cpu(gpu(0, sm=89), gpu(1, sm=89)))).name == "sm89-2gpu"
+
+
+def test_links_between_gpus_of_different_kinds_are_refused() -> None:
+    """Their speeds differ; without links it does not matter."""
+    with pytest.raises(FileFormatError, match="the GPUs are of different kinds"):
+        box_of(system(cpu(gpu(0, link(slot(1)), sm=80), gpu(1, link(slot(0))))))
+    assert box_of(system(cpu(gpu(0, sm=89), gpu(1, sm=86)))).name == "mixed-2gpu"
+
+
+def test_links_that_lead_nowhere_are_left_out_and_said() -> None:
+    """To the GPU itself in virtual machines, and to GPUs that the job of the dump did not use."""
+    rows = [[link(slot(number), 12), link(slot(9), 2), link(slot(1 - number))] for number in range(2)]
+    box = box_of(system(cpu(gpu(0, *rows[0]), gpu(1, *rows[1]))))
+    assert [row.bandwidth for row in box.links] == [25]
+    assert sum("were left out" in note for note in box.notes) == 2
+
+
+def test_a_target_that_is_nothing_is_refused() -> None:
+    """It is neither a GPU nor said to be a switch."""
+    with pytest.raises(FileFormatError, match="target 'nowhere' is no GPU of this file"):
+        box_of(system(cpu(gpu(0, link("nowhere", kind="")), gpu(1))))
+    with pytest.raises(FileFormatError, match=r"target '0000:f0:00\.0' is no GPU of this file"):
+        box_of(system(cpu(gpu(0, link("0000:f0:00.0", kind=SWITCH, name="xgmi")), gpu(1))))
+
+
+@pytest.mark.parametrize(("product", "boxes"), [("v100", dgx1_v100), ("a100", dgx_a100)])
+def test_known_boxes_of_eight_are_assumed_where_a_file_lists_pcie_only(product: str, boxes: object) -> None:
+    """The links are the catalogue's."""
+    box = box_of(bare(8), gpu=product)
+    assert sorted(joined(box, 1).links) == sorted(boxes().links)  # type: ignore[operator]
+    assert box.notes[0].startswith("assumed: ")
+
+
+@pytest.mark.parametrize(("product", "count"), [("h100", 4), ("v100", 16), ("mi300x", 8), ("p100", 8)])
+def test_other_boxes_are_not_guessed(product: str, count: int) -> None:
+    """Their links might run in several ways."""
+    with pytest.raises(FileFormatError, match=f"nothing tells how the links of {count} {product} run"):
+        box_of(bare(count), gpu=product)
+
+
+def test_gpus_without_links_need_none() -> None:
+    """PCIe is all that an A10 has."""
+    box = box_of(bare(3), gpu="a10g")
+    assert box.name == "a10-3gpu"
+    assert box.switches == ("cpu0",)
+
+
+def test_a_single_gpu_is_a_box() -> None:
+    """Several of them can be joined."""
+    box = box_of(system(cpu(gpu(0), nic("0000:09:00.0", port(0)))))
+    assert (box.links, box.nics[0].near) == ((), ("gpu0",))
+    assert joined(box, 2).num_ranks == 2
+
+
+def test_a_rack_is_one_box_where_an_nvswitch_joins_its_hosts() -> None:
+    """GPUs are counted by rank, and cards stay with the GPUs of their host."""
+    hosts = [
+        cpu(
+            *(gpu(dev, switched(), sm=100, rank=4 * (1 - host) + dev) for dev in range(4)),
+            nic("0000:20:00.0", port(0, 400000)),
+            host_hash=f"0x{host}a",
+        )
+        for host in range(2)
+    ]
+    box = box_of(system(*hosts))
+    assert (box.name, box.gpus, box.switches) == ("b200-8gpu", 8, ("nvswitch",))
+    assert [card.near for card in box.nics] == [
+        tuple(f"gpu{n}" for n in range(4, 8)),
+        tuple(f"gpu{n}" for n in range(4)),
+    ]
+
+
+def test_hosts_that_nothing_joins_are_refused() -> None:
+    """The network between them is in no dump."""
+    hosts = [cpu(gpu(0, rank=host), host_hash=f"0x{host}") for host in range(2)]
+    with pytest.raises(FileFormatError, match="the file has GPUs of 2 hosts, and no links that join all of them"):
+        box_of(system(*hosts))
+
+
+def test_hosts_need_ranks_that_differ() -> None:
+    """``dev`` begins anew on each."""
+    hosts = [cpu(gpu(0, switched(), rank=3), host_hash=f"0x{host}") for host in range(2)]
+    with pytest.raises(FileFormatError, match="rank 3 is also that of the GPU on line"):
+        box_of(system(*hosts))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<topology version='2.0'/>", "this is hwloc's description of a machine"),
+        ('<?xml version="1.0"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology/>', "line 2: this is hwloc's"),
+        ("<graphs version='1'/>", "this is a result of NCCL's search"),
+        ("<algo/>", "this is an MSCCL schedule"),
+        ("<!DOCTYPE html><html/>", "this is a web page"),
+        ("<svg/>", "the file starts with '<svg>'; expected <system>"),
+    ],
+)
+def test_other_kinds_of_xml_are_named(text: str, message: str) -> None:
+    """They look alike from outside."""
+    document = Document("topology.xml", text)
+    assert matches(document)
+    with pytest.raises(FileFormatError, match=message):
+        read_box(document, BoxOptions())
+
+
+@pytest.mark.parametrize("text", ["", "{}", "\tGPU0\tGPU1", "  << a >>", "a<system/>"])
+def test_what_is_no_xml_is_left_to_others(text: str) -> None:
+    """The content decides."""
+    assert not matches(Document("topology.xml", text))
+
+
+def test_a_header_and_comments_are_no_matter() -> None:
+    """NCCL takes comments, and tools add headers with encodings of their own."""
+    text = '<?xml version="1.0" encoding="ISO-8859-1"?>\n<!-- von Jürgen -->\n' + pair()
+    assert box_of(text).links == box_of(pair()).links

@@ -1,0 +1,329 @@
+"""The table of ``nvidia-smi topo -m``."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import FileFormatError, TopologyError
+from collopt.topologies import dgx1_v100, dgx_a100, dgx_h100
+from collopt.topologies.importing.box_options import BoxOptions
+from collopt.topologies.importing.document import Document, read_document
+from collopt.topologies.importing.nvidia_smi import matches, read_box
+from collopt.topologies.nvidia import CUBE_MESH
+from collopt.topologies.scale_out import Box, repeat_box
+from sample_files import sample
+from vendor_tables import gpu_labels, refusal, square
+
+LEGEND = "\nLegend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks\n"
+MESH = {(a, b): count for a, b, count in CUBE_MESH}
+HALVES = ["CPU Affinity\tNUMA Affinity", *["0-31\t0"] * 4, *["32-63\t1"] * 4]
+
+
+def read(text: str, **options: str | int) -> Box:
+    """Read the text with options as people write them."""
+    document = Document("topo.txt", text)
+    assert matches(document)
+    return read_box(document, BoxOptions.of(**options))  # type: ignore[arg-type]
+
+
+def table(kinds: list[str], tails: list[str] | None = None) -> str:
+    """Write the table of kinds above the diagonal, ``"PIX SYS", "SYS"``."""
+    rows = [row.split() for row in kinds]
+
+    def cell(row: int, column: int) -> str:
+        low, high = sorted((row, column))
+        return " X " if low == high else rows[low][high - low - 1]
+
+    return square(gpu_labels(len(rows) + 1), cell, tails or ["CPU Affinity"]) + LEGEND
+
+
+def all_pairs(kind: str, gpus: int) -> list[str]:
+    """Give every pair the same kind."""
+    return [" ".join([kind] * count) for count in range(gpus - 1, 0, -1)]
+
+
+def cube_mesh() -> str:
+    """Write the table of a DGX-1."""
+    return table([" ".join(f"NV{MESH[a, b]}" if (a, b) in MESH else "SYS" for b in range(a + 1, 8)) for a in range(7)])
+
+
+def link_set(box: Box) -> set[tuple[frozenset[str], Fraction]]:
+    """Links without their direction and latency."""
+    return {(frozenset((link.tail, link.head)), link.bandwidth) for link in box.links}
+
+
+def test_the_real_table_of_a_dgx1_gives_our_dgx1() -> None:
+    """The same links, and the one NIC next to two GPUs."""
+    document = read_document(sample("nvidia-smi-topo_v100-hybrid-cube-mesh.txt"))
+    box = read_box(document, BoxOptions.of(gpu="v100", nic_bandwidth="12.5"))
+    assert repeat_box(box, 1) == dgx1_v100()
+    assert [nic.near for nic in box.nics] == [("gpu2", "gpu3")]
+    assert (box.name, box.nics[0].bandwidth) == ("v100-8gpu", Fraction(25, 2))
+
+
+def test_the_real_table_of_eight_a100_gives_our_dgx_a100() -> None:
+    """Twelve links into one switch; two NICs next to every two GPUs, whose speed the table does not say."""
+    document = read_document(sample("nvidia-smi-topo_a100-8gpu-8nic.txt"))
+    box = read_box(document, BoxOptions.of(gpu="a100"))
+    assert repeat_box(box, 1) == dgx_a100()
+    assert [nic.near for nic in box.nics] == [(f"gpu{nic // 2 * 2}", f"gpu{nic // 2 * 2 + 1}") for nic in range(8)]
+    assert {nic.bandwidth for nic in box.nics} == {None}
+    with pytest.raises(TopologyError, match="nothing says how fast nic0"):
+        repeat_box(box, 2)
+
+
+def test_the_real_table_of_two_gpus_on_one_cpu_gives_two_links_to_it() -> None:
+    """With tabs, and with the column GPU NUMA ID."""
+    document = read_document(sample("nvidia-smi-topo_2gpu-phb-tabs.txt"))
+    box = read_box(document, BoxOptions.of(pcie_bandwidth=63))
+    assert link_set(box) == {(frozenset((f"gpu{gpu}", "cpu0")), Fraction(63)) for gpu in range(2)}
+    assert (box.name, box.switches) == ("nvidia-2gpu", ("cpu0",))
+
+
+def test_nvlinks_between_pairs_give_our_dgx1() -> None:
+    """Also without the real table at hand."""
+    assert repeat_box(read(cube_mesh(), gpu="v100"), 1) == dgx1_v100()
+
+
+def test_nccls_figures_are_those_that_nccl_plans_with() -> None:
+    """20 GB/s for a link of 25."""
+    box = read(cube_mesh(), gpu="V100", figures="nccl")
+    assert Counter(link.bandwidth for link in box.links) == {Fraction(20): 8, Fraction(40): 8}
+    assert box.notes == (
+        "every NVLink of v100 counts with 20 GB/s in each direction, what NCCL plans with",
+        "PCIe between GPUs is left out, as faster links join all of them",
+    )
+
+
+@pytest.mark.parametrize(("gpu", "count", "ours"), [("a100", 12, dgx_a100), ("h100", 18, dgx_h100)])
+def test_the_full_count_in_every_pair_is_a_switch(gpu: str, count: int, ours: object) -> None:
+    """With the abilities of the switch that is sold with the GPU."""
+    assert repeat_box(read(table(all_pairs(f"NV{count}", 8)), gpu=gpu), 1) == ours()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "count", "gpu", "switch"),
+    [(4, 4, "a100", False), (4, 2, "v100", False), (4, 12, "a100", True), (3, 6, "a100", False), (3, 7, "a100", True),
+     (2, 12, "a100", False), (8, 8, "h800", True)],
+)  # fmt: skip
+def test_equal_counts_are_a_switch_only_if_they_exceed_the_gpus_links(
+    gpus: int, count: int, gpu: str, switch: bool
+) -> None:
+    """Four A100 with four links to each other are joined directly; with twelve they cannot be."""
+    box = read(table(all_pairs(f"NV{count}", gpus)), gpu=gpu)
+    assert (box.switches == ("nvswitch",)) is switch
+    assert {link.bandwidth for link in box.links} == {Fraction(25 * count)}
+    assert len(box.links) == (gpus if switch else gpus * (gpus - 1) // 2)
+
+
+def test_more_links_than_the_gpu_has_are_refused() -> None:
+    """The person named another GPU than the one in the box."""
+    with pytest.raises(FileFormatError, match=r"line 2: gpu0 would have 126 links to others, but a100 has 12"):
+        read(table(all_pairs("NV18", 8)), gpu="a100")
+    with pytest.raises(FileFormatError, match=r"gpu0 would have 6 links to others, but p100 has 4; is it another GPU"):
+        read(cube_mesh(), gpu="p100")
+
+
+@pytest.mark.parametrize("gpu", [None, "mi300x", "a10"])
+def test_nvlinks_need_the_name_of_a_gpu_that_has_them(gpu: str | None) -> None:
+    """The message lists those that are known."""
+    options = {} if gpu is None else {"gpu": gpu}
+    with pytest.raises(FileFormatError, match=r"say which GPU it is \(gpu\), one of p100, v100, a100, h100, b200$"):
+        read(cube_mesh(), **options)
+
+
+def test_pcie_alone_gives_a_tree() -> None:
+    """Two bridges on one CPU, and a GPU on the other."""
+    box = read(table(["PIX NODE NODE SYS", "NODE NODE SYS", "PXB SYS", "SYS"]), pcie_bandwidth=24)
+    pairs = {("gpu0", "pcie0"), ("gpu1", "pcie0"), ("gpu2", "pcie1"), ("gpu3", "pcie1"), ("pcie0", "cpu0"),
+             ("pcie1", "cpu0"), ("gpu4", "cpu1"), ("cpu0", "cpu1")}  # fmt: skip
+    assert {(link.tail, link.head) for link in box.links} == pairs
+    assert {link.bandwidth for link in box.links} == {Fraction(24)}
+    assert box.switches == ("pcie0", "pcie1", "cpu0", "cpu1")
+    assert any("two CPUs are joined with 24 GB/s" in note for note in box.notes)
+
+
+def test_one_bridge_needs_no_cpu() -> None:
+    """A CPU to which nothing else leads is left out."""
+    box = read(table(["PIX PXB", "PIX"]), gpu="a10")
+    assert box.switches == ("pcie0",)
+    assert {link.bandwidth for link in box.links} == {Fraction(2048, 65)}
+
+
+def test_a_cpu_stays_where_something_else_leads_to_it() -> None:
+    """A GPU of its own, or the other CPU."""
+    assert read(table(["PIX NODE", "NODE"]), pcie_bandwidth=1).switches == ("pcie0", "cpu0")
+    assert read(table(["PIX SYS", "SYS"]), pcie_bandwidth=1).switches == ("pcie0", "cpu0", "cpu1")
+    assert read(table(["PIX NODE NODE", "NODE NODE", "PIX"]), pcie_bandwidth=1).switches == ("pcie0", "pcie1", "cpu0")
+    assert read(table(["SYS SYS", "PIX"]), pcie_bandwidth=1).switches == ("pcie0", "cpu0", "cpu1")
+
+
+def test_pcie_without_a_figure_is_refused() -> None:
+    """Nothing is guessed."""
+    with pytest.raises(FileFormatError, match=r"does not say how fast PCIe is; give its bandwidth in GB/s \(pcie_band"):
+        read(table(["PHB"]))
+
+
+@pytest.mark.parametrize(
+    ("tails", "cpus"),
+    [
+        (["CPU Affinity\tNUMA Affinity", "0-9\t0", "0-9\t0", "10-19\t1", "10-19\t1"], 2),
+        (["CPU Affinity", "0-9", "0-9", "10-19", "10-19"], 2),
+        (["CPU Affinity\tNUMA Affinity", *["0-19\tN/A"] * 4], 4),
+        (["CPU Affinity", *["N/A"] * 4], 4),
+    ],
+)
+def test_pcie_joins_what_nvlinks_do_not(tails: list[str], cpus: int) -> None:
+    """Two pairs with bridges across the top, on one CPU if the driver says so of both."""
+    box = read(table(["NV12 SYS SYS", "SYS SYS", "NV12"], tails), gpu="a100")
+    assert link_set(box) >= {(frozenset(("gpu0", "gpu1")), Fraction(300)), (frozenset(("gpu2", "gpu3")), Fraction(300))}
+    assert box.switches == tuple(f"cpu{cpu}" for cpu in range(cpus))
+    assert repeat_box(box, 1).num_ranks == 4
+
+
+def test_nics_in_a_tree_hang_on_what_they_share_with_gpus() -> None:
+    """On the bridge that they share, or on the CPU."""
+    text = (
+        "\tGPU0\tGPU1\tmlx5_0\tmlx5_1\tCPU Affinity\n"
+        "GPU0\t X \tSYS\tPIX\tSYS\t0-9\nGPU1\tSYS\t X \tSYS\tNODE\t10-19\n"
+        "mlx5_0\tPIX\tSYS\t X \tSYS\nmlx5_1\tSYS\tNODE\tSYS\t X \n"
+    )
+    box = read(text, pcie_bandwidth=16, nic_bandwidth=25)
+    assert [nic.near for nic in box.nics] == [("pcie0",), ("cpu1",)]
+    assert {(nic.near_bandwidth, nic.bandwidth) for nic in box.nics} == {(Fraction(16), Fraction(25))}
+    assert repeat_box(box, 2).num_ranks == 4
+
+
+def test_a_lost_tab_before_the_affinity_is_mended_by_the_other_end_of_the_pair() -> None:
+    """NV120-31 is NV12 and 0-31, as the other row says; SYS0-31 needs no help."""
+    whole = table(all_pairs("NV12", 8), HALVES)
+    assert read(whole.replace("NV12\t0-31", "NV120-31"), gpu="a100") == read(whole, gpu="a100")
+    far = table(["SYS SYS", "SYS"], ["CPU Affinity", *["0-31"] * 3])
+    assert read(far.replace("SYS\t0-31", "SYS0-31"), pcie_bandwidth=1) == read(far, pcie_bandwidth=1)
+    with pytest.raises(FileFormatError, match=r"line 2: cell GPU0-GPU7 is 'NV120\+31'; expected X, NV#, PIX"):
+        read(whole.replace("NV12\t0-31", "NV120+31"), gpu="a100")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("\t", "     "),
+        lambda text: text.replace("\t", " ").replace("  ", " "),
+        lambda text: f"$ nvidia-smi topo -m\n{text}$ ",
+        lambda text: "\x1b[4m" + text.replace("\n", "\x1b[0m\n", 1),
+        lambda text: "".join(f"2026-01-02T03:04:05 host-7 {line}\n" if line else "\n" for line in text.split("\n")),
+        lambda text: text.split("\nLegend")[0],
+        lambda text: text.replace("\n", " \n"),
+        lambda text: text.replace("CPU Affinity", ""),
+    ],
+    ids=["spaces", "one-space", "prompt", "underlined", "log", "no-legend", "trailing", "no-affinity"],
+)
+def test_copies_are_read_like_the_original(change: object) -> None:
+    """However they were copied."""
+    assert read(change(cube_mesh()), gpu="v100") == read(cube_mesh(), gpu="v100")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text.replace("NV2", "NV1", 1), "line 5: cell GPU3-GPU0 is 'NV2', but cell GPU0-GPU3 on line 2"),
+        (lambda text: text.replace(" X ", "SYS", 1), "line 2: cell GPU0-GPU0 is 'SYS'; expected X"),
+        (lambda text: text.replace("NV1", "X", 1), "line 2: cell GPU0-GPU1 is 'X'; expected a kind of connection"),
+        (lambda text: text.replace("NV1", "NV-1", 1), "line 2: cell GPU0-GPU1 is 'NV-1'; expected X, NV#"),
+        (lambda text: text.replace("NV1", "OK", 1), "line 2: cell GPU0-GPU1 is 'OK'; expected X, NV#"),
+        (lambda text: text.replace("NV1", "NV0"), "line 2: cell GPU0-GPU1 is 'NV0'; expected NV1 to NV999"),
+        (lambda text: text.replace("NV1", "NV999999"), "line 2: cell GPU0-GPU1 is 'NV999999'; expected NV1 to"),
+        (lambda text: text[: text.index("\nGPU6")] + LEGEND, "a column 'GPU6', but no row of that name below"),
+        (lambda text: text[: len(text) // 3], "line 4: row GPU2 has 3 cells; expected 8, one for each column: is the"),
+        (lambda text: text.replace("GPU5\t", "GPU4\t"), "two columns are called 'GPU4'"),
+        (lambda text: text.replace("\nGPU5\t", "\nGPU4\t"), "row GPU4 is there twice, before on line 6"),
+        (lambda text: text.replace(" X \tNV1", " X \tNV1\tNV1", 1), "line 2: row GPU0 has more than 8 cells"),
+    ],
+)  # fmt: skip
+def test_a_damaged_table_is_refused_with_its_line(damage: object, message: str) -> None:
+    """Whichever cell, row or column it is."""
+    with pytest.raises(FileFormatError, match=re.escape(message)):
+        read(damage(cube_mesh()), gpu="v100")  # type: ignore[operator]
+
+
+def test_classes_that_do_not_fit_together_are_refused() -> None:
+    """GPU1 shares a bridge with either, so these cannot be on different CPUs."""
+    for kind in ("SYS", "NODE"):
+        with pytest.raises(FileFormatError, match=f"line 4: cell GPU2-GPU0 is {kind}, but both are nearer than that"):
+            read(table([f"PIX {kind}", "PIX"]), pcie_bandwidth=1)
+
+
+def test_nvlinks_to_a_nic_are_refused() -> None:
+    """There is no such thing."""
+    text = "\tGPU0\tGPU1\tNIC0\nGPU0\tX\tNV1\tNV1\nGPU1\tNV1\tX\tPIX\nNIC0\tNV1\tPIX\tX\n"
+    with pytest.raises(FileFormatError, match=r"line 4: cell NIC0-GPU0 is 'NV1', but only GPUs have NVLinks"):
+        read(text, gpu="v100")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "GPU0 GPU1", "GPU0 GPU1\nGPU0 0 15\nGPU1 15 0", "<system/>", '{"GPU0": "X"}', "GPU0 X NV1", "\0GPU0 X",
+     "GPU" * 100_000, "GPU0 " * 100_000],
+)  # fmt: skip
+def test_what_is_no_such_table_does_not_match(text: str) -> None:
+    """So that another format is tried."""
+    assert not matches(Document("a", text))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_damage_of_any_kind_gives_one_clear_error_or_a_box(data: st.DataObject) -> None:
+    """Never another exception."""
+    text = data.draw(st.sampled_from([cube_mesh(), table(all_pairs("NV12", 8), HALVES), table(["PIX SYS", "SYS"])]))
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 30)))
+        piece = data.draw(
+            st.sampled_from(["", "X", "NV", "9", "\t", "\n", "GPU0", "NV999999", "SYS", "²", "\x1b[", "-1"])
+        )
+        text = text[:start] + piece + text[end:]
+    document = Document("topo.txt", text)
+    if matches(document):
+        assert "\n" not in refusal(lambda: repeat_box(read_box(document, BoxOptions.of(gpu="v100")), 1))
+
+
+def test_a_slot_counts_no_more_than_the_nic_in_it() -> None:
+    """A NIC of 12.5 GB/s on PCIe of 16, and one of 25."""
+    text = "\tGPU0\tGPU1\tNIC0\nGPU0\tX\tNV1\tPIX\nGPU1\tNV1\tX\tSYS\nNIC0\tPIX\tSYS\tX\n"
+    for speed, near in (("12.5", Fraction(25, 2)), ("25", Fraction(16))):
+        box = read(text, gpu="v100", pcie_bandwidth=16, nic_bandwidth=speed)
+        assert [(nic.near, nic.near_bandwidth) for nic in box.nics] == [(("gpu0",), near)]
+    assert read(text, gpu="v100", pcie_bandwidth=16).nics[0].near_bandwidth == 16
+
+
+@pytest.mark.parametrize(
+    ("cards", "speed", "near"),
+    [
+        (2, "12.5", [("gpu0", "gpu1"), ("gpu0", "gpu1")]),
+        (2, "25", [("gpu0",), ("gpu1",)]),
+        (1, "25", [("gpu0", "gpu1")]),
+        (4, "25", [("gpu0",), ("gpu0",), ("gpu1",), ("gpu1",)]),
+        (3, "25", [("gpu0",), ("gpu1",), ("gpu1",)]),
+    ],
+)
+def test_nics_are_divided_where_a_gpu_could_use_more_of_them_than_its_slot(
+    cards: int, speed: str, near: list[tuple[str, ...]]
+) -> None:
+    """Two of 25 GB/s are more than a slot of 31.5; two of 12.5 are not."""
+    labels = ["GPU0", "GPU1", *(f"NIC{card}" for card in range(cards))]
+
+    def cell(row: int, column: int) -> str:
+        return "X" if row == column else "NV12" if max(row, column) < 2 else "PIX"
+
+    box = read(square(labels, cell), gpu="a100", nic_bandwidth=speed)
+    assert [nic.near for nic in box.nics] == near
+    assert any("divided among those GPUs" in note for note in box.notes) is (speed == "25" and cards > 1)
+    just = read(square(labels, cell), gpu="a100", nic_bandwidth=speed, pcie_bandwidth=cards * float(speed))
+    assert {nic.near for nic in just.nics} == {("gpu0", "gpu1")}
+    assert repeat_box(box, 2).num_ranks == 4

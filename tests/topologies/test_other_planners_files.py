@@ -1,0 +1,277 @@
+"""Inputs of TACCL, TE-CCL and ASTRA-sim."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt import plan, read_topology
+from collopt.errors import ColloptError, FileFormatError, TopologyError
+from collopt.topologies import read_box, to_networkx, torus
+from collopt.topologies.importing.document import Document
+from collopt.topologies.importing.reading import import_network
+
+PROFILE: dict[str, Any] = {
+    "name": "lab_1MB",
+    "gpus_per_node": 4,
+    "nics_per_node": 2,
+    "alpha": 0.5,
+    "node_betas_list": [20],
+    "node_invbws_list": [20],
+    "remote_invbw": 82,
+    "remote_alpha": 2,
+    "remote_beta": 80,
+}
+TECCL: dict[str, Any] = {"name": "NDv2", "chassis": 2, "chunk_size": 0.1, "alpha": [7e-7, 1.3e-6], "side_length": 3}
+ASTRA = (
+    "topology: [ Switch, Ring ]  # kinds\nnpus_count: [ 4, 3 ]\nbandwidth: [ 400, 50.5 ]\nlatency: [ 500, 1000.0 ]\n"
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where a test writes its file; the name says nothing."""
+    return tmp_path / "file"
+
+
+def profile(file: Path, **changes: Any) -> Path:
+    """Write a profile with other fields; None removes one."""
+    fields = {name: value for name, value in (PROFILE | changes).items() if value is not None}
+    file.write_text(json.dumps(fields), encoding="utf-8")
+    return file
+
+
+def teccl(file: Path, **changes: Any) -> Path:
+    """Write an input of TE-CCL with other fields."""
+    file.write_text(json.dumps({"TopologyParams": TECCL | changes, "GurobiParams": {}}), encoding="utf-8")
+    return file
+
+
+def astra(file: Path, text: str = ASTRA) -> Path:
+    """Write a network of ASTRA-sim."""
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def refusal(file: Path, **options: Any) -> str:
+    """Return why a file is refused, or an empty text if it is read."""
+    try:
+        read_topology(file, **options)
+    except ColloptError as error:
+        return str(error)
+    return ""
+
+
+def test_a_profile_with_one_beta_is_a_switch(file: Path) -> None:
+    """1 MB in 20 µs are 50 GB/s; half the latency is on either side of the switch."""
+    network = read_topology(profile(file), boxes=2, fabric="full")
+    port = network.link("box0/gpu3", "box0/nvswitch")
+    assert (port.bandwidth, port.latency) == (50, Fraction(1, 4))
+    assert network.link("box1/nic1", "fabric").bandwidth == Fraction(25, 2)
+    assert {link.tail for link in network.links if link.head == "box0/nic1"} == {"box0/gpu2", "box0/gpu3", "fabric"}
+
+
+def test_latency_between_boxes_is_that_of_the_profile(file: Path) -> None:
+    """From GPU to GPU through two cards and one switch."""
+    network = read_topology(profile(file), boxes=2, fabric="full")
+    route = ["box0/gpu0", "box0/nic0", "fabric", "box1/nic0", "box1/gpu0"]
+    assert sum(network.link(*hop).latency for hop in pairwise(route)) == 2
+
+
+def test_two_betas_are_the_mesh_of_an_ndv2(file: Path) -> None:
+    """Every GPU has two fast links and two slow ones."""
+    network = read_topology(profile(file, gpus_per_node=8, node_betas_list=[23, 46], nics_per_node=None))
+    fast, slow = Fraction(1000, 23), Fraction(1000, 46)
+    assert all(network.egress(gpu) == 2 * fast + 2 * slow for gpu in network.compute_nodes)
+    assert network.link("box0/gpu0", "box0/gpu1").bandwidth == fast
+    assert network.link("box0/gpu0", "box0/gpu2").bandwidth == slow
+
+
+def test_matrices_say_which_pairs_are_linked(file: Path) -> None:
+    """A ring of four, one side of it twice as slow."""
+    links = [[int(abs(a - b) in (1, 3)) for b in range(4)] for a in range(4)]
+    betas = [[(40 if {a, b} == {0, 3} else 20) * links[a][b] for b in range(4)] for a in range(4)]
+    changes = {"links": links, "betas": betas, "invbws": betas, "node_betas_list": None, "node_invbws_list": None}
+    network = read_topology(profile(file, **changes))
+    assert network.link("box0/gpu3", "box0/gpu0").bandwidth == 25
+    assert network.link("box0/gpu1", "box0/gpu2").bandwidth == 50
+    links[0][1] = 0
+    with pytest.raises(FileFormatError, match="GPUs 0 and 1 are joined by 1 links with beta 20 one way and 0"):
+        read_topology(profile(file, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "lab"}, "the name 'lab' does not end in it; write it there, such as 'lab_1MB'"),
+        ({"name": "lab_0MB"}, "does not end in it"),
+        ({"name": None}, "field name is missing; expected printable text"),
+        ({"gpus_per_node": -4}, "field gpus_per_node is -4; expected a whole number from 2 to 256"),
+        ({"gpus_per_node": 2.5}, "field gpus_per_node is Decimal"),
+        ({"alpha": "soon"}, "field alpha is 'soon'; expected a number from 0"),
+        ({"node_betas_list": [1, 2, 3]}, "node_betas_list has 3 entries for 4 GPUs"),
+        ({"node_betas_list": [0]}, "a beta is 0"),
+        ({"node_betas_list": 20}, "field node_betas_list is 20; expected a list of numbers"),
+        ({"nics_per_node": 9}, "field nics_per_node is 9; expected a whole number from 1 to 4"),
+        ({"remote_beta": None}, "field remote_beta is missing"),
+        ({"links": [[0]], "betas": [[0]]}, r"field links is \[\[0\]\]; expected 4 lists of 4 numbers"),
+    ],
+)
+def test_what_is_wrong_with_a_profile_is_named(file: Path, changes: dict[str, Any], message: str) -> None:
+    """By its field."""
+    with pytest.raises(FileFormatError, match=message):
+        read_box(profile(file, **changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "chassis", "ranks", "switches", "bandwidth"),
+    [
+        ("NDv2", 1, 8, 0, 150),
+        ("NDv2", 2, 16, 0, Fraction(325, 2)),
+        ("NDv2", 3, 24, 1, Fraction(325, 2)),
+        ("DGX1", 1, 8, 0, 150),
+        ("DGX2", 2, 32, 2, 125),
+        ("AMD", 1, 16, 0, 350),
+        ("AMD", 2, 32, 17, 375),
+        ("Mesh", 1, 9, 0, 200),
+    ],
+)
+def test_networks_of_te_ccl_are_known_by_name(
+    file: Path, name: str, chassis: int, ranks: int, switches: int, bandwidth: int
+) -> None:
+    """How much the first GPU gives out follows from their tables."""
+    network = read_topology(teccl(file, name=name, chassis=chassis))
+    assert (network.num_ranks, len(network.switch_nodes)) == (ranks, switches)
+    assert network.egress(network.compute_nodes[0]) == bandwidth
+
+
+def test_a_network_of_te_ccl_can_be_planned_on(file: Path) -> None:
+    """And the plan meets its bound."""
+    assert plan(read_topology(teccl(file, chassis=3)), "allgather").gap == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "Torus"}, "it names the network 'Torus', whose links are in TE-CCL's program and not in the file"),
+        ({"chassis": 0}, "field TopologyParams.chassis is 0; expected a whole number from 1 to 512"),
+        ({"name": "Mesh", "side_length": 10**6}, "field TopologyParams.side_length is 1000000; expected"),
+        ({"name": "DGX1", "alpha": []}, r"field TopologyParams.alpha\[0\] is missing"),
+        ({"name": "DGX1", "alpha": [-1]}, r"field TopologyParams.alpha\[0\] is -1; expected a number from 0"),
+    ],
+)
+def test_what_is_wrong_with_an_input_of_te_ccl_is_named(file: Path, changes: dict[str, Any], message: str) -> None:
+    """By its field."""
+    with pytest.raises(FileFormatError, match=message):
+        read_topology(teccl(file, **changes))
+
+
+def test_dimensions_of_astra_sim_multiply(file: Path) -> None:
+    """The first varies fastest; bandwidths are GiB/s, latencies ns."""
+    made = import_network(astra(file), {})
+    network = made.topology
+    assert (network.num_ranks, len(network.switch_nodes)) == (12, 3)
+    inner, outer = network.link("npu5", "dim0/switch1"), network.link("npu1", "npu9")
+    assert (inner.bandwidth, inner.latency) == (400 * Fraction(2**30, 10**9), Fraction(1, 2))
+    assert (outer.bandwidth, outer.latency) == (Fraction(101, 2) * Fraction(2**30, 10**9), 1)
+    assert "GiB/s" in made.notes[0]
+
+
+def test_rings_of_astra_sim_are_a_torus(file: Path) -> None:
+    """Of the catalogue, up to the numbers of the nodes."""
+    text = "topology: [Ring, Ring]\nnpus_count: [3, 4]\nbandwidth: [8, 8]\nlatency: [0, 0]\n"
+    network = read_topology(astra(file, text))
+    assert nx.is_isomorphic(to_networkx(network), to_networkx(torus(3, 4)))
+
+
+def test_a_ring_of_two_is_one_link(file: Path) -> None:
+    """Each way; and a full mesh has a link for every pair."""
+    text = "topology: [FullyConnected, Ring]\nnpus_count: [3, 2]\nbandwidth: [8, 8]\nlatency: [0, 0]\n"
+    assert len(read_topology(astra(file, text)).links) == 2 * 6 + 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("Ring", "Torus", "topology has 'Torus'; expected Ring, Switch or FullyConnected"),
+        ("[ 4, 3 ]", "[ 4 ]", "its lists differ in length: topology 2, npus_count 1, bandwidth 2, latency 2"),
+        ("[ 4, 3 ]", "[ 4, 1 ]", "npus_count has 1; expected a whole number from 2"),
+        ("[ 4, 3 ]", "[ 40000, 30000 ]", "npus_count gives 1200000000 NPUs; expected at most 65536"),
+        ("[ 400, 50.5 ]", "[ 400, 0 ]", "bandwidth has 0; expected GB/s of one link"),
+        ("[ 400, 50.5 ]", "[ 400, .nan ]", "bandwidth has nan; expected a number"),
+        ("[ 400, 50.5 ]", "[ 400, 50.5", "line 4: it is not valid YAML"),
+        ("[ 500, 1000.0 ]", "soon", "latency is 'soon'; expected a list"),
+        ("[ 500, 1000.0 ]", "&a [*a, 1]", r"it has the alias \*a; write the value out"),
+        ("[ 500, 1000.0 ]", "[" * 30000, "it is not valid YAML"),
+        ("[ 500, 1000.0 ]", "x" * 70000, "it has more than 65536 characters"),
+        ("latency: [ 500, 1000.0 ]", "", "latency is None; expected a list"),
+    ],
+)
+def test_what_is_wrong_with_a_network_of_astra_sim_is_named(file: Path, old: str, new: str, message: str) -> None:
+    """And no alias makes a small file a huge one."""
+    with pytest.raises(FileFormatError, match=message):
+        read_topology(astra(file, ASTRA.replace(old, new)))
+
+
+def test_options_for_several_boxes_do_not_go_with_whole_networks(file: Path) -> None:
+    """The message names the option and the file."""
+    with pytest.raises(TopologyError, match=r"boxes does not go with .*file, which says everything about its network"):
+        read_topology(astra(file), boxes=2)
+
+
+def test_a_box_is_not_read_from_a_network(file: Path) -> None:
+    """`read_topology` reads it."""
+    with pytest.raises(FileFormatError, match="it describes a whole network, not a box; read it with read_topology"):
+        read_box(astra(file))
+
+
+def test_several_boxes_need_a_fabric(file: Path) -> None:
+    """No file of a box says what is between boxes."""
+    with pytest.raises(TopologyError, match="says nothing about the network between boxes; give fabric, one of full"):
+        read_topology(profile(file), boxes=2)
+    with pytest.raises(TopologyError, match="there is no option 'fabrics' for a file of a network; expected one of"):
+        read_topology(profile(file), fabrics="full")  # type: ignore[call-arg]
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=6,
+)
+
+
+@given(name=st.sampled_from(sorted(PROFILE)), value=values)
+@settings(deadline=None, max_examples=150)
+def test_no_profile_ends_in_another_error(name: str, value: object, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whatever one of its fields holds."""
+    file = profile(tmp_path_factory.getbasetemp() / "profile.json", **{name: value})
+    assert "\n" not in refusal(file, boxes=2, fabric="rail")
+
+
+@given(name=st.sampled_from(["topology", "npus_count", "bandwidth", "latency"]), value=values)
+@settings(deadline=None, max_examples=150)
+def test_no_network_of_astra_sim_ends_in_another_error(
+    name: str, value: object, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """JSON is YAML, so the values are written as JSON."""
+    lists: dict[str, object] = {"topology": ["Ring"], "npus_count": [3], "bandwidth": [1], "latency": [1]}
+    text = "".join(f"{key}: {json.dumps(part)}\n" for key, part in (lists | {name: value}).items())
+    file = astra(tmp_path_factory.getbasetemp() / "network.yml", text)
+    assert "\n" not in refusal(file)
+
+
+@given(st.text(max_size=60))
+@settings(deadline=None, max_examples=200)
+def test_no_format_takes_any_text_for_its_own_and_fails(text: str) -> None:
+    """Formats are found by their content without an error."""
+    from collopt.topologies.importing.formats import FORMATS
+
+    assert all(candidate.matches(Document("text", text)) in (True, False) for candidate in FORMATS)

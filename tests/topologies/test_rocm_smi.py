@@ -1,0 +1,253 @@
+"""The tables of ``rocm-smi --shownodesbw`` and ``rocm-smi --showtopo``, and the driver's own count of links."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from fractions import Fraction
+from types import ModuleType
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import FileFormatError
+from collopt.topologies.amd import MI250_LINKS
+from collopt.topologies.importing import amd_sysfs, rocm_smi_bandwidth, rocm_smi_topology
+from collopt.topologies.importing.box_options import BoxOptions
+from collopt.topologies.importing.document import Document, read_document
+from collopt.topologies.scale_out import Box, repeat_box
+from sample_files import sample
+from vendor_tables import FRONTIER, node_bandwidths, refusal, rocm_topology, two_hives
+
+SYSFS = "".join(" ".join(f"{count:02x}" for count in row) + "\n" for row in FRONTIER)
+NO_LINKS = [[0] * 4 for _ in range(4)]
+
+
+def read(reader: ModuleType, text: str, **options: str | int) -> Box:
+    """Read the text with options as people write them."""
+    document = Document("rocm.txt", text)
+    assert reader.matches(document)
+    box = reader.read_box(document, BoxOptions.of(**options))  # type: ignore[arg-type]
+    assert isinstance(box, Box)
+    return box
+
+
+def counts_of(box: Box, link: int) -> tuple[tuple[int, ...], ...]:
+    """Links between the GPUs of a box, of `link` GB/s each."""
+    topology = repeat_box(box, 1)
+    nodes = topology.compute_nodes
+    links = {(link.tail, link.head): link.bandwidth for link in topology.links}
+    return tuple(tuple(int(links.get((a, b), 0) / link) for b in nodes) for a in nodes)
+
+
+def test_the_real_tables_of_four_mi250x_agree_with_the_count_of_the_driver() -> None:
+    """Two tools, one graph of 4, 2 and 1 links."""
+    table = rocm_smi_bandwidth.read_box(
+        read_document(sample("rocm-smi-shownodesbw_mi250x-8gcd.txt")), BoxOptions.of(gpu="mi250x")
+    )
+    driver = amd_sysfs.read_box(
+        read_document(sample("amd-sysfs-xgmi_num_links_frontier-8gcd.txt")), BoxOptions.of(gpu="mi250x")
+    )
+    assert table.links == driver.links
+    assert counts_of(table, 50) == FRONTIER
+
+
+def test_links_are_counted_by_the_quotient_of_the_bandwidths() -> None:
+    """50000-200000 is four links, 0-0 is none."""
+    box = read(rocm_smi_bandwidth, node_bandwidths(FRONTIER))
+    assert counts_of(box, 50) == FRONTIER
+    assert box.name == "amd-8gpu"
+    assert box.notes[0] == "an xGMI link counts with 50 GB/s in each direction, which the driver states unmeasured"
+
+
+def test_the_driver_s_own_count_gives_the_same_box() -> None:
+    """Its file says no bandwidth, so it takes that of the GPU."""
+    table = read(rocm_smi_bandwidth, node_bandwidths(FRONTIER), gpu="mi250")
+    assert read(amd_sysfs, SYSFS, gpu="mi250") == table
+    with pytest.raises(FileFormatError, match="does not say how fast an xGMI link is; say which GPU it is"):
+        read(amd_sysfs, SYSFS)
+
+
+def test_four_mi250x_are_no_part_of_the_machine_with_eight() -> None:
+    """Packages are wired alike, with four links; between packages the two machines differ."""
+    small = nx.Graph((a, b, {"links": FRONTIER[a][b]}) for a in range(8) for b in range(a) if FRONTIER[a][b])
+    large = nx.Graph((a, b, {"links": links}) for a, peers in MI250_LINKS.items() for b, links in peers.items())
+    for graph in (small, large):
+        inside = {frozenset((a, b)) for a, b, links in graph.edges(data="links") if links == 4}
+        assert inside == {frozenset((2 * package, 2 * package + 1)) for package in range(len(graph) // 2)}
+    assert Counter(sum(row) for row in FRONTIER) == {7: 4, 6: 4}
+    matcher = nx.algorithms.isomorphism.GraphMatcher(large, small, edge_match=lambda a, b: a == b)
+    assert not matcher.subgraph_is_monomorphic()
+
+
+def test_a_gpu_brings_its_own_figure_and_the_file_s_is_told() -> None:
+    """The driver states 50 GB/s for every GPU."""
+    mesh = [[int(a != b) for b in range(8)] for a in range(8)]
+    box = read(rocm_smi_bandwidth, node_bandwidths(mesh), gpu="mi300x")
+    assert {link.bandwidth for link in box.links} == {Fraction(64)}
+    assert "the file states 50 GB/s for a link, which the driver does not measure" in box.notes
+    planned = read(rocm_smi_bandwidth, node_bandwidths(mesh), gpu="mi300x", figures="nccl")
+    assert {link.bandwidth for link in planned.links} == {Fraction(48)}
+    with pytest.raises(FileFormatError, match="with what RCCL plans for an xGMI link; say which GPU it is"):
+        read(rocm_smi_bandwidth, node_bandwidths(mesh), figures="nccl")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (node_bandwidths(NO_LINKS), "every pair has 0-0, which newer drivers print whatever the links are"),
+        (node_bandwidths(FRONTIER).replace("0-0", "N/A").replace("50000-50000", "N/A").replace("50000-100000", "N/A"),
+         "xGMI does not join all of its GPUs, and it says nothing about PCIe; take what `rocm-smi --showtopo`"),
+        (node_bandwidths(FRONTIER).replace("50000-200000", "50000-120000"), "line 4: cell GPU0-GPU1 is '50000-12"),
+        (node_bandwidths(FRONTIER).replace("50000-200000", "-50000-200000", 1), "expected min-max in MB/s"),
+        (node_bandwidths(FRONTIER).replace("50000-200000", "0-200000"), "expected MB/s of one link and"),
+        (node_bandwidths(FRONTIER).replace("50000-200000", "50000-0"), "expected the smaller number first"),
+        (node_bandwidths(FRONTIER).replace("50000-200000", "1-" + "9" * 5000), "expected MB/s of one link and"),
+        (node_bandwidths(FRONTIER).replace("50000-100000", "50000-50000", 1), "line 10: cell GPU6-GPU0 is '50000-100"),
+        (node_bandwidths(FRONTIER).replace("mps", "kbps"), "line 12: units are 'kbps'; expected mps, which is MB/s"),
+        (node_bandwidths(FRONTIER).replace("N/A", "50000-50000", 1), "line 4: cell GPU0-GPU0 is '50000-50000'; expec"),
+        (node_bandwidths(FRONTIER).replace("\n", " 0-0\n").replace("7 0-0\n", "7\n", 1), "goes on with"),
+        (node_bandwidths(FRONTIER)[:404], "line 8: row GPU4 has 6 cells; expected 8, one for each column"),
+    ],
+)  # fmt: skip
+def test_a_table_of_bandwidths_that_makes_no_sense_is_refused(text: str, message: str) -> None:
+    """With the line, and what to take instead."""
+    with pytest.raises(FileFormatError, match=re.escape(message)):
+        read(rocm_smi_bandwidth, text)
+
+
+def test_more_links_than_the_gpu_has_are_refused() -> None:
+    """An MI300X has seven, one to each peer."""
+    with pytest.raises(FileFormatError, match="gpu0 would have 7 links to others, but mi100 has 3"):
+        read(rocm_smi_bandwidth, node_bandwidths(FRONTIER), gpu="mi100")
+
+
+def test_the_real_table_of_two_hives_gives_two_meshes_joined_by_pcie() -> None:
+    """Each hive on the CPU of its NUMA node."""
+    document = read_document(sample("rocm-smi-showtopo_8gpu-two-hives.txt"))
+    box = rocm_smi_topology.read_box(document, BoxOptions.of(gpu="mi100", pcie_bandwidth=24))
+    assert box == read(rocm_smi_topology, rocm_topology(two_hives(), [0] * 4 + [1] * 4), gpu="mi100", pcie_bandwidth=24)
+    assert Counter(link.bandwidth for link in box.links) == {Fraction(46): 12, Fraction(24): 9}
+
+
+@pytest.mark.parametrize("numa", [[], [-1] * 8, [0] * 4], ids=["absent", "unknown", "cut"])
+def test_weights_place_gpus_on_cpus_where_numa_nodes_are_not_known(numa: list[int]) -> None:
+    """72 is a path between CPUs."""
+    box = read(rocm_smi_topology, rocm_topology(two_hives(), numa), gpu="mi100", pcie_bandwidth=24)
+    assert box.switches == ("cpu0", "cpu1")
+    assert any("weight of their path is at most 40" in note for note in box.notes)
+    assert repeat_box(box, 1).num_ranks == 8
+
+
+def test_a_weight_of_two_pcie_segments_is_within_a_cpu() -> None:
+    """40, and no more."""
+    for weight, cpus in ((40, ("cpu0",)), (41, ("cpu0", "cpu1"))):
+        box = read(rocm_smi_topology, rocm_topology([[0, weight], [weight, 0]]), pcie_bandwidth=32)
+        assert box.switches == cpus
+
+
+def test_numa_nodes_count_more_than_weights() -> None:
+    """By their weights all GPUs would be on one CPU."""
+    weights = [[40 if weight == 72 else weight for weight in row] for row in two_hives()]
+    box = read(rocm_smi_topology, rocm_topology(weights, [8] * 4 + [1] * 4), gpu="mi100", pcie_bandwidth=24)
+    assert {(link.tail, link.head) for link in box.links if link.bandwidth == 24} == {
+        ("cpu0", "cpu1"),
+        *((f"gpu{gpu}", f"cpu{gpu < 4:d}") for gpu in range(8)),
+    }
+    assert "every NUMA node is taken as one CPU" in box.notes
+
+
+def test_only_weight_15_is_a_direct_link() -> None:
+    """The hops are 1 on every xGMI path, so a ring of four looks like a mesh by hops."""
+    ring = [[0 if a == b else 15 if (a - b) % 2 else 30 for b in range(4)] for a in range(4)]
+    box = read(rocm_smi_topology, rocm_topology(ring), gpu="mi100")
+    assert {frozenset((link.tail, link.head)) for link in box.links} == {
+        frozenset((f"gpu{gpu}", f"gpu{(gpu + 1) % 4}")) for gpu in range(4)
+    }
+    assert "a pair of mi100 is taken to have one xGMI link" in box.notes
+
+
+def test_pcie_only_needs_no_gpu() -> None:
+    """A box without xGMI."""
+    box = read(rocm_smi_topology, rocm_topology([[0, 40], [40, 0]], [0, 0]), pcie_bandwidth=32)
+    assert {(link.tail, link.head, link.bandwidth) for link in box.links} == {
+        ("gpu0", "cpu0", Fraction(32)),
+        ("gpu1", "cpu0", Fraction(32)),
+    }
+
+
+TWO_HIVES = rocm_topology(two_hives())
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu", "message"),
+    [
+        (TWO_HIVES, None, "does not say how fast xGMI links are, nor how many a pair has; say which GPU it is (gpu)"),
+        (TWO_HIVES, "mi250", "pairs of mi250 have one to four links, and it does not say how many; take what"),
+        (TWO_HIVES, "h100", "h100 has no such links; say which GPU it is (gpu), one of mi100, mi250, mi300x"),
+        (TWO_HIVES.replace("Link Type between", "X"), "mi100", "there is no table 'Link Type between two GPUs'"),
+        (TWO_HIVES.replace("Weight between", "X"), "mi100", "no table of weights, which alone tells direct links"),
+        (TWO_HIVES.replace("XGMI", "NVLINK", 1), "mi100", "line 27: cell GPU0-GPU1 is 'NVLINK'; expected XGMI or PCIE"),
+        (TWO_HIVES.replace("XGMI", "PCIE", 1), "mi100", "but cell GPU0-GPU1 on line 27 is 'PCIE'; expected the same"),
+        (TWO_HIVES.replace("XGMI", "0"), "mi100", "line 27: cell GPU0-GPU1 is '0'; expected XGMI or PCIE"),
+        (TWO_HIVES.replace("\t15", "\t-15", 1), "mi100", "line 5: cell GPU0-GPU1 is '-15'; expected a whole number"),
+        (TWO_HIVES.replace("\t15", "\t16", 1), "mi100", "line 6: cell GPU1-GPU0 is '15', but cell GPU0-GPU1 on line 5"),
+        (TWO_HIVES + "GPU[0] : (Topology) Numa Node: 0\nGPU[0] : (Topology) Numa Node: 1\n", "mi100",
+         "GPU0 is on two NUMA nodes, 0 and 1; expected one"),
+        (TWO_HIVES[:TWO_HIVES.index("Link Type") + 40], "mi100", "no line that names the GPUs follows the title"),
+        (TWO_HIVES.replace("\nGPU7\t72", "\nGPU8\t72", 1).replace("GPU7", "GPU8", 1), "mi100",
+         "its tables of weights and of link types are of different GPUs"),
+        (TWO_HIVES.replace("\t72\n", "\t72\t72\n", 1), "mi100", "line 5: row GPU0 goes on with '72' after its 8 cells"),
+        (rocm_topology([[int(a != b) * 15 for b in range(4)] for a in range(4)]).replace("15", "16", 1), "mi100",
+         "line 6: cell GPU1-GPU0 is '15', but cell GPU0-GPU1 on line 5 is '16'"),
+        (rocm_topology([[int(a != b) * 15 for b in range(8)] for a in range(8)]), "mi100", "gpu0 would have 7 links"),
+    ],
+)  # fmt: skip
+def test_topology_tables_that_make_no_sense_are_refused(text: str, gpu: str | None, message: str) -> None:
+    """With what to take or to say instead."""
+    with pytest.raises(FileFormatError, match=re.escape(message)):
+        read(rocm_smi_topology, text, pcie_bandwidth=24, **({} if gpu is None else {"gpu": gpu}))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SYSFS.replace("04", "03", 1), "line 2: cell GPU1-GPU0 is '04', but cell GPU0-GPU1 on line 1 is '03'"),
+        (SYSFS.replace("00", "01", 1), "line 1: cell GPU0-GPU0 is 01; expected 00"),
+        ("00 00\n00 00\n", "xGMI does not join all of its GPUs"),
+        ("00 ff\nff 00\n", "gpu0 would have 255 links to others, but mi250 has 8"),
+    ],
+)
+def test_counts_that_make_no_sense_are_refused(text: str, message: str) -> None:
+    """Of the driver's own file."""
+    with pytest.raises(FileFormatError, match=re.escape(message)):
+        read(amd_sysfs, text, gpu="mi250")
+
+
+@pytest.mark.parametrize("text", ["", "00", "00 01\n01 00 00\n", "00 01\n", "00 0x\n0x 00", "zz zz\nzz zz", "0 1\n1 0"])
+def test_what_is_no_square_of_counts_does_not_match(text: str) -> None:
+    """So that another format is tried."""
+    assert not amd_sysfs.matches(Document("a", text))
+
+
+@pytest.mark.parametrize("reader", [rocm_smi_bandwidth, rocm_smi_topology, amd_sysfs])
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_damage_of_any_kind_gives_one_clear_error_or_a_box(reader: ModuleType, data: st.DataObject) -> None:
+    """Never another exception."""
+    text = {
+        rocm_smi_bandwidth: node_bandwidths(FRONTIER),
+        rocm_smi_topology: rocm_topology(two_hives(), [0] * 4 + [1] * 4),
+        amd_sysfs: SYSFS,
+    }[reader]
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 30)))
+        piece = data.draw(st.sampled_from(["", "0", "99999999999", "\t", "\n", "GPU0", "XGMI", "-", "²", "N/A", "00"]))
+        text = text[:start] + piece + text[end:]
+    document = Document("rocm.txt", text)
+    if reader.matches(document):
+        options = BoxOptions.of(gpu=data.draw(st.sampled_from(["mi100", "mi250", "mi300x"])))
+        assert "\n" not in refusal(lambda: repeat_box(reader.read_box(document, options), 1))

@@ -1,0 +1,76 @@
+"""From a file that describes a box to the box."""
+
+from __future__ import annotations
+
+import os
+
+from ..scale_out import Box
+from ..validation import Exact
+from .box_options import BoxOptions
+from .document import Document, read_document
+from .formats import Format, find_format
+from .gpu_products import FIGURES
+from .imported import Imported
+
+__all__ = ["imported", "read_box"]
+
+MAX_CHARACTERS = 16 * 2**20
+"""Of the formats of others: a dump of one host has some thousand, of a rack some hundred thousand."""
+
+
+def read_box(
+    path: str | os.PathLike[str],
+    *,
+    figures: str = FIGURES[0],
+    gpu: str | None = None,
+    nic_bandwidth: Exact | None = None,
+    pcie_bandwidth: Exact | None = None,
+) -> Box:
+    """Read what a tool says about one box; `docs/reference/imported-files.md` lists the tools.
+
+    Parameters
+    ----------
+    path : str or path
+        A dump of NCCL or RCCL, or what ``nvidia-smi``, ``rocm-smi`` or ``amd-smi`` printed.  The content decides, not
+        the name.
+    figures : {"line", "nccl"}
+        Whether NVLink, xGMI and PCIe count with their line rates or with what NCCL and RCCL plan with.
+    gpu : str, optional
+        Which GPU it is, such as ``"h100"``, for files that do not say.
+    nic_bandwidth, pcie_bandwidth : int, float, str or Fraction, optional
+        GB/s of every network card, of every PCIe link, in each direction; overrule the file.
+
+    Returns
+    -------
+    Box
+        Its `notes` say what was assumed, left out or overruled; `compose` makes a network of boxes.
+
+    Raises
+    ------
+    FileFormatError
+        If the file cannot be read, is no description of a box, contradicts itself, or lacks what nobody could guess.
+    TopologyError
+        If an option is not usable.
+    """
+    options = BoxOptions.of(figures=figures, gpu=gpu, nic_bandwidth=nic_bandwidth, pcie_bandwidth=pcie_bandwidth)
+    document = read_document(path)
+    format_ = find_format(document)
+    made = None if format_ is None else imported(document, format_, options)
+    if not isinstance(made, Box):
+        raise document.error("it describes a whole network, not a box; read it with read_topology")
+    return made
+
+
+def imported(document: Document, format_: Format, options: BoxOptions) -> Box | Imported:
+    """Read a document of one of the known formats.
+
+    Raises
+    ------
+    FileFormatError
+        As `read_box`.
+    """
+    if len(document.text) > MAX_CHARACTERS:
+        raise document.error(f"it has more than {MAX_CHARACTERS} characters; expected the description of one network")
+    reader = format_.box_reader or format_.network_reader
+    assert reader is not None, f"{format_.module} reads neither boxes nor networks"
+    return reader(document, options)

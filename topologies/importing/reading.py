@@ -1,0 +1,86 @@
+"""From any file that describes a network, or a box of one, to the network."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypedDict
+
+from ...errors import TopologyError
+from ..compose import FABRICS, compose
+from ..files import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
+from ..json_files import parse_json
+from ..scale_out import MAX_BOXES, Box
+from ..sizes import as_size
+from ..topology import Topology
+from ..validation import Exact
+from .box_options import BoxOptions
+from .boxes import imported
+from .document import Document, read_document
+from .formats import find_format
+from .imported import Imported
+
+__all__ = ["ImportOptions", "import_network"]
+
+BOX_OPTIONS = ("figures", "gpu", "nic_bandwidth", "pcie_bandwidth")
+COMPOSE_OPTIONS = ("nic_bandwidth", "nics", "oversubscription", "boxes_per_leaf", "name")
+
+OURS = '"collopt-'
+"""Begins what our own files say of their format."""
+
+
+class ImportOptions(TypedDict, total=False):
+    """What may be added to a file that describes one box; see `read_box` and `compose`."""
+
+    boxes: int
+    fabric: str
+    figures: str
+    gpu: str
+    nic_bandwidth: Exact
+    pcie_bandwidth: Exact
+    nics: int
+    oversubscription: Exact | None
+    boxes_per_leaf: int
+    name: str
+
+
+def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Imported:
+    """Read a file of ours or of one of `FORMATS`.
+
+    Raises
+    ------
+    FileFormatError, TopologyError
+        As `collopt.read_topology`.
+    """
+    given: dict[str, Any] = dict(options)
+    document = read_document(path)
+    format_ = None if OURS in document.text else find_format(document)
+    if format_ is None:
+        _refuse(given, document)
+        data = parse_json(document.text, document.where, TOPOLOGY_FORMAT, TOPOLOGY_VERSION)
+        return Imported(topology_from_json(data, document.where))
+    if unknown := given.keys() - ImportOptions.__annotations__.keys():
+        known = ", ".join(ImportOptions.__annotations__)
+        raise TopologyError(f"there is no option {min(unknown)!r} for a file of a network; expected one of {known}")
+    made = imported(document, format_, BoxOptions.of(**{name: given[name] for name in BOX_OPTIONS if name in given}))
+    if isinstance(made, Imported):
+        # The options for GPUs and PCIe may have been of use; those for several boxes cannot have been.
+        _refuse({name: value for name, value in given.items() if name not in BOX_OPTIONS}, document)
+        return made
+    return Imported(_several(made, given, document), made.notes)
+
+
+def _several(box: Box, given: dict[str, Any], document: Document) -> Topology:
+    boxes = as_size(given.get("boxes", 1), "boxes", most=MAX_BOXES)
+    if boxes > 1 and "fabric" not in given:
+        raise TopologyError(
+            f"{document.where} says nothing about the network between boxes; give fabric, one of {', '.join(FABRICS)}"
+        )
+    chosen = {name: given[name] for name in COMPOSE_OPTIONS if name in given}
+    return compose([box] * boxes, fabric=given.get("fabric", "full"), **chosen)
+
+
+def _refuse(given: dict[str, Any], document: Document) -> None:
+    if given:
+        raise TopologyError(
+            f"{min(given)} does not go with {document.where}, which says everything about its network; leave it out"
+        )
