@@ -16,13 +16,20 @@ from ..errors import CertificateError, ColloptError, ProgramError
 from . import INTERRUPTED
 from .bench import bench
 from .bound import bound
+from .calibrate import calibrate
+from .common import VerboseOption, with_common_options
 from .compare import compare
+from .doctor import doctor
+from .family import family
 from .find import find
+from .import_network import import_network
 from .lint import lint
 from .output import emit, give_up_output, note
 from .parameters import Command
 from .plan import plan
+from .report import report
 from .run import run
+from .show import show
 from .topologies import topologies
 from .verify import verify
 
@@ -31,12 +38,30 @@ __all__ = ["app", "main"]
 CHECK_FAILED, UNUSABLE = 1, 2
 
 app = typer.Typer(
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for command in (bound, plan, compare, verify, run, lint, bench, find, topologies):
-    app.command(cls=Command)(command)
+COMPUTING = (bound, plan, family, compare, show, bench, find)
+for command in (
+    import_network,
+    bound,
+    plan,
+    family,
+    compare,
+    verify,
+    show,
+    report,
+    run,
+    lint,
+    bench,
+    calibrate,
+    find,
+    topologies,
+    doctor,
+):
+    # `import` is a word of Python.
+    name = "import" if command is import_network else None
+    app.command(name, cls=Command)(with_common_options(command, computes=command in COMPUTING))
 
 
 def _print_version(wanted: bool) -> None:
@@ -51,8 +76,13 @@ VersionOption = Annotated[
 
 
 @app.callback()
-def _program(asked_version: VersionOption = False) -> None:
+def _program(
+    context: typer.Context,
+    asked_version: VersionOption = False,  # noqa: ARG001 - its callback has answered
+    verbose: VerboseOption = 0,
+) -> None:
     """Plan collective communication for GPU clusters, and prove each plan."""
+    context.obj = verbose
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,6 +115,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(UNUSABLE, _usage(error))
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
+    except SystemExit as leaving:
+        # How completion of shells ends.
+        status = leaving.code
     return status if isinstance(status, int) else 0
 
 

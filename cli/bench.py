@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +12,11 @@ import typer
 from ..errors import ProgramError, UnsupportedError
 from ..schedules import as_bytes
 from .launched import as_one_of_the_ranks
-from .output import emit, emit_json
+from .output import emit, emit_csv, emit_json
 from .parameters import (
     BoxesOption,
+    CsvOption,
+    FabricOption,
     JsonOption,
     NetworkOptions,
     NodesOption,
@@ -26,6 +28,9 @@ from .parameters import (
     UsageError,
     WeightsOption,
     WithoutOption,
+    complete_collective,
+    complete_planner,
+    complete_topology,
     shard_options,
     whole_number,
 )
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 MOST = 10**9
+PLACES = ("out_of_place", "in_place")
 PANEL = "Planned on the spot"
 
 
@@ -126,16 +132,29 @@ TopologyOption = Annotated[
         "--topology",
         metavar="TOPOLOGY",
         help="Also plan for this network: a name from `collopt topologies`, or the path of a file.",
+        autocompletion=complete_topology,
         rich_help_panel=PANEL,
     ),
 ]
 CollectiveOption = Annotated[
     str | None,
-    typer.Option("--collective", metavar="NAME", help="What to plan for --topology.", rich_help_panel=PANEL),
+    typer.Option(
+        "--collective",
+        metavar="NAME",
+        help="What to plan for --topology.",
+        rich_help_panel=PANEL,
+        autocompletion=complete_collective,
+    ),
 ]
 PlannersOption = Annotated[
     list[str] | None,
-    typer.Option("--planner", metavar="NAME", help="Who plans; auto if left out. Repeatable.", rich_help_panel=PANEL),
+    typer.Option(
+        "--planner",
+        metavar="NAME",
+        help="Who plans; auto if left out. Repeatable.",
+        rich_help_panel=PANEL,
+        autocompletion=complete_planner,
+    ),
 ]
 RootOption = Annotated[
     str | None,
@@ -170,12 +189,14 @@ def bench(
     weights: WeightsOption = None,
     traffic: TrafficOption = None,
     boxes: BoxesOption = None,
+    fabric: FabricOption = None,
     nodes: NodesOption = None,
     shape: ShapeOption = None,
     ranks: RanksOption = None,
     settings: SetOption = None,
     without: WithoutOption = None,
     as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> None:
     """Measure plans and the backend's own collective side by side, with the flags and columns of nccl-tests.
 
@@ -185,7 +206,7 @@ def bench(
 
     if stepfactor is not None and stepbytes is not None:
         raise UsageError("--stepfactor and --stepbytes are two ways to go on; give one of them")
-    rank, network = launched_rank(), NetworkOptions(boxes, nodes, shape, ranks, settings, without)
+    rank, network = launched_rank(), NetworkOptions(boxes, nodes, shape, ranks, settings, without, fabric)
     compared = _loaded(plans or [])
     shards = {"--root": root, "--weights": weights, "--traffic": traffic}
     for made in _planned(topology, collective, planner or [], network, shards):
@@ -214,6 +235,8 @@ def bench(
     # Under torchrun all ranks have the whole report, and one of them is enough.
     if not rank and as_json:
         emit_json({"args": sys.argv} | report.to_json())
+    elif not rank and as_csv:
+        emit_csv(_tidy(report.to_json()["results"]))
     elif not rank:
         emit(str(report))
     if report.wrong:
@@ -221,6 +244,16 @@ def bench(
         raise ProgramError(
             f"{report.wrong} elements by {', '.join(names)} are wrong; report this, and rule out faulty hardware"
         )
+
+
+def _tidy(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Make one row of each measured time."""
+    return [
+        {name: value for name, value in result.items() if name not in PLACES} | {"place": place} | result[place]
+        for result in results
+        for place in PLACES
+        if result[place] is not None
+    ]
 
 
 def _loaded(files: Sequence[Path]) -> dict[str, Plan]:

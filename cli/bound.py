@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..schedules import PAIR_COLLECTIVES, Cut, Partition
+from ..schedules.wording import SHOWN, rate, shortened
 from .figures import witness_figures, witness_text
-from .output import emit_json, emit_rows
+from .output import emit_csv, emit_json, emit_rows, flat
 from .parameters import (
     BoxesOption,
     CollectiveArgument,
+    CsvOption,
+    FabricOption,
     JsonOption,
     NetworkOptions,
     NodesOption,
@@ -24,7 +27,6 @@ from .parameters import (
     shard_options,
 )
 from .progress import computing
-from .wording import SHOWN, rate, shortened
 
 if TYPE_CHECKING:
     from ..schedules import Bound
@@ -37,6 +39,7 @@ def bound(
     topology: TopologyArgument,
     collective: CollectiveArgument,
     boxes: BoxesOption = None,
+    fabric: FabricOption = None,
     nodes: NodesOption = None,
     shape: ShapeOption = None,
     ranks: RanksOption = None,
@@ -46,17 +49,20 @@ def bound(
     weights: WeightsOption = None,
     traffic: TrafficOption = None,
     as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> None:
     """Find the exact bound on the speed of a collective, and the bottleneck cut that proves it."""
     from ..planners import bound as find_bound
     from .networks import find_network
 
-    network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings, without))
+    network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings, without, fabric))
     with computing(f"bounding {collective} on {network.name}"):
         found = find_bound(network, collective, **shard_options(root, weights, traffic))
         found.verify()
     if as_json:
         emit_json(_as_json(found))
+    elif as_csv:
+        emit_csv([flat(_as_json(found))])
     else:
         _print(found)
 

@@ -9,10 +9,13 @@ import typer
 
 from ..errors import UnsupportedError
 from ..schedules.units import percentage_text, time_text
-from .output import emit, emit_json, emit_rows
+from ..schedules.wording import rate
+from .output import emit, emit_csv, emit_json, emit_rows
 from .parameters import (
     BoxesOption,
     CollectiveArgument,
+    CsvOption,
+    FabricOption,
     JsonOption,
     NetworkOptions,
     NodesOption,
@@ -22,13 +25,12 @@ from .parameters import (
     ShapeOption,
     TopologyArgument,
     TrafficOption,
-    UsageError,
     WeightsOption,
     WithoutOption,
+    complete_planner,
     shard_options,
 )
 from .progress import computing
-from .wording import rate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +39,13 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 PlannersOption = Annotated[
-    list[str] | None, typer.Option("--planner", metavar="NAME", help="Only this planner; all if left out. Repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--planner",
+        metavar="NAME",
+        help="Only this planner; all if left out. Repeatable.",
+        autocompletion=complete_planner,
+    ),
 ]
 SizesOption = Annotated[
     list[str] | None,
@@ -47,7 +55,6 @@ SizesOption = Annotated[
         help="Predict times for so many bytes in all: 64M, 1G; bfb plans for one that is alone. Repeatable.",
     ),
 ]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, and nothing else, on standard output.")]
 
 MICROSECONDS = 10**6
 SCHEDULES = {"trees": "num_trees", "hops": "max_height", "steps": "num_steps"}
@@ -58,6 +65,7 @@ def compare(
     topology: TopologyArgument,
     collective: CollectiveArgument,
     boxes: BoxesOption = None,
+    fabric: FabricOption = None,
     nodes: NodesOption = None,
     shape: ShapeOption = None,
     ranks: RanksOption = None,
@@ -75,9 +83,7 @@ def compare(
     from ..planners.compare import check_possible, compared, outcomes
     from .networks import find_network
 
-    if as_json and as_csv:
-        raise UsageError("--json and --csv are two forms of the same; give one of them")
-    network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings, without))
+    network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings, without, fabric))
     sizes, shards = list(dict.fromkeys(size or [])), shard_options(root, weights, traffic)
     found = outcomes(network, collective, planners=planner or None, sizes=sizes, **shards)
     # What no planner can mend is told once, not in every row.
@@ -87,7 +93,7 @@ def compare(
     if as_json:
         emit_json(_plain(frame))
     elif as_csv:
-        emit(frame.drop(columns="plan").to_csv(index=False).rstrip("\n"))
+        emit_csv(_plain(frame))
     else:
         _print(frame, f"{collective} on {network.name}, {network.num_ranks} ranks", sizes)
     if not (frame["status"] == "ok")[frame["kind"] == "plan"].any():

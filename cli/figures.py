@@ -5,20 +5,20 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ..schedules import EVERY_SCHEDULE, AnyStepSchedule, Cut, FlowSchedule, rates
+from ..schedules import EVERY_SCHEDULE, AnyStepSchedule, Cut, FlowSchedule
 from ..schedules.witness_json import witness_to_json
 
 if TYPE_CHECKING:
     from ..planners import Plan
     from ..schedules import Bound
 
-__all__ = ["busiest_links", "crossed_bandwidth", "plan_figures", "witness_figures", "witness_text"]
+__all__ = ["crossed_bandwidth", "plan_figures", "witness_figures", "witness_text"]
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
     """Describe a plan by plain values, ready for JSON; exact numbers are texts such as ``"15/166"``."""
+    from ..report.schedule_rows import busiest_links
+
     return {
         "topology": plan.topology.name,
         "digest": plan.topology.digest,
@@ -86,9 +86,3 @@ def witness_figures(bound: Bound) -> dict[str, Any]:
     if isinstance(bound.witness, Cut):
         figures["cut_ranks"] = bound.witness.supply(bound.topology)
     return figures
-
-
-def busiest_links(plan: Plan) -> int:
-    """Count the links that decide the plan's speed: of steps, those that no other exceeds in one of them."""
-    busiest = (rates.busiest_links(loads, plan.topology) for loads in np.atleast_2d(plan.link_loads))
-    return len(set().union(*(links.tolist() for links in busiest)))

@@ -12,7 +12,7 @@ from ..schedules.units import bandwidth_text, count_text, time_text
 from ..topologies.validation import shown
 from .files import check_targets, writing
 from .output import emit, emit_json, emit_rows, note
-from .parameters import JsonOption, UsageError, whole_number
+from .parameters import CsvOption, JsonOption, UsageError, whole_number
 from .progress import computing
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ BandwidthOption = Annotated[
     str, typer.Option("--bandwidth", metavar="GBPS", help="GB/s of all links out of a node together.")
 ]
 NoAllToAllOption = Annotated[bool, typer.Option("--no-all-to-all", help="Leave all-to-all out.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, and nothing else, on standard output.")]
 SaveOption = Annotated[
     Path | None, typer.Option("--save", metavar="FILE", help="Write a topology as a file to plan on.")
 ]
@@ -93,7 +92,7 @@ def find(
     from ..planners import find_topologies
 
     targets = {"--save": save, "--plan": plan, "--xml": xml}
-    _check_request(as_json, as_csv, collective, candidate, targets)
+    _check_request(collective, candidate, targets)
     with computing(f"looking for topologies of {nodes} nodes"):
         found = find_topologies(
             nodes,
@@ -119,11 +118,7 @@ def find(
             note(f"wrote {what} {chosen.name} to {path}; {_link_text(found)}")
 
 
-def _check_request(
-    as_json: bool, as_csv: bool, collective: str, candidate: int | None, targets: dict[str, Path | None]
-) -> None:
-    if as_json and as_csv:
-        raise UsageError("--json and --csv are two forms of the same; give one of them")
+def _check_request(collective: str, candidate: int | None, targets: dict[str, Path | None]) -> None:
     if collective not in COLLECTIVES:
         raise UsageError(f"--collective is {shown(collective)}; expected one of {', '.join(COLLECTIVES)}")
     if candidate is not None and not any(targets.values()):

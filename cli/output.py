@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import io
 import json
@@ -15,8 +16,9 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
-__all__ = ["BROKEN_PIPE", "emit", "emit_json", "emit_rows", "give_up_output", "note"]
+__all__ = ["BROKEN_PIPE", "emit", "emit_csv", "emit_json", "emit_rows", "flat", "give_up_output", "note", "plain_table"]
 
 BROKEN_PIPE = 141
 """What a shell reports for a program that SIGPIPE ended: whoever read the output has gone, which is no error."""
@@ -54,6 +56,48 @@ def emit_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
         _write("[\n" + ",\n".join(f"  {json.dumps(entry)}" for entry in data) + "\n]\n")
 
 
+def emit_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as CSV: a header, numbers in full, nothing for what is missing, JSON for lists."""
+    text = io.StringIO()
+    names = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    _write(text.getvalue())
+
+
+def flat(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Bring named values in named values to one level, for a row of a table.
+
+    Examples
+    --------
+    >>> flat({"algbw": 2.0, "bound": {"algbw": 4.0}})
+    {'algbw': 2.0, 'bound_algbw': 4.0}
+    """
+    row: dict[str, Any] = {}
+    for name, value in figures.items():
+        inner = flat(value) if isinstance(value, Mapping) else {"": value}
+        row |= {f"{name}_{key}" if key else name: entry for key, entry in inner.items()}
+    return row
+
+
+def plain_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Lay rows out below their names: text to the left, and numbers, in six digits, to the right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in dict.fromkeys(name for row in rows for name in row):
+        is_text = any(isinstance(row.get(name), str) for row in rows)
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=True)
+    for row in rows:
+        cells = (
+            "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+            for value in row.values()
+        )
+        table.add_row(*cells)
+    return table
+
+
 def emit_rows(title: str, rows: Mapping[str, str]) -> None:
     """Print a title and, below it, named values in two columns."""
     from rich.text import Text
@@ -73,6 +117,11 @@ def note(message: str) -> None:
         with suppress(OSError):
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
+
+
+def _cell(value: object) -> object:
+    """Write what CSV has no form for: booleans as JSON has them, and lists as JSON."""
+    return json.dumps(value) if isinstance(value, (bool, list, tuple, Mapping)) else value
 
 
 def _write(text: str) -> None:

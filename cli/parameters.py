@@ -19,6 +19,8 @@ __all__ = [
     "BoxesOption",
     "CollectiveArgument",
     "Command",
+    "CsvOption",
+    "FabricOption",
     "JsonOption",
     "NetworkOptions",
     "NodesOption",
@@ -33,24 +35,62 @@ __all__ = [
     "UsageError",
     "WeightsOption",
     "WithoutOption",
+    "complete_collective",
+    "complete_planner",
+    "complete_topology",
     "number_between",
     "shard_options",
     "size_option",
     "whole_number",
 ]
 
+COLLECTIVES = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all", "all_to_allv")
+
+
+def complete_topology(incomplete: str) -> list[str]:
+    """List the names of the catalogue, and else files, that begin with what was typed; for shells."""
+    from ..topologies import catalogue
+
+    names = [entry.name for entry in catalogue() if entry.name.startswith(incomplete.replace("_", "-"))]
+    folder, _, start = incomplete.rpartition("/")
+    try:
+        files = sorted(path for path in Path(folder or ("/" if incomplete.startswith("/") else ".")).iterdir())
+    except OSError:
+        files = []
+    found = [f"{path}/" if path.is_dir() else str(path) for path in files if path.name.startswith(start)]
+    return names or [name for name in found if not name.rpartition("/")[2].startswith(".")]
+
+
+def complete_collective(incomplete: str) -> list[str]:
+    """List the collectives that begin with what was typed; for shells."""
+    return [name for name in COLLECTIVES if name.startswith(incomplete.replace("-", "_"))]
+
+
+def complete_planner(incomplete: str) -> list[str]:
+    """List the planners whose names begin with what was typed; for shells."""
+    from ..planners import PLANNERS
+
+    return [name for name in PLANNERS if name.startswith(incomplete)]
+
+
 CollectiveArgument = Annotated[
     str,
     typer.Argument(
         metavar="COLLECTIVE",
         help="allgather, reduce_scatter, allreduce, broadcast, reduce, all_to_all or all_to_allv.",
+        autocompletion=complete_collective,
     ),
 ]
 PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A file that `collopt plan -o` wrote.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, and nothing else, on standard output.")]
 TopologyArgument = Annotated[
     str,
-    typer.Argument(metavar="TOPOLOGY", help="A name from `collopt topologies`, or the path of a topology file."),
+    typer.Argument(
+        metavar="TOPOLOGY",
+        help="A name from `collopt topologies`, or the path of a topology file.",
+        autocompletion=complete_topology,
+    ),
 ]
 
 PANEL = "Network"
@@ -62,6 +102,15 @@ NodesOption = Annotated[
 ShapeOption = Annotated[
     str | None, typer.Option("--shape", help="Sizes of a torus, such as 4x4.", rich_help_panel=PANEL)
 ]
+FabricOption = Annotated[
+    str | None,
+    typer.Option(
+        "--fabric",
+        metavar="NAME",
+        help="What joins the boxes of a file that describes one: full, rail or leaf_spine.",
+        rich_help_panel=PANEL,
+    ),
+]
 RanksOption = Annotated[
     str | None,
     typer.Option("--ranks", help="Keep only these ranks: numbers, ranges, names; 0-7,16-23.", rich_help_panel=PANEL),
@@ -71,7 +120,8 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Any other option of the topology; `collopt topologies NAME` lists them. Repeatable.",
+        help="Any other option: of a topology, those of `collopt topologies NAME`; of a file of one box, gpu, figures, "
+        "nic_bandwidth, pcie_bandwidth, nics, oversubscription, boxes_per_leaf. Repeatable.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -109,17 +159,24 @@ class UsageError(typer.TyperException):
 
 
 class Command(TyperCommand):
-    """A command that refuses an option which is given twice and of which only the last would count."""
+    """A command that refuses an option given twice, of which only the last would count, and two forms of output."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words, after a look at what is there twice."""
         if not ctx.resilient_parsing:
             given = self.make_parser(ctx).parse_args(args=list(args))[2]
             for option in given:
-                once = option.param_type_name == "option" and not (option.multiple or getattr(option, "is_flag", False))
+                once = option.param_type_name == "option" and not (option.multiple or _takes_no_value(option))
                 if once and given.count(option) > 1:
                     raise UsageError(f"{option.opts[0]} is given twice; keep one")
-        return super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
+        if ctx.params.get("as_json") and ctx.params.get("as_csv"):
+            raise UsageError("--json and --csv are two forms of the same; give one of them")
+        return rest
+
+
+def _takes_no_value(option: Any) -> bool:
+    return getattr(option, "is_flag", False) or getattr(option, "count", False)
 
 
 TrafficOption = Annotated[
@@ -222,8 +279,9 @@ class NetworkOptions(NamedTuple):
     ranks: str | None = None
     settings: list[str] | None = None
     without: list[str] | None = None
+    fabric: str | None = None
 
     def given(self) -> list[str]:
         """Options that were typed, as they were."""
-        flags = ("--boxes", "--nodes", "--shape", "--ranks", "--set", "--without")
+        flags = ("--boxes", "--nodes", "--shape", "--ranks", "--set", "--without", "--fabric")
         return [flag for flag, value in zip(flags, self, strict=True) if value not in (None, [])]

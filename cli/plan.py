@@ -10,12 +10,15 @@ import typer
 
 from ..schedules import as_bytes
 from ..schedules.units import percentage_text, time_text
+from ..schedules.wording import gap, rate
 from .figures import plan_figures
 from .files import check_targets, writing
-from .output import emit_json, emit_rows, note
+from .output import emit_csv, emit_json, emit_rows, flat, note
 from .parameters import (
     BoxesOption,
     CollectiveArgument,
+    CsvOption,
+    FabricOption,
     JsonOption,
     NetworkOptions,
     NodesOption,
@@ -28,13 +31,12 @@ from .parameters import (
     UsageError,
     WeightsOption,
     WithoutOption,
+    complete_planner,
     shard_options,
     size_option,
     whole_number,
 )
 from .progress import computing
-from .schedule_rows import schedule_rows
-from .wording import gap, rate
 
 if TYPE_CHECKING:
     from ..planners import Plan
@@ -73,6 +75,7 @@ PlannerOption = Annotated[
     typer.Option(
         "--planner",
         metavar="NAME",
+        autocompletion=complete_planner,
         help="Who plans: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
         "recursive-halving-doubling, multitree, blink, bfb, multicommodity or shortest-paths; auto if left out.",
     ),
@@ -104,6 +107,15 @@ ChannelsOption = Annotated[
         parser=whole_number("--channels"),
         help="Channels of every connection with as many transfers.",
         rich_help_panel=PANEL,
+    ),
+]
+InstancesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--instances",
+        metavar="N",
+        parser=whole_number("--instances"),
+        help="Parts that every transfer in the XML or MSCCL++ plan is divided into, with thread blocks of their own.",
     ),
 ]
 ProtocolOption = Annotated[
@@ -146,6 +158,7 @@ def plan(
     topology: TopologyArgument,
     collective: CollectiveArgument,
     boxes: BoxesOption = None,
+    fabric: FabricOption = None,
     nodes: NodesOption = None,
     shape: ShapeOption = None,
     ranks: RanksOption = None,
@@ -163,11 +176,13 @@ def plan(
     xml: XmlOption = None,
     runtime: RuntimeOption = None,
     channels: ChannelsOption = None,
+    instances: InstancesOption = None,
     protocol: ProtocolOption = None,
     min_bytes: MinBytesOption = None,
     max_bytes: MaxBytesOption = None,
     max_thread_blocks: BlocksOption = None,
     as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> None:
     """Plan a collective, prove the plan, and write it as a plan file or for a runtime."""
     from ..planners import bound as find_bound
@@ -187,12 +202,15 @@ def plan(
     if xml is None and xml_options:
         flag = next(iter(xml_options)).replace("_", "-")
         raise UsageError(f"--{flag} is about MSCCL XML; give --xml FILE too, or leave it out")
+    shared_options = _given(instances=instances)
+    if xml is None and mscclpp is None and shared_options:
+        raise UsageError("--instances is about files for runtimes; give --xml FILE or --mscclpp FILE, or leave it out")
     if runtime is not None:
         runtime_limits(runtime)
     if size is not None:
         as_bytes(size)
     check_targets({"--output": output, "--xml": xml, "--mscclpp": mscclpp}, sources=(network_file(topology), traffic))
-    asked = NetworkOptions(boxes, nodes, shape, ranks, settings, without)
+    asked = NetworkOptions(boxes, nodes, shape, ranks, settings, without, fabric)
     network, shards = find_network(topology, asked), shard_options(root, weights, traffic)
     with computing(f"planning {collective} on {network.name}"):
         options = _given(trees_per_root=trees_per_root, chunks=chunks) | size_option(planner, collective, size)
@@ -203,11 +221,12 @@ def plan(
     written: list[Path] = []
     try:
         # What a runtime's limits can refuse comes first.
-        _write(xml, lambda path: made.to_msccl_xml(path, **xml_options), written)
-        _write(mscclpp, made.to_mscclpp_json, written)
+        _write(xml, lambda path: made.to_msccl_xml(path, **xml_options, **shared_options), written)
+        _write(mscclpp, lambda path: made.to_mscclpp_json(path, **shared_options), written)
         _write(output, made.save, written)
-        if as_json:
-            emit_json(plan_figures(made) | _loss(made, intact) | _estimate(made, size))
+        if as_json or as_csv:
+            figures = plan_figures(made) | _loss(made, intact) | _estimate(made, size)
+            emit_json(figures) if as_json else emit_csv([flat(figures)])
         else:
             _print(made, intact, size)
     finally:
@@ -227,6 +246,8 @@ def _write(path: Path | None, write: Callable[[Path], None], written: list[Path]
 
 
 def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
+    from ..report.schedule_rows import schedule_rows
+
     network = made.topology
     emit_rows(
         f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified",

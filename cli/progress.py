@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,21 +14,26 @@ from .output import note
 
 __all__ = ["computing", "working"]
 
+_log = logging.getLogger("collopt.cli")
+
 
 @contextmanager
 def working(message: str) -> Iterator[None]:
-    """Tell a person at a terminal what takes time."""
+    """Tell a person at a terminal what takes time, and how far it is; and the log how long it took."""
+    start = time.perf_counter()
+    with _shown(message):
+        yield
+    _log.info("%s: %.3f s", message, time.perf_counter() - start)
+
+
+@contextmanager
+def _shown(message: str) -> Iterator[None]:
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
+    from .progress_bar import progress_shown
 
-    from ..planners.trace import on_stage
-
-    console = Console(stderr=True, markup=False, emoji=False)
-    with console.status(message) as status, on_stage(lambda stage: status.update(f"{message}: {stage}")):
-        # Rich hides the cursor and could not bring it back where `computing` lets the process end.
-        console.show_cursor(True)
+    with progress_shown(message):
         yield
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import emit, emit_json
-from .parameters import JsonOption
+from .output import emit, emit_csv, emit_json
+from .parameters import CsvOption, JsonOption, complete_topology
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["topologies"]
 
-NameArgument = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show the options of this one.")]
+NameArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="Show the options of this one.", autocompletion=complete_topology),
+]
 
 
-def topologies(name: NameArgument = None, as_json: JsonOption = False) -> None:
+def topologies(name: NameArgument = None, as_json: JsonOption = False, as_csv: CsvOption = False) -> None:
     """List the topologies that can be built by name, or the options of one."""
     from ..topologies import catalogue
     from .networks import entry_called
@@ -29,10 +32,14 @@ def topologies(name: NameArgument = None, as_json: JsonOption = False) -> None:
         entry = entry_called(name)
         if as_json:
             emit_json(_as_json(entry))
+        elif as_csv:
+            emit_csv(_as_json(entry)["options"])
         else:
             _print_options(entry)
     elif as_json:
         emit_json([_as_json(entry) for entry in catalogue()])
+    elif as_csv:
+        emit_csv([{"topology": entry.name} | option for entry in catalogue() for option in _as_json(entry)["options"]])
     else:
         _print_names(catalogue())
 

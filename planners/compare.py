@@ -19,7 +19,7 @@ from .bounds import BOUNDS
 from .plan import Plan
 from .registry import EVERY_COLLECTIVE, PLANNERS, plan
 from .requests import check_collective, check_reachable, check_topology, shard_weights
-from .trace import Trace
+from .trace import Trace, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,12 +179,13 @@ def outcomes(
         raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
     calls = [(topology, collective, *task, shards | _size(*task, collective, sizes)) for task in tasks]
     if executor is None:
-        return (outcome(*call) for call in calls)
+        return (outcome(*call) for call in counted(calls, len(calls)))
     try:
         futures = [executor.submit(outcome, *call) for call in calls]
     except RuntimeError as error:  # shut down, or broken
         raise UnsupportedError(f"executor takes no tasks: {_defect(error)}; give one that runs") from None
-    return (_collected(future, *task) for future, task in zip(futures, tasks, strict=True))
+    pairs = zip(futures, tasks, strict=True)
+    return (_collected(future, *task) for future, task in counted(pairs, len(tasks)))
 
 
 def check_possible(topology: Topology, collective: str, *, traffic: Any = None, **shards: Any) -> None:

@@ -22,7 +22,7 @@ from .finder_costs import Costing
 from .finder_entries import Entry
 from .finder_limits import FrontierBounds, Workload
 from .finder_table import MOST_SEARCHED_NODES, TIES, FinderTable, Kind
-from .trace import Trace
+from .trace import Trace, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +108,7 @@ def find_topologies(
     with trace.stage("circulants"):
         circulants = list(costing.of_circulants())
     with trace.stage("breadth-first broadcasts"):
-        found = [*costing.of_entries(entries), *circulants]
+        found = [*costing.of_entries(counted(entries, len(entries))), *circulants]
     with trace.stage("line graphs"):
         # The order matters only where a limit is reached: what is measured first uses up work that is left.
         found += costing.of_line_graphs(_tables(), found)
@@ -116,7 +116,7 @@ def find_topologies(
         candidates = efficient(found, ties)
     if ties > 1 and len(candidates) * nodes**2 * degree <= MOST_ALL_TO_ALL_WORK:
         with trace.stage("all-to-all"):
-            candidates = undecided(list(map(_with_all_to_all, candidates)))
+            candidates = undecided(list(map(_with_all_to_all, counted(candidates, len(candidates)))))
     else:
         candidates = efficient(candidates, 1)
     bounds = FrontierBounds.of(nodes, degree, bidirectional=two_way)
@@ -193,7 +193,7 @@ def sweep_topologies(
     rows_of = partial(_rows, degree=degree, kind=kind, workload=workload, many=many)
     found = iter(map(rows_of, sizes) if executor is None else executor.map(rows_of, sizes, chunksize=MANY_SIZES))
     rows: list[dict[str, object]] = []
-    for done in range(0, len(sizes), MANY_SIZES):
+    for done in counted(range(0, len(sizes), MANY_SIZES), -(-len(sizes) // MANY_SIZES)):
         with trace.stage(f"sizes from number {done + 1} of {len(sizes)}"):
             rows += [row for each in islice(found, MANY_SIZES) for row in each]
     return pd.DataFrame(rows, columns=COLUMNS)

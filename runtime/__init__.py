@@ -7,10 +7,14 @@ from .execution.distributed import execute, execute_allgather
 from .execution.launch import run_local
 from .execution.run_report import RunReport
 from .execution.torchrun import launched_rank
+from .families import write_family
 from .interpreting.checks import check_program
 from .interpreting.interpreter import interpret_file, run_program
 from .measuring.bench import measure_plans
+from .measuring.calibration import Calibration, Measurement, calibrate
+from .measuring.nccl_tests import read_nccl_tests
 from .measuring.report import BenchReport
+from .measuring.times import MeasuredTimes
 from .msccl.files import read_xml, to_xml_text, write_xml
 from .msccl.lint import lint_file
 from .msccl.windows import lint_family
@@ -24,6 +28,7 @@ from .programs.program import ChunkRange, Dependency, Instruction, Program, Rank
 from .programs.unfused import without_receive_reduce
 from .simulating.simulation import Simulation
 from .simulating.simulator import simulate, simulate_sizes
+from .size_windows import SizeWindow, fastest_windows
 from .traces.chakra import Attribute, NodeKind, Trace, TraceNode, rotate_trace, write_trace
 from .traces.export import plan_traces
 from .traces.reader import read_trace
@@ -32,23 +37,29 @@ from .traces.replay import Replay, replay_traces
 __all__ = [
     "Attribute",
     "BenchReport",
+    "Calibration",
     "ChunkRange",
     "Dependency",
     "ExecutionPlan",
     "Instruction",
+    "MeasuredTimes",
+    "Measurement",
     "NodeKind",
     "Program",
     "RankProgram",
     "Replay",
     "RunReport",
     "Simulation",
+    "SizeWindow",
     "ThreadBlock",
     "Trace",
     "TraceNode",
     "all_to_all_single",
+    "calibrate",
     "check_program",
     "execute",
     "execute_allgather",
+    "fastest_windows",
     "interpret_file",
     "interpret_mscclpp",
     "launched_rank",
@@ -59,6 +70,7 @@ __all__ = [
     "measure_plans",
     "plan_traces",
     "read_mscclpp",
+    "read_nccl_tests",
     "read_trace",
     "read_xml",
     "replay_traces",
@@ -70,6 +82,7 @@ __all__ = [
     "to_execution_plan",
     "to_xml_text",
     "without_receive_reduce",
+    "write_family",
     "write_mscclpp",
     "write_nccl_tuner",
     "write_trace",

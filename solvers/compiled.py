@@ -1,4 +1,4 @@
-"""Whether the kernels were compiled on this machine before; the first time takes a while."""
+"""Whether kernels were compiled before, so that whoever waits for the first one can be told why it takes a while."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ from pathlib import Path
 
 from .tree_lowering import _exchange
 
-__all__ = ["compiled_before"]
+__all__ = ["cache_folder", "compiled_before"]
+
+
+def cache_folder() -> Path | None:
+    """Return where numba keeps compiled kernels, or None if it does not say.
+
+    Returns
+    -------
+    Path or None
+    """
+    # Numba has no public name for this.
+    folder = getattr(getattr(_exchange, "_cache", None), "cache_path", None)
+    return None if folder is None else Path(folder)
 
 
 def compiled_before() -> bool:
@@ -17,6 +29,6 @@ def compiled_before() -> bool:
     bool
         False also if this release's kernel was never needed before.
     """
-    # Numba has no public name for this; without it, nothing is known and nothing is announced.
-    folder = getattr(getattr(_exchange, "_cache", None), "cache_path", None)
-    return folder is None or any(Path(folder).glob("tree_lowering._exchange-*.nbi"))
+    folder = cache_folder()
+    # Where nothing is known, nothing is announced.
+    return folder is None or any(folder.glob("tree_lowering._exchange-*.nbi"))

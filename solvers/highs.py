@@ -165,7 +165,7 @@ class _Handle:
         self.warm = False
         # All signs of a maximisation are turned here, and back in `_answer`.
         self.sign = -1.0 if program.maximize else 1.0
-        if options.threads is not None:
+        if "threads" in options.settings():
             # HiGHS refuses to change the number of threads of a scheduler that is running.
             highspy.Highs.resetGlobalScheduler(True)
         self.highs = highspy.Highs()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -10,7 +13,38 @@ from typing import Any
 from ..errors import UnsupportedError
 from .progress import Listener
 
-__all__ = ["Algorithm", "HighsOptions"]
+__all__ = ["Algorithm", "HighsOptions", "limited_threads"]
+
+MOST_THREADS = 2**20
+_usual_threads: ContextVar[int | None] = ContextVar("collopt_usual_threads", default=None)
+
+
+@contextmanager
+def limited_threads(threads: int) -> Iterator[None]:
+    """Let every solve within the context that does not say otherwise use so many threads.
+
+    Parameters
+    ----------
+    threads : int
+        At least 1.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is no such number.
+
+    Examples
+    --------
+    >>> with limited_threads(2):
+    ...     HighsOptions().settings()["threads"]
+    2
+    """
+    _check_number("threads", threads, 1, MOST_THREADS, whole=True)
+    token = _usual_threads.set(threads)
+    try:
+        yield
+    finally:
+        _usual_threads.reset(token)
 
 
 class Algorithm(Enum):
@@ -36,6 +70,7 @@ class HighsOptions:
     time_limit : float, optional
         Seconds.
     threads : int, optional
+        If left out, those of `limited_threads`, or as many as HiGHS likes.
     primal_tolerance, dual_tolerance : float, optional
         How far a constraint, or a reduced cost, may be off; 1e-10 to 1.
     log : bool
@@ -66,7 +101,7 @@ class HighsOptions:
         if self.progress is not None and not callable(self.progress):
             raise UnsupportedError(f"progress is {self.progress!r}; expected a function of one argument, or None")
         _check_number("time_limit", self.time_limit, 0, math.inf)
-        _check_number("threads", self.threads, 1, 2**20, whole=True)
+        _check_number("threads", self.threads, 1, MOST_THREADS, whole=True)
         _check_number("primal_tolerance", self.primal_tolerance, 1e-10, 1)
         _check_number("dual_tolerance", self.dual_tolerance, 1e-10, 1)
 
@@ -82,7 +117,7 @@ class HighsOptions:
             settings["run_crossover"] = "off" if bare else "on"
         given = {
             "time_limit": None if self.time_limit is None else float(self.time_limit),
-            "threads": self.threads,
+            "threads": _usual_threads.get() if self.threads is None else self.threads,
             "primal_feasibility_tolerance": self.primal_tolerance,
             "dual_feasibility_tolerance": self.dual_tolerance,
         }

@@ -21,12 +21,30 @@ from collopt.cli import main
 from collopt.cli.app import app
 from collopt.cli.output import emit, note
 from collopt.cli.progress import computing
-from collopt.cli.wording import gap, rate, shortened
 from collopt.errors import SolverError
 from collopt.planners import PLANNERS
 from collopt.runtime.msccl.limits import RUNTIMES
+from collopt.schedules.wording import gap, rate, shortened
 
-COMMANDS = ["bound", "plan", "compare", "verify", "run", "lint", "bench", "find", "topologies"]
+COMMANDS = [
+    "import",
+    "bound",
+    "plan",
+    "family",
+    "compare",
+    "verify",
+    "show",
+    "report",
+    "run",
+    "lint",
+    "bench",
+    "calibrate",
+    "find",
+    "topologies",
+    "doctor",
+]
+WITHOUT_JSON = {"show", "report"}
+"""They write figures and pages, and have no figures to tell."""
 ESCAPE = "\x1b["
 
 
@@ -44,7 +62,8 @@ def test_every_command_has_help_and_json(capsys: pytest.CaptureFixture[str], com
     """Status 0, on standard output."""
     answer = call(capsys, command, "-h")
     assert (answer.status, answer.err) == (0, "")
-    assert "--json" in answer.out
+    assert ("--json" in answer.out) == (command not in WITHOUT_JSON)
+    assert "--verbose" in answer.out
 
 
 def test_help_names_what_there_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,6 +229,17 @@ def test_more_channels_than_can_be_used_are_refused(capsys: pytest.CaptureFixtur
     assert left_in(tmp_path) == []
 
 
+def test_instances_are_for_both_kinds_of_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Each divides its chunks; without a file there is nothing to divide."""
+    chunks = []
+    for options in ([], ["--instances", 3]):
+        files = "--xml", tmp_path / "ring.xml", "--mscclpp", tmp_path / "ring.json"
+        assert call(capsys, "plan", *RING, *files, *options).status == 0
+        chunks += [read_xml(files[1]).chunks_per_loop, read_mscclpp(files[3]).gpus[0].output_chunks]
+    assert chunks[2:] == [3 * number for number in chunks[:2]]
+    assert "give --xml FILE or --mscclpp FILE" in refusal(call(capsys, "plan", *RING, "--instances", 3))
+
+
 def test_writes_an_execution_plan_of_mscclpp(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Which comes back as a plan for as many ranks."""
     path = tmp_path / "plan.json"

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..schedules import AnyStepSchedule, FlowSchedule
+from ..schedules import AnyStepSchedule, FlowSchedule, rates
 from ..schedules.units import count_text, percentage_text
-from .figures import busiest_links
 
 if TYPE_CHECKING:
     from ..planners import Plan
     from ..schedules import TreeSchedule
 
-__all__ = ["schedule_rows"]
+__all__ = ["busiest_links", "schedule_rows"]
 
 LARGE = 2**18
 """Tree entries beyond which what switches could save is not worked out for the summary."""
@@ -37,6 +36,12 @@ def schedule_rows(made: Plan) -> dict[str, str]:
         **_roots(made),
         **_savings(made),
     }
+
+
+def busiest_links(plan: Plan) -> int:
+    """Count the links that decide the plan's speed: of steps, those that no other exceeds in one of them."""
+    busiest = (rates.busiest_links(loads, plan.topology) for loads in np.atleast_2d(plan.link_loads))
+    return len(set().union(*(links.tolist() for links in busiest)))
 
 
 def _steps(schedule: AnyStepSchedule) -> str:

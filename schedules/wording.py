@@ -1,4 +1,4 @@
-"""How figures and names are written for people; JSON has them exactly and in full."""
+"""How figures and names are written for people: rounded for the eye, and exactly beside it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import groupby
 
-from ..schedules.units import bandwidth_text, percentage_text
+from .units import bandwidth_text, percentage_text
 
 __all__ = ["SHOWN", "gap", "rate", "shortened"]
 

@@ -1,0 +1,108 @@
+"""Options of every command: what it tells of its work, and with how many threads it computes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from .output import note
+from .parameters import whole_number
+
+__all__ = ["VerboseOption", "with_common_options"]
+
+LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+MOST_THREADS = 1024
+
+VerboseOption = Annotated[
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        show_default=False,
+        help="Tell stages and their times on standard error; -vv also facts, and when stages start.",
+    ),
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        parser=whole_number("--threads", 1, MOST_THREADS),
+        help="Threads of the solver of linear programs; it chooses if left out. Everything else uses one.",
+    ),
+]
+
+
+def with_common_options(command: Callable[..., None], *, computes: bool) -> Callable[..., None]:
+    """Give a command ``--verbose``, and ``--threads`` if it computes.
+
+    Parameters
+    ----------
+    command : callable
+        As typer takes it; keeps its name and documentation.
+    computes : bool
+        Whether it may solve linear programs.
+
+    Returns
+    -------
+    callable
+        Which takes the further options, and passes the others on.
+    """
+    own = inspect.signature(command, eval_str=True)
+    further = {"context": typer.Context, "verbose": VerboseOption} | ({"threads": ThreadsOption} if computes else {})
+    defaults = {"verbose": 0, "threads": None}
+
+    @functools.wraps(command)
+    def called(*, context: typer.Context, verbose: int, threads: int | None = None, **rest: Any) -> None:
+        with ExitStack() as around:
+            # The program's own -v, before the command's name, counts too.
+            around.enter_context(_told(verbose + (context.obj or 0)))
+            if threads is not None:
+                from ..solvers.solver_options import limited_threads
+
+                around.enter_context(limited_threads(threads))
+            command(**rest)
+
+    # Typer looks at the signature, which is to be that of the command and not of this function.
+    del called.__wrapped__
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = [
+        inspect.Parameter(name, kind, annotation=annotation, default=defaults.get(name, inspect.Parameter.empty))
+        for name, annotation in further.items()
+    ]
+    taken = [parameter.replace(kind=kind) for parameter in own.parameters.values()]
+    called.__signature__ = inspect.Signature([*taken, *added])  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*taken, *added)}
+    return called
+
+
+class _Notes(logging.Handler):
+    """Writes records to whatever standard error is at the time, in one line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        note(f"collopt: {record.levelname.lower()}: {record.getMessage()}")
+
+
+@contextmanager
+def _told(verbose: int) -> Iterator[None]:
+    """Let the package's log reach standard error while a command runs."""
+    if not verbose:
+        yield
+        return
+    logger, handler = logging.getLogger("collopt"), _Notes()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(LEVELS[min(verbose, len(LEVELS) - 1)])
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)

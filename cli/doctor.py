@@ -1,0 +1,192 @@
+"""``collopt doctor``: what is installed, whether the core works, and what else runs here."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+
+from ..errors import ColloptError
+from .output import emit_json, emit_rows
+from .parameters import JsonOption
+from .progress import computing
+
+if TYPE_CHECKING:
+    from ..runtime.torch_facts import TorchFacts
+
+__all__ = ["doctor"]
+
+FAILED = 1
+"""Exit status of a check that failed, as in `collopt.cli.app`."""
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "numba",
+    "highspy",
+    "pyomo",
+    "cvxpy",
+    "networkx",
+    "pandas",
+    "python-flint",
+    "torch",
+    "matplotlib",
+    "plotly",
+)
+FIGURES, REPORT, DOCS = ("matplotlib",), ("jinja2", "plotly"), ("mkdocs", "material", "mkdocstrings")
+"""Modules that a feature needs, by the extra that brings them."""
+
+
+class Check(NamedTuple):
+    """One part of the core.
+
+    Attributes
+    ----------
+    name : str
+    works : bool
+    detail : str
+        What was shown, or what went wrong.
+    """
+
+    name: str
+    works: bool
+    detail: str
+
+
+class Feature(NamedTuple):
+    """Something that not everybody needs.
+
+    Attributes
+    ----------
+    name : str
+    works : bool
+    needs : str
+        What to install, where it does not work.
+    """
+
+    name: str
+    works: bool
+    needs: str
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Tell versions, check that plans can be made and proved here, and say what else runs.
+
+    The exit status is 0 if the core works, whatever else is missing, and 1 otherwise.
+    """
+    from ..runtime.torch_facts import torch_facts
+
+    with computing("checking"):
+        folder, compiled = _kernels()
+        checks = [
+            _checked(*each) for each in (("linear programs", _solve), ("plans", _plan), ("kernels", _kernels_ran))
+        ]
+        facts = torch_facts()
+    features = _features(facts)
+    if as_json:
+        emit_json(
+            {
+                "ok": all(check.works for check in checks),
+                "versions": _versions(),
+                "core": [check._asdict() for check in checks],
+                "kernels": {"folder": folder, "compiled_before": compiled},
+                "torch": facts._asdict(),
+                "features": [feature._asdict() for feature in features],
+            }
+        )
+    else:
+        _print(checks, features, facts, folder, compiled)
+    if not all(check.works for check in checks):
+        raise typer.Exit(FAILED)
+
+
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {"collopt": version("collopt"), "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def _kernels() -> tuple[str | None, bool]:
+    """Where compiled kernels are kept, and whether they were there before the checks."""
+    try:
+        from ..solvers.compiled import cache_folder, compiled_before
+
+        folder = cache_folder()
+        return None if folder is None else str(folder), compiled_before()
+    except Exception:  # noqa: BLE001 - the check of the kernels says what is wrong
+        return None, False
+
+
+def _checked(name: str, check: Callable[[], str]) -> Check:
+    try:
+        return Check(name, True, check())
+    except ColloptError as error:
+        return Check(name, False, str(error))
+    except Exception as error:  # noqa: BLE001 - whatever is broken here is what people came to learn
+        return Check(name, False, " ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def _solve() -> str:
+    from ..formulations import throughput
+    from ..solvers import solve
+    from ..topologies import ring
+
+    rate = solve(throughput.build(ring(4, bandwidth=30))).exact.objective
+    if rate != 20:
+        raise ArithmeticError(f"HiGHS finds {rate} where 20 is right")
+    return "HiGHS finds the right rate of a ring, exactly"
+
+
+def _plan() -> str:
+    from ..planners import plan
+    from ..topologies import dgx_a100
+
+    made = plan(dgx_a100(boxes=2), "allgather", trees_per_root=1)
+    made.verify()
+    return f"an allgather on {made.topology.name} is planned and verified"
+
+
+def _kernels_ran() -> str:
+    from ..solvers.compiled import compiled_before
+
+    return "compiled, and kept" if compiled_before() else "compiled, but not kept: every process compiles them again"
+
+
+def _features(facts: TorchFacts) -> list[Feature]:
+    torch = "pip install 'collopt[torch]'"
+    gpus = "a GPU, and a build of torch for it: see pytorch.org"
+    return [
+        Feature("collopt run and bench on gloo", "gloo" in facts.backends, torch),
+        Feature("collopt run and bench on NCCL or RCCL", "nccl" in facts.backends and bool(facts.devices), gpus),
+        Feature("figures", _importable(FIGURES), "pip install 'collopt[plot]'"),
+        Feature("reports", _importable(REPORT), "pip install 'collopt[report]'"),
+        Feature("building the documentation", _importable(DOCS), "pip install 'collopt[docs]'"),
+    ]
+
+
+def _importable(modules: tuple[str, ...]) -> bool:
+    return all(importlib.util.find_spec(module) for module in modules)
+
+
+def _print(checks: list[Check], features: list[Feature], facts: TorchFacts, folder: str | None, compiled: bool) -> None:
+    emit_rows("versions", {name: found or "not installed" for name, found in _versions().items()})
+    emit_rows("core", {check.name: f"{'ok' if check.works else 'FAILED'}: {check.detail}" for check in checks})
+    kept = folder or "numba does not say where"
+    emit_rows("compiled kernels", {"kept in": kept, "before this": "there" if compiled else "not there"})
+    emit_rows(
+        "torch",
+        {
+            "installed": facts.version or (f"FAILED: {facts.problem}" if facts.problem else "no"),
+            "built for": facts.accelerator or "no GPU",
+            "backends": ", ".join(facts.backends) or "none",
+            "GPUs": ", ".join(facts.devices) or "none",
+        },
+    )
+    emit_rows("what runs here", {each.name: "yes" if each.works else f"no: {each.needs}" for each in features})

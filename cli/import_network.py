@@ -1,0 +1,88 @@
+"""``collopt import``: what was understood of a file that describes a network or a box, kept as a file of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .files import check_targets, writing
+from .output import emit_json, emit_rows, note
+from .parameters import (
+    BoxesOption,
+    FabricOption,
+    JsonOption,
+    NetworkOptions,
+    RanksOption,
+    SetOption,
+    UsageError,
+    WithoutOption,
+)
+
+if TYPE_CHECKING:
+    from ..topologies import LinkClass, Topology
+
+__all__ = ["import_network"]
+
+FileArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="What NCCL, RCCL, nvidia-smi, rocm-smi or amd-smi wrote, or an input of another planner."
+    ),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the network to this topology file.")
+]
+
+
+def import_network(
+    file: FileArgument,
+    boxes: BoxesOption = None,
+    fabric: FabricOption = None,
+    ranks: RanksOption = None,
+    settings: SetOption = None,
+    without: WithoutOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a file of another tool describes, and write it as a topology file."""
+    from ..topologies import link_classes, write_topology
+    from .networks import find_network, network_file
+
+    source = network_file(file)
+    if source is None:
+        raise UsageError(f"{file} is a name of the catalogue; write ./{file} for the file of that name")
+    check_targets({"--output": output}, sources=(source,))
+    options = NetworkOptions(boxes=boxes, ranks=ranks, settings=settings, without=without, fabric=fabric)
+    network = find_network(file, options)
+    classes = link_classes(network)
+    if output is not None:
+        with writing(output):
+            write_topology(network, output)
+    if as_json:
+        emit_json(_figures(network, classes))
+    else:
+        emit_rows(f"{network.name}, from {file}", _rows(network, classes))
+    if output is not None:
+        note(f"wrote {output}")
+
+
+def _rows(network: Topology, classes: tuple[LinkClass, ...]) -> dict[str, str]:
+    from ..schedules.wording import rate, shortened
+
+    switches = shortened(network.switch_nodes) if network.switch_nodes else "none"
+    links = {f"{len(each.links)} x {each.name}": rate(each.bandwidth) for each in classes}
+    return {"ranks": f"{network.num_ranks}: {shortened(network.compute_nodes)}", "switches": switches} | links
+
+
+def _figures(network: Topology, classes: tuple[LinkClass, ...]) -> dict[str, Any]:
+    return {
+        "name": network.name,
+        "digest": network.digest,
+        "ranks": list(network.compute_nodes),
+        "switches": list(network.switch_nodes),
+        "link_classes": [
+            {"name": each.name, "links": len(each.links), "bandwidth_gbps": float(each.bandwidth)} for each in classes
+        ],
+    }

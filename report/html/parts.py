@@ -1,0 +1,158 @@
+"""What the page shows of a schedule, one part at a time: a tree, a step, or what one rank sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...schedules import FlowSchedule
+from ...schedules.units import count_text, percentage_text
+
+if TYPE_CHECKING:
+    from ...planners import Plan
+    from ...schedules import Forest
+
+__all__ = ["MOST_PARTS", "MOST_SEGMENTS", "Part", "Parts", "parts"]
+
+MOST_PARTS = 512
+MOST_SEGMENTS = 40_000
+"""Of all parts together: about a megabyte of the page."""
+
+
+class Part(NamedTuple):
+    """Links that are used together.
+
+    Attributes
+    ----------
+    label : str
+        What this part is.
+    ends : list of int
+        Numbers of tail and head, link by link.
+    ranks : list of int
+        For each link where it stands in the order of things, from 1.
+    """
+
+    label: str
+    ends: list[int]
+    ranks: list[int]
+
+
+class Parts(NamedTuple):
+    """The parts of a schedule that a page has room for.
+
+    Attributes
+    ----------
+    title : str
+        Such as "One tree at a time".
+    word : str
+        What one part is called.
+    rank_word : str
+        What `Part.ranks` count.
+    shown : list of Part
+        The first ones.
+    left_out : str
+        A sentence on those that are not shown, empty if there are none.
+    """
+
+    title: str
+    word: str
+    rank_word: str
+    shown: list[Part]
+    left_out: str
+
+
+def parts(plan: Plan) -> Parts:
+    """Take a plan's schedule apart.
+
+    Parameters
+    ----------
+    plan : Plan
+        With any schedule.
+
+    Returns
+    -------
+    Parts
+
+    Examples
+    --------
+    >>> import collopt
+    >>> taken = parts(collopt.plan(collopt.topologies.ring(3, bidirectional=False), "allgather"))
+    >>> taken.title, taken.shown[0]
+    ('One tree at a time', Part(label='root gpu0, 33.33 % of all data, 2 hops', ends=[0, 1, 1, 2], ranks=[1, 2]))
+    """
+    if plan.has_trees:
+        forests = plan.trees.forests
+        total = sum(forest.num_trees for forest in forests)
+        found = (part for forest in forests for part in _trees(forest, plan, len(forests) > 1))
+        return _limited(Parts("One tree at a time", "Tree", "hop", [], ""), found, total, "trees")
+    if isinstance(plan.schedule, FlowSchedule):
+        return _limited(
+            Parts("One sender at a time", "Sender", "link of a path", [], ""),
+            _senders(plan.schedule, plan), plan.topology.num_ranks, "senders",
+        )  # fmt: skip
+    return _limited(Parts("One step at a time", "Step", "step", [], ""), _steps(plan), plan.num_steps, "steps")
+
+
+def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Parts:
+    """Keep parts while there is room, and the first one in any case as far as there is."""
+    room = MOST_SEGMENTS
+    for part in found:
+        if len(about.shown) == MOST_PARTS or (about.shown and len(part.ranks) > room):
+            break
+        if len(part.ranks) > room:
+            label = f"{part.label}; the first {room} of {len(part.ranks)} links"
+            part = Part(label, part.ends[: 2 * room], part.ranks[:room])  # noqa: PLW2901 - what there is room for
+        about.shown.append(part)
+        room -= len(part.ranks)
+    left = total - len(about.shown)
+    sentence = f"Of {total} {word}, the page has the first {len(about.shown)}; {left} are left out." if left else ""
+    return about._replace(left_out=sentence)
+
+
+def _trees(forest: Forest, plan: Plan, is_twofold: bool) -> Iterator[Part]:
+    names, whole = plan.topology.nodes, forest.trees_per_root * forest.total_weight
+    inwards = forest.direction == "reduce"
+    verb = {"reduce": "adds up", "broadcast": "spreads"}[forest.direction]
+    for tree, (root, weight) in enumerate(zip(forest.roots.tolist(), forest.weights.tolist(), strict=True)):
+        ends: list[int] = []
+        ranks: list[int] = []
+        for edge in forest.edges(tree):
+            path = edge.path[::-1] if inwards else edge.path
+            for tail, head in pairwise(path):
+                ends += (int(tail), int(head))
+                ranks.append(int(forest.depths[tree, edge.head]))
+        share = percentage_text(weight / whole)
+        hops = count_text(int(forest.heights[tree]), "hop")
+        yield Part(
+            f"root {names[root]}{f', {verb}' if is_twofold else ','} {share} of all data, {hops}"
+            f"{' to the farthest rank' if is_twofold else ''}",
+            ends, ranks,
+        )  # fmt: skip
+
+
+def _steps(plan: Plan) -> Iterator[Part]:
+    tails, heads, _, _ = plan.topology.arrays
+    for step, loads in enumerate(np.atleast_2d(plan.link_loads), start=1):
+        used = np.flatnonzero(loads)
+        ends = np.stack([tails[used], heads[used]], axis=1).ravel().tolist()
+        yield Part(f"step {step}, {count_text(len(used), 'link')} busy", ends, [step] * len(used))
+
+
+def _senders(schedule: FlowSchedule, plan: Plan) -> Iterator[Part]:
+    starts = schedule.path_starts
+    sources = schedule.path_nodes[starts[:-1]]
+    for rank, name in enumerate(plan.topology.compute_nodes):
+        own = np.flatnonzero(sources == rank).tolist()
+        # A link that several paths share is drawn once, where the first of them has it.
+        first: dict[tuple[int, int], int] = {}
+        for path in own:
+            nodes = schedule.path_nodes[starts[path] : starts[path + 1]].tolist()
+            for place, pair in enumerate(pairwise(nodes), start=1):
+                first[pair] = min(place, first.get(pair, place))
+        yield Part(
+            f"from {name}, {count_text(len(own), 'path')} over {count_text(len(first), 'link')}",
+            [node for pair in first for node in pair], list(first.values()),
+        )  # fmt: skip

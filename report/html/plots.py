@@ -1,0 +1,171 @@
+"""The data of a page's plots, as plain values for its script; what there is no room for is told in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...schedules import AnyStepSchedule, FlowSchedule
+from ..link_curves import link_curves
+from ..node_layout import node_layout
+from ..plan_tables import link_table, step_table
+from ..witness_links import witness_view
+from .parts import parts
+from .times import predicted_times
+
+if TYPE_CHECKING:
+    from ...planners import Plan
+    from ...topologies import Topology
+
+__all__ = ["CURVE_SIZES", "network_data", "plan_data", "sizes_data"]
+
+CURVE_SIZES = tuple(1024 * 4**power for power in range(12))
+"""1K to 4G."""
+MOST_DRAWN = 6000
+"""Links in the plot of the network."""
+MOST_ROWS = 40
+"""Links in a time line."""
+MOST_BARS = 4000
+"""In all rows of a time line together."""
+NS_PER_US = 1000
+STRAIGHT = 1e-3
+"""Bends by less are none."""
+MOST_PIECES = 2**17
+"""Pieces of data times hops beyond which no time line is simulated for a page."""
+SLICES = 8
+
+
+def network_data(topology: Topology) -> dict[str, Any]:
+    """Say where nodes are, and how links bend."""
+    layout, curves = node_layout(topology), link_curves(topology)
+    x, y = layout["x"].to_numpy(), layout["y"].to_numpy()
+    tails, heads = topology.arrays.tails, topology.arrays.heads
+    across = curves["bend_x"].to_numpy() - (x[tails] + x[heads]) / 2
+    up = curves["bend_y"].to_numpy() - (y[tails] + y[heads]) / 2
+    bent = np.flatnonzero(np.hypot(across, up) > STRAIGHT)
+    return {
+        "nodes": layout["node"].tolist(),
+        "switch": (layout["kind"] == "switch").tolist(),
+        "box": layout["box"].tolist(),
+        "x": layout["x"].round(4).tolist(),
+        "y": layout["y"].round(4).tolist(),
+        # Most links are straight, and say nothing.
+        "tails": tails[bent].tolist(),
+        "heads": heads[bent].tolist(),
+        "bendX": curves["bend_x"].to_numpy()[bent].round(4).tolist(),
+        "bendY": curves["bend_y"].to_numpy()[bent].round(4).tolist(),
+    }
+
+
+def plan_data(plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    """Gather what the plots of one plan show.
+
+    Parameters
+    ----------
+    plan : Plan
+        One that has been verified.
+    sizes : sequence of (str, int)
+        For time lines, in words and bytes.
+
+    Returns
+    -------
+    dict
+        Ready for `json.dumps`.
+    """
+    links, taken = link_table(plan), parts(plan)
+    order = links.sort_values(["in_cut", "utilisation"], ascending=False, kind="stable").index[:MOST_DRAWN]
+    drawn = links.loc[sorted(order)]
+    return {
+        "links": {
+            "word": witness_view(plan.bound).words,
+            "tails": plan.topology.arrays.tails[drawn.index].tolist(),
+            "heads": plan.topology.arrays.heads[drawn.index].tolist(),
+            "bandwidth": drawn["bandwidth_gbps"].tolist(),
+            "latency": drawn["latency_us"].tolist(),
+            "load": drawn["load"].round(6).tolist(),
+            "use": drawn["utilisation"].round(6).tolist(),
+            "cut": drawn["in_cut"].tolist(),
+            "leftOut": _not_drawn(len(links), len(drawn)),
+        },
+        "parts": {
+            "labels": [part.label for part in taken.shown],
+            "ends": [part.ends for part in taken.shown],
+            "ranks": [part.ranks for part in taken.shown],
+            "rankWord": taken.rank_word,
+            "leftOut": taken.left_out,
+        },
+        "timelines": [_timeline(plan, size) for _, size in sizes],
+    }
+
+
+def _not_drawn(links: int, shown: int) -> str:
+    if links == shown:
+        return ""
+    return f"Of {links} links, the plot has those of the bound and then the busiest; {links - shown} are left out."
+
+
+def sizes_data(plans: Mapping[str, Plan]) -> dict[str, Any]:
+    """Predict times over sizes for all plans, beside their bounds."""
+    times = {name: predicted_times(plan, CURVE_SIZES) for name, plan in plans.items()}
+    return {
+        "sizes": list(CURVE_SIZES),
+        "leftOut": _left_out([name for name, found in times.items() if not found]),
+        "plans": [
+            {
+                "name": name,
+                "time": times[name],
+                "algbw": [size / time / NS_PER_US for size, time in zip(CURVE_SIZES, times[name], strict=False)],
+                "boundAlgbw": [float(plan.bound.algbw)] * len(CURVE_SIZES),
+                "boundTime": [float(size / plan.bound.algbw / NS_PER_US) for size in CURVE_SIZES],
+            }
+            for name, plan in plans.items()
+        ],
+    }
+
+
+def _left_out(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return (
+        f"Times of {', '.join(names)} are left out: the trees are too many and too high to add up their latencies here."
+    )
+
+
+def _timeline(plan: Plan, size: int) -> dict[str, Any]:
+    """Bars of the busiest links, or the reason why there are none."""
+    pieces = _pieces(plan)
+    if pieces > MOST_PIECES:
+        return {
+            "note": f"Left out: the plan moves {pieces} pieces, and pages have time lines of up to {MOST_PIECES}; "
+            "collopt.report.plan_tables.step_table makes the table for any plan."
+        }
+    rows = step_table(plan, size)
+    links = rows.groupby(["tail", "head"], sort=False).agg(bytes=("bytes", "sum"), bars=("step", "size"))
+    links = links.sort_values("bytes", ascending=False, kind="stable").head(MOST_ROWS)
+    kept = links[links["bars"].cumsum() <= MOST_BARS].index
+    bars = rows.set_index(["tail", "head"]).loc[kept].sort_values("start_us", kind="stable").reset_index()
+    number, left = plan.topology.node_index, len(rows[["tail", "head"]].drop_duplicates()) - len(kept)
+    return {
+        "tails": [number[node] for node in bars["tail"]],
+        "heads": [number[node] for node in bars["head"]],
+        "step": bars["step"].tolist(),
+        "start": bars["start_us"].round(4).tolist(),
+        "end": bars["end_us"].round(4).tolist(),
+        "bytes": bars["bytes"].round(1).tolist(),
+        "note": f"The {len(kept)} links that carry most are shown, {left} others are left out." if left else "",
+    }
+
+
+def _pieces(plan: Plan) -> int:
+    """Estimate how much a simulation has to go through."""
+    schedule = plan.schedule
+    if isinstance(schedule, AnyStepSchedule):
+        return schedule.num_sends
+    if isinstance(schedule, FlowSchedule):
+        return len(schedule.steps) * SLICES
+    links = sum(len(forest.path_nodes) - len(forest.path_starts) + 1 for forest in schedule.forests)
+    paths = sum(len(forest.path_starts) - 1 for forest in schedule.forests)
+    # Every tree reaches every rank, over paths that are this long on average.
+    return schedule.num_trees * plan.topology.num_ranks * links * SLICES // max(paths, 1)

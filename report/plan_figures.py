@@ -1,0 +1,241 @@
+"""What a plan does with its links: how busy they are, when, and what comes of it for different amounts of data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..planners import Plan
+from ..schedules import as_bytes
+from ..schedules.units import bandwidth_text, count_text, time_text
+from .drawing import COLOURS, colour, empty_figure, finish, style
+from .plan_tables import link_table, step_table
+from .tables import check_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["bandwidth_figure", "gantt_figure", "size_label", "utilisation_figure"]
+
+MOST_NAMED, MOST_ROWS = 40, 64
+"""Links that bars and Gantt charts list with their names."""
+MOST_BARS = 4000
+"""Of a Gantt chart; more become a picture, even in files of vectors."""
+CUT = COLOURS[1]
+FEW = 7
+"""Steps or bandwidths that get a colour each."""
+PREFIXES = ("", "K", "M", "G", "T")
+
+
+def utilisation_figure(plan: Plan) -> Figure:
+    """Draw for which share of the time each link is busy while the plan runs at its bandwidth.
+
+    Parameters
+    ----------
+    plan : Plan
+        With any schedule.
+
+    Returns
+    -------
+    Figure
+        One bar per link, sorted by bandwidth and then by utilisation, and coloured by bandwidth: with the names of the
+        links if there are up to 40.  Links that the plan's bound adds up are marked.
+
+    Raises
+    ------
+    UnsupportedError
+        If the plan is none.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    table = link_table(plan).assign(place=lambda table: np.arange(len(table)))
+    table = table.sort_values(["bandwidth_gbps", "utilisation", "place"], ascending=[False, False, True])
+    few = len(table) <= MOST_NAMED
+    figure = empty_figure(7.0, 0.19 * len(table) + 1.5) if few else empty_figure(9.0, 4.2)
+    axes = figure.subplots()
+    places = np.arange(len(table))
+    _draw_utilisation(axes, table, places, few)
+    title = f"{plan.collective} on {plan.topology.name} by {plan.planner}"
+    share, links = "busy share of the time in %", f"{len(table)} links, by bandwidth and share"
+    counted = places[table["in_cut"].to_numpy()]
+    label = "counted by the bound"
+    mark: dict[str, Any] = {"color": CUT, "s": 9, "zorder": 3, "clip_on": False, "lw": 0, "label": label}
+    if few:
+        axes.scatter(np.full(len(counted), 101.5), counted, marker="<", **mark)
+        axes.set_yticks(places, _link_names(table), fontsize="x-small", parse_math=False)
+        axes.set_ylim(len(table) - 0.4, -0.6)
+        axes.set_xlim(0, 104)
+    else:
+        axes.scatter(counted, np.full(len(counted), 101.5), marker="v", **mark)
+        axes.set_xlim(-0.6, len(table) - 0.4)
+        axes.set_ylim(0, 104)
+    finish(axes, title, share if few else links, "" if few else share)
+    axes.grid(visible=False, axis="y" if few else "x")
+    axes.legend().remove()
+    figure.legend(loc="outside lower center", ncols=3, fontsize="small", frameon=False)
+    return figure
+
+
+def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figure:
+    """Draw when links are busy with which step.
+
+    Parameters
+    ----------
+    plan : Plan
+        With any schedule.
+    size : int or str
+        Bytes in all, such as ``"64M"``.
+    slices : int, optional
+        Pieces that the data of each tree or path of a flow is cut into; see `step_table`.
+
+    Returns
+    -------
+    Figure
+        One row of bars per link, up to 64: those that are busy for the longest time.  The colour is that of the step,
+        or of how many hops between ranks come before.
+
+    Raises
+    ------
+    UnsupportedError
+        As `step_table`.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    from matplotlib.collections import PolyCollection
+
+    figure = empty_figure(1, 1)
+    table = step_table(plan, size, slices)
+    names = _link_names(table)
+    busy = (table["end_us"] - table["start_us"]).groupby(names).sum()
+    order = {f"{link.tail} → {link.head}": place for place, link in enumerate(plan.topology.links)}
+    chosen = sorted(busy.sort_values(ascending=False, kind="stable").index[:MOST_ROWS], key=lambda name: order[name])
+    rows = {name: row for row, name in enumerate(chosen)}
+    table = table.assign(row=names.map(rows)).dropna(subset=["row"])
+    figure.set_size_inches(9.0, (0.19 if len(rows) <= MOST_NAMED else 0.15) * len(rows) + 1.7)
+    axes = figure.subplots()
+    left, right, row = (table[column].to_numpy(dtype=float) for column in ("start_us", "end_us", "row"))
+    corners = [(left, row - 0.4), (right, row - 0.4), (right, row + 0.4), (left, row + 0.4)]
+    bars = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
+    steps = sorted(table["step"].unique())
+    fills = _step_colours(len(steps))
+    inks = [fills[place] for place in np.searchsorted(steps, table["step"])]
+    many = len(table) >= MOST_BARS
+    drawn = PolyCollection(list(bars), facecolors=inks, edgecolors="white", linewidths=0 if many else 0.2, gid="bars")
+    drawn.set_rasterized(many)
+    axes.add_collection(drawn)
+    end = float(right.max())
+    axes.set_yticks(range(len(rows)), list(rows), fontsize="x-small", parse_math=False)
+    axes.set_xlim(0, end)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    title = f"{plan.collective} of {size_label(as_bytes(size))} bytes on {plan.topology.name}: {time_text(end)}"
+    finish(axes, title, "time in µs", "")
+    axes.grid(visible=False, axis="y")
+    if len(busy) > len(rows):
+        axes.set_ylabel(f"the {len(rows)} busiest of {count_text(len(busy), 'link')}")
+    _explain_steps(figure, plan, [int(step) for step in steps], fills)
+    return figure
+
+
+def bandwidth_figure(table: pd.DataFrame) -> Figure:
+    """Draw algorithm bandwidth against the amount of data.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns ``planner``, one line each; ``size`` in bytes; ``algbw_gbps``, as `curve_table` gives them.  Its
+        ``bound_gbps``, if there, is drawn as a dashed line.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    UnsupportedError
+        If the table is none or empty, or a column is missing, there twice, or holds what cannot be drawn.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    check_table(table, {"planner": "text", "size": "positive", "algbw_gbps": "positive"})
+    figure = empty_figure(7.0, 4.4)
+    axes = figure.subplots()
+    for number, (name, rows) in enumerate(table.groupby("planner", sort=False)):
+        rows = rows.sort_values("size")  # noqa: PLW2901 - the same rows, in order
+        axes.plot(rows["size"].astype(float), rows["algbw_gbps"].astype(float), label=name, lw=1.3, ms=4,
+                  **style(number))  # fmt: skip
+    if "bound_gbps" in table.columns:
+        check_table(table, {"bound_gbps": "positive"})
+        for bound in sorted(set(table["bound_gbps"].astype(float))):
+            axes.axhline(bound, color="0.4", lw=1, ls="--", label=f"bound, {bandwidth_text(bound, 2)}")
+    axes.set_xscale("log", base=2)
+    sizes = table["size"].astype(float)
+    first, last = math.floor(math.log2(sizes.min())), math.ceil(math.log2(sizes.max()))
+    ticks = [2.0**power for power in range(first, last + 1, max(1, math.ceil((last - first) / 10)))]
+    axes.set_xticks(ticks, [size_label(int(tick)) for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    finish(axes, "Bandwidth by amount of data", "bytes in all", "algbw in GB/s")
+    return figure
+
+
+def size_label(size: int) -> str:
+    """Write a number of bytes in short, in powers of 1024.
+
+    Examples
+    --------
+    >>> size_label(1024), size_label(3 * 2**19), size_label(2**30), size_label(1000)
+    ('1K', '1.5M', '1G', '1000')
+    """
+    power = min(max(size, 1).bit_length() - 1, 10 * (len(PREFIXES) - 1)) // 10
+    return f"{size / 1024**power:.4g}{PREFIXES[power]}"
+
+
+def _link_names(table: pd.DataFrame) -> pd.Series[str]:
+    return table["tail"] + " → " + table["head"]
+
+
+def _draw_utilisation(axes: Axes, table: pd.DataFrame, places: npt.NDArray[np.int64], flat: bool) -> None:
+    """Draw the bars, those of one bandwidth in one colour."""
+    classes = sorted(set(table["bandwidth_gbps"]), reverse=True)
+    kinds = [[value] for value in classes] if len(classes) < FEW else [classes]
+    inks = [each for each in COLOURS if each != CUT]
+    for number, values in enumerate(kinds):
+        members = table["bandwidth_gbps"].isin(values).to_numpy()
+        shares = 100 * table["utilisation"].to_numpy()[members]
+        words = bandwidth_text(values[0]) if len(values) == 1 else f"{bandwidth_text(values[-1])} and more"
+        label = f"{words}: {count_text(len(shares), 'link')}, mean {shares.mean():.0f} %"
+        ink = inks[number % len(inks)]
+        if flat:
+            axes.barh(places[members], shares, 0.8, color=ink, label=label, lw=0)
+        else:
+            # Links are sorted by bandwidth, so those of one are side by side: one outline for all of them.
+            edges = np.append(places[members], places[members][-1] + 1) - 0.5
+            axes.stairs(shares, edges, fill=True, color=ink, label=label, lw=0)
+
+
+def _step_colours(count: int) -> list[Any]:
+    """Colours of steps in order: easy to tell apart if they are few, from dark to light if they are many."""
+    if count <= FEW:
+        return [colour(number) for number in range(count)]
+    from matplotlib import colormaps
+
+    return [tuple(each) for each in colormaps["viridis"](np.linspace(0, 0.95, count))]
+
+
+def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequence[Any]) -> None:
+    """Say which colour is which step: all of them, or some of many."""
+    from matplotlib.patches import Patch
+
+    shown = range(len(steps)) if len(steps) <= FEW else np.linspace(0, len(steps) - 1, FEW).round().astype(int)
+    handles = [Patch(facecolor=fills[place], label=str(steps[place])) for place in shown]
+    word = "hops between ranks that come before" if plan.has_trees else "step"
+    figure.legend(
+        handles=handles, title=word, loc="outside lower center", ncols=len(handles), fontsize="small",
+        title_fontsize="small", frameon=False,
+    )  # fmt: skip

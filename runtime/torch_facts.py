@@ -1,0 +1,70 @@
+"""What torch can do here, for people who wonder why something does not run."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import NamedTuple
+
+__all__ = ["TorchFacts", "torch_facts"]
+
+
+class TorchFacts(NamedTuple):
+    """What there is of torch.
+
+    Attributes
+    ----------
+    version : str or None
+        None where torch is not installed or cannot be imported.
+    accelerator : str
+        Such as ``CUDA 12.8`` or ``ROCm 6.4``, which this build is for; empty for one without.
+    backends : tuple of str
+        Of torch.distributed: gloo, nccl (which is RCCL on ROCm), mpi.
+    devices : tuple of str
+        Names of the GPUs that torch sees.
+    problem : str
+        Why torch cannot be imported; empty if it can, or is not installed.
+    """
+
+    version: str | None
+    accelerator: str = ""
+    backends: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def torch_facts() -> TorchFacts:
+    """Import torch, if it is installed, and ask it.
+
+    Returns
+    -------
+    TorchFacts
+
+    Examples
+    --------
+    >>> facts = torch_facts()
+    >>> facts.version is None or bool(facts.version)
+    True
+    """
+    if importlib.util.find_spec("torch") is None:
+        return TorchFacts(None)
+    try:
+        import torch
+        import torch.distributed
+    except (ImportError, OSError, RuntimeError) as error:
+        return TorchFacts(None, problem=" ".join(str(error).split()) or type(error).__name__)
+    accelerator = ""
+    if torch.version.cuda:
+        accelerator = f"CUDA {torch.version.cuda}"
+    elif hip := getattr(torch.version, "hip", None):
+        accelerator = f"ROCm {hip}"
+    backends: tuple[str, ...] = ()
+    if torch.distributed.is_available():
+        there = {
+            "gloo": torch.distributed.is_gloo_available(),
+            "nccl": torch.distributed.is_nccl_available(),
+            "mpi": torch.distributed.is_mpi_available(),
+        }
+        backends = tuple(name for name, available in there.items() if available)
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    names = tuple(torch.cuda.get_device_name(number) for number in range(count))
+    return TorchFacts(torch.__version__, accelerator, backends, names)

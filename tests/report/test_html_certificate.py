@@ -1,0 +1,112 @@
+"""The certificate in words: its sums are the witness's own, exact, for every kind of witness and collective."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import collopt
+from collopt.planners import lp_bound
+from collopt.report.html.certificate import certificate
+from collopt.schedules import Bound, Cut, LinkLengths, Partition, Prices, RankCuts
+from collopt.topologies import Topology, dgx_a100, ring, torus
+from strategies import eulerian_topologies
+
+ONE_WAY = [("allgather", "leave"), ("reduce_scatter", "enter"), ("allreduce", "leave"), ("all_to_all", "leave")]
+
+
+def check_sums(bound: Bound) -> None:
+    """What stands on the page adds up to what the witness says, and divides to what the bound says."""
+    proof = certificate(bound)
+    amount, bandwidth = bound.witness.crossing(bound.topology, bound.collective, bound.weights)
+    assert proof.total == bandwidth
+    assert sum(term.links for term in proof.terms) == len(proof.links)
+    time, algbw = proof.divisions
+    assert time.startswith(f"time ≥ {amount} / ")
+    assert f"= {amount / bandwidth} ns per byte" in time
+    assert algbw.endswith(f"= {bound.algbw} GB/s")
+
+
+@settings(deadline=None, max_examples=40)
+@given(eulerian_topologies(), st.data())
+def test_sums_of_every_cut_are_exact(topology: Topology, data: st.DataObject) -> None:
+    """Of any set of nodes with ranks on both sides, in either direction."""
+    ranks = topology.num_ranks
+    inside = data.draw(st.integers(1, ranks - 1))
+    switches = data.draw(st.sets(st.sampled_from(topology.switch_nodes))) if topology.switch_nodes else set()
+    cut = Cut(frozenset(topology.compute_nodes[:inside]) | frozenset(switches))
+    for collective, _ in ONE_WAY:
+        check_sums(Bound.from_witness(topology, collective, cut))
+
+
+@pytest.mark.parametrize(("collective", "way"), ONE_WAY)
+def test_a_cut_says_which_way_data_passes_it(collective: str, way: str) -> None:
+    """Shards leave, what others add to sums enters; the links counted are those of this way."""
+    network = Topology.from_links([("a", "b", 10), ("b", "c", 20), ("c", "a", 30)], compute="abc")
+    proof = certificate(Bound.from_witness(network, collective, Cut(frozenset("a"))))
+    assert proof.links == ((("c", "a"),) if way == "enter" else (("a", "b"),))
+    assert f"must {way}" in proof.reasons[1]
+    assert proof.total == (30 if way == "enter" else 10)
+
+
+def test_a_cut_names_its_smaller_side() -> None:
+    """One rank outside is easier to see than fifteen inside."""
+    bound = collopt.bound(dgx_a100(boxes=2), "allgather")
+    assert "all but box0/gpu0" in certificate(bound).reasons[0]
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_a_single_root_has_one_shard(collective: str) -> None:
+    """Whose weight is the only one that counts."""
+    bound = collopt.bound(ring(4, bandwidth=25), collective, root=0)
+    check_sums(bound)
+    assert "the root's data" in certificate(bound).divisions[0]
+
+
+def test_a_partition_names_its_parts() -> None:
+    """And says how often they must receive all data."""
+    network = ring(4, bandwidth=25)
+    bound = Bound.from_witness(network, "allreduce", Partition(tuple(frozenset({node}) for node in network.nodes)))
+    check_sums(bound)
+    reasons = certificate(bound).reasons
+    assert "p = 4" in reasons[0]
+    assert "gpu0 | gpu1 | gpu2 | gpu3" in reasons[0]
+    assert "6 times all data" in reasons[1]
+
+
+def test_cuts_around_ranks_name_the_widest() -> None:
+    """It alone limits the busiest rank."""
+    links = [("a", "b", 10), ("b", "c", 20), ("c", "a", 30)]
+    network = Topology.from_links(links, compute="abc", bidirectional=True)
+    bound = Bound.from_witness(network, "allreduce", RankCuts(tuple(Cut(frozenset(rank)) for rank in "abc")))
+    check_sums(bound)
+    assert "around c, with 50.00 GB/s" in certificate(bound).reasons[1]
+
+
+def test_lengths_of_links_are_multiplied_by_bandwidth() -> None:
+    """As they stand in the table."""
+    bound = collopt.bound(torus(3, 3, bandwidth=25), "all_to_all")
+    assert isinstance(bound.witness, LinkLengths)
+    check_sums(bound)
+    proof = certificate(bound)
+    assert proof.priced
+    assert all(term.price > 0 for term in proof.terms)
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
+def test_prices_are_multiplied_by_bandwidth(collective: str) -> None:
+    """And the schedules that they are about are named."""
+    bound = lp_bound(ring(4, bandwidth=25), collective)
+    assert isinstance(bound.witness, Prices)
+    check_sums(bound)
+    assert any(bound.scope in reason for reason in certificate(bound).reasons)
+
+
+def test_weights_are_those_of_the_shards() -> None:
+    """Unequal shards are counted by weight."""
+    bound = collopt.bound(ring(4, bandwidth=25), "allgather", weights=[1, 2, 3, 4])
+    check_sums(bound)
+    assert certificate(bound).divisions[1].startswith(f"algbw ≤ {Fraction(10)} / ")

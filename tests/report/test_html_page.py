@@ -1,0 +1,242 @@
+"""The page about plans, as a file: what it states, what it refuses, and that it holds nothing but itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jinja2", reason="reports need jinja2")
+pytest.importorskip("plotly", reason="reports need plotly")
+
+import collopt
+from collopt.errors import CertificateError, MissingDependencyError, UnsupportedError
+from collopt.planners import Plan
+from collopt.report import write_report
+from collopt.report.html import entries, parts, plots, report_page, times
+from collopt.topologies import Topology, dgx_a100, ring, torus
+
+HOSTILE = ("</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "<b>&lt;$x^2$</b>")
+
+
+@pytest.fixture(scope="module")
+def made() -> Plan:
+    """An allgather among two boxes: a gap of 0, a cut of unequal links."""
+    return collopt.plan(dgx_a100(boxes=2), "allgather")
+
+
+def text_of(plans: Any, **options: Any) -> str:
+    """The page without plotly."""
+    page = report_page(plans, **options).decode()
+    scripts = re.findall(r"<script>.*?</script>", page, re.DOTALL)
+    assert len(scripts) == 2
+    return page.replace(max(scripts, key=len), "")
+
+
+def data_of(page: str) -> Any:
+    """What the page's script is given."""
+    found = re.search(r'<script type="application/json" id="report-data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def test_the_page_states_the_plans_exact_numbers(made: Plan) -> None:
+    """Bandwidth, bound and the sum of the cut, as fractions."""
+    page = text_of(made)
+    assert f"exactly {made.algbw}" in page
+    crossing = made.bound.witness.crossing(made.topology, made.collective)
+    assert f"time ≥ {crossing.amount} / {crossing.bandwidth} = {made.bound.inverse_rate} ns per byte of a shard" in page
+    assert f"= {made.bound.algbw} GB/s" in page
+    assert "<strong>Optimal.</strong>" in page
+    assert made.topology.digest in page
+
+
+def test_a_plan_below_its_bound_is_not_called_optimal(made: Plan) -> None:
+    """It says by how much, and that the best may lie between."""
+    page = text_of(collopt.plan(made.topology, "allgather", planner="ring"))
+    assert "38.46 % below the bound" in page
+    assert "may lie anywhere between" in page
+    assert "Optimal" not in page
+
+
+def test_a_bound_of_some_schedules_is_named_as_such() -> None:
+    """Those that add up every byte at one rank are not all."""
+    plan = collopt.plan(ring(4, bandwidth=25), "allreduce")
+    bound = collopt.planners.lp_bound(plan.topology, "allreduce")
+    page = text_of(replace(plan, bound=bound))
+    assert "<strong>Optimal.</strong>" not in page
+    assert f"This bound is about {bound.scope}." in page
+
+
+def test_what_does_not_verify_is_not_written(made: Plan, tmp_path: Path) -> None:
+    """No page states what is false, and no file is left behind."""
+    with pytest.raises(CertificateError, match="claims 1/x"):
+        write_report(replace(made, inverse_rate=Fraction(1, 65)), tmp_path / "page.html")
+    with pytest.raises(CertificateError):
+        write_report([made, replace(made, inverse_rate=Fraction(1, 65))], tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_loaded_from_elsewhere(made: Plan) -> None:
+    """Neither addresses in attributes nor in styles; the policy forbids all but the page's own two scripts."""
+    page = text_of(made)
+    assert set(re.findall(r'(?:src|href|action|data)="([^"#]*)', page)) == {"", "data:,"}
+    assert "url(" not in page
+    assert "@import" not in page
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy
+    assert policy[1].startswith("default-src &#39;none&#39;; script-src &#39;sha256-")
+    assert "unsafe-eval" not in policy[1]
+    assert policy[1].count("unsafe-inline") == 1  # styles
+
+
+def test_names_cannot_become_markup_or_script() -> None:
+    """Of nodes, networks, planners and options; JSON cannot end the element that it stands in."""
+    links = list(zip(HOSTILE, HOSTILE[1:] + HOSTILE[:1], [10] * 4, strict=True))
+    network = Topology.from_links(links, compute=HOSTILE, bidirectional=True, name="<script>alert(2)</script>")
+    plan = replace(collopt.plan(network, "allgather"), planner="<img src=x>", options={"<i>": "</i>"})
+    page = text_of(plan, title="</title><script>alert(3)</script>")
+    assert page.count("<script") == 2
+    assert "<img" not in page
+    assert "<b>" not in page
+    assert "<i>" not in page
+    assert "49" not in re.findall(r"<td>(.*?)</td>", page)
+    assert data_of(page)["network"]["nodes"] == list(HOSTILE)
+
+
+def test_the_table_has_every_link_until_there_are_too_many(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the page says how many are left out, everywhere."""
+    assert text_of(made).count('<td class="number" data-value=') == 4 * len(made.topology.links)
+    monkeypatch.setattr(entries, "MOST_LINKS", 10)
+    monkeypatch.setattr(plots, "MOST_DRAWN", 12)
+    monkeypatch.setattr(plots, "MOST_ROWS", 7)
+    monkeypatch.setattr(parts, "MOST_PARTS", 5)
+    page = text_of(made)
+    left = len(made.topology.links)
+    assert f"{left - 10} more links, none of them busier, are left out of this table" in page
+    assert page.count('<td class="number" data-value=') == 40
+    shown = data_of(page)["plans"][0]
+    assert len(shown["links"]["tails"]) == 12
+    assert f"{left - 12} are left out" in shown["links"]["leftOut"]
+    assert len(shown["parts"]["labels"]) == 5
+    assert f"the first 5; {made.trees.num_trees - 5} are left out" in shown["parts"]["leftOut"]
+    line = shown["timelines"][0]
+    assert len(set(zip(line["tails"], line["heads"], strict=True))) == 7
+    assert f"The 7 links that carry most are shown, {left - 7} others" in line["note"]
+
+
+def test_the_links_of_the_bound_are_drawn_first(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not all links are, those that matter are."""
+    monkeypatch.setattr(plots, "MOST_DRAWN", 4)
+    links = data_of(text_of(made))["plans"][0]["links"]
+    assert sum(links["cut"]) == 2
+
+
+def test_large_plans_do_without_what_takes_too_long(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time lines and predicted times are left out, and the page says so."""
+    monkeypatch.setattr(plots, "MOST_PIECES", 10)
+    monkeypatch.setattr(times, "MOST_WORK", 10)
+    data = data_of(text_of(made))
+    assert data["plans"][0]["timelines"][0]["note"].startswith("Left out: the plan moves ")
+    assert "start" not in data["plans"][0]["timelines"][0]
+    assert data["curves"]["leftOut"].startswith("Times of forestcoll are left out")
+    assert data["curves"]["plans"][0]["time"] == []
+
+
+def test_one_large_part_is_cut_short(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree with more links than there is room for is still shown, as far as it goes."""
+    monkeypatch.setattr(parts, "MOST_SEGMENTS", 6)
+    shown = data_of(text_of(made))["plans"][0]["parts"]
+    assert [len(ranks) for ranks in shown["ranks"]] == [6]
+    assert "the first 6 of" in shown["labels"][0]
+
+
+@pytest.mark.parametrize(
+    ("topology", "collective", "planner", "title"),
+    [
+        (ring(4, bandwidth=25), "allreduce", "auto", "One tree at a time"),
+        (torus(3, 3), "all_to_all", "auto", "One sender at a time"),
+        (collopt.topologies.kautz(2, 1), "allgather", "bfb", "One step at a time"),
+        (collopt.topologies.kautz(2, 1), "allreduce", "bfb", "One step at a time"),
+        (ring(4), "broadcast", "auto", "One tree at a time"),
+    ],
+)
+def test_every_kind_of_schedule_has_its_parts(topology: Topology, collective: str, planner: str, title: str) -> None:
+    """Their links are links of the network; together they use every link that has a load."""
+    plan = collopt.plan(topology, collective, planner=planner, **({"root": 0} if collective == "broadcast" else {}))
+    page = text_of(plan)
+    assert title in page
+    shown = data_of(page)["plans"][0]["parts"]
+    known = {(link.tail, link.head) for link in topology.links}
+    names = topology.nodes
+    used = {(names[ends[place]], names[ends[place + 1]]) for ends in shown["ends"] for place in range(0, len(ends), 2)}
+    assert used <= known
+    loads = plan.link_loads.reshape(-1, len(topology.links)).sum(axis=0)
+    assert used == {(link.tail, link.head) for link, load in zip(topology.links, loads, strict=True) if load}
+
+
+def test_predicted_times_are_those_of_the_plan(made: Plan) -> None:
+    """For trees and flows as for steps, at every size."""
+    bfb = collopt.plan(collopt.topologies.kautz(2, 1, latency=1), "allgather", planner="bfb")
+    for plan in (made, bfb, collopt.plan(torus(3, 3, latency=2), "all_to_all")):
+        wanted = [plan.estimate(size) for size in plots.CURVE_SIZES]
+        assert times.predicted_times(plan, plots.CURVE_SIZES) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_several_plans_are_compared(made: Plan) -> None:
+    """Names of a mapping stand on the page; those of planners are told apart otherwise."""
+    other = collopt.plan(made.topology, "allgather", planner="ring")
+    page = text_of({"ours": made, "theirs": other})
+    assert "Comparison of 2 plans" in page
+    assert re.findall(r'<th scope="row">(ours|theirs)</th>', page) == ["ours", "theirs"]
+    page = text_of([made, other, made])
+    assert re.findall(r'<th scope="row">(forestcoll.*|ring)</th>', page) == ["forestcoll", "ring", "forestcoll (2)"]
+
+
+@pytest.mark.parametrize(
+    ("plans", "message"),
+    [
+        ([], "there are 0 plans"),
+        (3, "the plans are 3"),
+        (["plan.json"], "the plan is 'plan.json'"),
+    ],
+)
+def test_what_is_no_plan_is_refused(plans: Any, message: str) -> None:
+    """One sentence that says what was expected."""
+    with pytest.raises(collopt.errors.ColloptError, match=message):
+        report_page(plans)
+
+
+def test_plans_for_different_purposes_are_refused(made: Plan) -> None:
+    """Of another network, collective, or other shards: their figures cannot be compared."""
+    for topology, collective in ((dgx_a100(boxes=3), "allgather"), (made.topology, "reduce_scatter")):
+        with pytest.raises(UnsupportedError, match="write a report for each"):
+            report_page([made, collopt.plan(topology, collective)])
+
+
+@pytest.mark.parametrize("sizes", ["64M", [], ["64 apples"], [0]])
+def test_sizes_that_are_not_understood_are_refused(made: Plan, sizes: Any) -> None:
+    """A list of sizes is expected, with one at least."""
+    with pytest.raises(UnsupportedError, match="size"):
+        report_page(made, sizes=sizes)
+
+
+def test_sizes_are_those_asked_for(made: Plan) -> None:
+    """Each once, in their words."""
+    page = text_of(made, sizes=["4M", 2**22, "1G"])
+    assert re.findall(r"<option value=\"\d\"(?: selected)?>(.*?)</option>", page) == ["4M", "1G"]
+    assert len(data_of(page)["plans"][0]["timelines"]) == 2
+
+
+def test_a_missing_package_is_named(made: Plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With the command that installs it."""
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(MissingDependencyError, match=re.escape("pip install 'collopt[report]'")):
+        write_report(made, tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == []

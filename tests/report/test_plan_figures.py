@@ -1,0 +1,199 @@
+"""Figures of plans: trees, busy links, steps and curves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("matplotlib", reason="figures need matplotlib")
+
+import collopt
+from collopt import Plan, topologies
+from collopt.errors import UnsupportedError
+from collopt.report import (
+    bandwidth_figure,
+    curve_table,
+    gantt_figure,
+    link_table,
+    step_table,
+    tree_figure,
+    tree_table,
+    utilisation_figure,
+)
+
+TORUS = topologies.torus(3, 3, bandwidth=25, latency=1)
+
+
+@cache
+def trees() -> Plan:
+    """Two boxes, with several trees per root."""
+    return collopt.plan(topologies.dgx_a100(boxes=2), "allgather")
+
+
+@cache
+def sums() -> Plan:
+    """Trees in both directions."""
+    return collopt.plan(TORUS, "allreduce")
+
+
+@cache
+def steps() -> Plan:
+    """A plan in steps."""
+    return collopt.plan(TORUS, "allgather", planner="bfb")
+
+
+def arrows(axes: Any) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Start and end of each arrow."""
+    return [(text.xyann, text.xy) for text in axes.texts if text.arrow_patch is not None]
+
+
+def test_trees_have_an_arrow_per_hop_away_from_the_root() -> None:
+    """Every rank is there once; depth counts down the page."""
+    plan = trees()
+    figure = tree_figure(plan, root="box1/gpu2", tree=0)
+    (axes,) = figure.axes
+    assert len(arrows(axes)) == plan.topology.num_ranks - 1
+    assert all(start[1] == end[1] + 1 for start, end in arrows(axes))
+    numbers = sorted(int(text.get_text()) for text in axes.texts if text.get_text())
+    assert numbers == list(range(16))
+    (dots,) = axes.collections
+    assert dots.get_offsets()[:, 1].max() == 0
+    rows = tree_table(plan).query("root == 'box1/gpu2' and tree == 0")
+    assert sorted(-dots.get_offsets()[:, 1]) == sorted([0, *rows["depth"]])
+    assert len({tuple(point) for point in dots.get_offsets().round(6).tolist()}) == 16
+
+
+def test_ranks_and_hops_of_boxes_are_told_apart() -> None:
+    """As many hops between boxes as the table has."""
+    plan = trees()
+    figure = tree_figure(plan, root=0, tree=0)
+    (axes,) = figure.axes
+    rows = tree_table(plan).query("root == 'box0/gpu0' and tree == 0")
+    between = (rows["tail"].str[:4] != rows["head"].str[:4]).sum()
+    colours = [text.arrow_patch.get_edgecolor() for text in axes.texts if text.arrow_patch is not None]
+    assert between in {colours.count(colour) for colour in set(colours)}
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert words == ["rank in box0", "rank in box1", "hop within a box", "hop between boxes"]
+
+
+def test_sums_run_towards_the_root() -> None:
+    """An allreduce has trees in both directions, side by side."""
+    inwards, outwards = tree_figure(sums(), root=4).axes
+    assert inwards.get_title().startswith("reduce, tree 0 of 1")
+    assert outwards.get_title().startswith("broadcast, tree 0 of 1")
+    assert all(end[1] > start[1] for start, end in arrows(inwards))
+    assert all(end[1] < start[1] for start, end in arrows(outwards))
+
+
+def test_of_many_trees_the_heaviest_four_are_drawn() -> None:
+    """The first root is shown if none is named."""
+    plan = trees()
+    figure = tree_figure(plan)
+    weights = tree_table(plan).query("root == 'box0/gpu0'").groupby("tree")["weight"].first()
+    assert len(weights) > 4
+    drawn = [int(axes.get_title().split()[2]) for axes in figure.axes]
+    assert sorted(weights[drawn], reverse=True) == sorted(weights, reverse=True)[:4]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tree_figure(steps()), "the plan by 'bfb' consists of steps; expected one of trees"),
+        (lambda: tree_figure(trees(), root=16), "root is 16, which has no trees; expected the number or name"),
+        (lambda: tree_figure(trees(), root=True), "root is True, which has no trees"),
+        (lambda: tree_figure(trees(), root="gpu0"), "root is 'gpu0', which has no trees; .* such as box0/gpu0"),
+        (lambda: tree_figure(trees(), tree=99), "tree is 99; expected a whole number from 0 to"),
+        (lambda: tree_figure(trees(), tree="0"), "tree is '0'; expected a whole number"),  # type: ignore[arg-type]
+        (lambda: utilisation_figure("plan"), "the plan is 'plan'; expected a Plan"),  # type: ignore[arg-type]
+        (lambda: gantt_figure(steps(), "many"), "size 'many' is not understood; expected bytes"),
+        (lambda: bandwidth_figure([1]), "the table is .*; expected a DataFrame"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(call: Callable[[], object], message: str) -> None:
+    """In one sentence."""
+    with pytest.raises(UnsupportedError, match=message):
+        call()
+
+
+def test_every_link_has_a_bar_of_its_utilisation() -> None:
+    """With its name if there are few links, lying down."""
+    plan = steps()
+    (axes,) = utilisation_figure(plan).axes
+    table = link_table(plan)
+    bars = {round(bar.get_y() + bar.get_height() / 2): bar.get_width() for bar in axes.patches}
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert len(names) == len(bars) == len(table) == 36
+    expected = {f"{row['tail']} → {row['head']}": 100 * row["utilisation"] for row in table.to_dict("records")}
+    assert {name: bars[place] for place, name in enumerate(names)} == pytest.approx(expected)
+
+
+def test_many_links_are_sorted_and_coloured_by_bandwidth() -> None:
+    """Upright bars without names; links of the bound are marked."""
+    plan = trees()
+    figure = utilisation_figure(plan)
+    (axes,) = figure.axes
+    table = link_table(plan)
+    fast, slow = axes.patches
+    shares = {link["bandwidth_gbps"]: [] for link in table.to_dict("records")}
+    for link in table.to_dict("records"):
+        shares[link["bandwidth_gbps"]].append(100 * link["utilisation"])
+    for outline, bandwidth in ((fast, 300), (slow, 25)):
+        assert outline.get_data().values.tolist() == pytest.approx(sorted(shares[bandwidth], reverse=True))
+    assert fast.get_data().edges[-1] == slow.get_data().edges[0]
+    assert fast.get_facecolor() != slow.get_facecolor()
+    assert len(axes.collections[0].get_offsets()) == table["in_cut"].sum()
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert words == ["300 GB/s: 32 links, mean 100 %", "25.0 GB/s: 64 links, mean 100 %", "counted by the bound"]
+
+
+def test_bars_of_a_link_do_not_overlap_and_are_those_of_the_steps() -> None:
+    """One bar for each row of the table, in the row of its link and the colour of its step."""
+    plan = steps()
+    figure = gantt_figure(plan, "9M")
+    (axes,) = figure.axes
+    (bars,) = axes.collections
+    table = step_table(plan, "9M")
+    boxes = np.array([path.vertices[:4] for path in bars.get_paths()])
+    left, right, row = boxes[:, 0, 0], boxes[:, 1, 0], boxes[:, :, 1].mean(axis=1).round().astype(int)
+    assert left.tolist() == pytest.approx(table["start_us"].tolist())
+    assert right.tolist() == pytest.approx(table["end_us"].tolist())
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert [names[place] for place in row] == (table["tail"] + " → " + table["head"]).tolist()
+    for place in set(row):
+        order = np.argsort(left[row == place])
+        assert (left[row == place][order][1:] >= right[row == place][order][:-1] - 1e-6).all()
+    colours = pd.DataFrame({"step": table["step"], "colour": list(map(tuple, bars.get_facecolor()))})
+    assert (colours.groupby("step")["colour"].nunique() == 1).all()
+    assert colours["colour"].nunique() == plan.num_steps
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [str(step) for step in range(plan.num_steps)]
+    assert axes.get_title().startswith("allgather of 9M bytes on torus-3x3: ")
+
+
+def test_of_many_links_the_busiest_are_drawn() -> None:
+    """At most 64 rows, in the order of the topology's links, and the axis says so."""
+    (axes,) = gantt_figure(trees(), "1M").axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    order = [f"{link.tail} → {link.head}" for link in trees().topology.links]
+    assert len(names) == 64
+    assert names == sorted(names, key=order.index)
+    assert axes.get_ylabel() == "the 64 busiest of 96 links"
+
+
+def test_curves_rise_towards_their_bound() -> None:
+    """One line per planner over powers of two, and a dashed one for the bound."""
+    table = curve_table([collopt.plan(TORUS, "allgather"), steps()], [2**power for power in range(10, 31)])
+    (axes,) = bandwidth_figure(table).axes
+    lines = {line.get_label(): line for line in axes.lines}
+    assert list(lines) == ["forestcoll", "bfb", "bound, 112.50 GB/s"]
+    assert lines["bound, 112.50 GB/s"].get_linestyle() == "--"
+    assert (np.diff(lines["bfb"].get_ydata()) > 0).all()
+    assert max(lines["bfb"].get_ydata()) < 112.5
+    ticks = dict(zip(axes.get_xticks().tolist(), [label.get_text() for label in axes.get_xticklabels()], strict=True))
+    assert ticks[1024] == "1K"
+    assert ticks[2**30] == "1G"
+    assert axes.get_xscale() == "log"

@@ -1,0 +1,161 @@
+"""Figures of networks: what is drawn, how often, and in which colour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib", reason="figures need matplotlib")
+
+from matplotlib.colors import to_hex
+
+import collopt
+from collopt import Topology, topologies
+from collopt.errors import MissingDependencyError, UnsupportedError
+from collopt.report import node_layout, save_figure, topology_figure
+from collopt.report.drawn_links import COUNTED, LINK
+
+NETWORKS = [
+    topologies.dgx_a100(boxes=2),
+    topologies.torus(4, 4),
+    topologies.dgx1_v100(),
+    topologies.mi250(boxes=2),
+    topologies.fat_tree(4),
+    topologies.kautz(2, 2),
+    topologies.rail(boxes=16),
+]
+
+
+def drawn(figure: Any, name: str) -> Any:
+    """Return what is drawn under a name, or None."""
+    found = [each for each in figure.axes[0].collections if each.get_gid() == name]
+    return found[0] if found else None
+
+
+def lines(figure: Any, name: str) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Both ends of each line that is drawn under a name, rounded and in order."""
+    segments = drawn(figure, name).get_segments()
+    return sorted(tuple(sorted(tuple(np.round(segment[end], 6).tolist()) for end in (0, -1))) for segment in segments)
+
+
+def ends(topology: Topology, pairs: Any) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Where lines between these nodes have their ends."""
+    layout = node_layout(topology).set_index("node")[["x", "y"]].round(6)
+    points = {node: (row["x"], row["y"]) for node, row in layout.iterrows()}
+    return sorted({tuple(sorted((points[tail], points[head]))) for tail, head in pairs})
+
+
+@pytest.mark.parametrize("topology", NETWORKS, ids=lambda topology: topology.name)
+def test_every_link_is_drawn_once_and_every_node_in_its_place(topology: Topology) -> None:
+    """Both directions of a link are one line; ranks and switches are where the layout has them."""
+    figure = topology_figure(topology)
+    assert lines(figure, "links") == ends(topology, [(link.tail, link.head) for link in topology.links])
+    layout = node_layout(topology)
+    for kind, name in (("compute", "ranks"), ("switch", "switches")):
+        places = layout.loc[layout["kind"] == kind, ["x", "y"]].to_numpy()
+        assert len(places) == 0 or drawn(figure, name).get_offsets().tolist() == places.tolist()
+    assert drawn(figure, "counted") is None
+    assert set(map(to_hex, drawn(figure, "links").get_colors())) == {LINK}
+
+
+@pytest.mark.parametrize("topology", NETWORKS, ids=lambda topology: topology.name)
+@pytest.mark.parametrize("collective", ["allgather", "allreduce"])
+def test_links_of_the_witness_have_their_colour_and_the_others_have_not(topology: Topology, collective: str) -> None:
+    """Together they are all links, and none is drawn as both."""
+    bound = collopt.bound(topology, collective)
+    figure = topology_figure(topology, bound)
+    counted = collopt.report.bound_links(bound).query("in_cut")[["tail", "head"]].to_numpy().tolist()
+    assert lines(figure, "counted") == ends(topology, counted)
+    assert set(map(to_hex, drawn(figure, "counted").get_colors())) == {COUNTED.lower()}
+    every = ends(topology, [(link.tail, link.head) for link in topology.links])
+    rest = lines(figure, "links") if drawn(figure, "links").get_segments() else []
+    assert sorted(lines(figure, "counted") + rest) == every
+
+
+def test_the_smaller_side_of_the_cut_is_shaded() -> None:
+    """Of four boxes the one that the others send to, with its GPUs and NVSwitch."""
+    topology = topologies.dgx_a100(boxes=4)
+    figure = topology_figure(topology, collopt.bound(topology, "allgather"))
+    layout = node_layout(topology).set_index("node")
+    shaded = [node for node in topology.nodes if node.startswith("box0/") and "nic" not in node]
+    assert sorted(drawn(figure, "part0").get_offsets().tolist()) == sorted(
+        layout.loc[shaded, ["x", "y"]].values.tolist()
+    )
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "outside the cut: 8 ranks" in words
+    assert "link out of the cut (8, 200 GB/s together)" in words
+    assert figure.axes[0].get_title() == "allgather on dgx-a100-4boxes: at most 266.67 GB/s"
+
+
+def test_legend_lists_bandwidths_in_their_widths() -> None:
+    """Wider lines for more bandwidth; of many bandwidths only the largest and smallest."""
+    figure = topology_figure(topologies.dgx_a100(boxes=2))
+    handles = figure.legends[0].legend_handles
+    widths = {handle.get_label(): handle.get_linewidth() for handle in handles if "link" in handle.get_label()}
+    assert widths["link of 300 GB/s"] > 2 * widths["link of 25.0 GB/s"]
+    assert sorted(set(drawn(figure, "links").get_linewidths())) == pytest.approx(sorted(widths.values()))
+    many = Topology.from_links([(0, rank, rank) for rank in range(1, 7)], compute=range(7), bidirectional=True)
+    words = [text.get_text() for text in topology_figure(many).legends[0].get_texts()]
+    assert words[1:] == ["link of 6.00 GB/s", "link of 1.00 GB/s"]
+
+
+def test_one_way_links_have_arrowheads() -> None:
+    """A Kautz graph is directed; a torus is not."""
+    kautz = topologies.kautz(2, 2)
+    one_way = [link for link in kautz.links if (link.head, link.tail) not in {each[:2] for each in kautz.links}]
+    assert len(drawn(topology_figure(kautz), "arrowheads").get_paths()) == len(one_way)
+    assert drawn(topology_figure(topologies.torus(3, 3)), "arrowheads") is None
+
+
+def test_arrowheads_point_where_the_witness_counts() -> None:
+    """Towards the rank that receives all the others' data, along each link of the cut."""
+    topology = topologies.torus(4, 4)
+    bound = collopt.bound(topology, "allgather")
+    figure = topology_figure(topology, bound)
+    outside = next(node for node in topology.nodes if node not in bound.witness.nodes)
+    target = node_layout(topology).set_index("node").loc[outside, ["x", "y"]].to_numpy(dtype=float)
+    for path in drawn(figure, "arrowheads").get_paths():
+        tip, left, right = path.vertices[:3]
+        assert np.linalg.norm(tip - target) < np.linalg.norm((left + right) / 2 - target)
+    assert len(drawn(figure, "arrowheads").get_paths()) == 4
+
+
+def test_names_are_text_and_nothing_else(tmp_path: Path) -> None:
+    """Dollar signs do not begin formulas, and long names are wrapped."""
+    star = [(f"host$_{rank}/gpu$", "sw$x^{$", 1) for rank in range(4)]
+    network = Topology.from_links(
+        star, compute=[rank for rank, _, _ in star], switches=["sw$x^{$"], bidirectional=True, name="long $x^{ " * 20
+    )
+    figure = topology_figure(network)
+    save_figure(figure, tmp_path / "names.svg")
+    assert "\n" in figure.axes[0].get_title()
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+def test_the_same_network_is_the_same_file(suffix: str, tmp_path: Path) -> None:
+    """Layout and identifiers are not random."""
+    for name in ("one", "two"):
+        topology = topologies.mi250(boxes=2)
+        save_figure(topology_figure(topology, collopt.bound(topology, "allgather")), tmp_path / f"{name}.{suffix}")
+    assert (tmp_path / f"one.{suffix}").read_bytes() == (tmp_path / f"two.{suffix}").read_bytes()
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    """No topology, no bound, or a bound about another network."""
+    torus, ring = topologies.torus(3, 3), topologies.ring(4)
+    with pytest.raises(UnsupportedError, match="the topology is 'torus'; expected a Topology"):
+        topology_figure("torus")  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="the bound is 4; expected a Bound"):
+        topology_figure(torus, 4)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match=r"the bound is about .*ring-4.*; expected one about .*torus-3x3"):
+        topology_figure(torus, collopt.bound(ring, "allgather"))
+
+
+def test_missing_matplotlib_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an extra."""
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'collopt\[plot\]'"):
+        topology_figure(topologies.ring(4))

@@ -1,0 +1,244 @@
+"""Reading what nccl-tests, rccl-tests and collopt bench print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import ColloptError, FileFormatError, UnsupportedError
+from collopt.runtime.measuring.nccl_tests import read_nccl_tests
+from collopt.runtime.measuring.report import BenchReport, BenchRow, Device, Reading
+from collopt.runtime.measuring.times import MeasuredTimes
+
+HEADER = """\
+# nccl-tests version 2.18.3 nccl-headers=23003 nccl-library=23003
+# Collective test starting: all_gather_perf
+# nThread 1 nGpus 2 minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1
+#
+# Using devices
+#  Rank  0 Group  0 Pid   1946 on    somewhere device  0 [0000:0f:00] NVIDIA A100-SXM4-40GB
+#  Rank  1 Group  0 Pid   1947 on    somewhere device  1 [0000:15:00] NVIDIA A100-SXM4-40GB
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+"""
+ROWS = """\
+           0             0     float    none      -1    12.10    0.00    0.00      0    11.90    0.00    0.00      0
+          64             8     float    none      -1    20.00    0.00    0.00      0    21.50    0.00    0.00    N/A
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    """Put a text into a file."""
+    path = folder / "times.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def read(folder: Path, text: str) -> MeasuredTimes:
+    """Read a text."""
+    return read_nccl_tests(written(folder, text))
+
+
+def test_both_columns_are_read_and_empty_sizes_are_not(tmp_path: Path) -> None:
+    """Out of place comes first; N/A counts no wrong elements."""
+    found = read(tmp_path, HEADER + ROWS + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 0.01\n")
+    assert (found.collective, found.num_ranks) == ("allgather", 2)
+    assert [tuple(row) for row in found.rows] == [(64, 20.0, False, "", 0.0), (64, 21.5, True, "", None)]
+
+
+def test_logs_and_labels_in_between_are_passed_over(tmp_path: Path) -> None:
+    """`NCCL_DEBUG=INFO`, `srun --label` and `mpirun --tag-output` leave such lines."""
+    noise = (
+        "host:123:456 [0] NCCL INFO comm 0x1 rank 0 nranks 2\n\n17 processes started\nNCCL version 2.27.3+cuda12.8\n"
+    )
+    plain = read(tmp_path, HEADER + ROWS)
+    assert read(tmp_path, noise + HEADER + noise.replace("17 processes started\n", "") + ROWS) == plain
+    for label in ("0: ", " 3: ", "[1,0]<stdout>:", "[1,12]<stdout>: "):
+        assert read(tmp_path, "".join(f"{label}{line}\n" for line in (HEADER + ROWS).splitlines())) == plain
+
+
+def test_old_tables_have_other_columns(tmp_path: Path) -> None:
+    """Neither a root nor a count of wrong elements; their errors are no such count."""
+    header = "#       size  count  type  redop  time  algbw  busbw  error  time  algbw  busbw  error\n"
+    found = read(tmp_path, header + "1024 256 float sum 15.5 0.07 0.12 5e-07 1.6e1 0.06 0.11 5e-07\n")
+    assert (found.collective, found.num_ranks) == (None, None)
+    assert [tuple(row) for row in found.rows] == [(1024, 15.5, False, "", None), (1024, 16.0, True, "", None)]
+
+
+def test_rows_alone_are_enough(tmp_path: Path) -> None:
+    """Somebody copied nothing else."""
+    assert [row.size for row in read(tmp_path, ROWS).rows] == [64, 64]
+
+
+def test_a_blank_first_half_is_none(tmp_path: Path) -> None:
+    """What can only be done in place."""
+    (row,) = read(tmp_path, HEADER + "64 8 float none -1                   21.50 0.00 0.00 0\n").rows
+    assert (row.microseconds, row.in_place) == (21.5, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty; expected the output of nccl-tests"),
+        ("hello\n", "has no measured times"),
+        (HEADER, "has no measured times"),
+        (HEADER + "64 8 float none -1 20.0\n", "line 12 has 6 columns; expected 13: is it cut short?"),
+        (HEADER + ROWS.replace("20.00", "twenty"), "line 13 has 'twenty' as time; expected a number or N/A"),
+        (HEADER + ROWS.replace("20.00", "-1"), "line 13 has '-1' as time"),
+        (HEADER + ROWS.replace("20.00", "1e999"), "line 13 has '1e999' as time"),
+        (
+            HEADER + "# Collective test starting: all_reduce_perf\n",
+            "line 12 starts allreduce after the allgather of line 2",
+        ),
+        ("# Collective test starting: coffee_perf\n", "line 1 measures 'coffee_perf'"),
+        ("{", "is not valid JSON at line 1, column 2"),
+        ('{"results": 3}', "has no list 'results'"),
+        ('{"results": [3]}', "results[0] is 3; expected an object"),
+        ('{"results": [{"size": -1, "in_place": {"time": 1}}]}', "results[0].in_place: size is -1"),
+        ('{"results": [{"size": 1, "in_place": {"time": -1}}]}', "results[0].in_place: time is -1"),
+        ('{"collective": "tea", "results": []}', "collective is 'tea'"),
+        ("[]", "has no measured times"),
+        ('[{"size": 1, "time": "x"}]', "entry 0: time is 'x'"),
+        (
+            '[{"name": "AllReduce", "size": 1, "time": 1}, {"name": "AllGather", "size": 1, "time": 1}]',
+            "file of its own",
+        ),
+        ("[[" * 10**5, "nested too deeply"),
+        ('{"a": ' + "9" * 10**4 + "}", "an integer has 10000 digits"),
+    ],
+)
+def test_bad_files_are_refused_with_their_line(tmp_path: Path, text: str, message: str) -> None:
+    """One sentence that names the file."""
+    path = written(tmp_path, text)
+    with pytest.raises(FileFormatError) as caught:
+        read_nccl_tests(path)
+    assert str(caught.value).startswith(str(path))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_json_of_nccl_tests(tmp_path: Path) -> None:
+    """Its booleans are texts, its nan is a text, and readings may be null."""
+    data = {
+        "version": 3,
+        "args": ["./build/all_reduce_perf", "-b", "8"],
+        "devices": [{"rank": 0}, {"rank": 1}],
+        "results": [
+            {"size": 0, "out_of_place": {"time": 5.0, "nwrong": 0}, "in_place": None},
+            {"size": 8, "out_of_place": None, "in_place": {"time": 6.5, "nwrong": None}, "experiment_name": ""},
+            {"size": 16, "out_of_place": {"time": "nan", "nwrong": 0}, "in_place": {"cpu_time": 7, "nwrong": 2}},
+        ],
+    }
+    found = read(tmp_path, json.dumps(data))
+    assert (found.collective, found.num_ranks) == ("allreduce", 2)
+    assert [tuple(row) for row in found.rows] == [(8, 6.5, True, "", None), (16, 7.0, True, "", 2.0)]
+
+
+def test_json_of_rccl_tests(tmp_path: Path) -> None:
+    """A list without an object around it."""
+    row: dict[str, Any] = {
+        "numCycle": 0,
+        "name": "ReduceScatter",
+        "ranks": 8,
+        "size": 1024,
+        "inPlace": 1,
+        "time": "9.5",
+    }
+    found = read(tmp_path, json.dumps([row | {"wrong": "N/A"}, row | {"inPlace": 0, "wrong": "0"}]))
+    assert (found.collective, found.num_ranks) == ("reduce_scatter", 8)
+    assert [tuple(row) for row in found.rows] == [(1024, 9.5, True, "", None), (1024, 9.5, False, "", 0.0)]
+
+
+def report() -> BenchReport:
+    """What a benchmark of two plans gives."""
+    config = {"minimum_bytes": 64, "maximum_bytes": 64, "step_factor": 2, "warmup_iters": 1, "iterations": 1}
+    rows = (
+        BenchRow("a plan.json", 64, 16, Reading(20.0, 0), Reading(21.0, None)),
+        BenchRow("gloo", 64, 16, Reading(30.0, 1), None),
+    )
+    device = Device(0, 1, "host", -1, "", "")
+    return BenchReport(
+        "allgather", "gloo", 4, "float", "none", -1, config | {"validation": 1}, (device,), rows, "now", "then"
+    )
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_our_own_benchmarks_are_read_too(tmp_path: Path, form: str) -> None:
+    """In both forms, with who did it."""
+    found = read(tmp_path, str(report()) if form == "text" else json.dumps(report().to_json()))
+    assert (found.collective, found.num_ranks, found.names) == ("allgather", 4, ("a plan.json", "gloo"))
+    assert [tuple(row)[:4] for row in found.rows] == [
+        (64, 20.0, False, "a plan.json"),
+        (64, 21.0, True, "a plan.json"),
+        (64, 30.0, False, "gloo"),
+    ]
+    with pytest.raises(UnsupportedError, match=r"several; choose one of 'a plan\.json', 'gloo'"):
+        found.of(None)
+    with pytest.raises(UnsupportedError, match="nothing but wrong data"):
+        found.of("gloo").right()
+    assert len(found.of("a plan.json").right().rows) == 2
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    """Missing, or a folder, or not text."""
+    (tmp_path / "binary").write_bytes(b"\x80\xff\x00")
+    for path, message in ((tmp_path / "none", "does not exist"), (tmp_path, "folder"), (tmp_path / "binary", "UTF-8")):
+        with pytest.raises(FileFormatError, match=message):
+            read_nccl_tests(path)
+
+
+def assert_read_or_refused(path: Path) -> None:
+    """Whatever it is, it has rows or is refused in one line."""
+    problem = ""
+    try:
+        assert read_nccl_tests(path).rows
+    except ColloptError as error:
+        problem = str(error)
+    assert "\n" not in problem
+
+
+WORDS = st.sampled_from(
+    ["#", "size", "time", "#wrong", "64", "0", "1e5", "N/A", "nan", "-1", "by", "Rank", "{", "[", "]"]
+)
+LINES = st.lists(WORDS | st.text(max_size=4), max_size=16).map(" ".join)
+
+
+@settings(max_examples=150, deadline=None)
+@given(lines=st.lists(LINES, max_size=8), headed=st.booleans())
+def test_no_text_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, lines: list[str], headed: bool) -> None:
+    """Whatever it is, it is read or refused in one line."""
+    path = tmp_path_factory.mktemp("fuzz") / "times.txt"
+    path.write_bytes(((HEADER if headed else "") + "\n".join(lines)).encode("utf-8", "surrogatepass"))
+    assert_read_or_refused(path)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["results", "size", "out_of_place", "in_place", "time", "nwrong", "args", "devices", "name"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.lists(JSON, max_size=3) | st.fixed_dictionaries({"results": JSON, "args": JSON}))
+def test_no_json_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, data: object) -> None:
+    """Whatever it is, it is read or refused in one line."""
+    path = tmp_path_factory.mktemp("fuzz") / "times.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    assert_read_or_refused(path)

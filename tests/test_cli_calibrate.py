@@ -1,0 +1,137 @@
+"""`collopt calibrate`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from cli_calls import call, netfile, process, refusal
+from collopt.runtime import read_nccl_tests
+from collopt.topologies import read_topology
+
+HEADER = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
+
+
+def times(path: Path, alpha: float, bandwidth: float, program: str = "sendrecv_perf", ranks: int = 2) -> Path:
+    """Write what nccl-tests prints, with a time that varies a little."""
+    lines = [f"# Collective test starting: {program}\n" if program else ""]
+    lines += [f"#  Rank {rank:2} Group  0 Pid 1 on host device {rank} [0000:0f:00] GPU\n" for rank in range(ranks)]
+    lines.append(HEADER)
+    for power in range(8, 31):
+        time = alpha + 2**power / bandwidth / 1e3
+        lines.append(f"{2**power} 1 float none -1 {time * 0.99:.3f} 0 0 0 {time * 1.01:.3f} 0 0 N/A\n")
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def test_a_file_alone_gets_its_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """In three forms, of which JSON has all digits."""
+    file = times(tmp_path / "times.txt", 4, 240)
+    (row,) = call(capsys, "calibrate", file, "--json").data
+    assert (row["file"], row["collective"], row["points"]) == (str(file), "sendrecv", 46)
+    assert row["alpha_us"] == pytest.approx(4, rel=0.01)
+    assert row["algbw"] == pytest.approx(240, rel=0.01)
+    (same,) = csv.DictReader(io.StringIO(call(capsys, "calibrate", file, "--csv").out))
+    assert list(same) == list(row)
+    assert float(same["algbw"]) == row["algbw"]
+    table = call(capsys, "calibrate", file, file).out.splitlines()
+    assert table[0].split()[:4] == ["file", "collective", "alpha_us", "alpha_error"]
+    assert len(table) == 3
+
+
+def test_a_network_without_times_shows_its_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    """So that people know their names."""
+    rows = call(capsys, "calibrate", "--topology", "dgx-a100", "--boxes", 2, "--json").data
+    assert [(row["class"], row["links"], row["bandwidth"]) for row in rows] == [
+        ("gpu-nvswitch", 32, 300.0),
+        ("gpu-nic", 32, 25.0),
+        ("nic-ib", 32, 25.0),
+    ]
+
+
+def test_a_network_is_calibrated_and_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """To be planned on; what is not measured stays."""
+    box, output = times(tmp_path / "box.txt", 4, 240), tmp_path / "calibrated.json"
+    network = ("--topology", "dgx-a100", "--boxes", 2)
+    answer = call(capsys, "calibrate", *network, "--class", f"gpu-nvswitch={box}", "-o", output)
+    assert (answer.status, answer.err) == (0, f"wrote {output}\n")
+    assert answer.out.startswith("dgx-a100-2boxes, calibrated; ± is 95 % confidence")
+    assert f"assumed of {box}: sendrecv, one message over box0/gpu0 - box0/nvswitch - box0/gpu1" in answer.out
+    assert " 240 ± 0." in answer.out
+    assert answer.out.count("not measured") == 4
+    written = read_topology(output)
+    assert written.link("box0/gpu0", "box0/nvswitch")[2:] == (240, 2)
+    assert written.link("box0/gpu0", "box0/nic0").bandwidth == 25
+    data = call(capsys, "calibrate", *network, "--class", f"gpu-nvswitch={box}", "--json").data
+    assert [row["bandwidth"] for row in data["classes"]] == [240.0, 25.0, 25.0]
+    assert len(data["models"]) == 1
+    rows = list(
+        csv.DictReader(
+            io.StringIO(call(capsys, "calibrate", *network, "--class", f"gpu-nic,nic-ib={box}", "--csv").out)
+        )
+    )
+    assert [row["together"] for row in rows] == ["[]", '["gpu-nic", "nic-ib"]', '["gpu-nic", "nic-ib"]']
+
+
+def test_a_run_of_all_ranks_scales_everything(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A ring of 25 GB/s both ways carries an allgather of 4 ranks at 66.7 GB/s of algbw; it was half that."""
+    file = times(tmp_path / "times.txt", 30, 200 / 6, "", 4)
+    answer = call(capsys, "calibrate", file, "--topology", netfile(tmp_path), "--collective", "all_gather", "--json")
+    (row,) = answer.data["classes"]
+    assert row["bandwidth"] == pytest.approx(12.5, rel=0.02)
+
+
+def test_times_that_the_model_does_not_describe_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A line cannot be both of two."""
+    fast, slow = times(tmp_path / "fast.txt", 4, 240), times(tmp_path / "slow.txt", 9, 60)
+    classes = ("--class", f"gpu-nvswitch={fast}", "--class", f"gpu-nvswitch={slow}")
+    answer = call(capsys, "calibrate", "--topology", "dgx-a100", *classes)
+    assert answer.status == 0
+    assert answer.err.startswith("collopt: note: half of 92 times differ by more than ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "there is nothing to calibrate; give a file of nccl-tests, or --topology"),
+        (("FILE", "-o", "x.json"), "--output is about a network; give --topology too"),
+        (("FILE", "--boxes", "2"), "--boxes is about a network; give --topology too"),
+        (("--class", "gpu-nic=FILE"), "--class is about a network; give --topology too"),
+        (("--topology", "mi250", "-o", "x.json"), "--output needs measured times"),
+        (("--topology", "mi250", "--class", "FILE"), "is not of the form NAMES="),
+        (("--topology", "mi250", "--class", ",=FILE"), "is not of the form NAMES="),
+        (("FILE", "--collective", "coffee"), "--collective is 'coffee'; expected one of nccl-tests"),
+        (("FILE", "--collective", "allgather"), "--collective is allgather, but FILE says sendrecv"),
+        (("FILE", "--by", "me"), "FILE does not say whose times it has; leave 'me' out"),
+        (("FILE", "--json", "--csv"), "--json and --csv are two forms of the same"),
+        (("FILE", "--topology", "mi250"), "FILE was measured on 2 ranks, and the network has 16"),
+        (("--topology", "mi250", "--class", "gpu-cup=FILE"), "there is no link class 'gpu-cup'"),
+        (("nowhere.txt",), "nowhere.txt does not exist"),
+        (("FILE", "--topology", "mi250", "-o", "FILE"), "is also read or written by this command"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    """In one line, before anything is done."""
+    file = str(times(tmp_path / "times.txt", 4, 240))
+    answer = call(capsys, "calibrate", *(word.replace("FILE", file) for word in words))
+    assert message.replace("FILE", file) in refusal(answer)
+
+
+@pytest.mark.slow
+def test_a_benchmark_on_this_machine_is_read(tmp_path: Path) -> None:
+    """What `collopt bench` measures over gloo, as text and as JSON; its times mean nothing here."""
+    words = ("--topology", "ring", "--nodes", 2, "--collective", "allgather", "-b", "1K", "-e", "64K", "-f", 4, "-n", 2)
+    for form in ([], ["--json"]):
+        answer = process("bench", *words, *form)
+        assert answer.status == 0
+        file = tmp_path / "times"
+        file.write_text(answer.out, encoding="utf-8")
+        found = read_nccl_tests(file)
+        assert (found.collective, found.num_ranks, found.names) == ("allgather", 2, ("gloo", "forestcoll"))
+        assert len(found.rows) == 2 * 2 * 4
+        assert process("calibrate", file, "--by", "gloo").status == 0

@@ -1,0 +1,197 @@
+"""What every command has: logs, threads, forms of output, and completion by shells."""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli_calls import call, process, refusal
+from collopt.cli.output import emit, emit_csv, flat, plain_table
+from collopt.cli.parameters import complete_collective, complete_planner, complete_topology
+from collopt.planners import PLANNERS
+from collopt.planners.trace import Trace, counted, on_stage
+
+RING = ("ring", "--nodes", "4", "allgather")
+
+
+def test_verbose_tells_stages_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard output stays as it is, and without the option there is nothing."""
+    quiet, told = call(capsys, "plan", *RING), call(capsys, "plan", *RING, "-v")
+    assert (quiet.err, told.out) == ("", quiet.out)
+    lines = told.err.splitlines()
+    assert all(line.startswith("collopt: info: ") and line.endswith(" s") for line in lines)
+    assert any(line.startswith("collopt: info: tree packing: ") for line in lines)
+    assert lines[-1].startswith("collopt: info: planning allgather on ring-4: ")
+
+
+@pytest.mark.parametrize(
+    "words", [("plan", *RING, "-vv"), ("plan", "-v", *RING, "-v"), ("-v", "plan", *RING, "--verbose")]
+)
+def test_twice_verbose_tells_more(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    """Also when stages start; before or after the command's name."""
+    assert "collopt: debug: tree packing ...\n" in call(capsys, *words).err
+
+
+def test_the_log_is_left_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also by a command that fails."""
+    logger = logging.getLogger("collopt")
+    before = (logger.level, list(logger.handlers))
+    refusal(call(capsys, "plan", "ring", "--nodes", "4", "dance", "-v"))
+    assert (logger.level, list(logger.handlers)) == before
+
+
+def test_threads_reach_the_solver(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the time of the command."""
+    from collopt.solvers import HighsOptions
+
+    seen = []
+    monkeypatch.setattr("collopt.planners.bound", lambda *_, **__: seen.append(HighsOptions().settings()["threads"]))
+    with pytest.raises(AttributeError):
+        call(capsys, "bound", *RING, "--threads", 3)
+    assert seen == [3]
+    assert "threads" not in HighsOptions().settings()
+    assert (
+        call(capsys, "plan", "ring", "--nodes", 3, "allreduce", "--planner", "allreduce-lp", "--threads", 2).status == 0
+    )
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "1.5", "many", "4096"])
+def test_other_threads_are_refused(capsys: pytest.CaptureFixture[str], count: str) -> None:
+    """In one line."""
+    assert "expected a whole number from 1 to 1024" in refusal(call(capsys, "bound", *RING, f"--threads={count}"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bound", *RING),
+        ("plan", *RING),
+        ("compare", *RING, "--planner", "ring"),
+        ("topologies",),
+        ("topologies", "ring"),
+    ],
+)
+def test_tables_come_as_csv_too(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    """With a header, as many entries in each row, and nothing else."""
+    answer = call(capsys, *words, "--csv")
+    assert (answer.status, answer.err) == (0, "")
+    header, *rows = csv.reader(io.StringIO(answer.out))
+    assert rows
+    assert {len(row) for row in rows} == {len(header)}
+    assert len(set(header)) == len(header)
+    assert refusal(call(capsys, *words, "--csv", "--json")).startswith("--json and --csv are two forms of the same")
+
+
+def test_csv_has_the_figures_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nested names are joined."""
+    (row,) = csv.DictReader(io.StringIO(call(capsys, "plan", *RING, "--csv").out))
+    data = call(capsys, "plan", *RING, "--json").data
+    assert (row["algbw_exact"], row["bound_algbw_exact"]) == (data["algbw_exact"], data["bound"]["algbw_exact"])
+    assert (row["optimal"], row["root_weights"]) == ("true", str(data["root_weights"]))
+
+
+def test_cells_of_csv_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    """Missing ones are empty, and commas and quotes do no harm."""
+    rows: list[dict[str, object]] = [{"a": 'x,"y"', "b": None}, {"a": "z", "b": 1 / 3, "c": True}]
+    emit_csv(rows)
+    assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [
+        ["a", "b", "c"],
+        ['x,"y"', "", ""],
+        ["z", str(1 / 3), "true"],
+    ]
+    emit(plain_table([{"a": "x", "b": None}, {"a": "z", "b": 1 / 3}]))
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["a", "b"], ["x"], ["z", "0.333333"]]
+    assert flat({"a": {"b": {"c": 1}, "d": 2}}) == {"a_b_c": 1, "a_d": 2}
+
+
+def completed(*words: str) -> list[str]:
+    """What bash is offered for the last word."""
+    environment = {
+        "_COLLOPT_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    answer = process(**environment)
+    assert (answer.status, answer.err) == (0, "")
+    return answer.out.split()
+
+
+def test_shells_complete_commands_names_and_collectives() -> None:
+    """Through the program itself."""
+    assert completed("collopt", "comp") == ["compare"]
+    assert completed("collopt", "plan", "dgx-") == ["dgx-a100", "dgx-h100"]
+    assert completed("collopt", "plan", "mi250", "all_to") == ["all_to_all", "all_to_allv"]
+    assert completed("collopt", "plan", "--planner", "blin") == ["blink"]
+
+
+def test_completion_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files come where no name of the catalogue begins so, and hidden ones not at all."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("zoo.json", ".zoo.json"):
+        (tmp_path / name).touch()
+    (tmp_path / "zebra").mkdir()
+    assert complete_topology("tor") == ["torus"]
+    assert complete_topology("z") == ["zebra/", "zoo.json"]
+    assert complete_topology(f"{tmp_path}/zo") == [f"{tmp_path}/zoo.json"]
+    assert complete_topology("nowhere/x") == []
+    assert complete_collective("reduce-") == ["reduce_scatter"]
+    assert complete_planner("") == list(PLANNERS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_can_be_installed(tmp_path: Path, shell: str) -> None:
+    """In the home of whoever asks; the shell is found out, or told."""
+    result = subprocess.run(
+        [sys.executable, "-m", "collopt", "--install-completion", shell],
+        env={**os.environ, "HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert f"{shell} completion installed in {tmp_path}" in result.stdout
+    assert any("collopt" in path.read_text(encoding="utf-8").lower() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_importing_the_completions_loads_nothing_heavy() -> None:
+    """A shell waits for them at every press of a key."""
+    program = (
+        "import sys; from collopt.cli import parameters as p; "
+        "p.complete_topology('m'); p.complete_planner('m'); "
+        "print([name for name in ('numba', 'scipy', 'pandas', 'torch') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)
+    assert result.stdout == "[]\n"
+
+
+def test_counts_of_long_work_are_told_once() -> None:
+    """Of counts within counts, the outermost; and nothing to nobody."""
+    told: list[tuple[int, int]] = []
+    with on_stage(lambda _: None, lambda done, total: told.append((done, total))):
+        for _ in counted(range(2), 2):
+            assert list(counted("abc", 3)) == ["a", "b", "c"]
+        for _ in counted(range(5), 5):
+            break
+    assert told == [(0, 2), (1, 2), (2, 2), (0, 5)]
+    assert list(counted("ab", 2)) == ["a", "b"]
+
+
+def test_traces_speak_through_the_standard_log(caplog: pytest.LogCaptureFixture) -> None:
+    """So that a program that uses the library can listen too."""
+    with caplog.at_level(logging.DEBUG, logger="collopt"):
+        trace = Trace()
+        with trace.stage("thinking"):
+            trace.note("found_trees", 3)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "thinking ...",
+        "found trees",
+        "thinking",
+    ]

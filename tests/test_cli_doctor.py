@@ -1,0 +1,78 @@
+"""`collopt doctor`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import collopt
+from cli_calls import call
+from collopt.runtime.torch_facts import TorchFacts, torch_facts
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_a_healthy_installation(capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 0, with everything in JSON."""
+    answer = call(capsys, "doctor", "--json")
+    data = answer.data
+    assert (answer.status, data["ok"], data["versions"]["collopt"]) == (0, True, collopt.__version__)
+    assert [check["name"] for check in data["core"]] == ["linear programs", "plans", "kernels"]
+    assert all(check["works"] for check in data["core"])
+    assert data["versions"]["highspy"]
+    features = {feature["name"]: feature["works"] for feature in data["features"]}
+    assert features["collopt run and bench on gloo"] == ("gloo" in data["torch"]["backends"])
+
+
+def test_what_is_broken_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status 1; the other checks go on."""
+
+    def broken(*_: object, **__: Any) -> None:
+        raise ZeroDivisionError("no\nplan")
+
+    monkeypatch.setattr("collopt.planners.plan", broken)
+    answer = call(capsys, "doctor")
+    assert answer.status == 1
+    assert "plans            FAILED: ZeroDivisionError: no plan" in answer.out
+    assert "linear programs  ok: " in answer.out
+
+
+def test_a_wrong_answer_of_the_solver_is_a_failure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only an error."""
+    other = collopt.solve(collopt.formulations.throughput.build(collopt.topologies.ring(3)))
+    monkeypatch.setattr("collopt.solvers.solve", lambda _: other)
+    answer = call(capsys, "doctor", "--json")
+    assert (answer.status, answer.data["ok"]) == (1, False)
+    assert "where 20 is right" in answer.data["core"][0]["detail"]
+
+
+def test_what_is_missing_is_no_failure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said what to install."""
+    monkeypatch.setattr("collopt.runtime.torch_facts.torch_facts", lambda: TorchFacts(None))
+    monkeypatch.setattr("collopt.cli.doctor._importable", lambda _: False)
+    answer = call(capsys, "doctor")
+    assert answer.status == 0
+    assert "collopt run and bench on gloo          no: pip install 'collopt[torch]'\n" in answer.out
+    assert "figures                                no: pip install 'collopt[plot]'\n" in answer.out
+    assert "  installed  no\n" in answer.out
+
+
+def test_torch_that_does_not_load_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that it needs is missing."""
+    monkeypatch.setitem(sys.modules, "torch.distributed", None)
+    facts = torch_facts()
+    assert (facts.version, "torch.distributed" in facts.problem) == (None, True)
+    monkeypatch.setattr("collopt.runtime.torch_facts.torch_facts", lambda: facts)
+    assert "  installed  FAILED: import of torch.distributed halted" in call(capsys, "doctor").out
+
+
+def test_gpus_and_rocm_are_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With NCCL and a GPU there is nothing to install."""
+    facts = TorchFacts("2.9.0", "ROCm 6.4", ("gloo", "nccl"), ("MI300X", "MI300X"))
+    monkeypatch.setattr("collopt.runtime.torch_facts.torch_facts", lambda: facts)
+    answer = call(capsys, "doctor")
+    assert "  GPUs       MI300X, MI300X\n" in answer.out
+    assert "collopt run and bench on NCCL or RCCL  yes\n" in answer.out

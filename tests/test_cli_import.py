@@ -1,0 +1,97 @@
+"""``collopt import``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli_calls import call, refusal
+from collopt import read_topology
+from collopt.topologies import ring, write_topology
+
+PROFILE = {"name": "lab_1MB", "gpus_per_node": 4, "nics_per_node": 2, "alpha": 1, "node_betas_list": [20]}
+REMOTE = {"remote_alpha": 2, "remote_beta": 80, "remote_invbw": 82}
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    """A profile of TACCL, whose name says nothing."""
+    path = tmp_path / "lab"
+    path.write_text(json.dumps(PROFILE | REMOTE), encoding="utf-8")
+    return path
+
+
+def test_it_says_what_was_understood(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
+    """Nodes, and links by class; notes go to standard error."""
+    answer = call(capsys, "import", profile, "--fabric", "rail", "--boxes", "2")
+    assert answer.status == 0
+    assert "8: box0/gpu0..3, box1/gpu0..3" in answer.out
+    assert "16 x gpu-nvswitch" in answer.out
+    assert "50.00 GB/s" in answer.out
+    assert "note: bandwidths are" in answer.err
+
+
+def test_it_writes_a_topology_file(capsys: pytest.CaptureFixture[str], profile: Path, tmp_path: Path) -> None:
+    """Which reads back as the network that the same options make."""
+    target = tmp_path / "cluster.json"
+    options = ("--fabric", "leaf_spine", "--boxes", "3", "--set", "boxes_per_leaf=2", "--set", "nic_bandwidth=25")
+    answer = call(capsys, "import", profile, *options, "-o", target)
+    assert (answer.status, answer.err.splitlines()[-1]) == (0, f"wrote {target}")
+    expected = read_topology(profile, boxes=3, fabric="leaf_spine", boxes_per_leaf=2, nic_bandwidth=25)
+    assert read_topology(target) == expected
+
+
+def test_json_has_the_same(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
+    """And nothing else is on standard output."""
+    figures = json.loads(call(capsys, "import", profile, "--json").out)
+    assert figures["ranks"] == [f"box0/gpu{gpu}" for gpu in range(4)]
+    assert figures["link_classes"] == [{"name": "gpu-nvswitch", "links": 8, "bandwidth_gbps": 50.0}]
+
+
+def test_our_own_files_are_read_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """They say everything."""
+    path = tmp_path / "ring.json"
+    write_topology(ring(4, bandwidth=25), path)
+    assert "8 x gpu-gpu" in call(capsys, "import", path).out
+    assert refusal(call(capsys, "import", path, "--boxes", "2")).startswith("--boxes does not go with")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--boxes", "2"], "says nothing about the network between boxes; give fabric, one of full, rail, leaf_spine"),
+        (["--boxes", "two"], "--boxes is 'two'; expected a whole number"),
+        (["--set", "gpus=4"], "there is no option 'gpus' for a file of a network"),
+        (["--set", "gpu=h1000"], "there is no GPU 'h1000' in our table of links"),
+        (["--fabric", "clos", "--boxes", "2"], "--fabric is 'clos'; expected one of full, rail, leaf_spine"),
+        (["--fabric", "rail", "--boxes", "2", "--set", "oversubscription=0"], "oversubscription is '0'"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    capsys: pytest.CaptureFixture[str], profile: Path, options: list[str], message: str
+) -> None:
+    """In one sentence, with the words that were typed."""
+    assert message in refusal(call(capsys, "import", profile, *options))
+
+
+def test_names_of_the_catalogue_are_no_files(capsys: pytest.CaptureFixture[str]) -> None:
+    """The message says how to name a file that is called so."""
+    message = refusal(call(capsys, "import", "mi250"))
+    assert message == "mi250 is a name of the catalogue; write ./mi250 for the file of that name"
+
+
+def test_the_file_itself_is_not_written_over(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
+    """As little as for any command."""
+    before = profile.read_bytes()
+    assert "--output" in refusal(call(capsys, "import", profile, "-o", profile))
+    assert profile.read_bytes() == before
+
+
+def test_rails_without_a_spine_can_be_asked_for(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
+    """``none`` is how to say so on a command line."""
+    words = ("--fabric", "rail", "--boxes", "2", "--set", "oversubscription=none", "--json")
+    switches = json.loads(call(capsys, "import", profile, *words).out)["switches"]
+    assert "rail1" in switches
+    assert "spine" not in switches

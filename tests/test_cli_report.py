@@ -1,0 +1,94 @@
+"""`collopt report`: the page that it writes, and what it refuses before the work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli_calls import call, refusal
+
+pytest.importorskip("jinja2", reason="reports need jinja2")
+pytest.importorskip("plotly", reason="reports need plotly")
+
+import collopt
+from collopt.topologies import ring, torus
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path) -> Path:
+    """A plan of an allgather on a ring of four."""
+    path = tmp_path / "plan.json"
+    collopt.plan(ring(4, bandwidth=25), "allgather").save(path)
+    return path
+
+
+def test_the_page_is_beside_the_plan_and_named_like_it(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """Unless told otherwise."""
+    answer = call(capsys, "report", plan_file)
+    page = plan_file.with_suffix(".html")
+    assert (answer.status, answer.out, answer.err) == (0, "", f"wrote {page}\n")
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_several_plans_are_compared_by_their_files(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """With sizes and a title that were asked for."""
+    other, page = plan_file.with_name("ring.json"), plan_file.with_name("page.html")
+    collopt.plan(ring(4, bandwidth=25), "allgather", planner="ring").save(other)
+    words = ("-o", page, "--size", "2M", "--size", "1G", "--title", "Which one?")
+    assert call(capsys, "report", plan_file, other, *words).status == 0
+    text = page.read_text(encoding="utf-8")
+    assert "<title>Which one?</title>" in text
+    assert '<th scope="row">plan</th>' in text
+    assert '<th scope="row">ring</th>' in text
+    assert '<option value="0">2M</option>' in text
+
+
+def test_files_of_the_same_name_are_told_apart(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """By their folders."""
+    folder = plan_file.parent / "other"
+    folder.mkdir()
+    (folder / "plan.json").write_bytes(plan_file.read_bytes())
+    page = plan_file.with_name("page.html")
+    assert call(capsys, "report", plan_file, folder / "plan.json", "-o", page).status == 0
+    assert f'<th scope="row">{folder / "plan.json"}</th>' in page.read_text(encoding="utf-8")
+
+
+def test_a_plan_that_was_tampered_with_has_no_page(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """Status 1: a check has failed."""
+    content = json.loads(plan_file.read_text(encoding="utf-8"))
+    plan_file.write_text(json.dumps(content | {"inverse_rate": "1/65"}), encoding="utf-8")
+    assert "claims 1/x = 1/65" in refusal(call(capsys, "report", plan_file), status=1)
+    assert not plan_file.with_suffix(".html").exists()
+
+
+def test_plans_of_different_networks_are_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """Nothing is written."""
+    other = plan_file.with_name("other.json")
+    collopt.plan(torus(2, 2), "allgather").save(other)
+    assert refusal(call(capsys, "report", plan_file, other)).endswith("write a report for each")
+    assert not plan_file.with_suffix(".html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--size", "many"], "size 'many' is not understood"),
+        (["-o", "nowhere/page.html"], "there is no folder nowhere"),
+        (["-o", "-"], "would not be standard output"),
+        (["-o", "plan.json"], "is also read or written by this command"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_the_work(
+    capsys: pytest.CaptureFixture[str], plan_file: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    """In one line that names the option."""
+    monkeypatch.chdir(plan_file.parent)
+    assert message in refusal(call(capsys, "report", "plan.json", *words))
+
+
+def test_a_page_in_the_place_of_the_plan_is_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+    """A plan file named .html would be overwritten."""
+    html = plan_file.rename(plan_file.with_suffix(".html"))
+    assert "is also read or written" in refusal(call(capsys, "report", html))

@@ -1,0 +1,216 @@
+"""``collopt show``: which figure comes of what is typed, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli_calls import call, refusal
+
+pytest.importorskip("matplotlib", reason="figures need matplotlib")
+
+import collopt
+from collopt import topologies
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def plan_file(here: Path) -> Path:
+    """A plan of trees."""
+    collopt.plan(topologies.torus(3, 3, bandwidth=25, latency=1), "allgather").save(here / "trees.json")
+    return here / "trees.json"
+
+
+@pytest.fixture
+def step_file(here: Path) -> Path:
+    """A plan in steps."""
+    network = topologies.torus(3, 3, bandwidth=25, latency=1)
+    collopt.plan(network, "allgather", planner="bfb").save(here / "steps.json")
+    return here / "steps.json"
+
+
+@pytest.fixture
+def table_file(here: Path) -> Path:
+    """A table of topologies."""
+    found = collopt.find_topologies(16, 4).to_frame().drop(columns="candidate")
+    found.to_csv(here / "found.csv", index=False)
+    return here / "found.csv"
+
+
+def words(path: Path) -> str:
+    """What a picture says: matplotlib notes each text above the outlines of its letters."""
+    return "\n".join(re.findall(r"<!-- (.*?) -->", path.read_text(), re.DOTALL))
+
+
+def test_a_network_is_drawn_to_a_file_of_its_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which the program names; nothing else is written."""
+    answer = call(capsys, "show", "dgx-a100", "--boxes", 2)
+    assert (answer.status, answer.out, answer.err) == (0, "", "wrote dgx-a100-2boxes-topology.svg\n")
+    assert [path.name for path in here.iterdir()] == ["dgx-a100-2boxes-topology.svg"]
+    assert "16 ranks, 19 switches, 96 links" in words(here / "dgx-a100-2boxes-topology.svg")
+
+
+def test_a_collective_shows_its_cut(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the bound in the title."""
+    answer = call(capsys, "show", "torus", "allgather", "--shape", "3x3")
+    assert answer.err.endswith("wrote torus-3x3-allgather-cut.svg\n")
+    text = words(here / "torus-3x3-allgather-cut.svg")
+    assert "allgather on torus-3x3: at most 4.50 GB/s" in text
+    assert "link out of the cut (4, 4.00 GB/s together)" in text
+
+
+def test_a_plan_of_trees_shows_its_trees(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the rank that is named, by number or name, and of these the one that is."""
+    assert call(capsys, "show", plan_file).err.endswith("wrote trees-trees.svg\n")
+    assert "trees of gpu0.0" in words(plan_file.with_name("trees-trees.svg"))
+    for rank in ("5", "gpu1.2", "gpu1.2:0"):
+        call(capsys, "show", plan_file, "--tree", rank, "-o", "five.svg")
+        assert "trees of gpu1.2" in words(plan_file.with_name("five.svg"))
+    message = "tree is 70; expected a whole number from 0 to"
+    assert message in refusal(call(capsys, "show", plan_file, "--tree", "5:70"))
+
+
+def test_a_plan_in_steps_shows_its_steps(step_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """For 64M bytes, or as many as are given."""
+    assert call(capsys, "show", step_file).err.endswith("wrote steps-steps.svg\n")
+    assert "allgather of 64M bytes" in words(step_file.with_name("steps-steps.svg"))
+    call(capsys, "show", step_file, "--size", "1M", "-o", "small.svg")
+    assert "allgather of 1M bytes" in words(step_file.with_name("small.svg"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("topology", "torus-3x3: 9 ranks, 36 links"),
+        ("cut", "allgather on torus-3x3: at most 112.50 GB/s"),
+        ("trees", "trees of gpu0.0"),
+        ("utilisation", "busy share of the time in %"),
+        ("steps", "time in µs"),
+        ("curves", "algbw in GB/s"),
+    ],
+)
+def test_each_figure_of_a_plan(kind: str, text: str, plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of them are drawn from one file."""
+    assert call(capsys, "show", plan_file, "--figure", kind).status == 0
+    assert text in words(plan_file.with_name(f"trees-{kind}.svg"))
+
+
+def test_curves_compare_planners_and_models(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line for each; sizes are those that are given."""
+    network = ("show", "torus", "allgather", "--shape", "3x3", "--figure", "curves")
+    assert call(capsys, *network, "--planner", "ring", "--planner", "bfb", "-o", "two.svg").status == 0
+    assert {"ring", "bfb", "1K", "1G"} <= set(words(here / "two.svg").splitlines())
+    call(capsys, *network, "--size", "1M", "--size", "4M", "--model", "simulate", "-o", "few.svg")
+    assert {"1M", "4M", "forestcoll"} <= set(words(here / "few.svg").splitlines())
+    assert "1G" not in words(here / "few.svg").splitlines()
+
+
+def test_options_of_shards_reach_the_planner(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A broadcast has one root."""
+    call(capsys, "show", "ring", "broadcast", "--nodes", 4, "--root", 2, "--figure", "trees", "-o", "root.svg")
+    assert "broadcast on ring-4: trees of gpu2" in words(here / "root.svg")
+
+
+def test_a_table_shows_its_frontier(table_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `collopt find --csv` prints it."""
+    assert call(capsys, "show", table_file).err == "wrote found-pareto.svg\n"
+    assert {"L(DBJ(4, 1))", "steps T_L in α"} <= set(words(table_file.with_name("found-pareto.svg")).splitlines())
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("SVG", b"<?xml")])
+def test_the_ending_says_which_format(
+    suffix: str, start: bytes, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In small or capital letters."""
+    assert call(capsys, "show", "ring", "--nodes", 3, "-o", f"ring.{suffix}").status == 0
+    assert (here / f"ring.{suffix}").read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("torus --shape 3x3 --figure trees", "--figure trees needs a plan file, or a COLLECTIVE after the network"),
+        ("torus --shape 3x3 --figure cut", "--figure cut needs a plan file, or a COLLECTIVE after the network"),
+        (
+            "torus allgather --shape 3x3 --figure topology",
+            "--figure topology shows no collective; leave 'allgather' out",
+        ),
+        ("torus --shape 3x3 --figure pie", "--figure is 'pie'; expected one of topology, cut, trees,"),
+        (
+            "torus --shape 3x3 --figure pareto",
+            "--figure pareto is drawn from a table that `collopt find --csv` printed",
+        ),
+        ("torus --shape 3x3 --root 2", "--root is about a collective; name one after torus, or leave --root out"),
+        ("torus --shape 3x3 --size 1M", "--size is for --figure steps or curves, not for topology; leave it out"),
+        ("torus allgather --shape 3x3 --tree 2", "--tree is for --figure trees, not for cut; leave it out"),
+        ("torus allgather --shape 3x3 --size lots --figure curves", "size"),
+        ("torus allgather --shape 3x3 --figure trees --planner a --planner b", "--planner is given 2 times; only"),
+        ("torus allgather --shape 3x3 --figure trees --planner bfb", "consists of steps; expected one of trees"),
+        ("torus allgather --shape 3x3 --figure curves --model guess", "the model is 'guess'; expected 'estimate' or"),
+        ("torus --shape 3x3 -o torus.gif", "--output torus.gif does not end in .svg, .png or .pdf; name one of them"),
+        ("torus --shape 3x3 -o nowhere/torus.svg", "--output nowhere/torus.svg cannot be written: there is no folder"),
+        ("trees.json allgather", "allgather does not go with trees.json, which holds a plan and its network"),
+        ("trees.json --boxes 2", "--boxes does not go with trees.json, which holds a plan and its network"),
+        ("trees.json --planner ring", "--planner does not go with trees.json, which holds a plan"),
+        ("trees.json --figure pareto", "--figure pareto is drawn from a table"),
+        ("trees.json --size 1M --size 2M", "--size is given 2 times; only --figure curves takes it more than once"),
+        ("trees.json --size 1M", "--size is for --figure steps or curves, not for trees; leave it out"),
+        ("found.csv --figure trees", "--figure trees is not drawn from a table; expected pareto"),
+        ("found.csv allgather", "allgather does not go with found.csv, which holds a table"),
+        ("nowhere.csv", "nowhere.csv cannot be read: No such file or directory"),
+        ("empty.csv", "empty.csv is no table in CSV with a header: No columns to parse"),
+        ("other.csv", "the table has no column 'name'; expected the columns name, steps, bandwidth_factor"),
+        ("binary.csv", "binary.csv is no table in CSV with a header"),
+        ("nowhere.json", "nowhere.json"),
+        ("toruss --shape 3x3", "there is no topology called 'toruss' (did you mean torus"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    typed: str, message: str, plan_file: Path, table_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, and nothing is written."""
+    folder = plan_file.parent
+    (folder / "empty.csv").write_text("")
+    (folder / "other.csv").write_text("a,b\n1,2\n")
+    (folder / "binary.csv").write_bytes(bytes(range(256)) * 4)
+    before = sorted(path.name for path in folder.iterdir())
+    assert message in refusal(call(capsys, "show", *typed.split()))
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_file_that_is_read_is_not_overwritten(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever it is called."""
+    plan = plan_file.rename(plan_file.with_name("plan.svg"))
+    assert "is also read or written by this command" in refusal(call(capsys, "show", plan, "-o", plan))
+    assert collopt.load_plan(plan).collective == "allgather"
+
+
+def test_a_plan_that_does_not_prove_its_claims_is_not_drawn(
+    plan_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its figures would be wrong."""
+    plan_file.write_text(
+        re.sub(r'"inverse_rate": "[^"]*"', '"inverse_rate": "1/99999"', plan_file.read_text(), count=1)
+    )
+    assert call(capsys, "show", plan_file).status == 1
+    assert not plan_file.with_name("trees-trees.svg").exists()
+
+
+def test_missing_matplotlib_is_told_before_planning(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the command that installs it."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr("collopt.planners.plan", lambda *_, **__: pytest.fail("planned in vain"))
+    answer = call(capsys, "show", "dgx-a100", "allgather", "--boxes", 2, "--figure", "trees")
+    assert "pip install 'collopt[plot]'" in refusal(answer)
+    assert list(here.iterdir()) == []
