@@ -12,26 +12,17 @@ import typer
 from ..errors import ProgramError, UnsupportedError
 from ..schedules import as_bytes
 from .launched import as_one_of_the_ranks
+from .network_options import NetworkOptions
 from .output import emit, emit_csv, emit_json
 from .parameters import (
-    BoxesOption,
     CsvOption,
-    FabricOption,
     JsonOption,
-    NetworkOptions,
-    NodesOption,
-    RanksOption,
-    SetOption,
-    ShapeOption,
+    ShardOptions,
     TimeoutOption,
-    TrafficOption,
     UsageError,
-    WeightsOption,
-    WithoutOption,
     complete_collective,
     complete_planner,
     complete_topology,
-    shard_options,
     whole_number,
 )
 from .progress import computing, working
@@ -156,19 +147,11 @@ PlannersOption = Annotated[
         autocompletion=complete_planner,
     ),
 ]
-RootOption = Annotated[
-    str | None,
-    typer.Option(
-        "--root",
-        "-r",
-        metavar="RANK",
-        help="Root of a broadcast or reduce: number or name.",
-        rich_help_panel=PANEL,
-    ),
-]
 
 
 def bench(
+    described: NetworkOptions,
+    data: ShardOptions,
     plans: PlansArgument = None,
     minbytes: MinBytesOption = 2**25,
     maxbytes: MaxBytesOption = 2**25,
@@ -185,16 +168,6 @@ def bench(
     topology: TopologyOption = None,
     collective: CollectiveOption = None,
     planner: PlannersOption = None,
-    root: RootOption = None,
-    weights: WeightsOption = None,
-    traffic: TrafficOption = None,
-    boxes: BoxesOption = None,
-    fabric: FabricOption = None,
-    nodes: NodesOption = None,
-    shape: ShapeOption = None,
-    ranks: RanksOption = None,
-    settings: SetOption = None,
-    without: WithoutOption = None,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
@@ -206,10 +179,9 @@ def bench(
 
     if stepfactor is not None and stepbytes is not None:
         raise UsageError("--stepfactor and --stepbytes are two ways to go on; give one of them")
-    rank, network = launched_rank(), NetworkOptions(boxes, nodes, shape, ranks, settings, without, fabric)
+    rank = launched_rank()
     compared = _loaded(plans or [])
-    shards = {"--root": root, "--weights": weights, "--traffic": traffic}
-    for made in _planned(topology, collective, planner or [], network, shards):
+    for made in _planned(topology, collective, planner or [], described, data):
         _add(compared, made.planner, made)
     if not compared:
         raise UsageError("there is nothing to measure; give plan files, or --topology and --collective")
@@ -276,20 +248,20 @@ def _planned(
     collective: str | None,
     planners: Sequence[str],
     options: NetworkOptions,
-    shards: dict[str, Any],
+    shards: ShardOptions,
 ) -> list[Plan]:
     """Plan for the network that was described, if any was."""
     from ..planners import plan
     from .networks import find_network
 
     if topology is None:
-        described = {"--collective": collective, "--planner": planners, **shards}
-        if stray := [flag for flag, value in described.items() if value] + options.given():
+        described = {"--collective": collective, "--planner": planners}
+        if stray := [flag for flag, value in described.items() if value] + shards.given() + options.given():
             raise UsageError(f"{stray[0]} is about a plan that is yet to be made; give --topology too, or leave it out")
         return []
     if collective is None:
         raise UsageError(f"--topology {topology} needs --collective: what is to be planned for it")
-    network, given = find_network(topology, options), shard_options(*shards.values())
+    network, given = find_network(topology, options), shards.read()
     with computing(f"planning {collective} on {network.name}"):
         return [plan(network, collective, planner=name, **given) for name in planners or ["auto"]]
 

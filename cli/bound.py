@@ -7,24 +7,14 @@ from typing import TYPE_CHECKING, Any
 from ..schedules import PAIR_COLLECTIVES, Cut, Partition
 from ..schedules.wording import SHOWN, rate, shortened
 from .figures import witness_figures, witness_text
+from .network_options import NetworkOptions
 from .output import emit_csv, emit_json, emit_rows, flat
 from .parameters import (
-    BoxesOption,
     CollectiveArgument,
     CsvOption,
-    FabricOption,
     JsonOption,
-    NetworkOptions,
-    NodesOption,
-    RanksOption,
-    RootOption,
-    SetOption,
-    ShapeOption,
+    ShardOptions,
     TopologyArgument,
-    TrafficOption,
-    WeightsOption,
-    WithoutOption,
-    shard_options,
 )
 from .progress import computing
 
@@ -38,16 +28,8 @@ __all__ = ["bound"]
 def bound(
     topology: TopologyArgument,
     collective: CollectiveArgument,
-    boxes: BoxesOption = None,
-    fabric: FabricOption = None,
-    nodes: NodesOption = None,
-    shape: ShapeOption = None,
-    ranks: RanksOption = None,
-    settings: SetOption = None,
-    without: WithoutOption = None,
-    root: RootOption = None,
-    weights: WeightsOption = None,
-    traffic: TrafficOption = None,
+    described: NetworkOptions,
+    data: ShardOptions,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
@@ -55,9 +37,9 @@ def bound(
     from ..planners import bound as find_bound
     from .networks import find_network
 
-    network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings, without, fabric))
+    network = find_network(topology, described)
     with computing(f"bounding {collective} on {network.name}"):
-        found = find_bound(network, collective, **shard_options(root, weights, traffic))
+        found = find_bound(network, collective, **data.read())
         found.verify()
     if as_json:
         emit_json(_as_json(found))

@@ -13,18 +13,12 @@ import typer
 from ..schedules.units import percentage_text
 from ..topologies.validation import shown
 from .files import check_targets, writing
+from .network_options import NetworkOptions
 from .output import emit, emit_csv, emit_json, note, plain_table
 from .parameters import (
-    BoxesOption,
     CsvOption,
-    FabricOption,
     JsonOption,
-    NetworkOptions,
-    NodesOption,
-    SetOption,
-    ShapeOption,
     UsageError,
-    WithoutOption,
     complete_collective,
     complete_topology,
 )
@@ -90,15 +84,10 @@ OutputOption = Annotated[
 
 
 def calibrate(
+    described: NetworkOptions,
     files: FilesArgument = None,
     classes: ClassOption = None,
     topology: TopologyOption = None,
-    boxes: BoxesOption = None,
-    fabric: FabricOption = None,
-    nodes: NodesOption = None,
-    shape: ShapeOption = None,
-    settings: SetOption = None,
-    without: WithoutOption = None,
     collective: CollectiveOption = None,
     by: ByOption = None,
     planner: PlannerOption = None,
@@ -113,12 +102,11 @@ def calibrate(
     """
     from .networks import find_network, network_file
 
-    options = NetworkOptions(boxes, nodes, shape, None, settings, without, fabric)
     asked = [(file, ()) for file in files or []] + [_tied(text) for text in classes or []]
-    _check_request(asked, topology, options, output, planner)
+    _check_request(asked, topology, described, output, planner)
     sources = [file for file, _ in asked]
     check_targets({"--output": output}, sources=[*sources, None if topology is None else network_file(topology)])
-    network = None if topology is None else find_network(topology, options)
+    network = None if topology is None else find_network(topology, described)
     with working("fitting"):
         measured = [(_read(file, collective, by), names) for file, names in asked]
         found = _calibration(network, measured, planner) if network and measured else None

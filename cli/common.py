@@ -7,15 +7,18 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from .network_options import NetworkOptions
 from .output import note
-from .parameters import whole_number
+from .parameters import ShardOptions, whole_number
 
 __all__ = ["VerboseOption", "with_common_options"]
 
+GROUPS = (NetworkOptions, ShardOptions)
+"""Options that several commands take together: a command has one parameter for all of a group."""
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 MOST_THREADS = 1024
 
@@ -41,7 +44,7 @@ ThreadsOption = Annotated[
 
 
 def with_common_options(command: Callable[..., None], *, computes: bool) -> Callable[..., None]:
-    """Give a command ``--verbose``, and ``--threads`` if it computes.
+    """Give a command ``--verbose``, and ``--threads`` if it computes, and spread out its groups of options.
 
     Parameters
     ----------
@@ -56,6 +59,7 @@ def with_common_options(command: Callable[..., None], *, computes: bool) -> Call
         Which takes the further options, and passes the others on.
     """
     own = inspect.signature(command, eval_str=True)
+    groups = {each.name: each.annotation for each in own.parameters.values() if each.annotation in GROUPS}
     further = {"context": typer.Context, "verbose": VerboseOption} | ({"threads": ThreadsOption} if computes else {})
     defaults = {"verbose": 0, "threads": None}
 
@@ -68,6 +72,8 @@ def with_common_options(command: Callable[..., None], *, computes: bool) -> Call
                 from ..solvers.solver_options import limited_threads
 
                 around.enter_context(limited_threads(threads))
+            for name, group in groups.items():
+                rest[name] = group(**{field: rest.pop(field) for field in group._fields})
             command(**rest)
 
     # Typer looks at the signature, which is to be that of the command and not of this function.
@@ -77,10 +83,21 @@ def with_common_options(command: Callable[..., None], *, computes: bool) -> Call
         inspect.Parameter(name, kind, annotation=annotation, default=defaults.get(name, inspect.Parameter.empty))
         for name, annotation in further.items()
     ]
-    taken = [parameter.replace(kind=kind) for parameter in own.parameters.values()]
+    taken = [each.replace(kind=kind) for parameter in own.parameters.values() for each in _spread(parameter)]
     called.__signature__ = inspect.Signature([*taken, *added])  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*taken, *added)}
     return called
+
+
+def _spread(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """Return the options of a group, or the parameter itself where it is none."""
+    if parameter.annotation not in GROUPS:
+        return [parameter]
+    annotations = get_type_hints(parameter.annotation, include_extras=True)
+    return [
+        inspect.Parameter(field, parameter.kind, annotation=annotations[field], default=None)
+        for field in parameter.annotation._fields
+    ]
 
 
 class _Notes(logging.Handler):

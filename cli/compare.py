@@ -10,25 +10,15 @@ import typer
 from ..errors import UnsupportedError
 from ..schedules.units import percentage_text, time_text
 from ..schedules.wording import rate
+from .network_options import NetworkOptions
 from .output import emit, emit_csv, emit_json, emit_rows
 from .parameters import (
-    BoxesOption,
     CollectiveArgument,
     CsvOption,
-    FabricOption,
     JsonOption,
-    NetworkOptions,
-    NodesOption,
-    RanksOption,
-    RootOption,
-    SetOption,
-    ShapeOption,
+    ShardOptions,
     TopologyArgument,
-    TrafficOption,
-    WeightsOption,
-    WithoutOption,
     complete_planner,
-    shard_options,
 )
 from .progress import computing
 
@@ -64,16 +54,8 @@ SCHEDULES = {"trees": "num_trees", "hops": "max_height", "steps": "num_steps"}
 def compare(
     topology: TopologyArgument,
     collective: CollectiveArgument,
-    boxes: BoxesOption = None,
-    fabric: FabricOption = None,
-    nodes: NodesOption = None,
-    shape: ShapeOption = None,
-    ranks: RanksOption = None,
-    settings: SetOption = None,
-    without: WithoutOption = None,
-    root: RootOption = None,
-    weights: WeightsOption = None,
-    traffic: TrafficOption = None,
+    described: NetworkOptions,
+    data: ShardOptions,
     planner: PlannersOption = None,
     size: SizesOption = None,
     as_json: JsonOption = False,
@@ -83,8 +65,8 @@ def compare(
     from ..planners.compare import check_possible, compared, outcomes
     from .networks import find_network
 
-    network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings, without, fabric))
-    sizes, shards = list(dict.fromkeys(size or [])), shard_options(root, weights, traffic)
+    network = find_network(topology, described)
+    sizes, shards = list(dict.fromkeys(size or [])), data.read()
     found = outcomes(network, collective, planners=planner or None, sizes=sizes, **shards)
     # What no planner can mend is told once, not in every row.
     check_possible(network, collective, **shards)

@@ -10,21 +10,15 @@ import typer
 from ..schedules import as_bytes
 from ..schedules.units import time_text
 from .lint import RUNTIME_NAMES, row
+from .network_options import NetworkOptions
 from .output import emit, emit_json, note
 from .parameters import (
-    BoxesOption,
     CollectiveArgument,
     JsonOption,
-    NetworkOptions,
-    NodesOption,
-    RanksOption,
     RootOption,
-    SetOption,
-    ShapeOption,
+    ShardOptions,
     TopologyArgument,
     UsageError,
-    WithoutOption,
-    shard_options,
     size_option,
 )
 from .progress import computing, working
@@ -56,13 +50,8 @@ def family(
     output: FolderOption,
     planners: PlannersOption,
     sizes: SizesOption,
+    described: NetworkOptions,
     runtime: RuntimeOption = "msccl-executor-nccl",
-    boxes: BoxesOption = None,
-    nodes: NodesOption = None,
-    shape: ShapeOption = None,
-    ranks: RanksOption = None,
-    settings: SetOption = None,
-    without: WithoutOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -71,9 +60,9 @@ def family(
     from .networks import find_network
 
     format, names, ends = format_of(runtime), _names(planners), _ends(sizes)  # noqa: A001 - as in `write_family`
-    network = find_network(topology, NetworkOptions(boxes, nodes, shape, ranks, settings, without))
+    network = find_network(topology, described)
     with computing(f"planning {collective} on {network.name}"):
-        plans = [made for name in names for made in _plans(network, collective, name, ends, shard_options(root, None))]
+        plans = [made for name in names for made in _plans(network, collective, name, ends, ShardOptions(root).read())]
     with working(f"writing {output}"):
         frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
     environment, loading = _loading(runtime, frame)

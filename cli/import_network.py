@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .files import check_targets, writing
+from .network_options import NetworkOptions
 from .output import emit_json, emit_rows, note
 from .parameters import (
-    BoxesOption,
-    FabricOption,
     JsonOption,
-    NetworkOptions,
-    RanksOption,
-    SetOption,
     UsageError,
-    WithoutOption,
 )
 
 if TYPE_CHECKING:
@@ -38,11 +33,7 @@ OutputOption = Annotated[
 
 def import_network(
     file: FileArgument,
-    boxes: BoxesOption = None,
-    fabric: FabricOption = None,
-    ranks: RanksOption = None,
-    settings: SetOption = None,
-    without: WithoutOption = None,
+    described: NetworkOptions,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -54,8 +45,7 @@ def import_network(
     if source is None:
         raise UsageError(f"{file} is a name of the catalogue; write ./{file} for the file of that name")
     check_targets({"--output": output}, sources=(source,))
-    options = NetworkOptions(boxes=boxes, ranks=ranks, settings=settings, without=without, fabric=fabric)
-    network = find_network(file, options)
+    network = find_network(file, described)
     classes = link_classes(network)
     if output is not None:
         with writing(output):

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, cast
 from ..errors import TopologyError
 from ..topologies import CatalogueEntry, Topology, build, catalogue
 from ..topologies.validation import shown
+from .network_options import NetworkOptions
 from .output import note
-from .parameters import NetworkOptions, UsageError, whole_number
+from .parameters import UsageError, whole_number
 
 if TYPE_CHECKING:
     from ..topologies.importing.reading import ImportOptions

@@ -16,30 +16,22 @@ from ..topologies.validation import shown
 from .traffic_files import read_traffic
 
 __all__ = [
-    "BoxesOption",
     "CollectiveArgument",
     "Command",
     "CsvOption",
-    "FabricOption",
     "JsonOption",
-    "NetworkOptions",
-    "NodesOption",
     "PlanArgument",
-    "RanksOption",
     "RootOption",
-    "SetOption",
-    "ShapeOption",
+    "ShardOptions",
     "TimeoutOption",
     "TopologyArgument",
     "TrafficOption",
     "UsageError",
     "WeightsOption",
-    "WithoutOption",
     "complete_collective",
     "complete_planner",
     "complete_topology",
     "number_between",
-    "shard_options",
     "size_option",
     "whole_number",
 ]
@@ -93,55 +85,15 @@ TopologyArgument = Annotated[
     ),
 ]
 
-PANEL = "Network"
-BoxesOption = Annotated[str | None, typer.Option("--boxes", metavar="N", help="How many boxes.", rich_help_panel=PANEL)]
-NodesOption = Annotated[
-    str | None,
-    typer.Option("--nodes", metavar="N", help="How many nodes a ring or complete graph has.", rich_help_panel=PANEL),
-]
-ShapeOption = Annotated[
-    str | None, typer.Option("--shape", help="Sizes of a torus, such as 4x4.", rich_help_panel=PANEL)
-]
-FabricOption = Annotated[
-    str | None,
-    typer.Option(
-        "--fabric",
-        metavar="NAME",
-        help="What joins the boxes of a file that describes one: full, rail or leaf_spine.",
-        rich_help_panel=PANEL,
-    ),
-]
-RanksOption = Annotated[
-    str | None,
-    typer.Option("--ranks", help="Keep only these ranks: numbers, ranges, names; 0-7,16-23.", rich_help_panel=PANEL),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any other option: of a topology, those of `collopt topologies NAME`; of a file of one box, gpu, figures, "
-        "nic_bandwidth, pcie_bandwidth, nics, oversubscription, boxes_per_leaf. Repeatable.",
-        rich_help_panel=PANEL,
-    ),
-]
-
-
-WithoutOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--without",
-        metavar="NODE|NODE--NODE",
-        help="A failed GPU, NIC or switch, or a failed link between two of them. Repeatable.",
-        rich_help_panel=PANEL,
-    ),
-]
-
 PANEL_SHARDS = "Shards"
 RootOption = Annotated[
     str | None,
     typer.Option(
-        "--root", metavar="RANK", help="Root of a broadcast or reduce: number or name.", rich_help_panel=PANEL_SHARDS
+        "--root",
+        "-r",
+        metavar="RANK",
+        help="Root of a broadcast or reduce: number or name.",
+        rich_help_panel=PANEL_SHARDS,
     ),
 ]
 WeightsOption = Annotated[
@@ -190,14 +142,26 @@ TrafficOption = Annotated[
 ]
 
 
-def shard_options(root: str | None, weights: str | None, traffic: Path | None = None) -> dict[str, Any]:
-    """Turn the texts into what planners take, which check the values, and read the file of the traffic."""
-    options: dict[str, Any] = {} if traffic is None else {"traffic": read_traffic(traffic)}
-    if root is not None:
-        options["root"] = int(root) if root.isascii() and root.isdigit() and len(root) < 10 else root
-    if weights is not None:
-        options["weights"] = [weight.strip() for weight in weights.split(",")]
-    return options
+class ShardOptions(NamedTuple):
+    """What was typed about the data of each rank."""
+
+    root: RootOption = None
+    weights: WeightsOption = None
+    traffic: TrafficOption = None
+
+    def given(self) -> list[str]:
+        """Options that were typed, as they were."""
+        return [f"--{name}" for name, value in self._asdict().items() if value is not None]
+
+    def read(self) -> dict[str, Any]:
+        """Turn the texts into what planners take, which check the values, and read the file of the traffic."""
+        options: dict[str, Any] = {} if self.traffic is None else {"traffic": read_traffic(self.traffic)}
+        if self.root is not None:
+            is_number = self.root.isascii() and self.root.isdigit() and len(self.root) < 10
+            options["root"] = int(self.root) if is_number else self.root
+        if self.weights is not None:
+            options["weights"] = [weight.strip() for weight in self.weights.split(",")]
+        return options
 
 
 def size_option(planner: str, collective: str, size: str | None) -> dict[str, Any]:
@@ -268,20 +232,3 @@ TimeoutOption = Annotated[
         help="Seconds for everything, starting up included.",
     ),
 ]
-
-
-class NetworkOptions(NamedTuple):
-    """What was typed besides the name; the builder reads the texts."""
-
-    boxes: str | None = None
-    nodes: str | None = None
-    shape: str | None = None
-    ranks: str | None = None
-    settings: list[str] | None = None
-    without: list[str] | None = None
-    fabric: str | None = None
-
-    def given(self) -> list[str]:
-        """Options that were typed, as they were."""
-        flags = ("--boxes", "--nodes", "--shape", "--ranks", "--set", "--without", "--fabric")
-        return [flag for flag, value in zip(flags, self, strict=True) if value not in (None, [])]

@@ -13,26 +13,16 @@ from ..schedules.units import percentage_text, time_text
 from ..schedules.wording import gap, rate
 from .figures import plan_figures
 from .files import check_targets, writing
+from .network_options import NetworkOptions
 from .output import emit_csv, emit_json, emit_rows, flat, note
 from .parameters import (
-    BoxesOption,
     CollectiveArgument,
     CsvOption,
-    FabricOption,
     JsonOption,
-    NetworkOptions,
-    NodesOption,
-    RanksOption,
-    RootOption,
-    SetOption,
-    ShapeOption,
+    ShardOptions,
     TopologyArgument,
-    TrafficOption,
     UsageError,
-    WeightsOption,
-    WithoutOption,
     complete_planner,
-    shard_options,
     size_option,
     whole_number,
 )
@@ -157,16 +147,8 @@ BlocksOption = Annotated[
 def plan(
     topology: TopologyArgument,
     collective: CollectiveArgument,
-    boxes: BoxesOption = None,
-    fabric: FabricOption = None,
-    nodes: NodesOption = None,
-    shape: ShapeOption = None,
-    ranks: RanksOption = None,
-    settings: SetOption = None,
-    without: WithoutOption = None,
-    root: RootOption = None,
-    weights: WeightsOption = None,
-    traffic: TrafficOption = None,
+    described: NetworkOptions,
+    data: ShardOptions,
     trees_per_root: TreesOption = None,
     chunks: ChunksOption = None,
     planner: PlannerOption = "auto",
@@ -209,14 +191,16 @@ def plan(
         runtime_limits(runtime)
     if size is not None:
         as_bytes(size)
-    check_targets({"--output": output, "--xml": xml, "--mscclpp": mscclpp}, sources=(network_file(topology), traffic))
-    asked = NetworkOptions(boxes, nodes, shape, ranks, settings, without, fabric)
-    network, shards = find_network(topology, asked), shard_options(root, weights, traffic)
+    check_targets(
+        {"--output": output, "--xml": xml, "--mscclpp": mscclpp}, sources=(network_file(topology), data.traffic)
+    )
+    network, shards = find_network(topology, described), data.read()
     with computing(f"planning {collective} on {network.name}"):
         options = _given(trees_per_root=trees_per_root, chunks=chunks) | size_option(planner, collective, size)
         made = make_plan(network, collective, planner=planner, **options, **shards)
         # Weights are for the ranks that are left, so they say nothing of the whole network.
-        whole = find_network(topology, asked._replace(without=None)) if without and weights is None else None
+        loses = bool(described.without) and data.weights is None
+        whole = find_network(topology, described._replace(without=None)) if loses else None
         intact = find_bound(whole, collective, **shards) if whole else None
     written: list[Path] = []
     try:

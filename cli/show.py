@@ -12,24 +12,14 @@ import typer
 from ..schedules import as_bytes
 from ..topologies.validation import shown
 from .files import check_targets, writing
+from .network_options import NetworkOptions
 from .output import note
 from .parameters import (
-    BoxesOption,
-    FabricOption,
-    NetworkOptions,
-    NodesOption,
-    RanksOption,
-    RootOption,
-    SetOption,
-    ShapeOption,
-    TrafficOption,
+    ShardOptions,
     UsageError,
-    WeightsOption,
-    WithoutOption,
     complete_collective,
     complete_planner,
     complete_topology,
-    shard_options,
 )
 from .progress import computing, working
 from .shown_figures import Asked, figure_of_bound, figure_of_plan, figure_of_table, file_name, plans_of
@@ -125,19 +115,11 @@ ModelOption = Annotated[
 
 def show(
     what: WhatArgument,
+    described: NetworkOptions,
+    data: ShardOptions,
     collective: OptionalCollective = None,
     figure: FigureOption = None,
     output: OutputOption = None,
-    boxes: BoxesOption = None,
-    fabric: FabricOption = None,
-    nodes: NodesOption = None,
-    shape: ShapeOption = None,
-    ranks: RanksOption = None,
-    settings: SetOption = None,
-    without: WithoutOption = None,
-    root: RootOption = None,
-    weights: WeightsOption = None,
-    traffic: TrafficOption = None,
     planner: PlannersOption = None,
     size: SizesOption = None,
     tree: TreeOption = None,
@@ -150,25 +132,26 @@ def show(
 
     file = Path(what) if what.lower().endswith(TABLES) else network_file(what)
     kind_of_file = _kind_of_file(file)
-    network = NetworkOptions(boxes, nodes, shape, ranks, settings, without, fabric)
-    typed = {"--root": root, "--weights": weights, "--traffic": traffic, "--planner": planner}
     if kind_of_file != "network":
-        _refuse_stray(what, kind_of_file, collective, [*network.given(), *(flag for flag in typed if typed[flag])])
+        _refuse_stray(
+            what, kind_of_file, collective, [*described.given(), *data.given(), *(["--planner"] if planner else [])]
+        )
     kind = figure or _default(kind_of_file, collective)
     given = {"--planner": planner, "--size": size, "--tree": tree, "--model": model}
     _check_kind(kind, kind_of_file, collective, {flag: value for flag, value in given.items() if value})
-    if collective is None and (stray := [flag for flag in ("--root", "--weights", "--traffic") if typed[flag]]):
+    if collective is None and (stray := data.given()):
         raise UsageError(f"{stray[0]} is about a collective; name one after {what}, or leave {stray[0]} out")
     for one in size or []:
         as_bytes(one)
     # What may fail comes before what takes time.
     empty_figure()
-    target = _checked_target(output, file, traffic)
-    shards = shard_options(root, weights, traffic)
-    asked = Asked(collective, list(dict.fromkeys(planner or [])), list(dict.fromkeys(size or [])), tree, model, shards)
-    drawn, name = _drawn(what, kind_of_file, kind or "", network, asked)
+    target = _checked_target(output, file, data.traffic)
+    asked = Asked(
+        collective, list(dict.fromkeys(planner or [])), list(dict.fromkeys(size or [])), tree, model, data.read()
+    )
+    drawn, name = _drawn(what, kind_of_file, kind or "", described, asked)
     target = target or Path(f"{name}-{drawn[0]}.svg")
-    check_targets({"--output": target}, sources=(file, traffic))
+    check_targets({"--output": target}, sources=(file, data.traffic))
     with working(f"drawing {target}"), writing(target):
         save_figure(drawn[1], target)
     note(f"wrote {target}")
@@ -189,6 +172,9 @@ def _kind_of_file(file: Path | None) -> str:
         return "network"
     if file.suffix.lower() == TABLES:
         return "table"
+    if not file.is_file():
+        # A pipe would have to be read twice.
+        return "network"
     try:
         with file.open("rb") as opened:
             head = opened.read(HEAD)

@@ -8,19 +8,12 @@ import typer
 
 from ..errors import CertificateError
 from .figures import plan_figures
+from .network_options import NetworkOptions
 from .output import emit_json, emit_rows
 from .parameters import (
-    BoxesOption,
-    FabricOption,
     JsonOption,
-    NetworkOptions,
-    NodesOption,
     PlanArgument,
-    RanksOption,
-    SetOption,
-    ShapeOption,
     UsageError,
-    WithoutOption,
 )
 from .progress import working
 
@@ -39,24 +32,17 @@ TopologyOption = Annotated[
 
 def verify(
     plan: PlanArgument,
+    described: NetworkOptions,
     topology: TopologyOption = None,
-    boxes: BoxesOption = None,
-    fabric: FabricOption = None,
-    nodes: NodesOption = None,
-    shape: ShapeOption = None,
-    ranks: RanksOption = None,
-    settings: SetOption = None,
-    without: WithoutOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check everything that a plan file claims, trusting nothing in it."""
     from ..planners import load_plan
     from .networks import find_network
 
-    options = NetworkOptions(boxes, nodes, shape, ranks, settings, without, fabric)
-    if topology is None and options.given():
-        raise UsageError(f"{options.given()[0]} describes a network; give --topology too, or leave it out")
-    network = None if topology is None else find_network(topology, options)
+    if topology is None and described.given():
+        raise UsageError(f"{described.given()[0]} describes a network; give --topology too, or leave it out")
+    network = None if topology is None else find_network(topology, described)
     try:
         with working(f"verifying {plan}"):
             checked = load_plan(plan, network)
