@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python;
 	&& echo "$$python" && break; done)
 TESTFLAGS ?= -m "not slow"
 
-.PHONY: help env demo test lint ruff types imports docstrings stage docs bench clean
+.PHONY: help env demo test lint ruff types imports docstrings stage docs pictures bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ docs: $(VENV)/.docs stage ## build the documentation into site/, refusing broken
 $(VENV)/.docs: $(VENV)/.ready
 	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[docs]'
 	@touch $@
+
+pictures: env ## draw the pictures of the documentation again
+	$(BIN)/python tests/redraw_pictures.py
 
 bench: env ## run the benchmarks
 	$(BIN)/python benchmarks/run.py

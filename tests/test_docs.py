@@ -1,144 +1,34 @@
-"""Runs what README.md, CONTRIBUTING.md and docs/ tell people to type, and follows their links.
-
-The conventions, which CONTRIBUTING.md repeats for writers:
-
-- Every fence names its language.  The blocks of one page run from top to bottom, in one empty folder.
-- ``python`` blocks of one page share one namespace; ``pycon`` blocks (``>>>``) are doctests in the same namespace.
-- In ``console`` blocks a line ``$ collopt ...`` is run; the lines below it, if any, are its output, in which ``...``
-  stands for anything.  ``$ make target`` only has to name a target that exists.
-- ``<!-- exit status: 2 -->`` on the line above a console block tells that its last command fails on purpose.
-- ``<!-- not run: reason -->`` above a block leaves it out.
-"""
+"""Runs what README.md, CONTRIBUTING.md and docs/ tell people to type, follows links, and looks at pictures."""
 
 from __future__ import annotations
 
-import doctest
-import os
 import re
-import shlex
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+from doc_pages import PAGES, PICTURES, ROOT, Block, console_commands, fenced_blocks, run_block, run_console, run_page
 
-FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,}|~{3,})(?P<info>[^`]*)$")
-COMMENT = re.compile(r"^\s*<!-- (?P<key>not run|exit status): (?P<value>.+) -->\s*$")
 LINK = re.compile(r"(?<!\\)\]\((?P<target>[^)\s]+)(?: \"[^\"]*\")?\)")
-TARGET = re.compile(r"^([a-z]+):", re.MULTILINE)
+MATPLOTLIB = re.compile("Matplotlib v[^,]*")
 
 
-@dataclass(frozen=True)
-class Block:
-    """A fenced block: where its first line is, its language, its text, and the comment above it."""
-
-    line: int
-    language: str
-    text: str
-    not_run: bool
-    exit_status: int
-
-
-def fenced_blocks(page: str) -> list[Block]:
-    """Every fenced block of a page in order; an unclosed fence is an error."""
-    blocks = []
-    lines = page.splitlines()
-    number = 0
-    while number < len(lines):
-        opening = FENCE.match(lines[number])
-        number += 1
-        if not opening:
-            continue
-        start, indent = number, len(opening["indent"])
-        closing = opening["indent"] + opening["mark"]
-        while number < len(lines) and lines[number].rstrip() != closing:
-            number += 1
-        assert number < len(lines), f"the fence opened on line {start} is never closed"
-        language = opening["info"].split()[0] if opening["info"].split() else ""
-        comment = COMMENT.match(lines[start - 2]) if start >= 2 else None
-        key, value = (comment["key"], comment["value"]) if comment else ("", "")
-        text = "".join(line[indent:] + "\n" for line in lines[start:number])
-        blocks.append(Block(start + 1, language, text, key == "not run", int(value) if key == "exit status" else 0))
-        number += 1
-    return blocks
-
-
-def console_commands(block: Block) -> list[tuple[str, str]]:
-    """The commands of a console block, each with the output shown below it; ``\\`` joins lines."""
-    commands: list[tuple[str, str]] = []
-    joined = block.text.replace("\\\n", " ")
-    for line in joined.splitlines():
-        if line.startswith("$ "):
-            commands.append((line[2:], ""))
-        else:
-            assert commands, f"line {block.line}: a console block starts with its first command, `$ ...`"
-            command, output = commands.pop()
-            commands.append((command, output + line + "\n"))
-    return commands
-
-
-def run_console(block: Block, folder: Path) -> None:
-    """Run the commands of a console block and compare what they print with what the page shows."""
-    commands = console_commands(block)
-    for position, (command, shown) in enumerate(commands):
-        program, *arguments = shlex.split(command, comments=True)
-        if program == "make":
-            targets = TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8"))
-            named = [word for word in arguments if "=" not in word]
-            assert set(named) <= set(targets), f"line {block.line}: `{command}` names no target of the Makefile"
-            continue
-        assert program == "collopt", f"line {block.line}: only collopt and make run here; say <!-- not run: reason -->"
-        result = subprocess.run(
-            [sys.executable, "-m", "collopt", *arguments],
-            cwd=folder,
-            # A plain terminal of a fixed width, so that what is printed does not depend on who runs the tests.
-            env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        expected = block.exit_status if position == len(commands) - 1 else 0
-        printed = result.stdout + result.stderr
-        assert result.returncode == expected, (
-            f"line {block.line}: `{command}` ended with {result.returncode}\n{printed}"
-        )
-        if shown.strip():
-            matches = doctest.OutputChecker().check_output(shown, printed, OPTIONS)
-            assert matches, f"line {block.line}: `{command}` printed\n{printed}\nbut the page shows\n{shown}"
-
-
-def run_block(block: Block, page: Path, namespace: dict[str, Any], folder: Path) -> None:
-    """Run one block of a page; blocks in other languages are only read."""
-    if block.language == "python":
-        # Leading newlines make tracebacks name the line of the page.
-        code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")
-        exec(code, namespace)
-    elif block.language == "pycon":
-        example = doctest.DocTestParser().get_doctest(block.text, namespace, page.name, str(page), block.line - 1)
-        report: list[str] = []
-        results = doctest.DocTestRunner(optionflags=OPTIONS).run(example, out=report.append, clear_globs=False)
-        namespace.update(example.globs)
-        assert results.failed == 0, "".join(report)
-    elif block.language == "console":
-        run_console(block, folder)
+def is_as_checked_in(drawn: Path) -> bool:
+    """Whether a picture is one of docs/pictures, as far as the same matplotlib drew both, or is none of them."""
+    known = PICTURES / drawn.name
+    if not known.exists():
+        return True
+    old, new = known.read_text(encoding="utf-8"), drawn.read_text(encoding="utf-8")
+    return old == new or MATPLOTLIB.findall(old) != MATPLOTLIB.findall(new)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_block_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the page tells people to type works, in the order of the page."""
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in fenced_blocks(page.read_text(encoding="utf-8")):
-        assert block.language, f"line {block.line}: the fence names no language; use `text` for plain text"
-        if not block.not_run:
-            run_block(block, page, namespace, tmp_path)
+    run_page(page, tmp_path)
+    assert [drawn.name for drawn in tmp_path.glob("*.svg") if not is_as_checked_in(drawn)] == [], "run `make pictures`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -150,6 +40,45 @@ def test_every_relative_link_of_the_page_leads_somewhere(page: Path) -> None:
     targets = [match["target"].partition("#")[0] for match in LINK.finditer(text)]
     files = [target for target in targets if target and ":" not in target]
     assert [target for target in files if not (page.parent / target).exists()] == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """mkdocs.yml lists each page of docs/ once."""
+    listed = re.findall(r"[\w/-]+\.md", str(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+    assert sorted(listed) == sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md"))
+
+
+def test_first_page_leads_to_every_other() -> None:
+    """docs/index.md links each page of docs/; those of the Python reference are linked from its own first page."""
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)", (ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} - {"index.md"}
+    apart = ("reference/api/", "how-to/objectives/")
+    firsts = {f"{folder}index.md" for folder in apart}
+    assert sorted({page for page in pages if not page.startswith(apart)} | firsts) == sorted(linked & pages)
+
+
+def test_every_picture_is_drawn_and_shown() -> None:
+    """Each file of docs/pictures is written by a block of the pages, shown by one, and together they stay small."""
+    pages = [page.read_text(encoding="utf-8") for page in PAGES]
+    drawn = {name for text in pages for block in fenced_blocks(text) for name in re.findall(r"[\w-]+\.svg", block.text)}
+    shown = {name for text in pages for name in re.findall(r"!\[[^\]]+\]\([\w./-]*pictures/([\w-]+\.svg)\)", text)}
+    assert {picture.name for picture in PICTURES.iterdir()} == shown == drawn & shown
+    assert sum(picture.stat().st_size for picture in PICTURES.iterdir()) < 1_500_000
+
+
+def test_picture_that_came_out_differently_is_noticed(tmp_path: Path) -> None:
+    """The same matplotlib has to draw what is checked in; another one may differ, as may files of other names."""
+    known = (PICTURES / "lab-cut.svg").read_text(encoding="utf-8")
+    drawn, other = tmp_path / "lab-cut.svg", tmp_path / "no-such-picture.svg"
+    for text, right in (
+        (known, True),
+        (known + " ", False),
+        (known.replace("Matplotlib v", "Matplotlib v0") + " ", True),
+    ):
+        drawn.write_text(text, encoding="utf-8")
+        assert is_as_checked_in(drawn) == right
+    other.write_text("", encoding="utf-8")
+    assert is_as_checked_in(other)
 
 
 def page_with(*lines: str) -> list[Block]:
