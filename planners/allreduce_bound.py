@@ -84,18 +84,52 @@ def narrowest_cut(topology: Topology) -> Cut:
 
 
 def _best_partitions(topology: Topology) -> list[Partition]:
-    """Find the best partition, if there is one.
+    """Find the best partition and, where switches outside of its parts could add up data, others that keep them inside.
+
+    Which part is best for such a switch is not known, so two ways are tried: that of all its neighbours, and that of
+    its first neighbour.  Whatever they give is a valid bound.
+    """
+    found = [_best_partition(topology, np.arange(len(topology.nodes)))]
+    if found[0] is None:
+        found += [_best_partition(topology, _joined(topology, most)) for most in (len(topology.nodes), 1)]
+    return [each for each in found if each is not None]
+
+
+def _joined(topology: Topology, most: int) -> npt.NDArray[np.int64]:
+    """Number groups of nodes, those with ranks first: a switch that adds up is in one with `most` of its neighbours."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    tails, heads, _, _ = topology.arrays
+    joins: list[tuple[int, int]] = []
+    for switch in sorted(map(topology.node_index.__getitem__, topology.aggregation)):
+        near = np.unique(heads[tails == switch])[:most]
+        joins += [(switch, node) for node in near.tolist()]
+    size = len(topology.nodes)
+    ends = np.array(joins, dtype=np.int64).reshape(-1, 2).T
+    graph = coo_array((np.ones(ends.shape[1]), (ends[0], ends[1])), shape=(size, size))
+    labels = connected_components(graph, directed=False)[1]
+    # A group gets the number of its first node, so groups with ranks, which come first, stay in front.
+    return np.unique(np.unique(labels, return_index=True)[1][labels], return_inverse=True)[1]
+
+
+def _best_partition(topology: Topology, groups: npt.NDArray[np.int64]) -> Partition | None:
+    """Find the best partition that divides no group, if there is one.
 
     Two-way links as fast as both directions together stand for the network: what enters all parts together is then
     twice what it was, whatever the parts, as what one part takes in another one, or a balanced switch, gives out.
     """
     tails, heads, capacities, _ = topology.arrays
-    ends, numbers = np.unique(np.sort(np.stack([tails, heads]), axis=0), axis=1, return_inverse=True)
+    links = np.sort(np.stack([groups[tails], groups[heads]]), axis=0)
+    outside = links[0] != links[1]
+    ends, numbers = np.unique(links[:, outside], axis=1, return_inverse=True)
     both = np.zeros(ends.shape[1], dtype=np.int64)
-    np.add.at(both, numbers.ravel(), capacities)
+    np.add.at(both, numbers.ravel(), capacities[outside])
+    holders = len(np.unique(groups[: topology.num_ranks]))
+    if holders < 2:
+        return None
     try:
-        best = strength(len(topology.nodes), topology.num_ranks, ends[0], ends[1], both)
+        best = strength(int(groups.max()) + 1, holders, ends[0], ends[1], both)
     except CapacityOverflowError:
-        return []  # the cut needs less room
-    found = partition(topology, best.labels)
-    return [] if found is None else [found]
+        return None  # the cut needs less room
+    return partition(topology, best.labels[groups])
