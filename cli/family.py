@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,7 +39,7 @@ SizesOption = Annotated[
 ]
 RuntimeOption = Annotated[str, typer.Option("--runtime", metavar="NAME", help=f"What will load them: {RUNTIME_NAMES}.")]
 FolderOption = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FOLDER", help="Write the files there; it must be new or empty.")
+    str, typer.Option("--output", "-o", metavar="FOLDER", help="Write the files there; it must be new or empty.")
 ]
 
 
@@ -91,6 +90,8 @@ def _ends(sizes: str) -> tuple[int, int]:
     low, between, high = sizes.partition("-")
     if not between:
         raise UsageError(f"--sizes is {sizes!r}; expected the smallest and the largest, such as 1K-1G")
+    if high.strip() == "0":
+        raise UsageError(f"--sizes is {sizes!r}; expected the largest to be at least 1 byte")
     return 0 if low.strip() == "0" else as_bytes(low), as_bytes(high)
 
 

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["read_traffic"]
 
-MOST_BYTES = 2**30
-"""A larger file is none of traffic between as many ranks as can be planned for."""
+MOST_RANKS = 2**10
+"""Files for runtimes hold all-to-alls of at most as many."""
+MOST_BYTES = 32 * MOST_RANKS**2
+"""Numbers of 24 characters, as numpy.savetxt writes them, and what is between them."""
 
 
 def read_traffic(path: Path) -> list[list[str]] | npt.NDArray[np.generic]:
@@ -35,7 +37,7 @@ def read_traffic(path: Path) -> list[list[str]] | npt.NDArray[np.generic]:
     Raises
     ------
     FileFormatError
-        If the file cannot be read as one.
+        If the file cannot be read as one, or holds more than one of `MOST_RANKS` ranks.
     """
     return _array(path) if path.suffix == ".npy" else _rows(path)
 
@@ -45,13 +47,18 @@ def _array(path: Path) -> Any:
 
     content = read_bytes(path, MOST_BYTES)
     try:
-        return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+        array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
     except Exception:  # noqa: BLE001 - numpy reads the header as Python, and makes room for whatever it promises
         raise FileFormatError(f"{path}: the traffic is no array as numpy.save writes it") from None
+    _check_entries(path, array.size)
+    return array
 
 
 def _rows(path: Path) -> list[list[str]]:
-    lines = io.StringIO(read_text(path, MOST_BYTES), newline="")
+    text = read_text(path, MOST_BYTES)
+    # Short numbers take many times as much memory as a file.
+    _check_entries(path, text.count(",") + max(text.count("\n"), text.count("\r")) - MOST_RANKS)
+    lines = io.StringIO(text, newline="")
     try:
         rows = [[entry.strip() for entry in row] for row in csv.reader(lines, strict=True) if any(row)]
     except csv.Error as error:
@@ -64,3 +71,8 @@ def _rows(path: Path) -> list[list[str]]:
                 f"{path}, row {number}: the traffic has {len(row)} entries here and {len(rows[0])} in row 1"
             )
     return rows
+
+
+def _check_entries(path: Path, entries: int) -> None:
+    if entries > MOST_RANKS**2:
+        raise FileFormatError(f"{path}: the traffic is of more than {MOST_RANKS} ranks; expected at most that many")

@@ -12,7 +12,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,8 @@ def write_family(
     TopologyError
         If the plans are for different networks.
     OSError
-        If the folder is not empty or cannot be written.  Whatever goes wrong, nothing is left behind.
+        If the folder is not empty or cannot be written.  Whatever goes wrong, nothing is left behind; only a process
+        that is killed may leave a folder ``.NAME.*.tmp``, beside a new folder, or in one that was there.
 
     Notes
     -----
@@ -103,22 +105,16 @@ def write_family(
     windows = fastest_windows(given, *_checked_sizes(sizes))
     target = _free_folder(folder)
     write = _writer(format, runtime, options)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    names = [_file_name(number, window, format) for number, window in enumerate(windows)]
     try:
-        temporary.mkdir()
-        names = [_file_name(number, window, format) for number, window in enumerate(windows)]
-        for name, window in zip(names, windows, strict=True):
-            write(window, temporary / name)
-        _check(lint_family([temporary], runtime, max_thread_blocks=options.get("max_thread_blocks")), names, windows)
-        # In the place of an empty folder, or of nothing: all files are there at once.
-        temporary.replace(target)
+        with _all_or_none(target, names) as temporary:
+            for name, window in zip(names, windows, strict=True):
+                write(window, temporary / name)
+            report = lint_family([temporary], runtime, max_thread_blocks=options.get("max_thread_blocks"))
+            _check(report, names, windows)
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         # The user knows nothing of a temporary folder.
         raise OSError(error.errno, f"cannot be written: {error.strerror or error}", str(as_path(folder))) from error
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
     return _table(windows, [as_path(folder) / name for name in names])
 
 
@@ -178,11 +174,16 @@ def _checked_plans(plans: object) -> list[Plan]:
 def _checked_sizes(sizes: object) -> tuple[int, int]:
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or len(sizes) != 2:
         raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest and the largest, such as ('1K', '1G')")
-    nothing = isinstance(sizes[0], (int, str)) and str(sizes[0]).strip() == "0"
-    low, high = 0 if nothing else as_bytes(sizes[0]), as_bytes(sizes[1])
+    if _is_zero(sizes[1]):
+        raise UnsupportedError(f"sizes are {shown(sizes)}; expected the largest to be at least 1 byte")
+    low, high = 0 if _is_zero(sizes[0]) else as_bytes(sizes[0]), as_bytes(sizes[1])
     if low > high:
         raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest first")
     return low, high
+
+
+def _is_zero(size: object) -> bool:
+    return size.strip() == "0" if isinstance(size, str) else type(size) is int and size == 0
 
 
 def _free_folder(folder: str | os.PathLike[str]) -> Path:
@@ -199,6 +200,34 @@ def _free_folder(folder: str | os.PathLike[str]) -> Path:
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, f"cannot be made: there is no folder {target.parent}", str(path))
     return target
+
+
+@contextmanager
+def _all_or_none(target: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Give a folder for files of these names, which are those of `target` in the end, but after an error none is."""
+    there = target.is_dir()
+    name = f".{target.name}.{secrets.token_hex(8)}.tmp"
+    temporary = target / name if there else target.with_name(name)
+    moving = False
+    try:
+        temporary.mkdir()
+        yield temporary
+        if there:
+            # The folder itself stays: it has an owner and a mode, and may be a mount point, or where a shell is.
+            if [path.name for path in target.iterdir()] != [name]:
+                raise FileExistsError(errno.EEXIST, "is not empty any more", str(target))
+            moving = True
+            for each in names:
+                (temporary / each).rename(target / each)
+            temporary.rmdir()
+        else:
+            temporary.replace(target)
+    except BaseException:
+        for each in names if moving else ():
+            if not (temporary / each).exists():
+                (target / each).unlink(missing_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
 
 
 def _writer(format: str, runtime: str, options: dict[str, Any]) -> Callable[[SizeWindow, Path], None]:  # noqa: A002

@@ -13,6 +13,9 @@ from ..topologies.validation import shown
 __all__ = ["as_bytes"]
 
 SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+MOST_DIGITS = 18
+"""Sizes have at most as many, which 64 bits hold."""
+WHITE = " \t\n\r\f\v"
 
 
 def as_bytes(size: int | str) -> int:
@@ -31,7 +34,7 @@ def as_bytes(size: int | str) -> int:
     Raises
     ------
     UnsupportedError
-        If it is not a whole, positive number of bytes.
+        If it is not a whole, positive number of bytes, or 10^18 bytes or more.
 
     Examples
     --------
@@ -43,12 +46,17 @@ def as_bytes(size: int | str) -> int:
     )
     if isinstance(size, bool) or not isinstance(size, (int, str, np.integer)):
         raise refusal
-    if not isinstance(size, str) and not 1 <= size < 10**18:
-        raise refusal
-    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([KMGT]?)(?:I?B)?\s*", str(size), re.IGNORECASE | re.ASCII)
-    if not match:
-        raise refusal
-    exact = Fraction(match[1]) * 2 ** SUFFIXES[match[2].upper()]
+    if isinstance(size, str):
+        match = re.fullmatch(r"(\d+)(\.\d{1,9})?\s*([KMGT]?)(?:I?B)?", size.strip(WHITE), re.IGNORECASE | re.ASCII)
+        if not match:
+            raise refusal
+        # Of millions of digits, which take long to read, the first that are too many will do.
+        digits = (match[1].lstrip("0") or "0")[: MOST_DIGITS + 1]
+        exact = Fraction(digits + (match[2] or "")) * 2 ** SUFFIXES[match[3].upper()]
+    else:
+        exact = Fraction(int(size))
     if exact.denominator != 1 or exact < 1:
         raise refusal
+    if exact >= 10**MOST_DIGITS:
+        raise UnsupportedError(f"size {shown(size)} is too large; expected less than 10^{MOST_DIGITS} bytes")
     return int(exact)

@@ -72,6 +72,8 @@ def test_a_file_that_is_not_what_it_claims(
 def test_a_folder_is_no_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Said so, and not as a missing permission."""
     assert refusal(call(capsys, "bound", tmp_path, "allgather")) == f"{tmp_path} is a folder; expected a file"
+    for words in (("bound", "", "allgather"), ("verify", ""), ("show", "")):
+        assert refusal(call(capsys, *words)) == "the path is empty, or ., which is a folder; expected a file"
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def test_a_planner_that_plans_for_a_size_is_asked_for_both_ends(
         (("--planners", "rung"), "there is no planner 'rung'"),
         (("--planners", "auto", "--sizes", "1K"), "--sizes is '1K'; expected the smallest and the largest"),
         (("--planners", "auto", "--sizes", "1M-1K"), "expected the smallest first"),
+        (("--planners", "auto", "--sizes", "0-0"), "--sizes is '0-0'; expected the largest to be at least 1 byte"),
         (("--planners", "auto", "--runtime", "nccl"), "runtime is 'nccl'; expected one of"),
         ((), "Missing option '--planners'"),
     ],
@@ -71,6 +72,17 @@ def test_requests_that_cannot_be_met(
     words = [word for word in WORDS if "--sizes" not in changes or word not in ("--sizes", "1K-1M")]
     assert message in refusal(call(capsys, *words, *changes, "-o", tmp_path / "family"))
     assert not list(tmp_path.iterdir())
+
+
+def test_the_current_folder_is_filled_if_it_is_empty(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays the current folder; no name at all is refused."""
+    monkeypatch.chdir(tmp_path)
+    assert "the folder is ''; expected the name of one" in refusal(call(capsys, *WORDS, "--planners", "auto", "-o", ""))
+    answer = call(capsys, *WORDS, "--planners", "auto", "-o", ".")
+    assert answer.status == 0
+    assert list(Path().iterdir()) == [Path("00-allgather-forestcoll.xml")]
 
 
 def test_a_folder_that_is_not_empty_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -52,9 +52,12 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     file = as_path(path)
     try:
         # Before it is opened, which would wait for a pipe's writer, and may do things to a device.
-        kind = stat.S_IFMT(file.stat().st_mode)
+        found = file.stat()
+        kind = stat.S_IFMT(found.st_mode)
         if kind in KINDS and not _GIVEN.fullmatch(os.path.normpath(file)):
             raise FileFormatError(f"{where} is {KINDS[kind]}; expected a file, or /dev/stdin")
+        if kind == stat.S_IFREG and found.st_size > most_bytes:
+            raise _too_large(where, most_bytes)
         with file.open("rb") as stream:
             content = _at_most(stream, most_bytes + 1)
     except FileFormatError:
@@ -62,14 +65,16 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     except FileNotFoundError:
         raise FileFormatError(f"{where} does not exist; check the path") from None
     except IsADirectoryError:
-        raise FileFormatError(f"{where} is a folder; expected a file") from None
+        # pathlib makes "." of nothing at all, which is more often what was typed, by a variable that is not set.
+        given = "the path is empty, or ., which" if where == "." and not isinstance(path, str) else where
+        raise FileFormatError(f"{given} is a folder; expected a file") from None
     except OSError as error:
         raise FileFormatError(f"{where} cannot be read: {error.strerror or error}") from error
     except ValueError:
         # A null byte, the one character that no path may hold.
         raise FileFormatError(f"{where} is not a path; remove the null byte") from None
     if len(content) > most_bytes:
-        raise FileFormatError(f"{where} is larger than {most_bytes} bytes; expected a smaller file")
+        raise _too_large(where, most_bytes)
     return content
 
 
@@ -98,6 +103,10 @@ def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{name_of(path)} is not UTF-8 text (byte {error.start}); expected text") from None
+
+
+def _too_large(where: str, most_bytes: int) -> FileFormatError:
+    return FileFormatError(f"{where} is larger than {most_bytes} bytes; expected a smaller file")
 
 
 def _at_most(stream: BinaryIO, most_bytes: int) -> bytes:

@@ -9,7 +9,7 @@ from ...errors import UnsupportedError
 from ..execution.agreement import connect
 from ..execution.arguments import import_torch, plain_group_of
 from ..execution.async_work import AsyncWork
-from ..execution.beside import nothing_to_do, run_now, start
+from ..execution.beside import in_turn, nothing_to_do, run_now, start
 from ..options import check_seconds
 from .agreement import Terms, agreed_exchange
 from .arguments import AllToAllCall, terms_of
@@ -90,7 +90,8 @@ def all_to_all_single(
     Per call, a rank needs scratch memory for all that it sends to other servers as a proxy, the two largest stages that
     it receives, and what it hands to and takes from GPUs of its server in one step; less where pieces need no packing.
 
-    With `async_op` the exchange goes on in a thread on CPU tensors, and on a stream of its own on CUDA tensors.
+    With `async_op` the exchange goes on in a thread on CPU tensors, and on a stream of its own on CUDA tensors.  As the
+    ranks agree on every call, on CPU tensors every call waits for those of the group that still go on.
     """
     _, dist = import_torch()
     if not dist.is_initialized():
@@ -119,7 +120,7 @@ def all_to_all_single(
     except UnsupportedError as error:
         terms = error
     call = call._replace(timeout=_patience(timeout))
-    exchange = agreed_exchange(terms, call.group, call.timeout)
+    exchange = in_turn(call.group, partial(agreed_exchange, terms, call.group, call.timeout))
     connect(call.group, input.device, call.timeout)
     if not exchange.row_bytes:
         return nothing_to_do([output]) if async_op else None

@@ -10,11 +10,13 @@ import time
 import zlib
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from ...errors import ColloptError, ProgramError
 from .arguments import Call, import_torch, problem_of, telling_device
+from .beside import in_turn
 from .reductions import OPERATIONS
 
 __all__ = ["agree", "connect", "first_line", "wait", "wait_for_all"]
@@ -58,6 +60,8 @@ def agree(call: Call) -> int:
     The comparison is a small all-reduce, which also is the collective that NCCL wants before a group's first batch.
     Where a rank cannot tell how large everything is, as nothing is for it, every call is compared.
 
+    A comparison comes after the group's earlier calls, as these may have callbacks that compare theirs.
+
     Returns
     -------
     int
@@ -71,17 +75,40 @@ def agree(call: Call) -> int:
         If another rank's do not, or the ranks' calls differ.
     """
     problem = problem_of(call)
+    if (known := _settled(call, problem)) is not None:
+        return known
+    try:
+        return in_turn(call.group, partial(_agree_now, call, problem))
+    except ProgramError as error:
+        raise problem or error from None
+
+
+def _kind(call: Call) -> tuple[object, ...]:
+    """What calls have to have in common that are compared once."""
+    return call.program.digest, str(call.whole.dtype), call.elements, call.slices, call.op
+
+
+def _settled(call: Call, problem: ColloptError | None) -> int | None:
+    """Return the elements of a call that need not be compared any more; None of others."""
     known = _agreed.setdefault(call.group, set())
-    if problem is not None and (call.program.digest,) in known and call.known_to_all:
-        # The others are past the point where they could be told.
-        raise problem
-    elements = None if problem else call.elements
-    key = () if problem else (call.program.digest, str(call.whole.dtype), elements, call.slices, call.op)
-    if elements is not None and key in known and call.known_to_all:
-        return elements
-    found = _compare(call, problem, elements)
+    if problem is not None:
+        if (call.program.digest,) in known and call.known_to_all:
+            # The others are past the point where they could be told.
+            raise problem
+        return None
+    return call.elements if call.known_to_all and _kind(call) in known else None
+
+
+def _agree_now(call: Call, problem: ColloptError | None) -> int:
+    """Compare a call that was new when it was made; a callback may have made one of its kind since then.
+
+    On other ranks that may have been before the call, which they do not compare then, so this one must not either.
+    """
+    if (known := _settled(call, problem)) is not None:
+        return known
+    found = _compare(call, problem, None if problem else call.elements)
     connect(call.group, call.whole.device, call.timeout)
-    known.update({key, (call.program.digest,)})
+    _agreed[call.group].update({_kind(call), (call.program.digest,)})
     return found
 
 

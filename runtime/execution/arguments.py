@@ -11,6 +11,7 @@ from ..options import check_counts, check_seconds
 from ..programs.layout import ROOTED
 from ..programs.program import Program
 from .batches import checked_rounds, shard_elements, works_in_place
+from .forks import check_process
 from .reductions import check_operation
 
 __all__ = ["Call", "check_async", "import_torch", "plain_group_of", "problem_of", "served_devices", "telling_device"]
@@ -82,9 +83,15 @@ def plain_group_of(group: Any, *tensors: Any) -> Any:
 
     That is the group itself, or the default one for None; of a group of the ``collopt`` backend, which cannot batch
     messages, the plain one with the same ranks that it keeps for plans on the tensors' kind of device.
+
+    Raises
+    ------
+    UnsupportedError
+        If the group was used before this process was forked.
     """
     torch, dist = import_torch()
     group = dist.group.WORLD if group is None else group
+    check_process(group)
     lane_for = getattr(group, "lane_for", None)
     if lane_for is None:
         return group

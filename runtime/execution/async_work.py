@@ -41,7 +41,8 @@ class AsyncWork:
     def wait(self, timeout: float | timedelta | None = None) -> bool:
         """Wait until the outputs are complete; may be called any number of times.
 
-        On CUDA tensors the current stream waits and this process does not, unless there is a timeout.
+        On CUDA tensors the current stream waits and this process does not, unless there is a timeout.  In a callback on
+        CPU tensors the call is run then and there, with all that comes before it, whatever the timeout.
 
         Parameters
         ----------
@@ -58,7 +59,8 @@ class AsyncWork:
         UnsupportedError
             If the timeout is not a positive number of seconds.
         ProgramError
-            If the call failed, and its outputs hold anything; or if it is not over in time.
+            If the call failed, and its outputs hold anything; if it is not over in time; or if this process is a fork
+            of the one in which it goes on.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         if seconds is not None:
@@ -77,8 +79,17 @@ class AsyncWork:
     def get_future(self) -> Any:
         """Return a `torch.futures.Future` of the list of outputs.
 
-        Callbacks run in the thread that runs the group's calls, if the call was not over before.  A callback may call
-        collectives of the group, which come before all calls that are still to be run.
+        Callbacks run in the thread that runs the group's calls, if the call was not over before, and in that which sets
+        them if it was.
+
+        Notes
+        -----
+        A callback may call collectives of the group if ``then`` is set before the group's next call.  They come right
+        after this call then, and before that next one, on every rank, whether this call was over or not.  Of one that
+        is set later, nothing says on which ranks its calls come before other calls, and the ranks may get each other's
+        data.
+
+        In a callback, wait for later calls of the group by `wait`: what torch's futures wait for there never comes.
         """
         torch, _ = import_torch()
         if self._event is None:

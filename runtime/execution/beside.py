@@ -5,6 +5,7 @@ thread only posts: waiting for NCCL work blocks the stream at hand, not the proc
 group in the order of the calls, on whatever streams these are made.
 
 Messages have a tag of their own, and so do not match other messages of the group, which on the CPU may come in between.
+What the ranks have to agree on has no tag, and so has to keep its turn among the calls.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from .arguments import import_torch
 from .async_work import AsyncWork
 from .call_queue import CallQueue
 
-__all__ = ["TAG", "nothing_to_do", "run_now", "run_on_stream", "start"]
+__all__ = ["TAG", "in_turn", "nothing_to_do", "run_now", "run_on_stream", "start"]
+
+Answer = TypeVar("Answer")
 
 TAG = 8209
 """Any number that others are unlikely to take."""
@@ -45,7 +48,28 @@ def run_now(group: Any, job: Callable[[], None]) -> None:
     job()
 
 
-def start(group: Any, job: Callable[[], None], outputs: list[Any], inputs: list[Any]) -> AsyncWork:
+def in_turn(group: Any, question: Callable[[], Answer]) -> Answer:
+    """Let the ranks of a group agree on something, after its earlier calls and what their callbacks have called.
+
+    In the thread that runs these, as callbacks do; so whatever two ranks compare, they compare in the same order.
+
+    Raises
+    ------
+    ProgramError
+        If an earlier call failed; besides whatever the question raises.
+    """
+    queue = _queues.get(group)
+    return question() if queue is None else queue.ask(question)
+
+
+def start(
+    group: Any,
+    job: Callable[[], object],
+    outputs: list[Any],
+    inputs: list[Any],
+    *,
+    afterwards: Callable[[], object] = lambda: None,
+) -> AsyncWork:
     """Begin to run a call of a group, and return before it is over.
 
     Parameters
@@ -56,6 +80,8 @@ def start(group: Any, job: Callable[[], None], outputs: list[Any], inputs: list[
         The call.
     outputs, inputs : list of torch.Tensor
         The tensors that the caller handed over and that the job uses; all on one device.
+    afterwards : callable, optional
+        What is left to do without the other ranks; if that fails, later calls do not.
     """
     torch, _ = import_torch()
     device = next(tensor.device for tensor in (*outputs, *inputs))
@@ -63,11 +89,11 @@ def start(group: Any, job: Callable[[], None], outputs: list[Any], inputs: list[
         streams = _streams.setdefault(group, {})
         if device not in streams:
             streams[device] = torch.cuda.Stream(device)
-        event = run_on_stream(torch.cuda, streams[device], device, job, [*outputs, *inputs])
+        event = run_on_stream(torch.cuda, streams[device], device, lambda: (job(), afterwards()), [*outputs, *inputs])
         return AsyncWork(_over(), outputs, event)
     if (queue := _queues.get(group)) is None:
         queue = _queues[group] = CallQueue(partial(_interrupt, ref(group)))
-    return AsyncWork(queue.submit(job), outputs)
+    return AsyncWork(queue.submit(job, afterwards), outputs)
 
 
 def nothing_to_do(outputs: list[Any]) -> AsyncWork:
@@ -75,7 +101,7 @@ def nothing_to_do(outputs: list[Any]) -> AsyncWork:
     return AsyncWork(_over(), outputs)
 
 
-def run_on_stream(cuda: Any, stream: Any, device: Any, job: Callable[[], None], tensors: list[Any]) -> Any:
+def run_on_stream(cuda: Any, stream: Any, device: Any, job: Callable[[], object], tensors: list[Any]) -> Any:
     """Let a stream do a job after what the current stream has to do; return an event that it reaches then.
 
     Parameters

@@ -91,7 +91,9 @@ def execute(
     is undefined.
 
     Later calls of the same kind are not compared, which saves them a small all-reduce.  If the arguments of one rank
-    are wrong then, that rank raises at once and sends nothing; the others raise when it ends or the time is over.
+    are wrong then, that rank raises at once and sends nothing; the others raise when it ends or the time is over.  If
+    they are right but differ, such as in size, nobody notices: Gloo may end a process by SIGABRT for a message that is
+    too long, and whoever waits for one that does not come raises at the timeout.
 
     Parameters
     ----------
@@ -143,8 +145,9 @@ def execute(
     Notes
     -----
     On CPU tensors a thread runs calls with `async_op`, one per group and call by call; a call without it waits for
-    them.  When one fails, later ones of the group fail too.  Errors are also logged, to ``collopt.runtime``, as nobody
-    may wait for them.  The end of the program is put off by some seconds for calls that still go on.
+    them, and so does the first call of its kind.  When one fails, later ones of the group fail too.  Errors are also
+    logged, to ``collopt.runtime``, as nobody may wait for them.  The end of the program is put off by some seconds for
+    calls that still go on.  In a fork, such calls cannot be waited for, nor can the group be used.
 
     On CUDA tensors nothing but the first call of its kind waits in the process.  Each call posts everything at once: to
     the current stream, or with `async_op` to a stream of the group's own, which begins after what the current stream
@@ -153,7 +156,8 @@ def execute(
     """
     call, job = prepared(plan, output, input, group=group, timeout=timeout, slices=slices, op=op, async_op=async_op)
     if async_op:
-        return start(call.group, job, *([] if each is None else [each] for each in (call.output, call.input)))
+        outputs, inputs = ([] if each is None else [each] for each in (call.output, call.input))
+        return start(call.group, job, outputs, inputs)
     run_now(call.group, job)
     return None
 

@@ -60,13 +60,17 @@ def staged_layout(schedule: AllToAllvSchedule, collective: str) -> tuple[Layout,
     amounts = schedule.traffic.ravel().tolist()
     parts = (schedule.pieces(server) for server in range(schedule.servers))
     chunk = gcd(*amounts, *(int(np.gcd.reduce(column)) for each in parts for column in (each.first, each.length)))
-    if chunk and sum(amounts) // chunk > MAX_CHUNKS:
+    if not chunk:
+        raise UnsupportedError(
+            "the schedule's traffic is 0 everywhere, so there is nothing to send; expected some traffic"
+        )
+    if sum(amounts) // chunk > MAX_CHUNKS:
         raise UnsupportedError(
             f"parts of the schedule are multiples of {chunk}, of {sum(amounts)} in all, which makes "
             f"{sum(amounts) // chunk} chunks; expected at most {MAX_CHUNKS}: schedule larger units, such as tokens for "
             f"bytes, or traffic rounded up to multiples of {_coarser(schedule, sum(amounts))}"
         )
-    return pair_layout(collective, schedule.num_ranks, [amount // max(1, chunk) for amount in amounts]), chunk
+    return pair_layout(collective, schedule.num_ranks, [amount // chunk for amount in amounts]), chunk
 
 
 def _coarser(schedule: AllToAllvSchedule, total: int) -> int:

@@ -13,14 +13,16 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 from ...errors import UnsupportedError
 from ..execution.arguments import import_torch
 from ..execution.distributed import PlanLike
+from ..execution.forks import check_process
 from ..execution.reductions import TYPES
 from ..programs.layout import REDUCING, ROOTED
+from .forms import in_lists, misplacement
 from .plans import PlanShelf, Request
 from .settings import BackendSettings
 from .tensors import are_alike, done, joined, spread
@@ -45,24 +47,6 @@ logger = logging.getLogger("collopt.runtime.backend")
 _said: set[str] = set()
 
 
-def _in_lists(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Bring a call into the form that torch.distributed and C++ use: lists of tensors, and one object with the options.
-
-    DDP has a call in another form, which must have the same effect.  The base class makes the usual form of it and
-    calls the method again.  (pybind11 would not let it if the function that asks for that had the method's own name.)
-    """
-
-    @wraps(method)
-    def call(self: PlannedGroup, *args: Any, **named: Any) -> Any:
-        if named.keys() - {"opts"} or any(
-            isinstance(each, (torch.Tensor, dist.ReduceOp.RedOpType, int)) for each in args
-        ):
-            return getattr(ProcessGroup, method.__name__)(self, *args, **named)
-        return method(self, *args, **named)
-
-    return call
-
-
 class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     """A group that runs collectives by plans.
 
@@ -81,6 +65,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     def __init__(self, options: Any, group_options: object, settings: BackendSettings, shelf: PlanShelf) -> None:
         # With the store, which the base class would take too, pybind11 makes an object that cannot be overridden.
         super().__init__(options.group_rank, options.group_size)
+        check_process(self)
         backends = {device: connected(options, "", device, group_options) for device in available_devices()}
         self._plain = plain_group(options, "", backends)
         register(self, backends)
@@ -89,7 +74,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         self._devices = tuple(backends)
         self._settings = settings
         self._shelf = shelf
-        self._misplacement = _misplacement(self._ranks)
+        self._misplacement = misplacement(self._ranks)
         self._lanes: dict[str, Any] = {}
         self._over = False
         self.planned: Counter[str] = Counter()
@@ -99,7 +84,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         """Name under which the group was asked for."""
         return "collopt"
 
-    @_in_lists
+    @in_lists
     def allreduce(self, tensors: list[Any], opts: Any = None) -> Any:
         """Add up in place."""
         opts = opts or dist.AllreduceOptions()
@@ -117,7 +102,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             return self._run(plan, whole, whole, opts, tensors, partial(spread, whole, tensors))
         return self._plain.allreduce_coalesced(tensors, opts)
 
-    @_in_lists
+    @in_lists
     def broadcast(self, tensors: list[Any], opts: Any = None) -> Any:
         """Copy the root's tensor to all."""
         opts = opts or dist.BroadcastOptions()
@@ -125,7 +110,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             return self._run(plan, tensors[0], tensors[0], opts)
         return self._plain.broadcast(tensors, opts)
 
-    @_in_lists
+    @in_lists
     def reduce(self, tensors: list[Any], opts: Any = None) -> Any:
         """Add up at the root, whose tensor alone changes."""
         opts = opts or dist.ReduceOptions()
@@ -147,7 +132,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             return self._run(plan, output, input, opts)
         return self._plain._reduce_scatter_base(output, input, opts)
 
-    @_in_lists
+    @in_lists
     def allgather(self, output_tensors: list[list[Any]], input_tensors: list[Any], opts: Any = None) -> Any:
         """Gather into one tensor per rank."""
         opts = opts or dist.AllgatherOptions()
@@ -160,7 +145,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             return self._run(plan, whole, own, opts, outputs, partial(spread, whole, outputs))
         return self._plain.allgather(output_tensors, input_tensors, opts)
 
-    @_in_lists
+    @in_lists
     def reduce_scatter(self, output_tensors: list[Any], input_tensors: list[list[Any]], opts: Any = None) -> Any:
         """Add up one tensor per rank, each for its rank."""
         opts = opts or dist.ReduceScatterOptions()
@@ -289,8 +274,10 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         Raises
         ------
         UnsupportedError
-            If the group has been destroyed; to connect again would wait for ranks that do not come.
+            If the group has been destroyed, or is that of another process; to connect again would wait for ranks that
+            do not come.
         """
+        check_process(self)
         if self._over:
             raise UnsupportedError("the group has been destroyed; make another one")
         found = device if device in self._devices else self._devices[-1]
@@ -311,12 +298,3 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         for each in self._lanes.values():
             each.abort()
         self._plain.abort()
-
-
-def _misplacement(ranks: list[int]) -> str | None:
-    """Say why the ranks of a group are not those of a part of the machine, if they are not."""
-    start, size = ranks[0], len(ranks)
-    if ranks == list(range(start, start + size)) and start % size == 0:
-        return None
-    shown = ", ".join(map(str, ranks[:3])) + ", …" * (size > 3)
-    return f"the group of ranks {shown} is no run of {size} consecutive ones that starts at a multiple of {size}"

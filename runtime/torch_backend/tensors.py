@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...errors import UnsupportedError
 from ..execution.arguments import import_torch
 
-__all__ = ["are_alike", "dense", "done", "joined", "spread"]
+__all__ = ["are_alike", "check_writable", "dense", "done", "joined", "spread"]
 
 torch, _ = import_torch()
 
@@ -15,6 +16,21 @@ torch, _ = import_torch()
 def dense(tensor: Any) -> Any:
     """Return the tensor, or a copy that stands in memory as it looks."""
     return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def check_writable(tensor: Any) -> None:
+    """Refuse an output whose elements have one place for several of them, as expanded tensors' have.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is such a tensor.
+    """
+    if any(size > 1 and not stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
+        raise UnsupportedError(
+            f"an output of shape {tuple(tensor.shape)} has strides {tensor.stride()}, so several of its elements are "
+            "at one place in memory; expected a place for each, as .contiguous() makes"
+        )
 
 
 def are_alike(tensors: Sequence[Any], one: Any) -> bool:

@@ -19,7 +19,7 @@ from ..execution.arguments import check_async, import_torch
 from ..execution.async_work import AsyncWork
 from ..execution.beside import run_now, start
 from ..execution.distributed import PlanLike, prepared
-from .tensors import dense, done
+from .tensors import check_writable, dense, done
 
 __all__ = ["PlannedWork", "run_plan"]
 
@@ -96,25 +96,32 @@ def run_plan(
     Returns
     -------
     torch.distributed.Work
+
+    Raises
+    ------
+    UnsupportedError
+        If the output or a result cannot be written to.
     """
+    results = results or [output]
+    for tensor in (output, *results):
+        check_writable(tensor)
     # Unlike no_grad this also lets us write to tensors that were made so.
     with torch.inference_mode():
         target = dense(output)
         source = target if input is output else dense(input)
     call, job = prepared(plan, target, source, group=group, slices=slices, op=op)
-    results = results or [output]
 
-    def whole_job() -> None:
-        job()
+    def bring() -> None:
         with torch.inference_mode():
             if target is not output:
                 output.copy_(target)
             afterwards()
 
     if at_once or not _goes_on_beside(target):
-        run_now(call.group, whole_job)
+        run_now(call.group, job)
+        bring()
         return done(results)
-    return PlannedWork(start(call.group, whole_job, [target], [source, output, *results]), results)
+    return PlannedWork(start(call.group, job, [target], [source, output, *results], afterwards=bring), results)
 
 
 def _goes_on_beside(tensor: Any) -> bool:

@@ -51,11 +51,16 @@ def export_chakra_et(
     Raises
     ------
     UnsupportedError
-        As of `plan_traces`.
+        As of `plan_traces`, or if the path ends in no name, so that the files would be hidden.
     OSError
         If a file cannot be written; then all are as they were before.
     """
-    prefix = str(as_path(path))
+    prefix = as_path(path)
+    if prefix.name in ("", ".."):
+        raise UnsupportedError(
+            f"the path is {shown(path)}, which names no file; expected what the names of the files begin with, such as "
+            "traces/plan"
+        )
     traces = plan_traces(plan, size, slices=slices, reduce_us=reduce_us)
     # Traces of two plans together would make ranks wait for each other for ever.
     write_all_whole({f"{prefix}.{rank}.et": trace_bytes(trace) for rank, trace in enumerate(traces)})

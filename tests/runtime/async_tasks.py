@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -85,6 +86,9 @@ def everything(rank: int, folder: str) -> Answers:
         "inference tensors": inference_tensors(rank),
         "with exchanges": with_exchanges(rank),
         "nothing to send": waited(begin(rank, "allreduce", 0, torch.float32, async_op=True)),
+        "callbacks before the next call": all(callback_before_next(rank, late) for late in range(RANKS)),
+        "comparisons in the order of calls": comparisons(rank),
+        "waiting in callbacks": waiting_in_callback(rank),
     }
     return Answers(right, refusals(rank), futures(rank), callbacks(rank))
 
@@ -197,6 +201,7 @@ def refusals(rank: int) -> dict[str, str]:
             execute(plan, ten.int(), ten.int(), async_op=True)
 
     return {
+        "expanded": message_of(lambda: execute(plan, torch.zeros(1).expand(10), ten, async_op=True)),  # type: ignore[func-returns-value]
         "no bool": message_of(lambda: execute(plan, ten.half(), ten.half(), async_op=1)),  # type: ignore[arg-type, func-returns-value]
         "debugging": message_of(debugged),
         "one rank": message_of(
@@ -238,6 +243,81 @@ def callbacks(rank: int) -> list[list[int]]:
     done.append(future.wait())
     done.append([int(data[3][0])])
     return done
+
+
+def callback_before_next(rank: int, quick: int) -> bool:
+    """The order of three calls of one kind, of which a rank finds the first over when it sets the callback."""
+    plan, data = plan_for("allreduce"), torch.tensor([1, 10, 100]).repeat(3000, 1).T.contiguous()
+    execute(plan, data[0].clone(), data[0])
+    work = started(lambda: execute(plan, data[0], data[0], async_op=True))
+    if rank == quick:
+        work.wait()
+    second = work.get_future().then(lambda _: execute(plan, data[1], data[1]))
+    execute(plan, data[2], data[2])
+    second.wait()
+    return data[:, 0].tolist() == [4, 40, 400]
+
+
+def comparisons(rank: int) -> bool:
+    """Callbacks and the program make calls that are the first of their kind: of different kinds, one kind, exchanges.
+
+    Rank 1 is late, so callbacks run beside the program on the others; rank 2's dawdle, and rank 0's program does.
+    """
+    plan, right = plan_for("allreduce"), []
+
+    def add(elements: int, value: int) -> bool:
+        execute(plan, data := torch.full((elements,), value), data)
+        return data[0].item() == RANKS * value
+
+    def exchange(elements: int, _: int) -> bool:
+        all_to_all_single(
+            output := torch.zeros(RANKS * elements), torch.full((RANKS * elements,), float(rank)), servers=2
+        )
+        return output.view(RANKS, elements)[:, 0].tolist() == list(range(RANKS))
+
+    for call, sizes in ((add, (211, 212)), (add, (213, 213)), (exchange, (3, 4))):
+        dist.barrier()
+        if rank == 1:
+            time.sleep(0.3)
+        work = begin(rank, "allreduce", 10007, torch.int64, async_op=True).work
+        assert work is not None
+
+        def callback(_: Any, call: Any = call, size: int = sizes[0]) -> bool:
+            if rank == 2:
+                time.sleep(0.2)
+            return call(size, 2)  # type: ignore[no-any-return]
+
+        future = work.get_future().then(callback)
+        if rank == 0:
+            time.sleep(0.6)
+        right += [call(sizes[1], 3), future.wait()]
+    return all(right)
+
+
+def waiting_in_callback(rank: int) -> bool:
+    """A callback waits for a call that is made after it is set."""
+    plan, data = plan_for("allreduce"), torch.full((3, 3000), rank)
+    made: list[AsyncWork] = []
+    execute(plan, data[2].clone(), data[2])
+    go = threading.Event()
+    work = started(lambda: execute(plan, data[0], data[0], async_op=True))
+    # In the thread itself if the call is not over; otherwise there would be nothing to wait for yet.
+    future = work.get_future().then(lambda _: not made or (go.wait(30) and made[0].wait()))
+    made.append(started(lambda: execute(plan, data[1], data[1], async_op=True)))
+    go.set()
+    return future.wait() and made[0].wait() and bool((data[:2] == 6).all())
+
+
+def leaving_early(rank: int, folder: str) -> list[int]:
+    """Rank 0 begins its calls when the others have come to the end of theirs without waiting."""
+    join(rank, folder)
+    plan, data = plan_for("allreduce"), torch.full((3, 3000), rank)
+    execute(plan, data[0].clone(), data[0])
+    dist.barrier()
+    if rank == 0:
+        time.sleep(1)
+    works = [started(partial(execute, plan, row, row, async_op=True)) for row in data]
+    return [int(row[0]) for work, row in zip(works, data, strict=True) if rank == 0 and work.wait()]
 
 
 def told() -> list[str]:

@@ -38,13 +38,14 @@ def answers() -> list[async_tasks.Answers]:
 def test_calls_that_go_on_give_what_the_others_do(answers: list[async_tasks.Answers]) -> None:
     """Many at once, mixed with synchronous calls, messages, collectives and exchanges, in one group or two."""
     for rank, answer in enumerate(answers):
-        assert len(answer.right) == 9
+        assert len(answer.right) == 12
         assert [name for name, right in answer.right.items() if not right] == [], f"rank {rank}"
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("expanded", "UnsupportedError: output has shape (10,) and is not contiguous"),
         ("no bool", "UnsupportedError: async_op is 1; expected True or False"),
         ("debugging", "UnsupportedError: async_op is True and TORCH_DISTRIBUTED_DEBUG is DETAIL, which takes"),
         ("afterwards", "fine"),
@@ -112,6 +113,24 @@ def leave(how: str) -> list[dict[str, Any]]:
 def test_calls_that_nobody_waits_for_come_to_their_end_before_the_program_does() -> None:
     """Rank 0, which waits, has its data from the others, which do not."""
     assert [each["said"] for each in leave("finished")] == [""] * RANKS
+
+
+def test_processes_of_multiprocessing_bring_their_calls_to_an_end_too() -> None:
+    """Though they leave without what atexit knows: rank 0 has its data from ranks whose task is over."""
+    assert run_ranks(async_tasks.leaving_early, RANKS, timeout_s=120, preload=PRELOAD) == [[6, 6, 6], [], [], []]
+
+
+def test_a_fork_ends_at_once_and_is_told_what_it_cannot_do() -> None:
+    """While a call of the process that it is a fork of goes on; that one comes to its end undisturbed."""
+    first, *others = (each["said"].splitlines() for each in leave("forked"))
+    assert others == [[]] * (RANKS - 1)
+    assert [line.partition(";")[0] for line in first if "Warning" not in line] == [
+        "ProgramError: the call goes on in the process that this one was forked from",
+        first[1].partition(";")[0],
+        "the fork has ended with 0 while the call went on",
+        "the call has brought 6",
+    ]
+    assert first[1].startswith("UnsupportedError: the group is that of process ")
 
 
 def test_a_program_ends_though_its_calls_cannot() -> None:

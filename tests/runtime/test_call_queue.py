@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import threading
 import time
 import weakref
@@ -12,11 +13,14 @@ from concurrent.futures import Future
 from datetime import timedelta
 
 import pytest
+import torch
 
 from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime.execution import beside, call_queue
 from collopt.runtime.execution.async_work import AsyncWork
 from collopt.runtime.execution.call_queue import CallQueue
+from collopt.runtime.execution.forks import check_process
+from collopt.runtime.torch_backend.works import run_plan
 
 LONG_S = 30.0
 """Longer than anything here takes."""
@@ -84,6 +88,126 @@ def test_a_callback_may_call_and_wait() -> None:
     assert seen == ["first", "callback", "second"]
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+def test_what_a_callback_calls_comes_before_the_next_call(is_over: bool) -> None:
+    """If it is set before that one: in the thread that runs the calls, or in the caller's if the call was over."""
+    queue, seen, go = CallQueue(), [], threading.Event()
+    first = AsyncWork(queue.submit(lambda: seen.append("first") if go.wait(LONG_S) else None), [])
+    if is_over:
+        go.set()
+        first.wait()
+    then = first.get_future().then(lambda _: queue.submit(lambda: seen.append("callback")).result())
+    queue.submit(lambda: seen.append("next"))
+    go.set()
+    queue.join()
+    then.wait()
+    assert seen == ["first", "callback", "next"]
+
+
+@pytest.mark.parametrize("limit", [None, 0.001])
+def test_a_callback_may_wait_for_later_calls(limit: float | None) -> None:
+    """They run there, in their order and once; a failure among them is theirs."""
+    queue, seen, go = CallQueue(), [], threading.Event()
+    later: list[AsyncWork] = []
+
+    def callback(_: Future[None]) -> None:
+        seen.append("callback")
+        assert later[1].wait(limit)
+        with pytest.raises(ProgramError, match="gone"):
+            later[2].wait(limit)
+        seen.append("waited")
+
+    queue.submit(lambda: go.wait(LONG_S)).add_done_callback(callback)
+    jobs = (*(lambda number=number: seen.append(number) for number in range(2)), failing("gone"))
+    later.extend(AsyncWork(queue.submit(job), []) for job in jobs)
+    last = queue.submit(lambda: seen.append("never"))
+    go.set()
+    assert isinstance(last.exception(LONG_S), ProgramError)
+    assert seen == ["callback", 0, 1, "waited"]
+
+
+def test_what_fails_when_the_data_is_there_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """The ranks are still in the same call, so later ones run."""
+    queue, seen = CallQueue(), []
+    first = queue.submit(lambda: seen.append("sent"), failing("no memory to copy to"))
+    second = queue.submit(lambda: seen.append("second"), lambda: seen.append("copied"))
+    assert str(first.exception(LONG_S)) == "no memory to copy to"
+    second.result(LONG_S)
+    assert seen == ["sent", "second", "copied"]
+    assert caplog.messages == ["a call that went on beside its caller failed: no memory to copy to"]
+
+
+def test_questions_keep_their_turn(caplog: pytest.LogCaptureFixture) -> None:
+    """After earlier calls and their callbacks, in one thread with them; errors are told to who asks alone."""
+
+    class Group:
+        """Stands for one."""
+
+    group, seen, threads = Group(), [], set()
+
+    def ask(name: str) -> str:
+        seen.append(name)
+        threads.add(threading.get_ident())
+        return name
+
+    assert beside.in_turn(group, lambda: ask("alone")) == "alone"
+    assert threads == {threading.get_ident()}
+    threads.clear()
+    beside._queues[group] = queue = CallQueue()
+    first = queue.submit(lambda: (time.sleep(0.05), seen.append("first")))
+    first.add_done_callback(lambda _: beside.in_turn(group, lambda: ask("callback")))
+    assert beside.in_turn(group, lambda: ask("after")) == "after"
+    assert seen == ["alone", "first", "callback", "after"]
+    assert threads == {queue._thread.ident}
+    with pytest.raises(ProgramError, match="disagree"):
+        beside.in_turn(group, failing("the ranks disagree"))
+    queue.join()
+    assert caplog.messages == []
+    queue.submit(failing("gone"))
+    with pytest.raises(ProgramError, match="earlier call"):
+        beside.in_turn(group, lambda: ask("never"))
+
+
+def test_a_fork_has_no_use_for_calls_and_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not over never will be there, and the end of the fork waits for nothing."""
+
+    class Group:
+        """Stands for one."""
+
+    group, go, here = Group(), threading.Event(), os.getpid()
+    check_process(group)
+    queue = CallQueue()
+    over = queue.submit(lambda: None)
+    over.result(LONG_S)
+    work = AsyncWork(queue.submit(lambda: go.wait(LONG_S)), [])
+    monkeypatch.setattr(call_queue, "_queues", call_queue._queues)
+    monkeypatch.setattr(call_queue, "_finalizers", list(call_queue._finalizers))
+    with monkeypatch.context() as fork:
+        fork.setattr(os, "getpid", lambda: here + 1)
+        call_queue._forget()
+        begin = time.monotonic()
+        call_queue._finish()
+        assert time.monotonic() - begin < call_queue.EXIT_PATIENCE_S
+        for limit in (None, 0.01):
+            with pytest.raises(ProgramError, match="goes on in the process that this one was forked from"):
+                work.wait(limit)
+        assert over.result() is None
+        with pytest.raises(UnsupportedError, match=f"the group is that of process {here}, of which this one is a fork"):
+            check_process(group)
+        check_process(Group())
+    go.set()
+    assert work.wait()
+    check_process(group)
+
+
+@pytest.mark.parametrize("results", [(), (torch.zeros(3), torch.zeros(1).expand(2, 5))])
+def test_outputs_without_a_place_for_each_element_are_refused(results: tuple[torch.Tensor, ...]) -> None:
+    """Before anything is sent: nothing else here is one of what it stands for."""
+    output = torch.zeros(4) if results else torch.zeros(1).expand(2, 5)
+    with pytest.raises(UnsupportedError, match=r"an output of shape \(2, 5\) has strides \(0, 0\), so several of its"):
+        run_plan(object(), output, output, group=object(), slices=1, op="sum", at_once=False, results=results)  # type: ignore[arg-type]
+
+
 def test_the_thread_ends_with_the_group_and_keeps_no_tensor() -> None:
     """A queue that nobody can reach any more has no thread, and an idle one nothing of its last call."""
 
@@ -149,6 +273,22 @@ def test_the_end_of_the_program_waits_a_while(
         queue.join()
     call_queue._finish()
     assert len(caplog.messages) == 1
+
+
+def test_the_end_comes_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever calls for it first, atexit or multiprocessing: what is late then is not waited for again."""
+    go, interrupted = threading.Event(), []
+    queue = CallQueue(lambda: interrupted.append(1))
+    queue.submit(lambda: go.wait(LONG_S))
+    monkeypatch.setattr(call_queue, "_queues", weakref.WeakSet([queue]))
+    monkeypatch.setattr(call_queue, "EXIT_PATIENCE_S", 0.1)
+    monkeypatch.setattr(call_queue, "INTERRUPTION_S", 0.1)
+    call_queue._finish()
+    call_queue._finish()
+    assert interrupted == [1]
+    assert len(caplog.messages) == 1
+    go.set()
+    queue.join()
 
 
 @pytest.mark.parametrize("limit", [0.01, timedelta(milliseconds=10)])

@@ -303,6 +303,18 @@ def test_refuses_plans_cut_too_finely(options: dict[str, object], message_text: 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("path", ["", ".", "..", "/", "a/..", Path()])
+def test_refuses_names_that_would_make_hidden_files(
+    path: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of files begin with what was given, so it has to be more than a folder."""
+    (tmp_path / "here" / "a").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(UnsupportedError, match="which names no file; expected what the names of the files begin with"):
+        collopt.plan(ring(4), "allgather").export("chakra-et", path, size="1M")
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "here", tmp_path / "here" / "a"]
+
+
 def test_refuses_kinds_of_values_that_are_not_written(tmp_path: Path) -> None:
     """Lists, for example."""
     with pytest.raises(UnsupportedError, match="attribute 'a' is of kind 'list'; expected one of double, float"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,9 @@ def test_mscclpp_plans_of_a_family_have_names_of_their_own(plans: list[Plan], tm
         ({"sizes": "1K-1M"}, "expected the smallest and the largest"),
         ({"sizes": ("1K", "much")}, "size 'much' is not understood"),
         ({"sizes": (-1, 5)}, "size -1 is not understood"),
+        ({"sizes": (0, "0")}, r"sizes are \(0, '0'\); expected the largest to be at least 1 byte"),
+        ({"sizes": (0, 10**5000)}, r"is too large; expected less than 10\^18 bytes"),
+        ({"sizes": (1, 10**18)}, r"size 1000000000000000000 is too large; expected less than 10\^18 bytes"),
         ({"runtime": "nccl"}, "runtime is 'nccl'; expected one of"),
         ({"format": "xml"}, "format is 'xml'; expected one of msccl-xml, mscclpp-json"),
         ({"format": "mscclpp-json", "runtime": "rccl"}, "runtime is 'rccl', which does not load mscclpp-json"),
@@ -130,6 +135,7 @@ def test_mscclpp_plans_of_a_family_have_names_of_their_own(plans: list[Plan], tm
         ({"plans": []}, "there is no plan"),
         ({"plans": ["plan"]}, "one of the plans is a str"),
         ({"format": "mscclpp-json", "sizes": (1, "1M")}, "the plan by 'bfb' cannot be written for 1 to "),
+        ({"format": "mscclpp-json", "protocol": "LL"}, "cannot be used with these options: .*protocol"),
         ({"max_thread_blocks": 1}, "the plan by 'bfb' cannot be written"),
     ],
 )
@@ -166,6 +172,72 @@ def test_a_folder_with_something_in_it_is_left_alone(plans: list[Plan], tmp_path
         write_family(plans, tmp_path / "no" / "family", sizes=(1, "1M"))
     assert {path.name: path.read_bytes() for path in (tmp_path / "family").iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["family"]
+
+
+def test_an_empty_folder_stays_the_one_that_it_was(
+    plans: list[Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its mode, for a shell that is in it, and by any of its names."""
+    folder = tmp_path / "family"
+    folder.mkdir(mode=0o700)
+    before = folder.stat()
+    monkeypatch.chdir(folder)
+    frame = write_family(plans, ".", sizes=("8K", "1M"))
+    after = folder.stat()
+    assert (before.st_ino, before.st_mode, before.st_uid) == (after.st_ino, after.st_mode, after.st_uid)
+    assert (
+        sorted(map(str, Path().iterdir()))
+        == list(frame["file"])
+        == ["00-allgather-bfb.xml", "01-allgather-forestcoll.xml"]
+    )
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_an_empty_folder_is_filled_where_nothing_can_be_beside_it(plans: list[Plan], tmp_path: Path) -> None:
+    """As where a file system begins: the parent neither is written to nor loses a folder."""
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    before = tmp_path.stat().st_mtime_ns
+    write_family(plans, folder, sizes=("8K", "1M"))
+    assert tmp_path.stat().st_mtime_ns == before
+    assert len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_files_that_were_moved_go_away_when_the_next_cannot_be(
+    plans: list[Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """The folder stays, as empty as it was."""
+    rename, moves = Path.rename, 0
+
+    def fail(self: Path, target: Path) -> Path:
+        nonlocal moves
+        moves += 1
+        if moves == failing:
+            raise OSError(errno.EIO, "Input/output error", str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(OSError, match="cannot be written: Input/output error") as caught:
+        write_family(plans, tmp_path, sizes=("8K", "1M"))
+    assert caught.value.filename == str(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_others_put_into_the_folder_meanwhile_is_theirs(plans: list[Plan], tmp_path: Path) -> None:
+    """And there is no family among it."""
+
+    class Slow(Plan):
+        """Takes so long to write that somebody else is faster."""
+
+        def export(self, format: str, path: str | os.PathLike[str], **options: Any) -> None:  # noqa: A002
+            super().export(format, path, **options)
+            (tmp_path / "theirs.xml").write_text("theirs")
+
+    slow = Slow(*(getattr(plans[0], name) for name in Plan.__dataclass_fields__))
+    with pytest.raises(OSError, match="is not empty any more"):
+        write_family([slow], tmp_path, sizes=("8K", "1M"))
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs.xml"]
 
 
 def test_a_family_that_the_runtime_would_not_load_is_not_written(tmp_path: Path, plans: list[Plan]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -220,6 +221,16 @@ def test_what_does_not_fit_the_executor_is_refused() -> None:
         to_execution_plan(object())  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match="expected a Plan"):
         export_mscclpp_json(object(), "plan.json")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("option", "value"), [("foo", 1), ("protocol", "LL"), ("size", "1M")])
+def test_options_that_the_exporter_does_not_have_are_refused(tmp_path: Path, option: str, value: object) -> None:
+    """By name, as those of all formats."""
+    plan = collopt.plan(ring(4, bandwidth=25), "allgather")
+    for export in (partial(plan.export, "mscclpp-json"), plan.to_mscclpp_json):
+        with pytest.raises(UnsupportedError, match=f"mscclpp-json cannot be used with these options: .*'{option}'"):
+            export(tmp_path / "o", **{option: value})
+    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> None:

@@ -67,6 +67,15 @@ def test_what_is_not_there_is_said_in_one_line_by_every_reader(tmp_path: Path, r
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("reader", ["read_bytes", "read_text", "read_topology", "load_plan", "read_xml"])
+def test_an_empty_path_of_pathlib_is_called_empty_too(reader: str) -> None:
+    """It is the current folder then, as nobody can tell from one that was meant."""
+    with pytest.raises(FileFormatError, match=r"^the path is empty, or \., which is a folder; expected a file$"):
+        READERS[reader](Path())
+    with pytest.raises(FileFormatError, match=r"^\. is a folder; expected a file$"):
+        READERS[reader](".")
+
+
 def test_folders_sockets_and_devices_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each by its name."""
     monkeypatch.chdir(tmp_path)
@@ -94,6 +103,14 @@ def test_no_more_is_read_than_was_asked_for(tmp_path: Path) -> None:
     """As many bytes are fine, one more is not."""
     (tmp_path / "file").write_bytes(b"12345")
     assert read_bytes(tmp_path / "file", 5) == b"12345"
+    with pytest.raises(FileFormatError, match="is larger than 4 bytes; expected a smaller file"):
+        read_bytes(tmp_path / "file", 4)
+
+
+def test_a_file_that_says_it_is_too_large_is_not_read_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor opened."""
+    (tmp_path / "file").write_bytes(b"12345")
+    monkeypatch.setattr(Path, "open", None)
     with pytest.raises(FileFormatError, match="is larger than 4 bytes; expected a smaller file"):
         read_bytes(tmp_path / "file", 4)
 
