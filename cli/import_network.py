@@ -23,7 +23,9 @@ __all__ = ["import_network"]
 FileArgument = Annotated[
     str,
     typer.Argument(
-        metavar="FILE", help="What NCCL, RCCL, nvidia-smi, rocm-smi or amd-smi wrote, or an input of another planner."
+        metavar="FILE",
+        help="What NCCL, RCCL, nvidia-smi, rocm-smi or amd-smi wrote, or an input of another planner; - is standard "
+        "input.",
     ),
 ]
 OutputOption = Annotated[
@@ -53,7 +55,7 @@ def import_network(
     if as_json:
         emit_json(_figures(network, classes))
     else:
-        emit_rows(f"{network.name}, from {file}", _rows(network, classes))
+        emit_rows(f"{network.name}, from {'standard input' if file == '-' else file}", _rows(network, classes))
     if output is not None:
         note(f"wrote {output}")
 

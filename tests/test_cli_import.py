@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,7 +63,13 @@ def test_our_own_files_are_read_too(capsys: pytest.CaptureFixture[str], tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--boxes", "2"], "says nothing about the network between boxes; give fabric, one of full, rail, leaf_spine"),
+        (
+            ["--boxes", "2"],
+            "says nothing about the network between boxes; give --fabric, one of full, rail, leaf_spine",
+        ),
+        (["--fabric", "rail"], "--fabric does not go with one box, which has no network to others"),
+        (["--boxes", "2", "--fabric", "full", "--set", "oversubscription=2"], "fabric 'full' never blocks"),
+        (["--set", "gpu=h100"], "gpu does not go with a file of the format TACCL topology"),
         (["--boxes", "two"], "--boxes is 'two'; expected a whole number"),
         (["--set", "gpus=4"], "there is no option 'gpus' for a file of a network"),
         (["--set", "gpu=h1000"], "there is no GPU 'h1000' in our table of links"),
@@ -74,6 +82,14 @@ def test_options_that_do_not_fit_are_refused(
 ) -> None:
     """In one sentence, with the words that were typed."""
     assert message in refusal(call(capsys, "import", profile, *options))
+
+
+def test_a_file_may_come_from_standard_input(profile: Path, tmp_path: Path) -> None:
+    """From a pipe, as from another machine."""
+    command = [sys.executable, "-m", "collopt", "import", "-", "-o", str(tmp_path / "lab.json")]
+    done = subprocess.run(command, input=profile.read_bytes(), capture_output=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, b"lab_1MB, from standard input"), done.stderr
+    assert read_topology(tmp_path / "lab.json") == read_topology(profile)
 
 
 def test_names_of_the_catalogue_are_no_files(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,17 @@ from .sizes import as_size, check_links
 from .topology import Link, Topology
 from .validation import Exact
 
-__all__ = ["FABRIC_LATENCY", "MAX_BOXES", "PCIE_LATENCY", "SCALE_UP_LATENCY", "Box", "Nic", "join_boxes", "repeat_box"]
+__all__ = [
+    "FABRIC_LATENCY",
+    "MAX_BOXES",
+    "PCIE_LATENCY",
+    "SCALE_UP_LATENCY",
+    "Box",
+    "Nic",
+    "SharedLink",
+    "join_boxes",
+    "repeat_box",
+]
 
 MAX_BOXES = 4096
 
@@ -42,6 +52,8 @@ class Nic(NamedTuple):
         GB/s between the card and the network, in each direction; None where the source of the box does not say.
     near_latency, latency : int, float, str or Fraction
         µs of the same links.
+    port : int, float, str, Fraction or None
+        GB/s of its ports, where `bandwidth` is less because the box brings the card no more.
     """
 
     near: tuple[str, ...]
@@ -49,6 +61,25 @@ class Nic(NamedTuple):
     bandwidth: Exact | None
     near_latency: Exact = PCIE_LATENCY
     latency: Exact = FABRIC_LATENCY
+    port: Exact | None = None
+
+
+class SharedLink(NamedTuple):
+    """A link between network cards and GPUs that is no link of the box, but limits what the cards bring together.
+
+    Attributes
+    ----------
+    name : str
+        As it ends a sentence about a card: ``"a card's own PCIe link"``.
+    bandwidth : Fraction
+        GB/s in each direction.
+    ways : tuple of (int, int)
+        Each card that sends over it, by its position, and to how many of the nodes near to it that is the way.
+    """
+
+    name: str
+    bandwidth: Fraction
+    ways: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -71,6 +102,8 @@ class Box:
         Those of `switches` that can copy and add up data on its way.
     notes : tuple of str
         What the numbers rest on where it is not plain: one sentence each, for people.
+    shared : tuple of SharedLink
+        What `nic_shares.with_ports` divides among `nics` once the speed of their ports is known.
     """
 
     name: str
@@ -80,6 +113,7 @@ class Box:
     switches: tuple[str, ...] = ()
     abilities: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    shared: tuple[SharedLink, ...] = ()
 
 
 def repeat_box(

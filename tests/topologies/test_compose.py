@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import pytest
@@ -12,6 +13,7 @@ from collopt import Topology, plan
 from collopt.errors import FileFormatError, TopologyError
 from collopt.topologies import Box, Link, Nic, compose, dgx_h100, rail
 from collopt.topologies.compose import FABRICS
+from collopt.topologies.scale_out import SharedLink
 
 PAIR = Box("pair", 2, (Link("gpu0", "gpu1", Fraction(50)),), (Nic(("gpu0",), 25, 12), Nic(("gpu1",), 25, 12)))
 BARE = Box("bare", 4, tuple(Link(f"gpu{a}", f"gpu{b}", Fraction(40)) for a in range(4) for b in range(a)), ())
@@ -81,11 +83,42 @@ def test_bandwidths_of_cards_can_be_overruled() -> None:
     assert network.link("box0/gpu0", "box0/nic0").bandwidth == 25
 
 
+def test_boxes_that_have_cards_keep_them_beside_boxes_that_have_none() -> None:
+    """The number of cards is for those of which nothing is known."""
+    network = compose([PAIR, BARE], nics=4, nic_bandwidth=30)
+    cards = [node for node in network.switch_nodes if "/nic" in node]
+    assert cards == ["box0/nic0", "box0/nic1", *(f"box1/nic{nic}" for nic in range(4))]
+    assert network.link("box0/nic0", "fabric").bandwidth == network.link("box1/nic3", "fabric").bandwidth == 30
+
+
+@pytest.mark.parametrize("ports", [None, 20, 80])
+def test_what_a_box_says_of_the_ways_to_its_cards_counts_for_any_ports(ports: int | None) -> None:
+    """Two cards on one link of 60 GB/s; a third is not on it."""
+    ways = (SharedLink("a PCIe link", Fraction(60), ((0, 1), (1, 1))),)
+    cards = tuple(Nic((f"gpu{gpu}",), 30, 30) for gpu in range(3))
+    box = Box(
+        "trio", 3, tuple(Link(f"gpu{gpu}", "hub", Fraction(90)) for gpu in range(3)), cards, ("hub",), shared=ways
+    )
+    network = compose([box, box], nic_bandwidth=ports)
+    found = [network.link(f"box0/nic{nic}", "fabric").bandwidth for nic in range(3)]
+    assert found == [min(ports or 30, 30)] * 2 + [ports or 30]
+    assert network.link("box0/gpu2", "box0/nic2").bandwidth == 30
+
+
 @pytest.mark.parametrize(
     ("nodes", "options", "message"),
     [
         ([], {}, "there are no boxes to compose"),
         (7, {}, "the boxes are 7; expected a list"),
+        ("box.xml", {}, "the boxes are 'box.xml', which is one; expected a list, such as [box, box]"),
+        (PAIR, {}, "which is one; expected a list"),
+        ([PAIR], {"nics": -4}, "nics is -4; expected a whole number"),
+        ([PAIR], {"nics": 2}, "box 'pair' has 2 NICs already; leave out nics"),
+        ([PAIR], {"nic_bandwidth": 0}, "bandwidth of every NIC is 0; expected a positive number"),
+        ([PAIR], {"boxes_per_leaf": 0}, "boxes_per_leaf is 0; expected a whole number"),
+        ([PAIR], {"oversubscription": 0}, "oversubscription is 0; expected a positive number"),
+        ([PAIR] * 2, {"oversubscription": 4}, "oversubscription is 4, but fabric 'full' never blocks; leave it out"),
+        ([PAIR] * 2, {"boxes_per_leaf": 4, "fabric": "rail"}, "boxes_per_leaf is 4, but fabric 'rail' has no leaves"),
         ([PAIR], {"fabric": "clos"}, "fabric is 'clos'; expected one of full, rail, leaf_spine"),
         ([PAIR] * 2, {"oversubscription": None}, "only rails can do without a spine, full cannot"),
         ([PAIR] * 2, {"fabric": "rail", "oversubscription": 0}, "oversubscription is 0; expected a positive number"),
@@ -101,7 +134,7 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(
     nodes: list[Box], options: dict[str, object], message: str
 ) -> None:
     """It says what would."""
-    with pytest.raises(TopologyError, match=message.replace("(", r"\(")):
+    with pytest.raises(TopologyError, match=re.escape(message)):
         compose(nodes, **options)  # type: ignore[arg-type]
 
 
@@ -121,7 +154,8 @@ def test_switches_always_take_in_what_they_give_out(boxes: list[Box], fabric: st
     """Which planners ask for; and an allgather on the network meets its bound."""
     nics = tuple(Nic((f"gpu{gpu}",), 25, 12) for gpu in range(2))
     equipped = [box if box.nics else Box(box.name, box.gpus, box.links, nics) for box in boxes]
-    network = compose(equipped, fabric=fabric, boxes_per_leaf=per_leaf)
+    leaves = {"boxes_per_leaf": per_leaf} if fabric == "leaf_spine" else {}
+    network = compose(equipped, fabric=fabric, **leaves)  # type: ignore[arg-type]
     assert all(network.ingress(switch) == network.egress(switch) for switch in network.switch_nodes)
     assert plan(network, "allgather").gap == 0
 

@@ -95,10 +95,12 @@ def test_real_files_of_clouds_are_read_once_the_gpu_is_named(
 
 
 def test_rccls_mi250x_file_is_the_catalogues_mi250() -> None:
-    """The same links with the same bandwidths, number by number."""
+    """The same links with the same bandwidths, number by number; two cards are on a switch of Broadcom with 4 GPUs."""
     box = read_box(real_file("rccl-topo_mi250x-16gcd-8nic.xml"), BoxOptions())
     assert sorted(joined(box, 1).links) == sorted(mi250().links)
-    assert [card.near for card in box.nics] == [(f"gpu{2 * number}", f"gpu{2 * number + 1}") for number in range(8)]
+    near = [tuple(f"gpu{4 * (number // 2) + gpu}" for gpu in range(4)) for number in range(8)]
+    assert [card.near for card in box.nics] == near
+    assert {(card.near_bandwidth, card.bandwidth) for card in box.nics} == {(Fraction(25, 4), 25)}
 
 
 def test_rccls_mi300x_file_is_the_catalogues_mi300x() -> None:
@@ -189,6 +191,31 @@ def test_what_the_file_says_of_the_gpu_is_not_overruled() -> None:
     box = box_of(pair(), gpu="b200")
     assert box.links[0].bandwidth == 50
     assert "not used: gpu='b200', as the file itself says h100" in box.notes
+
+
+@pytest.mark.parametrize("sm", [90, 103])
+def test_a_gpu_of_another_vendor_is_refused(sm: int) -> None:
+    """Whether the table has that of the file or not."""
+    with pytest.raises(FileFormatError, match="gpu is 'mi300x', but the GPUs of this file are NVIDIA's; leave out gpu"):
+        box_of(pair(sm=sm), gpu="mi300x")
+    assert box_of(pair(sm=103), gpu="b200").links[0].bandwidth == 100
+
+
+def test_links_tell_the_vendor_where_nothing_else_does() -> None:
+    """RCCL's first files name no architecture."""
+    devices = [gpu(n, link(slot(1 - n), name="xgmi")).replace(' sm="90"', "") for n in range(2)]
+    text = system(cpu(*devices), version=2)
+    with pytest.raises(FileFormatError, match="the GPUs of this file are AMD's"):
+        box_of(text, gpu="h100")
+    assert box_of(text, gpu="mi100").name == "mi100-2gpu"
+
+
+def test_ranks_that_contradict_the_order_of_the_gpus_are_said() -> None:
+    """Whose job numbered its processes otherwise has to know which GPU is rank 0 here."""
+    note = "GPUs are in the order of dev, which the ranks of the dumped job contradict: gpu0 was its rank 1"
+    for ranks, told in (((1, 0), True), ((0, 1), False), ((3, 9), False)):
+        box = box_of(system(cpu(*(gpu(n, switched(), rank=rank) for n, rank in enumerate(ranks)))))
+        assert (note in box.notes) is told
 
 
 def test_gpus_that_the_table_lacks_need_a_product_only_if_they_have_links() -> None:

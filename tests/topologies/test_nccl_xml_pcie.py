@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collopt import bound
 from collopt.errors import FileFormatError
+from collopt.topologies import compose
 from collopt.topologies.importing.pcie_speeds import LANE
 from collopt.topologies.scale_out import Box
 from nccl_texts import GPU, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system, tag
@@ -150,7 +153,8 @@ def test_the_slowest_link_to_the_card_counts() -> None:
     """Its port's 25 GB/s do not fit through eight lanes."""
     switch = pci("0000:a0:00.0", gpu(0, switched()), card(port(0), width=8))
     box = box_of(system(cpu(switch, gpu(1, switched()))), figures="nccl")
-    assert (box.nics[0].near_bandwidth, box.nics[0].bandwidth) == (12, 25)
+    assert box.nics[0][:3] == (("gpu0",), 12, 12)
+    assert "nic0 counts with 12 of 25 GB/s, because a card's own PCIe link has 12" in box.notes
 
 
 def test_a_card_that_says_nothing_of_its_speed_stays_unknown() -> None:
@@ -166,6 +170,118 @@ def test_cards_that_would_overload_a_gpu_divide_themselves() -> None:
     box = box_of(system(cpu(pci("0000:a0:00.0", gpu(0, switched()), gpu(1, switched()), *cards))))
     assert [(found.near, found.near_bandwidth) for found in box.nics] == [(("gpu0", "gpu1"), Fraction(25, 2))] * 2
     assert any("divide their bandwidth" in note for note in box.notes)
+
+
+GEN4, GEN5 = Fraction(2048, 65), Fraction(4096, 65)
+
+
+def four_gpus(*cards: str, speed: str = "32.0 GT/s PCIe") -> str:
+    """Four GPUs below a switch, and cards beside it at the CPU."""
+    gpus = [gpu(number, switched(), speed="32.0 GT/s PCIe") for number in range(4)]
+    return system(cpu(pci("0000:a0:00.0", *gpus, speed=speed), *cards))
+
+
+def fast_card(number: int, *, speed: int = 400000) -> str:
+    """A card in a slot of the fifth generation."""
+    return card(port(number, speed), busid=f"0000:9{number}:00.0", speed="32.0 GT/s PCIe")
+
+
+def two_boxes(text: str) -> Fraction:
+    """What an allgather on two such boxes can reach."""
+    box = box_of(text)
+    return bound(compose([box, box]), "allgather").algbw
+
+
+def test_a_slot_limits_what_a_card_gives_all_of_its_gpus_together() -> None:
+    """Two ports of 25 GB/s in a slot of 31.5: 31.5 enter the box, and half of 4 shards has to."""
+    gpus = [gpu(number, switched()) for number in range(2)]
+    text = system(cpu(pci("0000:a0:00.0", *gpus, card(port(0, guid="0xa"), port(1, guid="0xa", number=2)))))
+    assert box_of(text).nics[0][:3] == (("gpu0", "gpu1"), GEN4, GEN4)
+    assert two_boxes(text) == 2 * GEN4
+
+
+def test_the_way_to_gpus_limits_what_a_card_gives_them_together() -> None:
+    """A switch on 31.5 GB/s, and a card of 50 above it."""
+    text = four_gpus(fast_card(0), speed="16.0 GT/s PCIe")
+    assert box_of(text).nics[0].bandwidth == GEN4
+    assert two_boxes(text) == 2 * GEN4
+    assert "nic0 counts with 31.51 of 50 GB/s, because a PCIe link on the way to GPUs has 31.51" in box_of(text).notes
+
+
+def test_cards_divide_the_way_to_their_gpus() -> None:
+    """Two of 50 GB/s above a switch on 63."""
+    text = four_gpus(fast_card(0), fast_card(1))
+    assert [found.bandwidth for found in box_of(text).nics] == [GEN5 / 2] * 2
+    assert two_boxes(text) == 2 * GEN5
+
+
+def test_a_card_that_needs_less_than_its_part_leaves_the_rest() -> None:
+    """One of 1 Gb/s beside one of 800, which no PCIe link here would carry whole."""
+    box = box_of(four_gpus(fast_card(0), fast_card(1, speed=1000), speed="16.0 GT/s PCIe"))
+    assert [found.bandwidth for found in box.nics] == [GEN4 - Fraction(1, 8), Fraction(1, 8)]
+
+
+def test_cards_of_another_cpu_divide_the_link_between_cpus() -> None:
+    """22 GB/s, by NCCL's figures, for two cards of 50; 2 of 4 shards pass it."""
+    gpus = cpu(*(gpu(number, switched(), speed="32.0 GT/s PCIe") for number in range(2)))
+    text = system(gpus, cpu(fast_card(0), fast_card(1), numaid=1))
+    box = box_of(text)
+    assert [found[:3] for found in box.nics] == [(("gpu0", "gpu1"), 11, 11)] * 2
+    assert two_boxes(text) == 44
+    assert "nic0, nic1 count with 11 of 50 GB/s, because the link between CPUs has 22 for 2 of them" in box.notes
+
+
+def test_a_way_that_branches_is_loaded_with_a_part_only() -> None:
+    """Two switches on 63 GB/s each take the two cards of 50 together, if they spread what they carry."""
+    switches = [
+        pci(f"0000:a{n}:00.0", *(gpu(2 * n + k, switched(), speed="32.0 GT/s") for k in (0, 1)), speed="32.0 GT/s")
+        for n in (0, 1)
+    ]
+    box = box_of(system(cpu(*switches, fast_card(0), fast_card(1))))
+    assert [found.bandwidth for found in box.nics] == [50, 50]
+    assert [found.near_bandwidth for found in box.nics] == [Fraction(25, 2)] * 2
+
+
+@pytest.mark.parametrize("speed", ["12.5", 50, 100])
+@pytest.mark.parametrize(
+    "text",
+    [
+        four_gpus(fast_card(0), fast_card(1)),
+        four_gpus(fast_card(0), card(port(1, 100000), busid="0000:91:00.0", width=8), speed="16.0 GT/s PCIe"),
+        four_gpus(fast_card(0), fast_card(1)).replace("nvlink", "unknown"),
+        four_gpus(fast_card(0, speed=0), card(port(1, 0), busid="0000:91:00.0", speed="2.5 GT/s", width=1)),
+    ],
+)
+def test_a_bandwidth_given_later_is_as_good_as_one_given_at_once(text: str, speed: str | int, tmp_path: Path) -> None:
+    """For a box that was read without it, one that was read with it, and a file."""
+    path = tmp_path / "machine.xml"
+    path.write_text(text, encoding="utf-8")
+    expected = compose([box_of(text, nic_bandwidth=speed)] * 2)
+    assert compose([box_of(text)] * 2, nic_bandwidth=speed) == expected
+    assert compose([path, path], nic_bandwidth=speed) == expected
+
+
+def test_a_tapered_leaf_is_built_for_ports() -> None:
+    """Two switches ports of 50 GB/s at 2:1 have 50 to the spine, whatever PCIe brings the cards."""
+    box = box_of(four_gpus(fast_card(0), speed="16.0 GT/s PCIe"))
+    network = compose([box] * 4, fabric="leaf_spine", boxes_per_leaf=2, oversubscription=2)
+    assert network.link("leaf0", "spine").bandwidth == 50
+    assert network.link("box0/nic0", "leaf0").bandwidth == GEN4
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_card_below_one_half_of_a_broadcom_switch_is_as_near_to_gpus_below_the_other(joined: bool) -> None:
+    """The two levels are one before anybody asks what is near."""
+    upper = {"vendor": "0x1000", "device": "0xc030", "subsystem_vendor": "0x1000", "subsystem_device": "0x0004"}
+    lower = upper | {"subsystem_device": "0x1004"}
+    gpus = [gpu(number, switched() if joined else "") for number in range(2)]
+    halves = [
+        pci("0000:a1:00.0", gpus[0], **lower),
+        pci("0000:a2:00.0", gpus[1], card(port(1), busid="0000:91:00.0"), **lower),
+        pci("0000:a3:00.0", card(port(0)), **lower),
+    ]
+    box = box_of(system(cpu(pci("0000:a0:00.0", *halves, **upper))))
+    assert [found.near for found in box.nics] == [("gpu0", "gpu1") if joined else ("pcie0",)] * 2
 
 
 def test_one_gpu_with_many_cards_divides_its_own_link() -> None:
@@ -190,7 +306,9 @@ def test_no_gpu_gives_its_cards_more_than_its_own_link(widths: list[int], cards:
     for number, width in enumerate(widths):
         assert sum(found.near_bandwidth for found in box.nics if f"gpu{number}" in found.near) <= Fraction(width * 3, 2)
     for (speed, width), found in zip(cards, box.nics, strict=True):
-        assert 0 < found.near_bandwidth <= min(Fraction(width * 3, 2), Fraction(speed or 10**6, 8000))
+        ports, slot_ = Fraction(speed or 10**6, 8000), Fraction(width * 3, 2)
+        # A slot four times slower than the ports is not believed.
+        assert 0 < found.near_bandwidth <= (ports if speed and 4 * slot_ <= ports else min(ports, slot_))
 
 
 def test_two_ports_of_one_guid_are_one_card() -> None:
@@ -200,7 +318,8 @@ def test_two_ports_of_one_guid_are_one_card() -> None:
     two = card(port(0, guid="0xa")) + card(port(1, guid="0xA", number=2), busid="0000:90:00.1")
     for cards in (one, two):
         box = box_of(system(cpu(*gpus, cards)))
-        assert [found.bandwidth for found in box.nics] == [50]
+        assert [found.port for found in box.nics] == [50]
+        assert [found.bandwidth for found in box.nics] == [Fraction(2048, 65)]
         assert any("one network card" in note for note in box.notes)
     elsewhere = card(port(0, guid="0xa")) + card(port(1, guid="0xa", number=2), busid="0000:91:00.0")
     assert len(box_of(system(cpu(*gpus, elsewhere))).nics) == 2
@@ -243,7 +362,7 @@ def test_given_bandwidths_overrule_the_file() -> None:
     slow = pci("0000:a0:00.0", alone(0), alone(1), card(port(0)), speed="2.5 GT/s PCIe", width=1)
     box = box_of(system(cpu(slow, alone(2))), nic_bandwidth=50, pcie_bandwidth=14)
     assert set(rows(box).values()) == {14}
-    assert (box.nics[0].near_bandwidth, box.nics[0].bandwidth) == (14, 50)
+    assert (box.nics[0].near_bandwidth, box.nics[0].bandwidth, box.nics[0].port) == (14, 14, 50)
     assert {
         "every PCIe link counts with the given 14 GB/s",
         "every network card counts with the given 50 GB/s",
@@ -282,6 +401,15 @@ def test_display_controllers_of_a_dump_are_no_gpus() -> None:
     """Only what has a ``gpu`` element is, where there are any."""
     text = system(cpu(alone(0), alone(1), pci("0000:70:00.0", kind="0x030000"), pci("0000:71:00.0", kind=GPU)))
     assert box_of(text).gpus == 2
+
+
+@pytest.mark.parametrize(("kind", "counted"), [("0x030200", 2), ("0x120000", 2), ("0x030000", 3)])
+def test_a_display_of_the_board_is_no_gpu_beside_real_ones(kind: str, counted: int) -> None:
+    """Where classes are all that there is; if all are VGA controllers, they count."""
+    devices = [pci(slot(n), kind=kind) for n in range(2)]
+    box = box_of(system(cpu(*devices, pci("0000:70:00.0", kind="0x030000"))), gpu="a10")
+    assert box.gpus == counted
+    assert any(note.startswith("1 VGA controller was not taken for a GPU") for note in box.notes) is (counted == 2)
 
 
 def test_a_cloud_may_list_cards_by_class() -> None:

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collopt import bound
 from collopt.errors import FileFormatError, TopologyError
-from collopt.topologies import dgx1_v100, dgx_a100, dgx_h100
+from collopt.topologies import compose, dgx1_v100, dgx_a100, dgx_h100
 from collopt.topologies.importing.box_options import BoxOptions
 from collopt.topologies.importing.document import Document, read_document
 from collopt.topologies.importing.nvidia_smi import matches, read_box
 from collopt.topologies.nvidia import CUBE_MESH
 from collopt.topologies.scale_out import Box, repeat_box
+from nccl_texts import box_of, cpu, gpu, nic, pci, port, switched, system
 from sample_files import sample
 from vendor_tables import gpu_labels, refusal, square
 
@@ -196,7 +198,8 @@ def test_nics_in_a_tree_hang_on_what_they_share_with_gpus() -> None:
     )
     box = read(text, pcie_bandwidth=16, nic_bandwidth=25)
     assert [nic.near for nic in box.nics] == [("pcie0",), ("cpu1",)]
-    assert {(nic.near_bandwidth, nic.bandwidth) for nic in box.nics} == {(Fraction(16), Fraction(25))}
+    assert {nic[1:3] for nic in box.nics} == {(Fraction(16), Fraction(16))}
+    assert "nic0, nic1 count with 16 of 25 GB/s, because a card's own PCIe link has 16" in box.notes
     assert repeat_box(box, 2).num_ranks == 4
 
 
@@ -302,28 +305,41 @@ def test_a_slot_counts_no_more_than_the_nic_in_it() -> None:
     assert read(text, gpu="v100", pcie_bandwidth=16).nics[0].near_bandwidth == 16
 
 
+SLOT = Fraction(2048, 65)
+"""GB/s of a slot of the fourth generation."""
+
+
 @pytest.mark.parametrize(
-    ("cards", "speed", "near"),
+    ("cards", "near", "bandwidth", "each"),
     [
-        (2, "12.5", [("gpu0", "gpu1"), ("gpu0", "gpu1")]),
-        (2, "25", [("gpu0",), ("gpu1",)]),
-        (1, "25", [("gpu0", "gpu1")]),
-        (4, "25", [("gpu0",), ("gpu0",), ("gpu1",), ("gpu1",)]),
-        (3, "25", [("gpu0",), ("gpu1",), ("gpu1",)]),
+        ("01", "both", 25, Fraction(25, 2)),
+        ("0", "both", 25, 25),
+        ("012", "both", SLOT * 2 / 3, SLOT / 3),
+        ("0123", "both", SLOT / 2, SLOT / 4),
+        ("0123", "one", SLOT / 2, SLOT / 2),
     ],
 )
-def test_nics_are_divided_where_a_gpu_could_use_more_of_them_than_its_slot(
-    cards: int, speed: str, near: list[tuple[str, ...]]
+def test_nics_share_slots_as_in_the_xml_of_the_same_machine(
+    cards: str, near: str, bandwidth: Fraction, each: Fraction
 ) -> None:
-    """Two of 25 GB/s are more than a slot of 31.5; two of 12.5 are not."""
-    labels = ["GPU0", "GPU1", *(f"NIC{card}" for card in range(cards))]
+    """NICs of 25 GB/s next to two GPUs, or half of them next to each."""
+    labels = ["GPU0", "GPU1", *(f"NIC{card}" for card in cards)]
 
     def cell(row: int, column: int) -> str:
-        return "X" if row == column else "NV12" if max(row, column) < 2 else "PIX"
+        low, high = sorted((row, column))
+        if low == high:
+            return "X"
+        return "NV12" if high < 2 else "PIX" if near == "both" or low % 2 == high % 2 else "SYS"
 
-    box = read(square(labels, cell), gpu="a100", nic_bandwidth=speed)
-    assert [nic.near for nic in box.nics] == near
-    assert any("divided among those GPUs" in note for note in box.notes) is (speed == "25" and cards > 1)
-    just = read(square(labels, cell), gpu="a100", nic_bandwidth=speed, pcie_bandwidth=cards * float(speed))
-    assert {nic.near for nic in just.nics} == {("gpu0", "gpu1")}
-    assert repeat_box(box, 2).num_ranks == 4
+    box = read(square(labels, cell), gpu="a100", nic_bandwidth=25)
+    assert {nic[1:3] for nic in box.nics} == {(each, bandwidth)}
+    slots = [nic(f"0000:9{card}:00.0", port(int(card), 200000)) for card in cards]
+    gpus = [gpu(number, switched(count=12), sm=80) for number in range(2)]
+    halves = [[gpus[0], *slots[::2]], [gpus[1], *slots[1::2]]]
+    bridges = [[*gpus, *slots]] if near == "both" else halves
+    dump = box_of(system(cpu(*(pci(f"0000:a{n}:00.0", *inside) for n, inside in enumerate(bridges)))))
+    if len(bridges) == 1 or bandwidth < 25:
+        assert [nic[:3] for nic in dump.nics] == [nic[:3] for nic in box.nics]
+    assert bound(compose([box, box]), "allgather").algbw == bound(compose([dump, dump]), "allgather").algbw
+    unknown = read(square(labels, cell), gpu="a100")
+    assert compose([unknown] * 2, nic_bandwidth=25) == compose([box] * 2)

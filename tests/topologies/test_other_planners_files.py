@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from collopt import plan, read_topology
 from collopt.errors import ColloptError, FileFormatError, TopologyError
-from collopt.topologies import read_box, to_networkx, torus
+from collopt.topologies import compose, read_box, to_networkx, torus
 from collopt.topologies.importing.document import Document
 from collopt.topologies.importing.reading import import_network
 
@@ -210,7 +211,10 @@ def test_a_ring_of_two_is_one_link(file: Path) -> None:
         ("[ 400, 50.5 ]", "[ 400, 50.5", "line 4: it is not valid YAML"),
         ("[ 500, 1000.0 ]", "soon", "latency is 'soon'; expected a list"),
         ("[ 500, 1000.0 ]", "&a [*a, 1]", r"it has the alias \*a; write the value out"),
-        ("[ 500, 1000.0 ]", "[" * 30000, "it is not valid YAML"),
+        ("[ 500, 1000.0 ]", "[" * 30000, "line 4: its lists are nested too deeply; expected four lists"),
+        ("[ 500, 1000.0 ]", "{a: " * 30, "line 4: its lists are nested too deeply; expected four lists"),
+        ("[ 400, 50.5 ]", "[ 400, 1e999999999 ]", "it has the number '1e999999999'; expected at most 30 digits"),
+        ("[ 400, 50.5 ]", "[ 400, 1e10 ]", "bandwidth has '1e10'; expected a number from 0 to 1e9"),
         ("[ 500, 1000.0 ]", "x" * 70000, "it has more than 65536 characters"),
         ("latency: [ 500, 1000.0 ]", "", "latency is None; expected a list"),
     ],
@@ -225,6 +229,58 @@ def test_options_for_several_boxes_do_not_go_with_whole_networks(file: Path) -> 
     """The message names the option and the file."""
     with pytest.raises(TopologyError, match=r"boxes does not go with .*file, which says everything about its network"):
         read_topology(astra(file), boxes=2)
+
+
+@pytest.mark.parametrize("number", ["4e2", "40E+1", "4.e2", "4000e-1", "4.0e+2"])
+def test_numbers_of_astra_sim_may_have_an_exponent(file: Path, number: str) -> None:
+    """Most of these are text to YAML 1.1, which wants a point and a sign."""
+    written = ASTRA.replace("400", number).replace("[ 500,", "[ 5e2,")
+    assert read_topology(astra(file, written)) == read_topology(astra(file))
+
+
+@pytest.mark.parametrize(
+    "text", ["1e-999999999", "1e999999999", f"1e{'9' * 5000}", f"0.{'1' * 31}", "1e401", "1e-401", f"-{'1' * 40}.5"]
+)
+def test_numbers_that_would_take_for_ever_to_write_out_are_refused(file: Path, text: str) -> None:
+    """In JSON of any planner; the exponent is enough to know."""
+    file.write_text(json.dumps({"TopologyParams": TECCL | {"alpha": ["here"]}}).replace('"here"', text))
+    message = refusal(file)
+    assert "it has the number" in message
+    assert "expected at most 30 digits and a power of ten from -400 to 400" in message
+    assert len(message) < 400
+    file.write_text(json.dumps({"TopologyParams": TECCL | {"alpha": ["here"]}}).replace('"here"', "1e-300"))
+    assert read_topology(file).num_ranks == 16
+
+
+@pytest.mark.parametrize("options", [{"gpu": "h100"}, {"figures": "line"}, {"nic_bandwidth": 5}, {"boxes": 2}])
+@pytest.mark.parametrize("write", [astra, teccl])
+def test_options_that_a_reader_does_not_use_are_refused(
+    file: Path, write: Callable[[Path], Path], options: dict[str, Any]
+) -> None:
+    """Rather than ignored."""
+    told = f"{next(iter(options))} does not go with {file}, which says everything about its network"
+    assert told in refusal(write(file), **options)
+
+
+def test_a_profile_takes_the_bandwidth_of_cards_only(file: Path) -> None:
+    """Its links are measured; also where it is read as a box."""
+    assert "gpu does not go with a file of the format TACCL topology, which takes nic_bandwidth only" in refusal(
+        profile(file), gpu="h100"
+    )
+    with pytest.raises(FileFormatError, match="pcie_bandwidth does not go with"):
+        read_box(profile(file), pcie_bandwidth=5)
+    expected = read_topology(profile(file), boxes=2, fabric="full", nic_bandwidth=50)
+    assert compose([read_box(file)] * 2, nic_bandwidth=50, name=expected.name) == expected
+
+
+@pytest.mark.parametrize(
+    "options", [{"fabric": "rail"}, {"fabric": "rail", "boxes": 1}, {"nics": 2}, {"boxes_per_leaf": 2}]
+)
+def test_options_for_several_boxes_do_not_go_with_one(file: Path, options: dict[str, Any]) -> None:
+    """Whoever gives them has forgotten to say how many."""
+    assert "does not go with one box, which has no network to others; leave it out, or give boxes=2" in refusal(
+        profile(file), **options
+    )
 
 
 def test_a_box_is_not_read_from_a_network(file: Path) -> None:

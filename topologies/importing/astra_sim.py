@@ -22,13 +22,21 @@ from ..validation import shown
 from .box_options import BoxOptions
 from .document import Document
 from .imported import Imported
+from .json_text import as_decimal
 
-__all__ = ["matches", "read_network"]
+__all__ = ["OPTIONS", "matches", "read_network"]
+
+OPTIONS: tuple[str, ...] = ()
+"""The file says everything."""
 
 MAX_CHARACTERS = 2**16
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
 MOST_NPUS = 2**16
+MAX_DEPTH = 8
+"""Lists inside each other; the four of a network are in one mapping."""
 GIB = Fraction(2**30, 10**9)
+
+_NUMBER = re.compile(r"[0-9]{1,40}(?:\.[0-9]{0,40})?[eE][+-]?[0-9]{1,12}")
 
 
 class Dimension(NamedTuple):
@@ -106,10 +114,17 @@ def _dimension(row: tuple[Any, ...], document: Document) -> Dimension:
 
 
 def _number(value: object, key: str, document: Document) -> Fraction:
-    right = not isinstance(value, bool) and isinstance(value, (int, float)) and 0 <= value <= 10**9
+    number = value
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        # YAML 1.1 takes an exponent without a point, as in 4e2, for text.
+        try:
+            number = as_decimal(value)
+        except ValueError as error:
+            raise document.error(str(error)) from None
+    right = not isinstance(number, bool) and isinstance(number, (int, float, Decimal)) and 0 <= number <= 10**9
     if not right:
         raise document.error(f"{key} has {shown(value)}; expected a number from 0 to 1e9")
-    return Fraction(Decimal(str(value)))
+    return Fraction(Decimal(str(number)))
 
 
 def _decode(document: Document) -> dict[Any, Any]:
@@ -118,10 +133,15 @@ def _decode(document: Document) -> dict[Any, Any]:
     import yaml
 
     try:
-        # Aliases are how a small file becomes a huge one; four lists need none.
+        depth = 0
         for event in yaml.parse(document.text, Loader=yaml.SafeLoader):
+            # Aliases are how a small file becomes a huge one; four lists need none.
             if isinstance(event, yaml.AliasEvent):
                 raise document.error(f"it has the alias *{event.anchor}; write the value out")
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                line = None if event.start_mark is None else event.start_mark.line + 1
+                raise document.error("its lists are nested too deeply; expected four lists", line)
         data = yaml.safe_load(document.text)
     except FileFormatError:
         raise

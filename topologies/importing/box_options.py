@@ -8,7 +8,10 @@ from fractions import Fraction
 from ..validation import Exact, as_bandwidth
 from .gpu_products import FIGURES, GpuProduct, as_figures, find_product
 
-__all__ = ["BoxOptions"]
+__all__ = ["OPTIONS", "BoxOptions"]
+
+OPTIONS = ("figures", "gpu", "nic_bandwidth", "pcie_bandwidth")
+"""What a person may say of a box."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,17 @@ class BoxOptions:
     gpu: GpuProduct | None = None
     nic_bandwidth: Fraction | None = None
     pcie_bandwidth: Fraction | None = None
+
+    def given(self) -> tuple[str, ...]:
+        """Name what differs from what counts without being said.
+
+        Examples
+        --------
+        >>> BoxOptions.of(gpu="h100", figures="line").given()
+        ('gpu',)
+        """
+        unsaid = BoxOptions()
+        return tuple(name for name in OPTIONS if getattr(self, name) != getattr(unsaid, name))
 
     @classmethod
     def of(

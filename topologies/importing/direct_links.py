@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
-from ..scale_out import SCALE_UP_LATENCY, Box, Nic
+from ..scale_out import SCALE_UP_LATENCY, Box, SharedLink
 from ..topology import Link
 from .box_options import BoxOptions
 from .document import Document
 from .gpu_products import PRODUCTS, GpuProduct
+from .plugged import GPU_LINK, OWN_LINK, Cards, plugged_in
 from .slots import Place, slot_bandwidth, slot_tree
 
 __all__ = ["GroupFinder", "Pair", "box_name", "check_counts", "directly_linked", "linked_box", "needed_product"]
@@ -167,53 +168,62 @@ def linked_box(
     """
     links = [Link(f"gpu{one}", f"gpu{two}", rate, SCALE_UP_LATENCY) for (one, two), rate in sorted(direct.items())]
     if directly_linked(gpus, direct):
-        cards, told = gpu_nics(document, options, near)
-        return Box(name, gpus, tuple(links), cards, notes=(*notes, *told))
+        cards = gpu_nics(document, options, near)
+        return Box(name, gpus, tuple(links), cards.nics, notes=(*notes, *cards.notes), shared=cards.shared)
     where, where_from = places()
     rate, rate_from = slot_bandwidth(document, options)
     tree = slot_tree(where, gpus, rate)
     said = [*notes, where_from, rate_from]
     if sum(switch.startswith("cpu") for switch in tree.switches) > 1:
         said.append(f"two CPUs are joined with {float(rate):.4g} GB/s like one PCIe link, as the file does not say how")
-    nics = tuple(_nic((switch,), rate, options) for switch in tree.above[gpus:])
-    return Box(name, gpus, (*links, *tree.links), nics, tree.switches, notes=tuple(said))
+    above = [(switch,) for switch in tree.above[gpus:]]
+    own = [_own_slot(nic, 1, rate) for nic in range(len(above))]
+    cards = plugged_in(above, [options.nic_bandwidth] * len(above), own)
+    return Box(
+        name,
+        gpus,
+        (*links, *tree.links),
+        cards.nics,
+        tree.switches,
+        notes=(*said, *cards.notes),
+        shared=cards.shared,
+    )
 
 
-def gpu_nics(
-    document: Document, options: BoxOptions, near: Sequence[tuple[int, ...]]
-) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
-    """Plug NICs into GPUs, with a PCIe link to each.
+def gpu_nics(document: Document, options: BoxOptions, near: Sequence[tuple[int, ...]]) -> Cards:
+    """Plug NICs into GPUs; each is in a slot like those of the GPUs.
+
+    Parameters
+    ----------
+    document : Document
+        For error messages.
+    options : BoxOptions
+        Bandwidths that the file does not say.
+    near : sequence of tuple of int
+        For each NIC, the GPUs next to it.
 
     Returns
     -------
-    tuple of (tuple of Nic, tuple of str)
-        The NICs, and what is to be said about them.
+    Cards
     """
     left_out = "PCIe between GPUs is left out, as faster links join all of them"
     if not near:
-        return (), (left_out,)
+        return Cards((), (), (left_out,))
     rate, rate_from = slot_bandwidth(document, options)
-    said = [left_out, rate_from, "every NIC is plugged into the GPUs nearest to it"]
-    plugged = _divided(near, rate, options.nic_bandwidth)
-    if plugged != list(near):
-        said.append("NICs that are together faster than the slot of a GPU next to them are divided among those GPUs")
-    return tuple(_nic(tuple(f"gpu{gpu}" for gpu in gpus), rate, options) for gpus in plugged), tuple(said)
+    gpus = sorted({gpu for near_gpus in near for gpu in near_gpus})
+    own = [_own_slot(nic, len(near_gpus), rate) for nic, near_gpus in enumerate(near)]
+    slots = [
+        SharedLink(
+            GPU_LINK,
+            rate,
+            tuple((nic, 1) for nic, near_gpus in enumerate(near) if gpu in near_gpus),
+        )
+        for gpu in gpus
+    ]
+    names = [tuple(f"gpu{gpu}" for gpu in near_gpus) for near_gpus in near]
+    cards = plugged_in(names, [options.nic_bandwidth] * len(near), [*own, *slots])
+    return cards._replace(notes=(left_out, rate_from, "every NIC is plugged into the GPUs nearest to it", *cards.notes))
 
 
-def _divided(near: Sequence[tuple[int, ...]], rate: Fraction, speed: Fraction | None) -> list[tuple[int, ...]]:
-    """Give each NIC fewer GPUs where a GPU could otherwise use more of its NICs than its own slot lets through."""
-    plugged = list(near)
-    for gpus in set(near):
-        cards = [card for card, others in enumerate(near) if others == gpus]
-        if speed is None or speed * len(cards) <= rate:
-            continue
-        for place, card in enumerate(cards):
-            shared = [gpu for number, gpu in enumerate(gpus) if number * len(cards) // len(gpus) == place]
-            plugged[card] = tuple(shared) or (gpus[place * len(gpus) // len(cards)],)
-    return plugged
-
-
-def _nic(near: tuple[str, ...], rate: Fraction, options: BoxOptions) -> Nic:
-    """Plug a NIC in; where it is slower than its slot, the slot counts like it, which bounds no less and no more."""
-    speed = options.nic_bandwidth
-    return Nic(near, rate if speed is None else min(rate, speed), speed)
+def _own_slot(nic: int, near: int, rate: Fraction) -> SharedLink:
+    return SharedLink(OWN_LINK, rate, ((nic, near),))

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from ..scale_out import Box
-from .box_options import BoxOptions
+from .box_options import OPTIONS, BoxOptions
 from .document import Document
 from .imported import Imported
 from .strangers import what_it_is
@@ -25,7 +25,8 @@ class Format(NamedTuple):
         As messages and ``docs`` call it.
     module : str
         Of this package.  It has ``matches(document) -> bool``, which looks at the content only and never raises, and
-        either ``read_box(document, options) -> Box`` or ``read_network(document, options) -> Imported``.
+        either ``read_box(document, options) -> Box`` or ``read_network(document, options) -> Imported``; ``OPTIONS``
+        names the fields of `BoxOptions` that it uses, unless it uses all.
     """
 
     name: str
@@ -40,6 +41,11 @@ class Format(NamedTuple):
     def box_reader(self) -> Callable[[Document, BoxOptions], Box] | None:
         """What makes a box of the document, or None if the format describes whole networks."""
         return getattr(self._reader(), "read_box", None)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the options that the reader uses."""
+        return getattr(self._reader(), "OPTIONS", OPTIONS)
 
     @property
     def network_reader(self) -> Callable[[Document, BoxOptions], Imported] | None:

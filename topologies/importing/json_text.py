@@ -9,9 +9,12 @@ from typing import Any
 from ..validation import shown
 from .document import Document
 
-__all__ = ["Fields", "decode", "looks_like"]
+__all__ = ["Fields", "as_decimal", "decode", "looks_like"]
 
 MAX_NUMBER = 10**9
+MAX_DIGITS = 30
+MAX_EXPONENT = 400
+"""Writing out a larger power of ten would take long; floats end at 308."""
 
 
 def decode(document: Document) -> dict[str, Any]:
@@ -23,7 +26,7 @@ def decode(document: Document) -> dict[str, Any]:
         If it is none; with the line, where that is known.
     """
     try:
-        data = json.loads(document.text, parse_float=Decimal, parse_constant=_refuse_constant, parse_int=_whole)
+        data = json.loads(document.text, parse_float=as_decimal, parse_constant=_refuse_constant, parse_int=_whole)
     except json.JSONDecodeError as error:
         raise document.error(f"it is not valid JSON ({error.msg}); is it cut short?", error.lineno) from None
     except RecursionError:
@@ -112,8 +115,31 @@ class Fields:
         return self._document.error(f"field {self._within}{name} is {told}; expected {expected}")
 
 
+def as_decimal(text: str) -> Decimal:
+    """Read a number with a point or an exponent.
+
+    Raises
+    ------
+    ValueError
+        If it has more than `MAX_DIGITS` digits, or an exponent beyond `MAX_EXPONENT`.
+
+    Examples
+    --------
+    >>> as_decimal("4e2") == 400
+    True
+    """
+    digits, _, exponent = text.lower().partition("e")
+    long = len(digits.strip("+-").replace(".", "")) > MAX_DIGITS
+    if long or len(exponent) > MAX_DIGITS or abs(int(exponent or 0)) > MAX_EXPONENT:
+        raise ValueError(
+            f"it has the number {shown(text)}; expected at most {MAX_DIGITS} digits and a power of ten from "
+            f"-{MAX_EXPONENT} to {MAX_EXPONENT}"
+        )
+    return Decimal(text)
+
+
 def _whole(text: str) -> int:
-    if len(text) > 30:
+    if len(text) > MAX_DIGITS:
         raise ValueError(f"it has an integer of {len(text)} digits; expected ordinary numbers")
     return int(text)
 

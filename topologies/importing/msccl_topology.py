@@ -19,7 +19,10 @@ from .document import Document
 from .imported import Imported
 from .json_text import decode, looks_like
 
-__all__ = ["matches", "read_network"]
+__all__ = ["OPTIONS", "matches", "read_network"]
+
+OPTIONS = ("figures", "gpu")
+"""Of `BoxOptions`; the file says the rest."""
 
 MOST_NODES = 512
 MOST_UNITS = 10**6

@@ -204,7 +204,10 @@ def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[Gp
     known = {gpu.kind for gpu in machine.gpus}
     kind = known.pop() if len(known) == 1 else None
     found = product_of(*kind) if kind else None
-    given = options.gpu
+    given, vendor = options.gpu, _vendor(machine, kind)
+    if given and vendor and given.vendor != vendor:
+        told = "NVIDIA" if vendor == "nvidia" else "AMD"
+        raise machine.system.error(f"gpu is {given.name!r}, but the GPUs of this file are {told}'s; leave out gpu")
     if found and given and found != given:
         return found, [f"not used: gpu={given.name!r}, as the file itself says {found.name}"]
     if found or not linked:
@@ -215,6 +218,13 @@ def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[Gp
     raise machine.system.error(
         f"the file {what}, so nothing says how fast its links are; say which it is like (gpu=...)"
     )
+
+
+def _vendor(machine: Machine, kind: tuple[str, str] | None) -> str | None:
+    """Name the vendor of the GPUs, or of their links where the file does not say which GPUs they are."""
+    tags = {row.tag for gpu in machine.gpus if gpu.element for row in gpu.element.children}
+    linked = {vendor for tag, vendor in (("nvlink", "nvidia"), ("xgmi", "amd")) if tag in tags}
+    return kind[0] if kind else linked.pop() if len(linked) == 1 else None
 
 
 def _counted(product: GpuProduct, options: BoxOptions) -> str:

@@ -22,6 +22,8 @@ MAX_SPEED = 10**9
 
 GPU_CLASSES = ("0x03", "0x12")
 """Beginnings of PCI classes: displays, and accelerators as AMD's are."""
+VGA_CLASS = "0x0300"
+"""Of displays, those with an output, as chips on server boards have one."""
 NIC_CLASS = "0x02"
 
 VIRTUAL = ("veth", "docker", "virbr")
@@ -66,11 +68,14 @@ class Card(NamedTuple):
     ----------
     place : Element
         The ``pci`` element that it is, or the ``cpu`` where the file knows no slot.
-    bandwidth : Fraction or None
+    stated : Fraction or None
         GB/s of all its ports in each direction; None where the file does not say.
+    bandwidth : Fraction or None
+        The same, or what a person gave instead.
     """
 
     place: Element
+    stated: Fraction | None
     bandwidth: Fraction | None
 
 
@@ -118,16 +123,16 @@ def read_machine(system: Element, options: BoxOptions) -> Machine:
         If there are no GPUs, or too many, or two of one address or number, or a number is not usable.
     """
     _check_addresses(system)
-    gpus = _gpus(system)
+    notes: list[str] = []
+    gpus = _gpus(system, notes)
     if len(gpus) > MAX_GPUS:
         raise gpus[MAX_GPUS].pci.error(f"there are more than {MAX_GPUS} GPUs; expected those of one machine or rack")
-    notes: list[str] = []
     cards = _cards(system, notes)
     if len(cards) > MAX_CARDS:
         raise cards[MAX_CARDS].place.error(f"there are more than {MAX_CARDS} network cards; expected those of one rack")
     if options.nic_bandwidth is not None and cards:
         notes.append(f"every network card counts with the given {float(options.nic_bandwidth):g} GB/s")
-        cards = [Card(card.place, options.nic_bandwidth) for card in cards]
+        cards = [card._replace(bandwidth=options.nic_bandwidth) for card in cards]
     return Machine(system, tuple(gpus), tuple(cards), tuple(notes))
 
 
@@ -143,10 +148,10 @@ def _check_addresses(system: Element) -> None:
             raise element.error(f"{name} {shown(number)} is also that of line {other.line}; expected one of its own")
 
 
-def _gpus(system: Element) -> list[Gpu]:
+def _gpus(system: Element, notes: list[str]) -> list[Gpu]:
     listed = [Gpu(element.above("pci"), element) for element in system.inside("gpu")]
     if not listed:
-        leaves = [pci for pci in _leaves(system) if pci.get("class").lower().startswith(GPU_CLASSES)]
+        leaves = _by_class(system, notes)
         if not leaves:
             raise system.error(
                 "the file names no GPU: there is neither a <gpu> nor a <pci> whose class begins with 0x03; NCCL looks "
@@ -156,7 +161,30 @@ def _gpus(system: Element) -> list[Gpu]:
     for gpu, other in zip(listed[1:], listed, strict=False):
         if gpu.pci is other.pci:
             raise gpu.pci.error("two <gpu> are in one <pci>, so ranks share a GPU; dump with one rank for each GPU")
-    return _in_order(listed)
+    ordered = _in_order(listed)
+    ranks = [gpu.element.integer("rank", -1, MAX_RANK, default=-1) for gpu in ordered if gpu.element is not None]
+    if -1 not in ranks and ranks != sorted(ranks):
+        first = next(number for number, rank in enumerate(ranks) if rank != sorted(ranks)[number])
+        notes.append(
+            f"GPUs are in the order of dev, which the ranks of the dumped job contradict: gpu{first} was its rank "
+            f"{ranks[first]}"
+        )
+    return ordered
+
+
+def _by_class(system: Element, notes: list[str]) -> list[Element]:
+    """Find what may be a GPU where no ``gpu`` element says so."""
+    leaves = [pci for pci in _leaves(system) if _class(pci).startswith(GPU_CLASSES)]
+    computing = [pci for pci in leaves if not _class(pci).startswith(VGA_CLASS)]
+    if computing and len(computing) < len(leaves):
+        displays = len(leaves) - len(computing)
+        told = "1 VGA controller was" if displays == 1 else f"{displays} VGA controllers were"
+        notes.append(f"{told} not taken for a GPU, as the file has 3D controllers or accelerators as well")
+    return computing or leaves
+
+
+def _class(pci: Element) -> str:
+    return pci.get("class").lower()
 
 
 def _in_order(listed: list[Gpu]) -> list[Gpu]:
@@ -181,8 +209,8 @@ def _cards(system: Element, notes: list[str]) -> list[Card]:
     # NCCL as well passes over those without a number, and over the ports of which it made one interface.
     ports = [net for net in system.inside("net") if net.get("dev") and net.integer("net", 0, 1, default=1)]
     if not ports:
-        leaves = [pci for pci in _leaves(system) if pci.get("class").lower().startswith(NIC_CLASS)]
-        return [Card(pci, None) for pci in leaves]
+        leaves = [pci for pci in _leaves(system) if _class(pci).startswith(NIC_CLASS)]
+        return [Card(pci, None, None) for pci in leaves]
     virtual = [net.get("name") for net in ports if net.get("name").startswith(VIRTUAL)]
     if virtual:
         notes.append(f"left out {shown(virtual[0])}: a virtual interface sends through another card")
@@ -194,7 +222,12 @@ def _cards(system: Element, notes: list[str]) -> list[Card]:
         groups[_card_of(net)].append(net)
     if len(groups) < len(ports):
         notes.append("ports of one guid in one slot are one network card with the sum of their speeds")
-    return [Card(_place(nets[0]), _sum(map(_speed, _different(nets)))) for nets in groups.values()]
+    return [_card(nets) for nets in groups.values()]
+
+
+def _card(nets: list[Element]) -> Card:
+    speed = _sum(map(_speed, _different(nets)))
+    return Card(_place(nets[0]), speed, speed)
 
 
 def _place(net: Element) -> Element:

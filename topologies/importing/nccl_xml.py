@@ -65,9 +65,9 @@ def read_box(document: Document, options: BoxOptions) -> Box:
     pcie = read_pcie(machine, options)
     inside: list[Link] = []
     if _joined(len(machine.gpus), found.links):
-        nics, notes = attached_cards(machine, pcie, found.to_cpu)
+        cards = attached_cards(machine, pcie, found.to_cpu)
     else:
-        inside, nics, notes = pcie_network(machine, pcie, found.to_cpu, options)
+        inside, cards = pcie_network(machine, pcie, found.to_cpu, options)
         if not _joined(len(machine.gpus), [*found.links, *inside]):
             hosts = len({host_of(gpu.pci) for gpu in machine.gpus})
             raise machine.system.error(
@@ -79,10 +79,11 @@ def read_box(document: Document, options: BoxOptions) -> Box:
         _name(machine, found),
         len(machine.gpus),
         (*found.links, *inside),
-        tuple(nics),
+        cards.nics,
         (*found.switches, *names),
         found.abilities,
-        (*found.notes, *machine.notes, *pcie.notes, *notes),
+        (*found.notes, *machine.notes, *pcie.notes, *cards.notes),
+        cards.shared,
     )
 
 

@@ -237,7 +237,7 @@ def _switch_box(
     notes: tuple[str, ...],
 ) -> Box:
     gpus = len(table.gpus)
-    nics, told = gpu_nics(document, options, _near(table))
+    cards = gpu_nics(document, options, _near(table))
     said = [*notes, f"every pair shares NV{count}, more than {product.name} could give each, so it is one NVSwitch"]
     if product.adds:
         said.append("that NVSwitch can copy and add up data on its way, as the one sold with this GPU can")
@@ -246,10 +246,11 @@ def _switch_box(
         box_name("nvidia", options, gpus),
         gpus,
         tuple(Link(f"gpu{gpu}", "nvswitch", rate, SCALE_UP_LATENCY / 2) for gpu in range(gpus)),
-        nics,
+        cards.nics,
         ("nvswitch",),
         ("nvswitch",) if product.adds else (),
-        (*said, *told),
+        (*said, *cards.notes),
+        cards.shared,
     )
 
 

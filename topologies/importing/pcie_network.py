@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
-from ..scale_out import PCIE_LATENCY, Nic
+from ..nic_shares import UNLIMITED
+from ..scale_out import PCIE_LATENCY, SharedLink
 from ..topology import Link
 from .box_options import BoxOptions
 from .nccl_machine import Machine, host_of
+from .nearest_gpus import nearest_gpus, own_link, shared_links
 from .pcie_speeds import speed_between_cpus
-from .pcie_tree import Nearest, Node, Pcie, flatten, least
+from .pcie_tree import Node, Pcie
+from .plugged import Cards, plugged_in
 
 __all__ = ["attached_cards", "pcie_network"]
 
@@ -20,11 +23,8 @@ MAX_PLUGGED = 2**16
 
 LEFT_OUT = "network cards of hosts without GPUs were left out"
 
-UNLIMITED = Fraction(5000)
-"""GB/s between a CPU and a card without a slot whose speed nothing tells, as in NCCL."""
 
-
-def attached_cards(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> tuple[list[Nic], list[str]]:
+def attached_cards(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> Cards:
     """Plug every network card into the GPUs nearest to it.
 
     Parameters
@@ -38,25 +38,18 @@ def attached_cards(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction])
 
     Returns
     -------
-    cards : list of Nic
-        In the order of the file's ``dev``.
-    notes : list of str
-        What was left out.
+    Cards
+        A card has the bandwidth of its ports, or what the links on the way to its GPUs leave it where that is less;
+        see `nic_shares`.
 
     Raises
     ------
     FileFormatError
         If there are too many pairs of a card and a GPU.
-
-    Notes
-    -----
-    The links of a card have the bandwidth of its ports, as nothing else goes there.  Where a PCIe link on the way is
-    slower, or a GPU's cards together exceed the GPU's own PCIe link, the ports' bandwidth is divided evenly among the
-    GPUs near to the card; and if that is still too much, the links have the bandwidth of the slowest one on the way,
-    and no more than an even part of the GPU's own.
     """
-    nearest = pcie.nearest(to_cpu)
-    if sum(len(near.gpus) for near in nearest.values()) > MAX_PLUGGED:
+    nearest = nearest_gpus(pcie, to_cpu)
+    gpus = [tuple(f"gpu{gpu}" for place in places for gpu in place.near.gpus) for places in nearest.values()]
+    if sum(map(len, gpus)) > MAX_PLUGGED:
         raise machine.system.error(
             f"more than {MAX_PLUGGED} pairs of a network card and a GPU are equally near; expected PCIe switches"
         )
@@ -65,61 +58,13 @@ def attached_cards(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction])
         notes.append("PCIe between GPUs was left out, as in NCCL: the links above join all of them")
     if len(nearest) < len(machine.cards):
         notes.append(LEFT_OUT)
-    ports = {card: machine.cards[card].bandwidth for card in nearest}
-    bandwidths = {card: _bandwidth(near, ports[card]) for card, near in nearest.items()}
-    if any(near.slowest is not None and (ports[card] or 0) > near.slowest for card, near in nearest.items()):
-        notes.append("PCIe to the nearest GPU is slower than some network cards, whose links to GPUs have less for it")
-    own = {gpu: node.up or UNLIMITED for gpu, node in pcie.gpus.items()}
-    own |= {gpu: max(bandwidth, own[gpu]) for gpu, bandwidth in to_cpu.items()}
-    if _crowded(nearest, bandwidths, own):
-        notes.append("network cards that share a GPU's PCIe link divide their bandwidth among the GPUs near to them")
-        bandwidths = _divided(nearest, bandwidths, ports, own)
-    return [
-        Nic(tuple(f"gpu{gpu}" for gpu in near.gpus), bandwidths[card], ports[card]) for card, near in nearest.items()
-    ], notes
-
-
-def _bandwidth(near: Nearest, port: Fraction | None) -> Fraction:
-    """GB/s of the links between a card and each of the GPUs near to it."""
-    if port is None:
-        return near.slowest or UNLIMITED
-    if near.slowest is None or port <= near.slowest:
-        return port
-    return min(port / len(near.gpus), near.slowest)
-
-
-def _divided(
-    nearest: dict[int, Nearest],
-    bandwidths: dict[int, Fraction],
-    ports: dict[int, Fraction | None],
-    own: dict[int, Fraction],
-) -> dict[int, Fraction]:
-    """Lower the bandwidths between cards and GPUs until no GPU's own link is exceeded."""
-    divided = dict(bandwidths)
-    crowded = _crowded(nearest, divided, own)
-    for card, near in nearest.items():
-        port = ports[card]
-        if port is not None and crowded.intersection(near.gpus):
-            divided[card] = min(divided[card], port / len(near.gpus))
-    crowded = _crowded(nearest, divided, own)
-    sharing = Counter(gpu for near in nearest.values() for gpu in near.gpus)
-    for card, near in nearest.items():
-        divided[card] = min([divided[card], *(own[gpu] / sharing[gpu] for gpu in near.gpus if gpu in crowded)])
-    return divided
-
-
-def _crowded(nearest: dict[int, Nearest], bandwidths: dict[int, Fraction], own: dict[int, Fraction]) -> set[int]:
-    """GPUs whose cards together exceed the GPU's own link."""
-    loads: dict[int, Fraction] = {}
-    for card, near in nearest.items():
-        for gpu in near.gpus:
-            loads[gpu] = loads.get(gpu, Fraction(0)) + bandwidths[card]
-    return {gpu for gpu, load in loads.items() if load > own[gpu]}
+    cards = plugged_in(gpus, [machine.cards[card].bandwidth for card in nearest], shared_links(pcie, nearest, to_cpu))
+    return cards._replace(notes=(*notes, *cards.notes))
 
 
 def pcie_network(
     machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction], options: BoxOptions
-) -> tuple[list[Link], list[Nic], list[str]]:
+) -> tuple[list[Link], Cards]:
     """Make switches ``cpu0``, ``pcie0``, ... of CPUs and PCIe switches.
 
     Parameters
@@ -133,15 +78,11 @@ def pcie_network(
     -------
     links : list of Link
         Each stands for both directions.
-    cards : list of Nic
-        Plugged into the switches.
-    notes : list of str
-        Which figures count.
+    cards : Cards
+        Plugged into the switches; their notes say which figures count.
     """
     hosts = {host_of(gpu.pci) for gpu in machine.gpus}
     cpus = [cpu for cpu in pcie.cpus if host_of(cpu.element) in hosts]
-    for cpu in cpus:
-        flatten(cpu)
     between = list(_between_cpus(cpus))
     # A CPU that only hands on to one switch, with no other CPU beside it, joins nothing.
     tops = {gpu: _top(pcie.gpus[gpu]) for gpu in sorted(to_cpu)}
@@ -157,12 +98,14 @@ def pcie_network(
         ways[way] = max(to_cpu[gpu], ways.get(way, Fraction(0)))
     ways |= {(cpu, other): bandwidth for cpu, other, bandwidth in between}
     links = [Link(names[tail], names[head], bandwidth, PCIE_LATENCY) for (tail, head), bandwidth in ways.items()]
-    cards = []
-    for card, node in pcie.cards.items():
-        if node.parent in names:
-            port = machine.cards[card].bandwidth
-            cards.append(Nic((names[node.parent],), least((node.up, port)) or UNLIMITED, port))
-    return links, cards, _notes(len(cards) < len(machine.cards), bool(between), options)
+    inside = {card: node for card, node in pcie.cards.items() if node.parent in names}
+    cards = plugged_in(
+        [(names[node.parent],) for node in inside.values() if node.parent is not None],
+        [machine.cards[card].bandwidth for card in inside],
+        [SharedLink(*own_link(node), ((position, 1),)) for position, node in enumerate(inside.values())],
+    )
+    notes = _notes(len(inside) < len(machine.cards), bool(between), options)
+    return links, cards._replace(notes=(*notes, *cards.notes))
 
 
 def _names(nodes: Iterable[Node]) -> dict[Node, str]:

@@ -1,27 +1,30 @@
 """PCIe between the GPUs and network cards of a machine: a tree below every CPU, and the CPUs joined.
 
-Bridges with one branch are left out: the slowest link of the chain counts.
+Bridges with one branch are left out: the slowest link of the chain counts.  The two levels as which a switch of
+Broadcom shows itself are one: it sustains the full bandwidth between all its ports, so there are no links between them;
+NCCL does the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
 from .box_options import BoxOptions
-from .nccl_machine import Machine, host_of
+from .nccl_machine import Machine
 from .nccl_tree import Element
-from .pcie_speeds import LANES, SPEED, pcie_bandwidth, speed_between_cpus, states_its_speed
+from .pcie_speeds import LANES, SPEED, pcie_bandwidth, states_its_speed
 
-__all__ = ["Nearest", "Node", "Pcie", "flatten", "least", "read_pcie"]
+__all__ = ["Node", "Pcie", "read_pcie"]
 
 FALSE_BRIDGE = 16
 """A bridge this many times slower than what is plugged in below it is one that a virtual machine made up."""
 FALSE_CARD = 4
-"""Likewise a network card on a link this many times slower than its ports, as controllers on the board show it."""
+"""Likewise a network card on a link this many times slower than its ports, as controllers on the board show it; one
+whose ports are not known is compared with the fastest GPU, as a bridge is."""
 
 BROADCOM = {
     (0x1000, 0xC010, 0x1000, 0xA): (0x1000, 0xC010, 0x1000, 0xA),
@@ -72,24 +75,6 @@ class Node:
             yield from child.inner()
 
 
-class Nearest(NamedTuple):
-    """The GPUs at the least distance below a node or from a card.
-
-    Attributes
-    ----------
-    hops : int
-        The distance.
-    gpus : tuple of int
-        Their numbers.
-    slowest : Fraction or None
-        GB/s of the slowest link on the ways to them; None where nothing limits it.
-    """
-
-    hops: int
-    gpus: tuple[int, ...]
-    slowest: Fraction | None
-
-
 class Pcie(NamedTuple):
     """The trees of all CPUs.
 
@@ -109,44 +94,6 @@ class Pcie(NamedTuple):
     cards: dict[int, Node]
     gpus: dict[int, Node]
     notes: tuple[str, ...]
-
-    def neighbours(self, cpu: Node) -> list[Node]:
-        """Return the other CPUs of the same host."""
-        return [other for other in self.cpus if other is not cpu and host_of(other.element) == host_of(cpu.element)]
-
-    def nearest(self, to_cpu: Mapping[int, Fraction]) -> dict[int, Nearest]:
-        """Find the nearest GPUs of every card on the host of which there are any.
-
-        Near are those below the first node, from the card upwards, that has GPUs below; else those of other CPUs.
-
-        Parameters
-        ----------
-        to_cpu : dict
-            GB/s between a GPU and its CPU besides PCIe.
-        """
-        below: dict[Node, Nearest | None] = {}
-        for cpu in self.cpus:
-            _find_below(cpu, to_cpu, below)
-        found = {number: self._nearest(node, below) for number, node in self.cards.items()}
-        return {number: nearest for number, nearest in found.items() if nearest is not None}
-
-    def _nearest(self, card: Node, below: dict[Node, Nearest | None]) -> Nearest | None:
-        slowest, node = card.up, card.parent
-        while node is not None:
-            if (found := below[node]) is not None:
-                return found._replace(slowest=least((slowest, found.slowest)))
-            if node.parent is None:
-                break
-            slowest, node = least((slowest, node.up)), node.parent
-        assert node is not None  # every card has a CPU above it
-        others = [found for other in self.neighbours(node) if (found := below[other]) is not None]
-        if not others:
-            return None
-        hops = min(other.hops for other in others)
-        near = [other for other in others if other.hops == hops]
-        gpus = tuple(gpu for other in near for gpu in other.gpus)
-        between = speed_between_cpus(node.element)
-        return Nearest(hops, gpus, least((slowest, between, *(other.slowest for other in near))))
 
 
 def read_pcie(machine: Machine, options: BoxOptions) -> Pcie:
@@ -168,7 +115,7 @@ def read_pcie(machine: Machine, options: BoxOptions) -> Pcie:
     )
 
 
-def least(speeds: Iterable[Fraction | None]) -> Fraction | None:
+def _least(speeds: Iterable[Fraction | None]) -> Fraction | None:
     """Return the smallest of several speeds, None if nothing limits any."""
     return min((speed for speed in speeds if speed is not None), default=None)
 
@@ -182,7 +129,10 @@ class _Reader:
         self.cards: dict[Element, list[int]] = {}
         for number, card in enumerate(machine.cards):
             self.cards.setdefault(card.place, []).append(number)
-        self.speeds = [card.bandwidth for card in machine.cards]
+        self.speeds = [card.stated for card in machine.cards]
+        """What the given bandwidth overrules is still what tells whether a slot can be as slow as the file has it."""
+        speeds = [pcie_bandwidth(gpu, options.figures) for gpu in self.gpus]
+        self.silent_card = max(speeds) / FALSE_BRIDGE
         self.silent = self.false = 0
 
     def cpu(self, element: Element) -> Node:
@@ -200,14 +150,18 @@ class _Reader:
             if pci in self.gpus:
                 nodes.append(Node(pci, self._speed(pci), gpu=self.gpus[pci]))
             elif branches := self._branches(pci):
-                nodes.append(self._joined(pci, branches))
+                nodes += branches if self._one_switch(element, pci) else [self._joined(pci, branches)]
         return nodes
+
+    def _one_switch(self, upper: Element, lower: Element) -> bool:
+        """Tell whether these are the two levels of one of Broadcom's switches."""
+        return lower not in self.cards and BROADCOM.get(_identity(upper)) == _identity(lower)
 
     def _joined(self, pci: Element, branches: list[Node]) -> Node:
         """Make a node of a bridge or of a card's slot; with one branch only, the branch is enough."""
         up = self._believed(pci, branches)
         if len(branches) == 1:
-            branches[0].up = least((up, branches[0].up))
+            branches[0].up = _least((up, branches[0].up))
             return branches[0]
         return Node(pci, up, children=branches)
 
@@ -217,8 +171,9 @@ class _Reader:
         if self.options.pcie_bandwidth is not None:
             return speed
         if pci in self.cards:
-            ports = sum(port for card in self.cards[pci] if (port := self.speeds[card]) is not None)
-            if speed * FALSE_CARD > ports:
+            ports = [self.speeds[card] for card in self.cards[pci]]
+            told = sum((port for port in ports if port is not None), Fraction(0))
+            if speed * FALSE_CARD > told and (None not in ports or speed > self.silent_card):
                 return speed
             self.false += 1
             return None
@@ -256,21 +211,6 @@ def _counted(links: int) -> str:
     return "1 PCIe link" if links == 1 else f"{links} PCIe links"
 
 
-def flatten(node: Node) -> None:
-    """Make one switch of the two levels as which one of Broadcom shows itself, everywhere below a CPU, in place.
-
-    It sustains the full bandwidth between all its ports, so the links between the levels are none; NCCL does the same.
-    """
-    lower = BROADCOM.get(_identity(node.element))
-    children: list[Node] = []
-    for child in node.children:
-        children += child.children if lower and child.children and _identity(child.element) == lower else [child]
-    node.children = children
-    for child in children:
-        child.parent = node
-        flatten(child)
-
-
 def _identity(element: Element) -> tuple[int, int, int, int]:
     names = ("vendor", "device", "subsystem_vendor", "subsystem_device")
     numbers = [int(text, 16) if _HEXADECIMAL.fullmatch(text := element.get(name)) else 0 for name in names]
@@ -281,24 +221,3 @@ def _set_parents(node: Node) -> None:
     for child in node.children:
         child.parent = node
         _set_parents(child)
-
-
-def _find_below(node: Node, to_cpu: Mapping[int, Fraction], below: dict[Node, Nearest | None]) -> None:
-    """Find the nearest GPUs below a node and all nodes below it."""
-    for child in node.children:
-        _find_below(child, to_cpu, below)
-    found = [(child, nearest) for child in node.children if (nearest := below[child]) is not None]
-    joined = [leaf.gpu for leaf in node.leaves() if leaf.gpu in to_cpu] if node.parent is None else []
-    if node.gpu is not None:
-        below[node] = Nearest(0, (node.gpu,), None)
-    elif joined:
-        gpus = tuple(gpu for gpu in joined if gpu is not None)
-        below[node] = Nearest(1, gpus, min(to_cpu[gpu] for gpu in gpus))
-    elif found:
-        hops = min(nearest.hops for _, nearest in found)
-        near = [(child, nearest) for child, nearest in found if nearest.hops == hops]
-        gpus = tuple(gpu for _, nearest in near for gpu in nearest.gpus)
-        slowest = least(speed for child, nearest in near for speed in (child.up, nearest.slowest))
-        below[node] = Nearest(hops + 1, gpus, slowest)
-    else:
-        below[node] = None

@@ -13,7 +13,7 @@ from ..scale_out import MAX_BOXES, Box
 from ..sizes import as_size
 from ..topology import Topology
 from ..validation import Exact
-from .box_options import BoxOptions
+from .box_options import OPTIONS, BoxOptions
 from .boxes import imported
 from .document import Document, read_document
 from .formats import find_format
@@ -21,8 +21,9 @@ from .imported import Imported
 
 __all__ = ["ImportOptions", "import_network"]
 
-BOX_OPTIONS = ("figures", "gpu", "nic_bandwidth", "pcie_bandwidth")
 COMPOSE_OPTIONS = ("nic_bandwidth", "nics", "oversubscription", "boxes_per_leaf", "name")
+BETWEEN_BOXES = ("fabric", "nics", "oversubscription", "boxes_per_leaf")
+"""Options that mean nothing for one box."""
 
 OURS = '"collopt-'
 """Begins what our own files say of their format."""
@@ -61,12 +62,10 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
     if unknown := given.keys() - ImportOptions.__annotations__.keys():
         known = ", ".join(ImportOptions.__annotations__)
         raise TopologyError(f"there is no option {min(unknown)!r} for a file of a network; expected one of {known}")
-    made = imported(document, format_, BoxOptions.of(**{name: given[name] for name in BOX_OPTIONS if name in given}))
-    if isinstance(made, Imported):
-        # The options for GPUs and PCIe may have been of use; those for several boxes cannot have been.
-        _refuse({name: value for name, value in given.items() if name not in BOX_OPTIONS}, document)
-        return made
-    return Imported(_several(made, given, document), made.notes)
+    if format_.network_reader is not None:
+        _refuse({name: value for name, value in given.items() if name not in format_.options}, document)
+    made = imported(document, format_, BoxOptions.of(**{name: given[name] for name in OPTIONS if name in given}))
+    return made if isinstance(made, Imported) else Imported(_several(made, given, document), made.notes)
 
 
 def _several(box: Box, given: dict[str, Any], document: Document) -> Topology:
@@ -74,6 +73,10 @@ def _several(box: Box, given: dict[str, Any], document: Document) -> Topology:
     if boxes > 1 and "fabric" not in given:
         raise TopologyError(
             f"{document.where} says nothing about the network between boxes; give fabric, one of {', '.join(FABRICS)}"
+        )
+    if boxes == 1 and (idle := [name for name in BETWEEN_BOXES if name in given]):
+        raise TopologyError(
+            f"{idle[0]} does not go with one box, which has no network to others; leave it out, or give boxes=2 or more"
         )
     chosen = {name: given[name] for name in COMPOSE_OPTIONS if name in given}
     return compose([box] * boxes, fabric=given.get("fabric", "full"), **chosen)

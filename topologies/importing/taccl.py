@@ -14,13 +14,18 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 
-from ..scale_out import Box, Nic
+from ..nic_shares import UNLIMITED
+from ..scale_out import Box, Nic, SharedLink
 from ..topology import Link
 from .box_options import BoxOptions
 from .document import Document
 from .json_text import Fields, decode, looks_like
+from .plugged import OWN_LINK
 
-__all__ = ["NDV2_FAST", "NDV2_SLOW", "matches", "read_box"]
+__all__ = ["NDV2_FAST", "NDV2_SLOW", "OPTIONS", "matches", "read_box"]
+
+OPTIONS = ("nic_bandwidth",)
+"""Of `BoxOptions`; the file says the rest."""
 
 NDV2_FAST = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
 """Pairs of GPUs of an NDv2 that are joined by two NVLinks, as TACCL numbers them."""
@@ -69,7 +74,9 @@ def read_box(document: Document, options: BoxOptions) -> Box:
         f"bandwidths are TACCL's measurements for {int(size)} bytes (K, M, G as powers of 1000), latencies its alpha",
     )
     nics = () if "nics_per_node" not in fields else _nics(fields, gpus, rate, options)
-    return Box(fields.text("name"), gpus, links, nics, switches, notes=notes)
+    # Of PCIe the profile says nothing, so another speed of a card is that of its links to GPUs as well.
+    shared = tuple(SharedLink(OWN_LINK, UNLIMITED, ((n, len(nic.near)),)) for n, nic in enumerate(nics))
+    return Box(fields.text("name"), gpus, links, nics, switches, notes=notes, shared=shared)
 
 
 def _nics(fields: Fields, gpus: int, rate: Rate, options: BoxOptions) -> tuple[Nic, ...]:

@@ -16,7 +16,10 @@ from .imported import Imported
 from .json_text import Fields, decode, looks_like
 from .taccl import NDV2_FAST, NDV2_SLOW
 
-__all__ = ["matches", "read_network"]
+__all__ = ["OPTIONS", "matches", "read_network"]
+
+OPTIONS: tuple[str, ...] = ()
+"""The file says everything."""
 
 AMD_LINKS = {
     0: {1: 4, 4: 2, 8: 1},

@@ -1,0 +1,144 @@
+"""Which packages are here and work: those that collopt needs, and those of its extras."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import NamedTuple
+
+from ..errors import MissingDependencyError
+
+__all__ = ["ABSENT", "Need", "check_extra", "mending", "needs", "trouble"]
+
+ABSENT = "is not installed"
+
+MODULES = {
+    "python-flint": "flint",
+    "pyyaml": "yaml",
+    "matplotlib": "matplotlib.figure",
+    "plotly": "plotly.offline",
+    "mkdocs-material": "material",
+}
+"""What is imported, where a package is not called like its module, or its module loads too little to tell."""
+
+_REQUIREMENT = re.compile(
+    r"""([A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*>=\s*([0-9.]+)\s*(?:;\s*extra\s*==\s*["']([\w-]+)["'])?\s*"""
+)
+
+
+class Need(NamedTuple):
+    """A package and its oldest version that will do."""
+
+    package: str
+    least: str
+
+    def __str__(self) -> str:
+        """As pip takes it."""
+        return f"'{self.package}>={self.least}'"
+
+
+def needs(extra: str = "") -> tuple[Need, ...]:
+    """List what collopt itself, or one of its extras, asks for.
+
+    Parameters
+    ----------
+    extra : str
+        Such as ``plot``; empty for what is always needed.
+
+    Returns
+    -------
+    tuple of Need
+
+    Examples
+    --------
+    >>> [need.package for need in needs("plot")]
+    ['matplotlib']
+    """
+    found = (_REQUIREMENT.fullmatch(text) for text in requires("collopt") or ())
+    return tuple(Need(each[1], each[2]) for each in found if each and (each[3] or "") == extra)
+
+
+def trouble(need: Need) -> str:
+    """Import a package and say what is wrong with it.
+
+    Returns
+    -------
+    str
+        Such as ``"numpy is not installed"``; empty where it can be used.
+    """
+    module = MODULES.get(need.package, need.package)
+    package = module.partition(".")[0]
+    try:
+        importlib.import_module(package)
+        importlib.import_module(module)
+    except Exception as error:  # noqa: BLE001 - broken packages fail in every way
+        if isinstance(error, ModuleNotFoundError) and error.name == package:
+            return f"{need.package} {ABSENT}"
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return f"{need.package} cannot be imported here ({reason})"
+    try:
+        found = version(need.package)
+    except PackageNotFoundError:
+        return ""
+    return f"{need.package} is of version {found}" if _numbers(found) < _numbers(need.least) else ""
+
+
+def mending(wanted: Sequence[Need], whole: str) -> tuple[list[str], str]:
+    """Say what is wrong with packages, and what mends it.
+
+    Parameters
+    ----------
+    wanted : sequence of Need
+        Those that have to work.
+    whole : str
+        What brings all of them, as pip takes it, such as ``'collopt[plot]'``.
+
+    Returns
+    -------
+    list of str
+        As of `trouble`; empty where all work.
+    str
+        A command; empty likewise.
+    """
+    found = {need: told for need in wanted if (told := trouble(need))}
+    if not found:
+        return [], ""
+    if all(told.endswith(ABSENT) for told in found.values()):
+        return list(found.values()), f"pip install {whole or ' '.join(map(str, found))}"
+    return list(found.values()), f"pip install --upgrade --force-reinstall {' '.join(map(str, found))}"
+
+
+def check_extra(what: str, extra: str) -> None:
+    """See to it that the packages of an extra can be used.
+
+    Parameters
+    ----------
+    what : str
+        Whoever needs them, in the plural, for the message.
+    extra : str
+        By its name in pyproject.toml.
+
+    Raises
+    ------
+    MissingDependencyError
+        If one is missing, too old or broken, with what mends it.
+    """
+    wanted = needs(extra)
+    told, command = mending(wanted, f"'collopt[{extra}]'")
+    if not told:
+        return
+    them = "it" if len(wanted) == 1 else "them"
+    if all(each.endswith(ABSENT) for each in told):
+        names = " and ".join(need.package for need in wanted)
+        raise MissingDependencyError(f"{what} need {names}; install {them} with: {command}")
+    raise MissingDependencyError(
+        f"{what} need {' and '.join(map(str, wanted))}, but {', and '.join(told)}; mend that with: {command}"
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Read the numbers that a version begins with."""
+    found = re.match(r"\d{1,9}(?:\.\d{1,9})*", text)
+    return tuple(map(int, found[0].split("."))) if found else ()
