@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 __all__ = ["main"]
 
 INTERRUPTED = 130
 """Exit status, as shells have it."""
+UNUSABLE = 2
+"""Exit status where the request cannot be answered, as of `collopt.cli.app`."""
+PACKAGES = {"flint": "python-flint", "yaml": "pyyaml"}
+"""Where a package that collopt needs is not called like its module."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,3 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in ("", "collopt"):
+            raise
+        package = PACKAGES.get(missing, missing)
+        words = f"collopt needs {package}, which is not installed here; install it with: pip install {package}"
+        if sys.stderr is not None:
+            sys.stderr.write(f"collopt: error: {words}\n")
+        return UNUSABLE

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["calibrate"]
 
-POOR = 0.1
-"""Median relative error beyond which a model is said not to describe its times."""
+POOR, BAD = 0.1, 0.3
+"""Median and worst relative error beyond which a model is said not to describe its times."""
+NOT_TOLD = "not told by these sizes"
 
 FilesArgument = Annotated[
     list[Path] | None,
@@ -120,7 +121,7 @@ def calibrate(
     elif found:
         _print(found)
     else:
-        emit(plain_table(rows))
+        emit(plain_table([_with_words(row) for row in rows]))
 
 
 def _tied(text: str) -> tuple[Path, tuple[str, ...]]:
@@ -201,6 +202,11 @@ def _line(line: AlphaBeta) -> dict[str, Any]:
     }
 
 
+def _with_words(row: dict[str, Any]) -> dict[str, Any]:
+    """Say in words what times do not tell."""
+    return {name: NOT_TOLD if name in ("alpha_us", "algbw") and value is None else value for name, value in row.items()}
+
+
 def _classes(network: Topology) -> list[dict[str, Any]]:
     from ..topologies.link_classes import link_classes
 
@@ -221,9 +227,12 @@ def _print(found: Calibration) -> None:
         emit(f"  assumed of {model}")
     emit(plain_table([_row(fit) for fit in found.fits]))
     for line in dict.fromkeys(fit.line for fit in found.fits):
-        if line is not None and line.median_residual > POOR:
-            off = percentage_text(line.median_residual)
-            note(f"collopt: note: half of {line.num_points} times differ by more than {off} from the assumed run's")
+        if line is not None and (line.median_residual > POOR or line.worst_residual > BAD):
+            off, worst = percentage_text(line.median_residual), percentage_text(line.worst_residual)
+            note(
+                f"collopt: note: half of {line.num_points} times differ by more than {off} from the assumed run's, "
+                f"the worst by {worst}"
+            )
 
 
 def _row(fit: ClassFit) -> dict[str, str]:
@@ -244,4 +253,4 @@ def _row(fit: ClassFit) -> dict[str, str]:
 def _figure(value: Fraction, error: float | None, measured: bool) -> str:
     if not measured:
         return "not measured"
-    return "not told by these sizes" if error is None else f"{float(value):g} ± {percentage_text(error)}"
+    return NOT_TOLD if error is None else f"{float(value):g} ± {percentage_text(error)}"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from ..errors import ColloptError
+from ..errors import ColloptError, MissingDependencyError
+from ..topologies.installed import ABSENT, mending, needs
 from .output import emit_json, emit_rows
 from .parameters import JsonOption
 from .progress import computing
@@ -36,8 +36,8 @@ PACKAGES = (
     "matplotlib",
     "plotly",
 )
-FIGURES, REPORT, DOCS = ("matplotlib",), ("jinja2", "plotly"), ("mkdocs", "material", "mkdocstrings")
-"""Modules that a feature needs, by the extra that brings them."""
+EXTRAS = {"figures": "plot", "reports": "report", "building the documentation": "docs"}
+"""Features, and the extra that brings what each needs."""
 
 
 class Check(NamedTuple):
@@ -64,7 +64,7 @@ class Feature(NamedTuple):
     name : str
     works : bool
     needs : str
-        What to install, where it does not work.
+        What to install, where it does not work; what is wrong besides, if something is there.
     """
 
     name: str
@@ -77,11 +77,16 @@ def doctor(as_json: JsonOption = False) -> None:
 
     The exit status is 0 if the core works, whatever else is missing, and 1 otherwise.
     """
+    packages = _checked("packages", _packages)
+    if not packages.works:
+        # Everything else would only fail for the same reason.
+        _print_broken(packages, as_json)
+        raise typer.Exit(FAILED)
     from ..runtime.torch_facts import torch_facts
 
     with computing("checking"):
         folder, compiled = _kernels()
-        checks = [
+        checks = [packages] + [
             _checked(*each) for each in (("linear programs", _solve), ("plans", _plan), ("kernels", _kernels_ran))
         ]
         facts = torch_facts()
@@ -101,6 +106,24 @@ def doctor(as_json: JsonOption = False) -> None:
         _print(checks, features, facts, folder, compiled)
     if not all(check.works for check in checks):
         raise typer.Exit(FAILED)
+
+
+def _packages() -> str:
+    """Import what collopt always needs."""
+    wanted = needs()
+    told, command = mending(wanted, "")
+    if told:
+        raise MissingDependencyError(f"{', and '.join(told)}; mend that with: {command}")
+    return f"the {len(wanted)} that are always needed are here"
+
+
+def _print_broken(packages: Check, as_json: bool) -> None:
+    if as_json:
+        facts: dict[str, Any] = {"kernels": {"folder": None, "compiled_before": False}, "torch": None, "features": []}
+        emit_json({"ok": False, "versions": _versions(), "core": [packages._asdict()]} | facts)
+        return
+    emit_rows("versions", {name: found or "not installed" for name, found in _versions().items()})
+    emit_rows("core", {packages.name: f"FAILED: {packages.detail}"})
 
 
 def _versions() -> dict[str, str | None]:
@@ -160,19 +183,23 @@ def _kernels_ran() -> str:
 
 
 def _features(facts: TorchFacts) -> list[Feature]:
-    torch = "pip install 'collopt[torch]'"
+    told, command = mending(needs("torch"), "'collopt[torch]'") if facts.version else ([], "")
+    torch = f"{told[0]}; {command}" if told else "pip install 'collopt[torch]'"
+    if facts.problem:
+        torch = f"torch cannot be imported here ({facts.problem}); pip install --force-reinstall 'collopt[torch]'"
     gpus = "a GPU, and a build of torch for it: see pytorch.org"
     return [
-        Feature("collopt run and bench on gloo", "gloo" in facts.backends, torch),
+        Feature("collopt run and bench on gloo", "gloo" in facts.backends and not told, torch),
         Feature("collopt run and bench on NCCL or RCCL", "nccl" in facts.backends and bool(facts.devices), gpus),
-        Feature("figures", _importable(FIGURES), "pip install 'collopt[plot]'"),
-        Feature("reports", _importable(REPORT), "pip install 'collopt[report]'"),
-        Feature("building the documentation", _importable(DOCS), "pip install 'collopt[docs]'"),
+        *(_extra(name, extra) for name, extra in EXTRAS.items()),
     ]
 
 
-def _importable(modules: tuple[str, ...]) -> bool:
-    return all(importlib.util.find_spec(module) for module in modules)
+def _extra(name: str, extra: str) -> Feature:
+    told, command = mending(needs(extra), f"'collopt[{extra}]'")
+    if all(each.endswith(ABSENT) for each in told):
+        return Feature(name, not told, command or f"pip install 'collopt[{extra}]'")
+    return Feature(name, False, f"{', and '.join(told)}; {command}")
 
 
 def _print(checks: list[Check], features: list[Feature], facts: TorchFacts, folder: str | None, compiled: bool) -> None:

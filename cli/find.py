@@ -11,7 +11,7 @@ import typer
 from ..schedules.units import bandwidth_text, count_text, time_text
 from ..topologies.validation import shown
 from .files import check_targets, writing
-from .output import emit, emit_json, emit_rows, note
+from .output import emit, emit_csv, emit_json, emit_rows, note
 from .parameters import CsvOption, JsonOption, UsageError, whole_number
 from .progress import computing
 
@@ -109,7 +109,7 @@ def find(
     if as_json:
         emit_json(_plain(found, collective))
     elif as_csv:
-        emit(found.to_frame().drop(columns="candidate").to_csv(index=False).rstrip("\n"))
+        emit_csv(_rows(found))
     else:
         _print(found, size, collective)
     for option, path in targets.items():
@@ -161,7 +161,6 @@ def _link_text(found: Frontier) -> str:
 def _plain(found: Frontier, collective: str) -> dict[str, Any]:
     """Everything for JSON: exact numbers as text."""
     best, bounds, workload = found.best(collective), found.bounds, found.workload
-    rows = found.to_frame().drop(columns="candidate").to_dict("records")
     return {
         "nodes": found.nodes,
         "degree": found.degree,
@@ -178,11 +177,15 @@ def _plain(found: Frontier, collective: str) -> dict[str, Any]:
         },
         "unmeasured": found.unmeasured,
         "best": list(found).index(best) + 1,
-        "candidates": [
-            {str(name): str(value) if isinstance(value, Fraction) else value for name, value in row.items()}
-            for row in rows
-        ],
+        "candidates": _rows(found),
     }
+
+
+def _rows(found: Frontier) -> list[dict[str, Any]]:
+    rows = found.to_frame().drop(columns="candidate").to_dict("records")
+    return [
+        {str(name): str(value) if isinstance(value, Fraction) else value for name, value in row.items()} for row in rows
+    ]
 
 
 def _print(found: Frontier, size: str, collective: str) -> None:

@@ -100,9 +100,13 @@ def plain_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def emit_rows(title: str, rows: Mapping[str, str]) -> None:
     """Print a title and, below it, named values in two columns."""
-    from rich.text import Text
-
     width = max(map(len, rows))
+    try:
+        from rich.text import Text
+    except ModuleNotFoundError:
+        # It is for `collopt doctor` to say so.
+        _write("\n".join([title, *(f"  {name:<{width}}  {value}" for name, value in rows.items())]) + "\n")
+        return
     text = Text(title, style="bold")
     for name, value in rows.items():
         text.append(f"\n  {name:<{width}}  ", style="not bold cyan").append(value, style="not bold")

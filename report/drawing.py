@@ -10,22 +10,29 @@ import io
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingDependencyError, UnsupportedError
+from ..errors import UnsupportedError
 from ..topologies.files import write_whole
+from ..topologies.installed import check_extra
 from ..topologies.validation import as_path, shown
 from .tables import as_float
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
 
-__all__ = ["COLOURS", "FORMATS", "MARKERS", "colour", "empty_figure", "finish", "save_figure", "style", "tint"]
+__all__ = [
+    "COLOURS", "FORMATS", "MARKERS", "NAME", "colour", "empty_figure", "finish", "legend", "save_figure", "shortened",
+    "style", "tint",
+]  # fmt: skip
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Told apart with any kind of colour vision: Okabe and Ito, *Color Universal Design*, 2008."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 """So that colour is not all that tells series apart."""
 FORMATS = ("pdf", "png", "svg")
+NAME = 48
+"""Letters of a name that a title or a legend has room for."""
 COARSEST, FINEST = 10, 1200
 """Dots per inch: more would only take memory."""
 
@@ -59,13 +66,32 @@ def tint(strong: str, share: float) -> str:
 
 def finish(axes: Axes, title: str, across: str, up: str) -> None:
     """Write on the axes what they show."""
-    axes.set_title(title)
+    axes.set_title(title, parse_math=False)
     axes.set_xlabel(across)
     axes.set_ylabel(up)
     axes.grid(visible=True, alpha=0.3, lw=0.5)
     axes.set_axisbelow(True)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize="small")
+        legend(axes, fontsize="small")
+
+
+def legend(owner: Axes | Figure, **options: Any) -> Legend:
+    """Add a legend whose words are shown as they are: names may hold what mathtext would take for formulas."""
+    drawn = owner.legend(**options)
+    for text in (*drawn.get_texts(), drawn.get_title()):
+        text.set_parse_math(False)
+    return drawn
+
+
+def shortened(name: str, most: int = NAME) -> str:
+    """Leave out the middle of a long name, for the room that figures have; tables have all of it.
+
+    Examples
+    --------
+    >>> shortened("rack-17/shelf-3/server-25/gpu7", 15), shortened("gpu7", 15)
+    ('rack-17…25/gpu7', 'gpu7')
+    """
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[most // 2 + 1 - most :]}"
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = 150) -> None:
@@ -112,8 +138,7 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: 
 
 
 def _figure_type() -> type[Figure]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingDependencyError("figures need matplotlib; install it with: pip install 'collopt[plot]'") from None
+    check_extra("figures", "plot")
+    from matplotlib.figure import Figure
+
     return Figure

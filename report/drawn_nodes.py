@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .canvas import BOXES, NODES, WORDS, Canvas
-from .drawing import COLOURS
+from .drawing import COLOURS, shortened
 from .node_layout import box_of_nodes
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ BORDER, LABEL_STRIP = 0.45, 0.4
 """Around what is in a box, and for its name below that, in units of the distance of nodes."""
 LETTER = 0.62
 """Width of letters, in multiples of their size."""
-SMALLEST_WORDS = 3.5
+SMALLEST_WORDS, BOX_LETTERS = 3.5, 24
 
 
 def draw_nodes(canvas: Canvas) -> list[Artist]:
@@ -73,8 +73,8 @@ def draw_boxes(canvas: Canvas) -> None:
             FancyBboxPatch((low[0], low[1]), wide, tall, boxstyle=style, facecolor=BOX, edgecolor="none", zorder=BOXES)
         )
         canvas.axes.annotate(
-            box, (low[0], low[1]), xytext=(4, 3), textcoords="offset points", va="bottom", ha="left",
-            fontsize=min(8.0, 0.35 * canvas.scale.unit), color="0.35", zorder=WORDS, parse_math=False,
+            shortened(box, BOX_LETTERS), (low[0], low[1]), xytext=(4, 3), textcoords="offset points", va="bottom",
+            ha="left", fontsize=min(8.0, 0.35 * canvas.scale.unit), color="0.35", zorder=WORDS, parse_math=False,
         )  # fmt: skip
 
 

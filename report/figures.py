@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UnsupportedError
 from ..topologies.validation import shown
-from .drawing import COLOURS, colour, empty_figure, finish, style
+from .drawing import COLOURS, colour, empty_figure, finish, legend, shortened, style
 from .tables import check_table
 
 if TYPE_CHECKING:
@@ -92,8 +92,9 @@ def best_runtime_figure(table: pd.DataFrame) -> Figure:
     axes = figure.subplots()
     for number, (name, rows) in enumerate(table.groupby("construction", sort=True)):
         axes.scatter(
-            rows["nodes"].astype(float), rows["allreduce_us"].astype(float), s=14, label=str(name), **style(number)
-        )
+            rows["nodes"].astype(float), rows["allreduce_us"].astype(float), s=14, label=_label(str(name)),
+            **style(number),
+        )  # fmt: skip
     finish(axes, "Best topology for an allreduce", "nodes N", "time of allreduce in µs")
     return figure
 
@@ -162,8 +163,8 @@ def pareto_figure(table: pd.DataFrame) -> Figure:
         # Names grow towards the middle, where there is room.
         side = -1 if step > middle else 1
         axes.annotate(
-            str(name), (step, float(factor)), xytext=(5 * side, 4), textcoords="offset points", fontsize="x-small",
-            ha="left" if side > 0 else "right", parse_math=False,
+            shortened(str(name)), (step, float(factor)), xytext=(5 * side, 4), textcoords="offset points",
+            fontsize="x-small", ha="left" if side > 0 else "right", parse_math=False,
         )  # fmt: skip
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     finish(axes, "Steps against bandwidth", "steps T_L in α", "bandwidth factor T_B in M/B")
@@ -204,7 +205,7 @@ def timeline_figure(table: pd.DataFrame) -> Figure:
             )  # fmt: skip
     axes.set_yticks(range(len(STREAMS)), STREAMS)
     finish(axes, "One training iteration", "time in µs", "stream")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=len(KINDS), frameon=False)
+    legend(axes, loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=len(KINDS), frameon=False)
     return figure
 
 
@@ -218,4 +219,9 @@ def _front(steps: Sequence[int], factors: Sequence[Any]) -> list[int]:
 
 
 def _line(axes: Axes, number: int, name: str, across: pd.Series[Any], up: pd.Series[Any]) -> None:
-    axes.plot(across.astype(float), up.astype(float), label=name, lw=1.2, ms=4, **style(number))
+    axes.plot(across.astype(float), up.astype(float), label=_label(name), lw=1.2, ms=4, **style(number))
+
+
+def _label(name: str) -> str:
+    """Name a series: with an underscore first, matplotlib would leave it out of the legend."""
+    return f" {shortened(name)}" if name.startswith("_") else shortened(name)

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from ..planners import Plan
 from ..schedules import as_bytes
 from ..schedules.units import bandwidth_text, count_text, time_text
-from .drawing import COLOURS, colour, empty_figure, finish, style
-from .plan_tables import link_table, step_table
+from .busy_times import busiest_first, busy_times, step_run
+from .drawing import COLOURS, colour, empty_figure, finish, legend, shortened, style
+from .plan_tables import link_table
 from .tables import check_table
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ __all__ = ["bandwidth_figure", "gantt_figure", "size_label", "utilisation_figure
 
 MOST_NAMED, MOST_ROWS = 40, 64
 """Links that bars and Gantt charts list with their names."""
+MOST_LETTERS = 24
+"""Of each end of a link."""
 MOST_BARS = 4000
 """Of a Gantt chart; more become a picture, even in files of vectors."""
 CUT = COLOURS[1]
@@ -61,14 +64,15 @@ def utilisation_figure(plan: Plan) -> Figure:
     axes = figure.subplots()
     places = np.arange(len(table))
     _draw_utilisation(axes, table, places, few)
-    title = f"{plan.collective} on {plan.topology.name} by {plan.planner}"
+    title = f"{plan.collective} on {shortened(plan.topology.name)} by {shortened(plan.planner)}"
     share, links = "busy share of the time in %", f"{len(table)} links, by bandwidth and share"
     counted = places[table["in_cut"].to_numpy()]
     label = "counted by the bound"
     mark: dict[str, Any] = {"color": CUT, "s": 9, "zorder": 3, "clip_on": False, "lw": 0, "label": label}
     if few:
         axes.scatter(np.full(len(counted), 101.5), counted, marker="<", **mark)
-        axes.set_yticks(places, _link_names(table), fontsize="x-small", parse_math=False)
+        names = list(map(_link_name, table["tail"], table["head"]))
+        axes.set_yticks(places, names, fontsize="x-small", parse_math=False)
         axes.set_ylim(len(table) - 0.4, -0.6)
         axes.set_xlim(0, 104)
     else:
@@ -78,7 +82,7 @@ def utilisation_figure(plan: Plan) -> Figure:
     finish(axes, title, share if few else links, "" if few else share)
     axes.grid(visible=False, axis="y" if few else "x")
     axes.legend().remove()
-    figure.legend(loc="outside lower center", ncols=3, fontsize="small", frameon=False)
+    legend(figure, loc="outside lower center", ncols=3, fontsize="small", frameon=False)
     return figure
 
 
@@ -98,7 +102,8 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     -------
     Figure
         One row of bars per link, up to 64: those that are busy for the longest time.  The colour is that of the step,
-        or of how many hops between ranks come before.
+        or of how many hops between ranks come before.  A dashed line is where the last byte has come, which is later
+        than any link is busy where links have latency; the title has that time.
 
     Raises
     ------
@@ -110,13 +115,12 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     from matplotlib.collections import PolyCollection
 
     figure = empty_figure(1, 1)
-    table = step_table(plan, size, slices)
-    names = _link_names(table)
-    busy = (table["end_us"] - table["start_us"]).groupby(names).sum()
-    order = {f"{link.tail} → {link.head}": place for place, link in enumerate(plan.topology.links)}
-    chosen = sorted(busy.sort_values(ascending=False, kind="stable").index[:MOST_ROWS], key=lambda name: order[name])
-    rows = {name: row for row, name in enumerate(chosen)}
-    table = table.assign(row=names.map(rows)).dropna(subset=["row"])
+    run = step_run(plan, size, slices)
+    busy = busiest_first(run)
+    chosen = np.sort(busy[:MOST_ROWS])
+    table = busy_times(run, chosen)
+    rows = {plan.topology.links[link][:2]: row for row, link in enumerate(chosen.tolist())}
+    table = table.assign(row=[rows[ends] for ends in zip(table["tail"], table["head"], strict=True)])
     figure.set_size_inches(9.0, (0.19 if len(rows) <= MOST_NAMED else 0.15) * len(rows) + 1.7)
     axes = figure.subplots()
     left, right, row = (table[column].to_numpy(dtype=float) for column in ("start_us", "end_us", "row"))
@@ -129,12 +133,15 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     drawn = PolyCollection(list(bars), facecolors=inks, edgecolors="white", linewidths=0 if many else 0.2, gid="bars")
     drawn.set_rasterized(many)
     axes.add_collection(drawn)
-    end = float(right.max())
-    axes.set_yticks(range(len(rows)), list(rows), fontsize="x-small", parse_math=False)
-    axes.set_xlim(0, end)
+    labels = [_link_name(*ends) for ends in rows]
+    axes.set_yticks(range(len(rows)), labels, fontsize="x-small", parse_math=False)
+    axes.axvline(run.microseconds, color="0.3", lw=1, ls="--", gid="end")
+    axes.set_xlim(0, 1.02 * run.microseconds)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    title = f"{plan.collective} of {size_label(as_bytes(size))} bytes on {plan.topology.name}: {time_text(end)}"
-    finish(axes, title, "time in µs", "")
+    pieces = "" if plan.has_steps else f" in {count_text(run.slices, 'slice')}"
+    what = f"{plan.collective} of {size_label(as_bytes(size))} bytes on {shortened(plan.topology.name)}"
+    title = f"{what}: {time_text(run.microseconds)}{pieces}"
+    finish(axes, title, "time in µs; the last byte has come at the dashed line", "")
     axes.grid(visible=False, axis="y")
     if len(busy) > len(rows):
         axes.set_ylabel(f"the {len(rows)} busiest of {count_text(len(busy), 'link')}")
@@ -167,7 +174,9 @@ def bandwidth_figure(table: pd.DataFrame) -> Figure:
     axes = figure.subplots()
     for number, (name, rows) in enumerate(table.groupby("planner", sort=False)):
         rows = rows.sort_values("size")  # noqa: PLW2901 - the same rows, in order
-        axes.plot(rows["size"].astype(float), rows["algbw_gbps"].astype(float), label=name, lw=1.3, ms=4,
+        # A label with an underscore first would be none.
+        label = shortened(str(name)) if not str(name).startswith("_") else f" {shortened(str(name))}"
+        axes.plot(rows["size"].astype(float), rows["algbw_gbps"].astype(float), label=label, lw=1.3, ms=4,
                   **style(number))  # fmt: skip
     if "bound_gbps" in table.columns:
         check_table(table, {"bound_gbps": "positive"})
@@ -196,8 +205,8 @@ def size_label(size: int) -> str:
     return f"{size / 1024**power:.4g}{PREFIXES[power]}"
 
 
-def _link_names(table: pd.DataFrame) -> pd.Series[str]:
-    return table["tail"] + " → " + table["head"]
+def _link_name(tail: str, head: str) -> str:
+    return f"{shortened(tail, MOST_LETTERS)} → {shortened(head, MOST_LETTERS)}"
 
 
 def _draw_utilisation(axes: Axes, table: pd.DataFrame, places: npt.NDArray[np.int64], flat: bool) -> None:
@@ -235,7 +244,7 @@ def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequ
     shown = range(len(steps)) if len(steps) <= FEW else np.linspace(0, len(steps) - 1, FEW).round().astype(int)
     handles = [Patch(facecolor=fills[place], label=str(steps[place])) for place in shown]
     word = "hops between ranks that come before" if plan.has_trees else "step"
-    figure.legend(
-        handles=handles, title=word, loc="outside lower center", ncols=len(handles), fontsize="small",
+    legend(
+        figure, handles=handles, title=word, loc="outside lower center", ncols=len(handles), fontsize="small",
         title_fontsize="small", frameon=False,
     )  # fmt: skip

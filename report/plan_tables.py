@@ -18,6 +18,7 @@ from ..runtime import simulate
 from ..schedules import AnyStepSchedule, FlowSchedule, Forest, as_bytes, bus_factor
 from ..topologies import Topology
 from ..topologies.validation import as_several, shown
+from .busy_times import busy_times, step_run
 from .link_curves import link_curves
 from .node_layout import node_layout
 from .witness_links import bound_links
@@ -31,8 +32,6 @@ FloatArray = npt.NDArray[np.float64]
 Model = Literal["estimate", "simulate"]
 
 NS_PER_US = 1000
-DEFAULT_SLICES = 8
-"""Enough to see a pipeline, and few enough to draw."""
 
 
 def link_table(plan: Plan) -> pd.DataFrame:
@@ -122,7 +121,8 @@ def step_table(plan: Plan, size: int | str, slices: int | None = None) -> pd.Dat
     size : int or str
         Bytes in all, as nccl-tests counts them, such as ``2**30`` or ``"1G"``.
     slices : int, optional
-        Pieces that the data of each tree or path of a flow is cut into, 8 by default; steps take none.
+        Pieces that the data of each tree or path of a flow is cut into, by default 8, or fewer for plans of very many
+        transfers; steps take none.
 
     Returns
     -------
@@ -144,14 +144,7 @@ def step_table(plan: Plan, size: int | str, slices: int | None = None) -> pd.Dat
         0 gpu0 gpu2       0.0   10.24 102400.0
         0 gpu0 gpu3       0.0   10.24 102400.0
     """
-    _check_plan(plan)
-    if plan.has_steps:
-        run = simulate(plan, size, slices, steps="wait")
-    else:
-        run = simulate(plan, size, DEFAULT_SLICES if slices is None else slices)
-    pieces = run.to_frame()
-    pieces["step"] = run.transfers.levels[pieces["transfer"]]
-    return _without_seams(pieces[["step", "tail", "head", "start_us", "end_us", "bytes"]])
+    return busy_times(step_run(plan, size, slices))
 
 
 def curve_table(
@@ -269,17 +262,3 @@ def _forest_rows(
             yield (
                 forest.direction, names[root], number, weight / total, path[0], path[-1], " ".join(path[1:-1]), depth
             )  # fmt: skip
-
-
-def _without_seams(pieces: pd.DataFrame) -> pd.DataFrame:
-    """Join pieces that follow each other on a link without a pause and belong to the same step."""
-    ordered = pieces.sort_values(["tail", "head", "start_us"], kind="stable", ignore_index=True)
-    before = ordered.shift()
-    # Times are multiples of one tick, apart from what rounding does to their last digits.
-    pause = (ordered["start_us"] - before["end_us"]).abs() > 1e-9 * ordered["end_us"].max()
-    same = (ordered[["tail", "head", "step"]] == before[["tail", "head", "step"]]).all(axis=1)
-    joined = ordered.groupby((pause | ~same).cumsum(), sort=False).agg(
-        step=("step", "first"), tail=("tail", "first"), head=("head", "first"),
-        start_us=("start_us", "first"), end_us=("end_us", "last"), bytes=("bytes", "sum"),
-    )  # fmt: skip
-    return joined.sort_values(["start_us", "tail", "head"], kind="stable", ignore_index=True)

@@ -11,7 +11,7 @@ from ..schedules.units import bandwidth_text, count_text
 from ..topologies import Topology
 from ..topologies.validation import shown
 from .canvas import Canvas, node_scale
-from .drawing import empty_figure
+from .drawing import empty_figure, legend, shortened
 from .drawn_links import draw_counted, draw_links, draw_parts
 from .drawn_nodes import draw_boxes, draw_nodes
 from .node_layout import places
@@ -67,7 +67,7 @@ def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
     title = fill(_title(topology, bound), int(LETTERS_PER_INCH * scale.width))
     canvas.axes.set_title(title, fontsize="medium", parse_math=False)
     columns = max(1, int(scale.width // INCHES_PER_ENTRY))
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize="small", frameon=False)
+    legend(figure, handles=handles, loc="outside lower center", ncols=columns, fontsize="small", frameon=False)
     return figure
 
 
@@ -84,9 +84,9 @@ def _check(topology: object, bound: object) -> None:
 
 def _title(topology: Topology, bound: Bound | None) -> str:
     if bound is not None:
-        return f"{bound.collective} on {topology.name}: at most {bandwidth_text(bound.algbw, 2)}"
+        return f"{bound.collective} on {shortened(topology.name)}: at most {bandwidth_text(bound.algbw, 2)}"
     counts = [count_text(topology.num_ranks, "rank")]
     if topology.switch_nodes:
         number = len(topology.switch_nodes)
         counts.append(f"{number} switch{'' if number == 1 else 'es'}")
-    return f"{topology.name}: {', '.join([*counts, count_text(len(topology.links), 'link')])}"
+    return f"{shortened(topology.name)}: {', '.join([*counts, count_text(len(topology.links), 'link')])}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..errors import UnsupportedError
 from ..planners import Plan
 from ..schedules.units import percentage_text
 from ..topologies.validation import shown
-from .drawing import COLOURS, colour, empty_figure
+from .drawing import COLOURS, colour, empty_figure, legend, shortened
 from .node_layout import box_of_nodes
 from .plan_tables import tree_table
 
@@ -26,6 +27,7 @@ MOST_TREES = 4
 """Side by side; the heaviest if there are more."""
 WITHIN, BETWEEN = "#8c8c8c", COLOURS[1]
 BOX_COLOURS = (COLOURS[0], COLOURS[2], COLOURS[3], COLOURS[4], COLOURS[5])
+LETTERS_PER_INCH, BOX_LETTERS = 11, 16
 LEAF, LEVEL = 0.34, 0.75
 """Inches between leaves, and between a rank and its children."""
 WIDEST, TALLEST = 12.0, 9.0
@@ -80,7 +82,8 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
     radius = min(8.5, 0.42 * 72 * width / sum(widths), 0.3 * 72 * (figure.get_figheight() - 1.3) / (depth + 1))
     for axes, shape in zip(every, shapes, strict=True):
         _draw(axes, shape, plan, colours, radius)
-    figure.suptitle(f"{plan.collective} on {plan.topology.name}: trees of {name}", fontsize="medium", parse_math=False)
+    title = f"{plan.collective} on {shortened(plan.topology.name)}: trees of {shortened(name)}"
+    figure.suptitle(fill(title, int(LETTERS_PER_INCH * width)), fontsize="medium", parse_math=False)
     _explain(figure, colours, shapes, boxes)
     return figure
 
@@ -162,13 +165,16 @@ def _explain(figure: Figure, colours: Mapping[str, str], shapes: list[_Shape], b
     hops = {boxes[child] == boxes[parent] for shape in shapes for child, parent in shape.parents.items()}
     named = len(colours) > 1 and len(colours) <= len(BOX_COLOURS)
     handles = [
-        Line2D([], [], ls="", marker="o", ms=7, color=ink, label=f"rank in {box}" if box else "rank")
+        Line2D(
+            [], [], ls="", marker="o", ms=7, color=ink,
+            label=f"rank in {shortened(box, BOX_LETTERS)}" if box else "rank",
+        )
         for box, ink in (colours.items() if named else [("", colour(0))])
-    ]
+    ]  # fmt: skip
     if len(colours) > 1:
         words = {True: ("hop within a box", WITHIN), False: ("hop between boxes", BETWEEN)}
         handles += [Line2D([], [], color=words[kind][1], label=words[kind][0]) for kind in sorted(hops, reverse=True)]
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=max(1, int(figure.get_figwidth() // 1.8)), fontsize="small",
-        frameon=False,
+    legend(
+        figure, handles=handles, loc="outside lower center", ncols=max(1, int(figure.get_figwidth() // 1.8)),
+        fontsize="small", frameon=False,
     )  # fmt: skip

@@ -50,7 +50,7 @@ def torch_facts() -> TorchFacts:
     try:
         import torch
         import torch.distributed
-    except (ImportError, OSError, RuntimeError) as error:
+    except Exception as error:  # noqa: BLE001 - a broken build fails in any way
         return TorchFacts(None, problem=" ".join(str(error).split()) or type(error).__name__)
     accelerator = ""
     if torch.version.cuda:

@@ -135,3 +135,26 @@ def test_a_benchmark_on_this_machine_is_read(tmp_path: Path) -> None:
         assert (found.collective, found.num_ranks, found.names) == ("allgather", 2, ("gloo", "forestcoll"))
         assert len(found.rows) == 2 * 2 * 4
         assert process("calibrate", file, "--by", "gloo").status == 0
+
+
+def test_a_time_far_from_the_line_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Even where most are near it, as with two protocols."""
+    file = times(tmp_path / "times.txt", 4, 240)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    lines[-9] = "1048576 1 float none -1 80.000 0 0 0 80.000 0 0 N/A"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    answer = call(capsys, "calibrate", "--topology", "dgx-a100", "--class", f"gpu-nvswitch={file}")
+    assert answer.err.startswith("collopt: note: half of 46 times differ by more than ")
+    assert "from the assumed run's, the worst by 89." in answer.err
+
+
+def test_what_sizes_do_not_tell_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of small ones alone, the bandwidth: in words in tables, and as null in JSON."""
+    file = tmp_path / "times.txt"
+    rows = "".join(f"{2**power} 1 float none -1 4.00 0 0 0 4.00 0 0 N/A\n" for power in range(3, 8))
+    file.write_text(HEADER + rows, encoding="utf-8")
+    assert " not told by these sizes " in call(capsys, "calibrate", file).out
+    (row,) = call(capsys, "calibrate", file, "--json").data
+    assert (row["algbw"], row["algbw_error"], row["alpha_us"]) == (None, None, pytest.approx(4))
+    network = ("--topology", "dgx-a100", "--collective", "sendrecv", "--class", f"gpu-nvswitch={file}")
+    assert " 300          not told by these sizes  " in call(capsys, "calibrate", *network).out

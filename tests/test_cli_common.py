@@ -147,10 +147,10 @@ def test_completion_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_can_be_installed(tmp_path: Path, shell: str) -> None:
-    """In the home of whoever asks; the shell is found out, or told."""
+    """In the home of whoever asks, for a shell that is named."""
     result = subprocess.run(
         [sys.executable, "-m", "collopt", "--install-completion", shell],
-        env={**os.environ, "HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+        env={**os.environ, "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
@@ -159,6 +159,31 @@ def test_completion_can_be_installed(tmp_path: Path, shell: str) -> None:
     assert (result.returncode, result.stderr) == (0, "")
     assert f"{shell} completion installed in {tmp_path}" in result.stdout
     assert any("collopt" in path.read_text(encoding="utf-8").lower() for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("shell", "sign"),
+    [
+        ("bash", "complete -o default -F"),
+        ("zsh", "#compdef collopt"),
+        ("fish", "complete --command collopt"),
+        ("powershell", "Register-ArgumentCompleter"),
+    ],
+)
+def test_completion_is_shown_for_the_shell_that_is_named(
+    capsys: pytest.CaptureFixture[str], shell: str, sign: str
+) -> None:
+    """Whichever shell runs."""
+    answer = call(capsys, "--show-completion", shell)
+    assert (answer.status, answer.err) == (0, "")
+    assert sign in answer.out
+
+
+@pytest.mark.parametrize("words", [("csh",), ("zsh", "fish"), ("plan",)])
+def test_other_words_after_completion_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    """With the shells that are known."""
+    message = refusal(call(capsys, "--show-completion", *words))
+    assert f"followed by '{words[-1]}'; expected one of bash, zsh, fish, powershell, pwsh, or nothing" in message
 
 
 def test_importing_the_completions_loads_nothing_heavy() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 import collopt
-from cli_calls import call
+import collopt.topologies.installed
+from cli_calls import call, process
 from collopt.runtime.torch_facts import TorchFacts, torch_facts
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_a_healthy_installation(capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,7 +19,7 @@ def test_a_healthy_installation(capsys: pytest.CaptureFixture[str]) -> None:
     answer = call(capsys, "doctor", "--json")
     data = answer.data
     assert (answer.status, data["ok"], data["versions"]["collopt"]) == (0, True, collopt.__version__)
-    assert [check["name"] for check in data["core"]] == ["linear programs", "plans", "kernels"]
+    assert [check["name"] for check in data["core"]] == ["packages", "linear programs", "plans", "kernels"]
     assert all(check["works"] for check in data["core"])
     assert data["versions"]["highspy"]
     features = {feature["name"]: feature["works"] for feature in data["features"]}
@@ -46,13 +47,14 @@ def test_a_wrong_answer_of_the_solver_is_a_failure(
     monkeypatch.setattr("collopt.solvers.solve", lambda _: other)
     answer = call(capsys, "doctor", "--json")
     assert (answer.status, answer.data["ok"]) == (1, False)
-    assert "where 20 is right" in answer.data["core"][0]["detail"]
+    assert "where 20 is right" in answer.data["core"][1]["detail"]
 
 
 def test_what_is_missing_is_no_failure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said what to install."""
     monkeypatch.setattr("collopt.runtime.torch_facts.torch_facts", lambda: TorchFacts(None))
-    monkeypatch.setattr("collopt.cli.doctor._importable", lambda _: False)
+    monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     answer = call(capsys, "doctor")
     assert answer.status == 0
     assert "collopt run and bench on gloo          no: pip install 'collopt[torch]'\n" in answer.out
@@ -76,3 +78,54 @@ def test_gpus_and_rocm_are_told(capsys: pytest.CaptureFixture[str], monkeypatch:
     answer = call(capsys, "doctor")
     assert "  GPUs       MI300X, MI300X\n" in answer.out
     assert "collopt run and bench on NCCL or RCCL  yes\n" in answer.out
+
+
+def test_what_is_broken_or_too_old_does_not_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Being installed is not enough."""
+    version = collopt.topologies.installed.version
+    monkeypatch.setattr(
+        "collopt.topologies.installed.version", lambda name: "3.8.4" if name == "matplotlib" else version(name)
+    )
+    monkeypatch.delitem(sys.modules, "plotly.offline", raising=False)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    answer = call(capsys, "doctor")
+    assert answer.status == 0
+    assert (
+        "figures                                no: matplotlib is of version 3.8.4; pip install --upgrade" in answer.out
+    )
+    assert "no: plotly cannot be imported here (ModuleNotFoundError: import of plotly.offline halted" in answer.out
+
+
+@pytest.mark.parametrize("module", ["numba", "rich", "flint"])
+def test_a_missing_package_is_a_failure(tmp_path: Path, module: str) -> None:
+    """Said without a stack trace, and with what to install, even where tables cannot be drawn."""
+    answer = process("doctor", PYTHONPATH=str(hiding(tmp_path, module)))
+    assert (answer.status, answer.err) == (1, "")
+    package = {"flint": "python-flint"}.get(module, module)
+    assert f"packages  FAILED: {package} is not installed; mend that with: pip install '{package}>=" in answer.out
+
+
+@pytest.mark.parametrize("module", ["numpy", "typer", "pydantic"])
+def test_every_command_names_the_package_that_it_misses(tmp_path: Path, module: str) -> None:
+    """In one sentence."""
+    answer = process("bound", "ring", "allgather", PYTHONPATH=str(hiding(tmp_path, module)))
+    assert answer.status == 2
+    assert answer.err == (
+        f"collopt: error: collopt needs {module}, which is not installed here; install it with: pip install {module}\n"
+    )
+
+
+def hiding(folder: Path, module: str) -> Path:
+    """Make a folder that lets processes whose path it is on find everything but one module."""
+    (folder / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Nowhere:\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] == {module!r}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Nowhere)\n",
+        encoding="utf-8",
+    )
+    return folder

@@ -13,7 +13,7 @@ from cli_calls import call, refusal
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 
 import collopt
-from collopt import topologies
+from collopt import Topology, topologies, write_topology
 
 
 @pytest.fixture
@@ -209,8 +209,20 @@ def test_missing_matplotlib_is_told_before_planning(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the command that installs it."""
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr("collopt.planners.plan", lambda *_, **__: pytest.fail("planned in vain"))
     answer = call(capsys, "show", "dgx-a100", "allgather", "--boxes", 2, "--figure", "trees")
     assert "pip install 'collopt[plot]'" in refusal(answer)
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["cost_$\\frac{$", "n" * 200])
+def test_names_are_drawn_letter_by_letter(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """No formulas, and long ones without the middle; nothing but the file's name is said."""
+    nodes = [f"{name}{number}" for number in range(3)]
+    links = [(node, "sw", 10, 1) for node in nodes]
+    network = Topology.from_links(links, compute=nodes, switches=["sw"], bidirectional=True, name=name)
+    write_topology(network, here / "network.json")
+    for kind in ("cut", "trees", "utilisation", "steps", "curves"):
+        answer = call(capsys, "show", "network.json", "allgather", "--figure", kind, "-o", f"{kind}.svg")
+        assert (answer.status, answer.err) == (0, f"wrote {kind}.svg\n")

@@ -11,10 +11,11 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from ...errors import MissingDependencyError, UnsupportedError
+from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import as_bytes
 from ...topologies.files import write_whole
+from ...topologies.installed import check_extra
 from ...topologies.validation import as_list, as_path, shown
 from .entries import LINK_COLUMNS, plan_entry
 from .parts import parts
@@ -69,6 +70,7 @@ def write_report(
 
 def report_page(plans: Plans, *, sizes: Iterable[int | str] | None = None, title: str | None = None) -> bytes:
     """Return the page that `write_report` writes, as HTML in UTF-8; parameters and errors are the same."""
+    check_extra("reports", "report")
     named, amounts = _named(plans), _sizes(sizes)
     if title is not None and not isinstance(title, str):
         raise UnsupportedError(f"the title is {shown(title)}; expected a text")
@@ -168,14 +170,10 @@ def _subtitle(named: Mapping[str, Plan]) -> str:
 
 def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Fill the template in; what comes from plans is escaped, what is our own goes in as it is."""
-    try:
-        from jinja2 import Environment, StrictUndefined
-        from markupsafe import Markup
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise MissingDependencyError(
-            "reports need jinja2 and plotly; install them with: pip install 'collopt[report]'"
-        ) from None
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
     templates = files(__package__) / "templates"
     css, script, page = (
         (templates / name).read_text(encoding="utf-8") for name in ("report.css", "report.js", "report.html.j2")

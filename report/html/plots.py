@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...schedules import AnyStepSchedule, FlowSchedule
+from ..busy_times import busy_times, step_run
 from ..link_curves import link_curves
 from ..node_layout import node_layout
-from ..plan_tables import link_table, step_table
+from ..plan_tables import link_table
 from ..witness_links import witness_view
 from .parts import parts
 from .times import predicted_times
@@ -141,7 +142,8 @@ def _timeline(plan: Plan, size: int) -> dict[str, Any]:
             "note": f"Left out: the plan moves {pieces} pieces, and pages have time lines of up to {MOST_PIECES}; "
             "collopt.report.plan_tables.step_table makes the table for any plan."
         }
-    rows = step_table(plan, size)
+    run = step_run(plan, size)
+    rows = busy_times(run)
     links = rows.groupby(["tail", "head"], sort=False).agg(bytes=("bytes", "sum"), bars=("step", "size"))
     links = links.sort_values("bytes", ascending=False, kind="stable").head(MOST_ROWS)
     kept = links[links["bars"].cumsum() <= MOST_BARS].index
@@ -154,6 +156,7 @@ def _timeline(plan: Plan, size: int) -> dict[str, Any]:
         "start": bars["start_us"].round(4).tolist(),
         "end": bars["end_us"].round(4).tolist(),
         "bytes": bars["bytes"].round(1).tolist(),
+        "done": round(run.microseconds, 4),
         "note": f"The {len(kept)} links that carry most are shown, {left} others are left out." if left else "",
     }
 

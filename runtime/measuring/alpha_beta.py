@@ -56,7 +56,9 @@ class AlphaBeta:
         return self.slope > self.slope_error
 
 
-def fit_alpha_beta(latencies: FloatArray, loads: FloatArray, times: FloatArray) -> AlphaBeta:
+def fit_alpha_beta(
+    latencies: FloatArray, loads: FloatArray, times: FloatArray, roundings: FloatArray | None = None
+) -> AlphaBeta:
     """Fit ``times = a latencies + b loads``.
 
     Parameters
@@ -67,6 +69,8 @@ def fit_alpha_beta(latencies: FloatArray, loads: FloatArray, times: FloatArray) 
         y: microseconds that its bytes would take.
     times : ndarray of float64, shape (points,)
         Measured, more than 0.
+    roundings : ndarray of float64, shape (points,), optional
+        By how much each time may be off because of the digits that were printed; 0 if left out.
 
     Returns
     -------
@@ -81,7 +85,8 @@ def fit_alpha_beta(latencies: FloatArray, loads: FloatArray, times: FloatArray) 
     -----
     Least squares of relative errors, under the loss ``2 (sqrt(1 + z) - 1)`` of `scipy.optimize.least_squares`, which
     grows with the square of small errors and in proportion to large ones; a and b are at least 0.  The covariance is
-    that of linear least squares with the spread of the residuals taken from their median.
+    that of linear least squares with the spread of the residuals taken from their median.  Rounding is no noise, as
+    equal times are rounded alike: what it does to a and b at worst is added to their errors.
 
     Examples
     --------
@@ -117,7 +122,10 @@ def fit_alpha_beta(latencies: FloatArray, loads: FloatArray, times: FloatArray) 
     )
     residuals = np.abs(columns @ found.x - ones)
     spread = NORMAL_MAD * float(np.median(residuals)) * np.sqrt(len(times) / (len(times) - 2))
-    errors = CONFIDENCE * spread * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns)))
+    covariance = np.linalg.inv(columns.T @ columns)
+    errors = CONFIDENCE * spread * np.sqrt(np.diag(covariance))
+    if roundings is not None:
+        errors += np.abs(covariance @ columns.T) @ (roundings / times)
     latency, slope = (found.x / scale).tolist()
     latency_error, slope_error = (errors / scale).tolist()
     return AlphaBeta(

@@ -14,6 +14,8 @@ from .times import MeasuredTimes
 
 __all__ = ["assumed_run", "with_latencies"]
 
+BETWEEN_TWO = ("sendrecv", "gather", "scatter", "hypercube")
+"""What nccl-tests measures and nobody plans."""
 LATENCY_IF_NONE = Fraction(1)
 """Microseconds per link that are scaled where the network states none."""
 
@@ -87,6 +89,11 @@ def assumed_run(
         how = "name the link classes between them" if ranks == 2 else "give the network of just those"
         raise UnsupportedError(
             f"{source} was measured on {ranks} ranks, and the network has {topology.num_ranks}; {how}"
+        )
+    if collective in BETWEEN_TWO:
+        raise UnsupportedError(
+            f"{source} measured {collective} on {ranks} ranks, which no plan stands for; measure it between two, and "
+            "name the link classes between them: --class NAMES=FILE"
         )
     chosen = planner or ("shortest-paths" if collective == "all_to_all" else "ring")
     try:

@@ -216,7 +216,7 @@ def _groups(classes: Sequence[LinkClass], given: Sequence[Measurement]) -> dict[
 def _fit(pairs: Sequence[tuple[MeasuredTimes, Reference]]) -> AlphaBeta:
     points = np.array(
         [
-            (float(reference.latency), float(reference.per_byte * row.size), row.microseconds)
+            (float(reference.latency), float(reference.per_byte * row.size), row.microseconds, row.rounding)
             for times, reference in pairs
             for row in times.rows
         ]

@@ -17,7 +17,7 @@ from ...errors import FileFormatError
 from ...topologies.bounded_files import name_of, read_text
 from ...topologies.validation import shown
 from .nccl_tests_json import read_results
-from .times import MeasuredRow, MeasuredTimes, collective_called
+from .times import MeasuredRow, MeasuredTimes, collective_called, half_digit
 
 __all__ = ["read_nccl_tests"]
 
@@ -27,12 +27,15 @@ PLACE = ("time", "algbw", "busbw", "#wrong")
 USUAL = ("size", "count", "type", "redop", "root", *PLACE, *PLACE)
 """Columns of a table without the comment that names them."""
 TIMES = ("time", "cputime", "cpu_time")
+MICROSECONDS = {"(ns)": 1e-3, "(us)": 1.0, "(µs)": 1.0, "(μs)": 1.0, "(ms)": 1e3, "(s)": 1e6}
+"""In one of what times are given in."""
 
 _LABEL = re.compile(r"\s*(?:\[\d{1,9},\d{1,9}\]<std(?:out|err)>:|\d{1,9}:(?=\s))")
 """What ``mpirun --tag-output`` and ``srun --label`` put before each line."""
 _STARTS = re.compile(r"#\s*Collective test starting:\s*(\S+)")
 _BENCH = re.compile(r"#\s*collopt bench:\s*(\w+),\s*(\d{1,9}) ranks\b")
 _RANK = re.compile(r"#\s*Rank\s+(\d{1,9})\s")
+_UNIT = re.compile(r"\([^()\s]{1,16}\)")
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\[\]{])")
 
 
@@ -55,13 +58,13 @@ def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
     Returns
     -------
     MeasuredTimes
-        Without rows of zero bytes and readings that are N/A.
+        Without rows of zero bytes and readings that are N/A; times in ns, ms or s come in µs.
 
     Raises
     ------
     FileFormatError
-        If it cannot be read or is none of these, holds more than one collective, is cut short, or measured nothing; the
-        message names the file and the line.
+        If it cannot be read or is none of these, holds more than one collective, has units of its own, is cut short, or
+        measured nothing; the message names the file and the line.
     """
     text, where = read_text(path, MAX_BYTES), name_of(path)
     if not text.strip():
@@ -79,6 +82,7 @@ class _Table:
         self._where = where
         self._columns: tuple[str, ...] = USUAL
         self._places = _places(USUAL)
+        self._unit = 1.0
         self._collective: tuple[str, int] | None = None
         self._ranks: set[int] = set()
         self._num_ranks: int | None = None
@@ -111,7 +115,22 @@ class _Table:
         # The first word may be "#" alone or hold the first column, and the last row of names has units.
         names = [word for word in (words[0].lstrip("#"), *words[1:]) if word]
         if names and names[0] == "size" and any(name in TIMES for name in names):
-            self._columns, self._places = tuple(names), _places(tuple(names))
+            self._columns, self._places, self._unit = tuple(names), _places(tuple(names)), 1.0
+        elif names[:2] == ["size", "count"]:
+            raise FileFormatError(f"{self._at()} names columns, but none 'time', in µs; expected those of nccl-tests")
+        elif names and all(_UNIT.fullmatch(name) for name in names):
+            self._units(names)
+
+    def _units(self, units: list[str]) -> None:
+        """Take the unit of times from the row beneath the names: those of rates have a slash."""
+        size, *rest = units
+        found = {unit for unit in rest if "/" not in unit and unit != "(elements)"}
+        if size != "(B)" or len(found) > 1 or not found <= MICROSECONDS.keys():
+            told = ", ".join(dict.fromkeys([size, *sorted(found)]))
+            raise FileFormatError(
+                f"{self._at()} gives sizes and times in {told}; expected (B), and one of {', '.join(MICROSECONDS)}"
+            )
+        self._unit = MICROSECONDS[found.pop()] if found else 1.0
 
     def _measures(self, program: str) -> None:
         name = collective_called(program.rpartition("/")[2])
@@ -141,7 +160,9 @@ class _Table:
             time = self._number(words[place.time], "time")
             wrong = self._number(words[place.wrong], "#wrong") if place.wrong is not None else None
             if time and (size := int(words[0])):
-                yield MeasuredRow(size, time, place.in_place, " ".join(words[expected:]) if by else "", wrong)
+                name = " ".join(words[expected:]) if by else ""
+                rounding = half_digit(words[place.time]) * self._unit
+                yield MeasuredRow(size, time * self._unit, place.in_place, name, wrong, rounding)
 
     def _number(self, word: str, column: str) -> float | None:
         if word.upper() in ("N/A", "NAN", "-NAN"):

@@ -5,16 +5,29 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from ...errors import FileFormatError
 from ...topologies.validation import shown
-from .times import MeasuredRow, MeasuredTimes, collective_called
+from .times import MeasuredRow, MeasuredTimes, collective_called, half_digit
 
 __all__ = ["read_results"]
 
 MAX_DIGITS = 100
 TIMES = ("time", "cpu_time")
+ROUNDING = 0.005
+"""Microseconds at most: a number of few digits may be the whole number, which a table would have cut to two."""
+
+
+class _Printed(float):
+    """A number that knows with how many digits it was written."""
+
+    rounding: float
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.rounding = half_digit(text)
+        return number
 
 
 def read_results(text: str, where: str) -> MeasuredTimes:
@@ -72,7 +85,7 @@ def _of_flat(data: Sequence[object], where: str) -> MeasuredTimes:
 
 def _decoded(text: str, where: str) -> object:
     try:
-        return json.loads(text, parse_int=_short_integer)
+        return json.loads(text, parse_int=_short_integer, parse_float=_Printed)
     except json.JSONDecodeError as error:
         raise FileFormatError(
             f"{where} is not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); is it cut short?"
@@ -90,7 +103,8 @@ def _row(
     key = next((key for key in TIMES if key in reading), "time")
     size = _whole(entry.get("size"), f"{at}: size")
     time, count = _number(reading.get(key), f"{at}: {key}"), _number(reading.get(wrong), f"{at}: {wrong}")
-    return [MeasuredRow(size, time, in_place, by, count)] if size and time else []
+    rounding = min(ROUNDING, getattr(reading.get(key), "rounding", ROUNDING))
+    return [MeasuredRow(size, time, in_place, by, count, rounding)] if size and time else []
 
 
 def _mapping(value: object, at: str) -> Mapping[str, Any]:

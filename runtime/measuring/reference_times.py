@@ -19,12 +19,12 @@ PAIR_RUNS = {
     "sendrecv": (1, Fraction(1)),
     "broadcast": (1, Fraction(1)),
     "reduce": (1, Fraction(1)),
-    "hypercube": (1, Fraction(1)),
     "allgather": (1, Fraction(1, 2)),
     "reduce_scatter": (1, Fraction(1, 2)),
     "all_to_all": (1, Fraction(1, 2)),
     "gather": (1, Fraction(1, 2)),
     "scatter": (1, Fraction(1, 2)),
+    "hypercube": (1, Fraction(1, 2)),
     "allreduce": (2, Fraction(1)),
 }
 """Between two ranks: messages that wait for each other, and the part of the size that each direction carries."""

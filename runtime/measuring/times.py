@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...errors import UnsupportedError
 from ...topologies.validation import shown
 
-__all__ = ["MeasuredRow", "MeasuredTimes", "collective_called"]
+__all__ = ["MeasuredRow", "MeasuredTimes", "collective_called", "half_digit"]
 
 COLLECTIVES = {
     "allreduce": "allreduce",
@@ -27,6 +27,10 @@ COLLECTIVES = {
 """Our names by those of nccl-tests, of its programs and of rccl-tests' JSON, without what these differ in."""
 
 
+MOST_EXPONENT = 300
+"""Of numbers in files; more is no time."""
+
+
 class MeasuredRow(NamedTuple):
     """One measured time.
 
@@ -41,6 +45,8 @@ class MeasuredRow(NamedTuple):
         Who did it, where a file has several; else empty.
     wrong : float or None
         Elements that were not as they have to be; None where nothing was checked.
+    rounding : float
+        Microseconds that the time may be off because it was printed with so many digits.
     """
 
     size: int
@@ -48,6 +54,7 @@ class MeasuredRow(NamedTuple):
     in_place: bool = False
     by: str = ""
     wrong: float | None = None
+    rounding: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -119,3 +126,17 @@ def collective_called(name: str) -> str | None:
     """
     plain = re.sub(r"(_perf)?(\.exe)?$", "", name.lower())
     return COLLECTIVES.get(re.sub(r"[^a-z]", "", plain))
+
+
+def half_digit(text: str) -> float:
+    """Return by how much a printed number may differ from the one that was meant.
+
+    Examples
+    --------
+    >>> half_digit("4.00"), half_digit("1234.5"), half_digit("1.25e+03"), half_digit("17")
+    (0.005, 0.05, 5.0, 0.5)
+    """
+    mantissa, _, exponent = text.lower().partition("e")
+    digits = len(mantissa.partition(".")[2])
+    # The power as text, which rounds once.
+    return float(f"5e{min(int(exponent or 0), MOST_EXPONENT) - digits - 1}")

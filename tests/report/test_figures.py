@@ -235,9 +235,40 @@ def test_no_global_state_is_touched() -> None:
 
 def test_missing_matplotlib_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an extra."""
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'collopt\[plot\]'"):
         report.timeline_figure(TIMELINE)
+
+
+def test_a_broken_matplotlib_is_no_missing_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One that cannot be imported, and one that is too old: each in a sentence with what mends it."""
+    package = tmp_path / "matplotlib"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('numpy\\nABI')", encoding="utf-8")
+    with monkeypatch.context() as broken:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+            broken.delitem(sys.modules, name)
+        broken.syspath_prepend(tmp_path)
+        with pytest.raises(MissingDependencyError) as caught:
+            report.timeline_figure(TIMELINE)
+    assert "matplotlib cannot be imported here (RuntimeError: numpy ABI); mend that with: pip" in str(caught.value)
+    monkeypatch.setattr("collopt.topologies.installed.version", lambda _: "3.1.2rc1")
+    with pytest.raises(
+        MissingDependencyError, match=r"need 'matplotlib>=3\.9', but matplotlib is of version 3\.1\.2rc1"
+    ):
+        report.timeline_figure(TIMELINE)
+
+
+@pytest.mark.parametrize("name", ["$x$", "$\\frac{1}{", "_a_", "%s{0}", "n" * 200])
+@pytest.mark.parametrize("suffix", ["svg", "pdf"])
+def test_names_are_no_formulas(tmp_path: Path, name: str, suffix: str) -> None:
+    """Nor are they left out of legends, or too long for them; warnings would be errors here."""
+    table = pd.DataFrame({"nodes": [4, 8], "allreduce_us": [1.0, 2.0], "all_to_all_us": [1.0, 2.0], "topology": name})
+    figure = report.runtime_figure(table)
+    report.save_figure(figure, tmp_path / f"figure.{suffix}")
+    (text,) = figure.axes[0].get_legend().get_texts()
+    assert text.get_text().strip() == (name if len(name) < 50 else "n" * 24 + "…" + "n" * 23)
 
 
 def test_colours_differ() -> None:

@@ -190,3 +190,31 @@ def test_the_page_can_be_used_without_eyes_or_mouse(browser: Browser, comparison
     assert page.run("document.activeElement.className") == "skip"
     assert page.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     assert page.run("document.activeElement.getBoundingClientRect().left") >= 0
+
+
+@pytest.mark.parametrize("collective", ["allgather", "all_to_all"])
+def test_long_names_fit_a_narrow_screen(browser: Browser, tmp_path: Path, collective: str) -> None:
+    """Of nodes, boxes, networks and plans, two hundred letters each without a blank."""
+    names = [f"{'b' * 200}{number // 2}/{'g' * 200}{number}" for number in range(4)]
+    links = [(name, "sw", 10, 1) for name in names]
+    network = Topology.from_links(links, compute=names, switches=["sw"], bidirectional=True, name="n" * 200)
+    plan = collopt.plan(network, collective)
+    path = tmp_path / "report.html"
+    write_report({"x" * 200: plan, "y" * 200: plan}, path)
+    page = browser.open(path, 400)
+    check_quiet(page, path)
+    assert page.run("document.documentElement.scrollWidth") == 400
+
+
+def test_a_time_line_ends_with_the_last_byte(browser: Browser, tmp_path: Path) -> None:
+    """Which comes a latency after the last time that a link is busy."""
+    network = torus(3, 3, bandwidth=25, latency=10)
+    plan = collopt.plan(network, "allgather", planner="bfb")
+    path = tmp_path / "report.html"
+    write_report(plan, path, sizes=["64K"])
+    page = browser.open(path)
+    check_quiet(page, path)
+    time_line = "document.getElementById('plot-timeline').layout"
+    assert page.run(f"{time_line}.shapes[0].x0") == pytest.approx(plan.estimate("64K"), abs=1e-3)
+    assert page.run(f"{time_line}.xaxis.range[1]") > plan.estimate("64K")
+    assert "after 20.58 µs" in page.run("document.querySelector('[data-note=timeline]').textContent")

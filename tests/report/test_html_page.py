@@ -236,7 +236,8 @@ def test_sizes_are_those_asked_for(made: Plan) -> None:
 
 def test_a_missing_package_is_named(made: Plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With the command that installs it."""
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    monkeypatch.delitem(sys.modules, "plotly.offline", raising=False)
+    monkeypatch.setitem(sys.modules, "plotly", None)
     with pytest.raises(MissingDependencyError, match=re.escape("pip install 'collopt[report]'")):
         write_report(made, tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []

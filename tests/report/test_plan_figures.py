@@ -25,6 +25,7 @@ from collopt.report import (
     tree_table,
     utilisation_figure,
 )
+from collopt.runtime import simulate
 
 TORUS = topologies.torus(3, 3, bandwidth=25, latency=1)
 
@@ -197,3 +198,40 @@ def test_curves_rise_towards_their_bound() -> None:
     assert ticks[1024] == "1K"
     assert ticks[2**30] == "1G"
     assert axes.get_xscale() == "log"
+
+
+def test_the_time_of_a_gantt_chart_is_that_of_the_last_byte() -> None:
+    """With the latency that follows the last time that a link is busy: in the title, and as a line."""
+    torus = topologies.torus(3, 3, bandwidth=25, latency=10)
+    plan = collopt.plan(torus, "allgather", planner="bfb")
+    (axes,) = gantt_figure(plan, "64K").axes
+    (end,) = axes.lines
+    assert end.get_xdata() == pytest.approx([plan.estimate("64K")] * 2)
+    assert axes.get_title() == "allgather of 64K bytes on torus-3x3: 20.6 µs"
+    assert axes.get_xlim()[1] > plan.estimate("64K")
+    flowing = gantt_figure(trees(), "64K", slices=3).axes[0]
+    assert flowing.get_title().endswith(" µs in 3 slices")
+    assert flowing.lines[0].get_xdata()[0] == pytest.approx(simulate(trees(), "64K", 3).microseconds)
+
+
+def test_a_chart_of_very_many_transfers_takes_fewer_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By itself, down to one; what somebody asks for is done."""
+    hops = simulate(trees(), "1M", 1).num_events
+    monkeypatch.setattr("collopt.report.busy_times.MOST_EVENTS", 3 * hops)
+    assert gantt_figure(trees(), "1M").axes[0].get_title().endswith(" in 3 slices")
+    monkeypatch.setattr("collopt.report.busy_times.MOST_EVENTS", 1)
+    assert gantt_figure(trees(), "1M").axes[0].get_title().endswith(" in 1 slice")
+    assert gantt_figure(trees(), "1M", 4).axes[0].get_title().endswith(" in 4 slices")
+
+
+def test_tables_have_whole_names() -> None:
+    """Figures leave out the middle of long ones."""
+    names = ["g" * 200 + str(number) for number in range(3)]
+    links = list(zip(names, names[1:] + names[:1], [10] * 3, strict=True))
+    network = collopt.Topology.from_links(links, compute=names, bidirectional=True, name="n" * 200)
+    plan = collopt.plan(network, "allgather")
+    assert set(link_table(plan)["tail"]) == set(step_table(plan, "1M")["tail"]) == set(names)
+    for figure in (gantt_figure(plan, "1M"), utilisation_figure(plan)):
+        labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        assert f"{'g' * 12}…{'g' * 10}0 → {'g' * 12}…{'g' * 10}1" in labels
+        assert len(figure.axes[0].get_title()) < 120

@@ -156,6 +156,6 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_missing_matplotlib_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an extra."""
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'collopt\[plot\]'"):
         topology_figure(topologies.ring(4))

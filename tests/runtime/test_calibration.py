@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -170,7 +170,13 @@ def rows(*sizes: int) -> MeasuredTimes:
         (measured(float), (), "measured on 2 ranks, and the network has 16; name the link classes between them"),
         (measured(float, num_ranks=4), (), "measured on 4 ranks, and the network has 16; give the network"),
         (measured(float, num_ranks=16), ("nic-ib",), "link classes go with times between two; leave them out"),
-        (measured(float, num_ranks=16), (), "times.txt: "),
+        (
+            measured(float, num_ranks=16),
+            (),
+            "measured sendrecv on 16 ranks, which no plan stands for; measure it between",
+        ),
+        (measured(float, "gather", 16), (), "name the link classes between them: --class NAMES=FILE"),
+        (measured(float, "all_to_allv", 16), (), "times.txt: "),
         (measured(float), ("nic-ib",), "no two ranks are joined by these links alone"),
         (measured(float), ("gpu-nvswitch", "gpu-nic", "nic-ib"), "is about gpu-nic, but the shortest path"),
         (measured(float, "all_to_allv"), ("gpu-nvswitch",), "nothing is known of all_to_allv between two ranks"),
@@ -212,3 +218,34 @@ def test_a_fit_needs_two_unknowns_that_differ() -> None:
     ones = np.ones(4)
     with pytest.raises(UnsupportedError, match="cannot tell"):
         fit_alpha_beta(ones, np.zeros(4), ones)
+
+
+def rounded(sizes: Sequence[int], time: Callable[[int], float], digits: int = 2) -> MeasuredTimes:
+    """Times as they are printed."""
+    rows = (MeasuredRow(size, round(time(size), digits), rounding=0.5 * 0.1**digits) for size in sizes)
+    return MeasuredTimes("times.txt", "sendrecv", 2, tuple(rows))
+
+
+def test_rounded_times_of_small_sizes_tell_no_bandwidth() -> None:
+    """At 200 GB/s, 128 bytes take less than the last digit shows."""
+    line = fit_times(rounded((8, 16, 32, 64, 128), lambda size: 4 + size / 200e3))
+    assert (line.has_latency, line.has_slope) == (True, False)
+    assert line.latency == pytest.approx(4, abs=0.01)
+    assert 0.004 < line.latency_error < 0.02
+
+
+@settings(max_examples=40, deadline=None)
+@given(alpha=st.floats(1, 30), bandwidth=st.floats(5, 900), digits=st.integers(0, 3), largest=st.integers(12, 30))
+def test_errors_cover_what_rounding_does(alpha: float, bandwidth: float, digits: int, largest: int) -> None:
+    """True figures lie within the error, whether or not the sizes tell them."""
+    sizes = [2**power for power in range(3, largest)]
+    line = fit_times(rounded(sizes, lambda size: max(1, alpha + size / bandwidth / 1e3), digits))
+    assert abs(line.latency - alpha) <= line.latency_error + 1e-6 * alpha
+    assert abs(line.slope - 1 / bandwidth) <= line.slope_error + 1e-6 / bandwidth
+
+
+def test_two_ranks_of_a_hypercube_exchange_halves() -> None:
+    """As in an allgather, whose size is that of the result."""
+    times = measured(lambda size: 3 + size / 2 / 200e3, "hypercube")
+    found = calibrate(dgx_a100(), [Measurement(times, ("gpu-nvswitch",))])
+    assert found.topology.link("box0/gpu0", "box0/nvswitch").bandwidth == 200

@@ -190,7 +190,7 @@
 
   function drawTimeline() {
     const line = data.plans[state.plan].timelines[state.size];
-    note("timeline", line.note);
+    note("timeline", (line.done ? "The dashed line is where the last byte has come, after " + microseconds(line.done) + ". " : "") + line.note);
     const target = byId("plot-timeline");
     if (!line.start || !line.start.length) {
       Plotly.purge(target);
@@ -209,8 +209,7 @@
       }
       return rowOf.get(key);
     });
-    const end = line.end.reduce((most, time) => Math.max(most, time), 0);
-    const scale = end >= 1e5 ? [1e3, "ms"] : [1, "µs"];
+    const scale = line.done >= 1e5 ? [1e3, "ms"] : [1, "µs"];
     const steps = [...new Set(line.step)].sort((a, b) => a - b);
     const word = data.plans[state.plan].parts.rankWord === "hop" ? "hop " : "step ";
     const traces = steps.map((step) => {
@@ -227,8 +226,10 @@
     const every = Math.max(1, Math.ceil(names.length / (narrow() ? 14 : 20)));
     const ticks = names.map((_, at) => at).filter((at) => at % every === 0);
     return Plotly.react(target, traces, layout({
-      barmode: "overlay", xaxis: { title: { text: "time in " + scale[1] } }, margin: { l: 12, r: 12, t: 36, b: 46 },
+      barmode: "overlay", xaxis: { title: { text: "time in " + scale[1] }, range: [0, 1.02 * line.done / scale[0]] }, margin: { l: 12, r: 12, t: 36, b: 46 },
       yaxis: { autorange: "reversed", tickvals: ticks, ticktext: ticks.map((at) => plain(names[at])), tickfont: { size: 11 }, showgrid: false },
+      shapes: [{ type: "line", xref: "x", yref: "paper", x0: line.done / scale[0], x1: line.done / scale[0], y0: 0, y1: 1,
+        line: { color: colour("ink"), width: 1.2, dash: "dash" } }],
       legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     }), CONFIG);
   }
