@@ -19,6 +19,7 @@ from .bound import bound
 from .calibrate import calibrate
 from .common import VerboseOption, with_common_options
 from .compare import compare
+from .completion import complete_for, completes_for
 from .doctor import doctor
 from .family import family
 from .find import find
@@ -101,6 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if completes_for(words):
+            return complete_for(words)
         status = app(words or ["--help"], prog_name="collopt", standalone_mode=False)
     except (CertificateError, ProgramError) as error:
         return _failed(CHECK_FAILED, str(error))

@@ -71,7 +71,7 @@ def _print(found: Bound) -> None:
     rows = {
         "algbw": f"at most {rate(found.algbw)}",
         "busbw": f"at most {rate(found.busbw)}",
-        "1/x*": f"{found.inverse_rate} ns per byte of {part}",
+        "time": f"at least {found.inverse_rate} ns for each byte of {part}",
     }
     if found.collective != "allreduce" and not pairs:
         rows["trees per root"] = f"{found.trees_per_root} reach it exactly"

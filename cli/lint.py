@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,7 +30,8 @@ FilesArgument = Annotated[
 ]
 RUNTIME_NAMES = "msccl, msccl-executor-nccl, rccl, or mscclpp for MSCCL++ plans"
 RuntimeOption = Annotated[
-    str | None, typer.Option("--runtime", metavar="NAME", help=f"What will load it: {RUNTIME_NAMES}.")
+    str | None,
+    typer.Option("--runtime", metavar="NAME", help=f"What will load it: {RUNTIME_NAMES}, of which it may be left out."),
 ]
 VersionOption = Annotated[
     str | None,
@@ -56,6 +58,8 @@ def lint(
     """Say whether a runtime would reject a file, ignore it, hang on it or compute something else, and why."""
     from ..runtime.msccl.windows import lint_family
 
+    _refuse_our_own(files)
+    runtime = _only_reader(files) if runtime is None else runtime
     if runtime is None:
         raise UsageError(f"--runtime is missing; say what loads the file, such as --runtime msccl: {RUNTIME_NAMES}")
     with working(f"reading {', '.join(files)}"):
@@ -67,6 +71,24 @@ def lint(
     found = [finding for report in family.reports for finding in report.findings]
     if any(finding.severity in FAILING for finding in (*found, *family.findings)):
         raise typer.Exit(FAILED)
+
+
+def _only_reader(files: list[str]) -> str | None:
+    """Return the runtime of files that only one can load, as it is with MSCCL++ plans."""
+    from ..planners.file_kinds import MSCCLPP_KIND, kind_of
+
+    kinds = [kind_of(Path(file)) for file in files]
+    return "mscclpp" if kinds and all(kind and kind.name == MSCCLPP_KIND for kind in kinds) else None
+
+
+def _refuse_our_own(files: list[str]) -> None:
+    """Say of plans and networks of collopt which command is for them; what is in folders, runtimes would read too."""
+    from ..planners.file_kinds import PLAN_KIND, TOPOLOGY_KIND, kind_of
+
+    for file in files:
+        kind = kind_of(Path(file))
+        if kind and kind.name in (PLAN_KIND, TOPOLOGY_KIND):
+            raise UsageError(f"{file} is {kind.name}, which no runtime loads; {kind.command(file)}")
 
 
 def _lines(family: FamilyReport) -> Iterator[str]:

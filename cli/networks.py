@@ -9,20 +9,19 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from ..errors import TopologyError
+from ..errors import FileFormatError, TopologyError
 from ..topologies import CatalogueEntry, Topology, build, catalogue
 from ..topologies.validation import shown
 from .network_options import NetworkOptions
 from .output import note
 from .parameters import UsageError, whole_number
+from .typed_options import FLAGS, as_typed
 
 if TYPE_CHECKING:
     from ..topologies.importing.reading import ImportOptions
 
-__all__ = ["entry_called", "find_network", "flag_of", "network_file"]
+__all__ = ["entry_called", "find_network", "flag_of", "looks_like_path", "network_file"]
 
-FLAGS = {"boxes": "--boxes", "n": "--nodes", "shape": "--shape", "fabric": "--fabric"}
-"""Options of networks that have an option of their own here."""
 FILE_COUNTS = {"boxes", "nics", "boxes_per_leaf"}
 """Options of files that are whole numbers."""
 
@@ -58,12 +57,18 @@ def find_network(name: str, options: NetworkOptions) -> Topology:
 
 
 def network_file(name: str) -> Path | None:
-    """Return the path that `name` is, or None if it has to be a catalogue name."""
+    """Return the path that `name` is, standard input for ``-``, or None if it has to be a catalogue name."""
+    if name == "-":
+        return Path("/dev/stdin")
     path = Path(name)
     if _entry(name):
         return None
-    is_path = name.endswith(".json") or any(mark in name for mark in (os.sep, os.altsep) if mark)
-    return path if is_path or path.exists() else None
+    return path if looks_like_path(name) or path.exists() else None
+
+
+def looks_like_path(name: str) -> bool:
+    """Whether `name`, which no file has to have, is spelled as no name of the catalogue is: ``a/b`` or ``a.xml``."""
+    return bool(Path(name).suffix) or any(mark in name for mark in (os.sep, os.altsep) if mark)
 
 
 def flag_of(option: str) -> str:
@@ -95,10 +100,10 @@ def _read(file: Path, options: NetworkOptions) -> Topology:
     settings = _settings(options, {"boxes": options.boxes, "fabric": options.fabric}, f"the file {file}")
     try:
         made = import_network(file, _file_options(settings))
-    except TopologyError as error:
-        raise _with_flags(error) from None
+    except (TopologyError, FileFormatError) as error:
+        raise type(error)(as_typed(str(error), str(file))) from None
     for said in made.notes:
-        note(f"collopt: note: {said}")
+        note(f"collopt: note: {as_typed(said, str(file))}")
     return made.topology
 
 
@@ -125,16 +130,7 @@ def _built(name: str, options: NetworkOptions) -> Topology:
     try:
         return build(entry.name, **values)
     except TopologyError as error:
-        raise _with_flags(error) from None
-
-
-def _with_flags(error: TopologyError) -> TopologyError:
-    """Let a message that begins with an option begin with how it is typed."""
-    message = str(error)
-    for option, flag in FLAGS.items():
-        if message.startswith((f"{option} is ", f"{option} does not ")):
-            return TopologyError(flag + message.removeprefix(option))
-    return error
+        raise TopologyError(as_typed(str(error))) from None
 
 
 def _values(entry: CatalogueEntry, options: NetworkOptions) -> dict[str, object]:

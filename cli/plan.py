@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..schedules import as_bytes
+from ..schedules import PAIR_COLLECTIVES, as_bytes
 from ..schedules.units import percentage_text, time_text
 from ..schedules.wording import gap, rate
 from .figures import plan_figures
@@ -108,6 +108,14 @@ InstancesOption = Annotated[
         help="Parts that every transfer in the XML or MSCCL++ plan is divided into, with thread blocks of their own.",
     ),
 ]
+InPlaceOption = Annotated[
+    bool,
+    typer.Option(
+        "--in-place",
+        help="Write the XML or MSCCL++ plan for calls whose input lies in their output; those of MSCCL++ are for "
+        "out-of-place calls otherwise.",
+    ),
+]
 ProtocolOption = Annotated[
     str | None,
     typer.Option("--protocol", help="Simple, LL or LL128; Simple if left out.", rich_help_panel=PANEL),
@@ -159,6 +167,7 @@ def plan(
     runtime: RuntimeOption = None,
     channels: ChannelsOption = None,
     instances: InstancesOption = None,
+    in_place: InPlaceOption = False,
     protocol: ProtocolOption = None,
     min_bytes: MinBytesOption = None,
     max_bytes: MaxBytesOption = None,
@@ -169,6 +178,7 @@ def plan(
     """Plan a collective, prove the plan, and write it as a plan file or for a runtime."""
     from ..planners import bound as find_bound
     from ..planners import plan as make_plan
+    from ..planners.requests import check_known
     from ..runtime.msccl.limits import runtime_limits
     from .networks import find_network, network_file
 
@@ -181,12 +191,11 @@ def plan(
         max_thread_blocks=max_thread_blocks,
     )
     # Whatever can be refused is refused before the work.
-    if xml is None and xml_options:
-        flag = next(iter(xml_options)).replace("_", "-")
-        raise UsageError(f"--{flag} is about MSCCL XML; give --xml FILE too, or leave it out")
-    shared_options = _given(instances=instances)
-    if xml is None and mscclpp is None and shared_options:
-        raise UsageError("--instances is about files for runtimes; give --xml FILE or --mscclpp FILE, or leave it out")
+    check_known(collective)
+    shared_options = _given(instances=instances, placement="in-place" if in_place else None)
+    _check_wanted(xml_options if xml is None else {}, shared_options if xml is None and mscclpp is None else {})
+    if in_place and collective in PAIR_COLLECTIVES:
+        raise UsageError(f"--in-place is not for {collective}, whose output is never its input; leave it out")
     if runtime is not None:
         runtime_limits(runtime)
     if size is not None:
@@ -215,11 +224,22 @@ def plan(
             _print(made, intact, size)
     finally:
         for path in written:
-            note(f"wrote {path}")
+            calls = f", for {'in' if in_place else 'out-of'}-place calls"
+            note(f"wrote {path}{calls if path == mscclpp or (in_place and path == xml) else ''}")
 
 
 def _given(**options: object) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _check_wanted(of_xml: Mapping[str, Any], of_any: Mapping[str, Any]) -> None:
+    """Refuse options of files that are not written."""
+    if of_xml:
+        flag = next(iter(of_xml)).replace("_", "-")
+        raise UsageError(f"--{flag} is about MSCCL XML; give --xml FILE too, or leave it out")
+    if of_any:
+        flag = "--instances" if "instances" in of_any else "--in-place"
+        raise UsageError(f"{flag} is about files for runtimes; give --xml FILE or --mscclpp FILE, or leave it out")
 
 
 def _write(path: Path | None, write: Callable[[Path], None], written: list[Path]) -> None:

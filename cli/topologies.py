@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .output import emit, emit_csv, emit_json
-from .parameters import CsvOption, JsonOption, complete_topology
+from .parameters import CsvOption, JsonOption, UsageError, complete_topology
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,6 +30,7 @@ def topologies(name: NameArgument = None, as_json: JsonOption = False, as_csv: C
     from .networks import entry_called
 
     if name is not None:
+        _refuse_path(name)
         entry = entry_called(name)
         if as_json:
             emit_json(_as_json(entry))
@@ -42,6 +44,19 @@ def topologies(name: NameArgument = None, as_json: JsonOption = False, as_csv: C
         emit_csv([{"topology": entry.name} | option for entry in catalogue() for option in _as_json(entry)["options"]])
     else:
         _print_names(catalogue())
+
+
+def _refuse_path(name: str) -> None:
+    """Tell whoever names a file which command is for it, instead of all names that there are."""
+    from ..planners.file_kinds import kind_of
+    from .networks import looks_like_path
+
+    if looks_like_path(name):
+        if not Path(name).exists():
+            raise UsageError(f"{name} does not exist; check the path")
+        kind = kind_of(Path(name))
+        advice = kind.command(name) if kind else f"collopt import {name} says what it describes"
+        raise UsageError(f"{name} is a file and no name of the catalogue; {advice}")
 
 
 def _as_json(entry: CatalogueEntry) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ..topologies import Topology
 from ..topologies.bounded_files import name_of
 from ..topologies.files import read_json, topology_from_json, topology_to_json, write_whole
 from ..topologies.validation import shown
+from .file_kinds import PLAN_KIND, kind_of
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -83,7 +84,14 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
         If `path` is no path.
     """
     _check_path(path)
-    plan = plan_from_json(read_json(path, PLAN_FORMAT, PLAN_VERSION), name_of(path))
+    try:
+        data = read_json(path, PLAN_FORMAT, PLAN_VERSION)
+    except FileFormatError as error:
+        kind = kind_of(path)
+        if kind is None or kind.name == PLAN_KIND:
+            raise
+        raise FileFormatError(f"{name_of(path)} is {kind.name}, not {PLAN_KIND}; {kind.command(path)}") from error
+    plan = plan_from_json(data, name_of(path))
     plan.verify(topology)
     return plan
 

@@ -22,6 +22,7 @@ from ..topologies.validation import shown
 __all__ = [
     "Network",
     "check_collective",
+    "check_known",
     "check_reachable",
     "check_request",
     "check_topology",
@@ -190,6 +191,24 @@ def check_collective(collective: object, known: Sequence[str], refusal: str) -> 
     meant = _meant(collective)
     hint = f": did you mean {meant!r}?" if meant else ""
     raise UnsupportedError(f"{refusal} the collective {shown(collective)}; expected one of {', '.join(known)}{hint}")
+
+
+def check_known(collective: str) -> None:
+    """Raise `UnsupportedError` for a name that is no collective's, whoever plans, before anything else is looked at.
+
+    Examples
+    --------
+    >>> check_known("all_reduce")
+    Traceback (most recent call last):
+        ...
+    collopt.errors.UnsupportedError: there is no collective 'all_reduce'; did you mean allreduce?
+    """
+    known = (*COLLECTIVES, *PAIR_COLLECTIVES)
+    if collective in known:
+        return
+    meant = _meant(collective)
+    mended = f"did you mean {meant}?" if meant else f"expected one of {', '.join(known)}"
+    raise UnsupportedError(f"there is no collective {shown(collective)}; {mended}")
 
 
 def _meant(collective: object) -> str | None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..schedules import AnyStepSchedule, FlowSchedule, rates
+from ..schedules import EVERY_SCHEDULE, AnyStepSchedule, FlowSchedule, rates
 from ..schedules.units import count_text, percentage_text
 
 if TYPE_CHECKING:
     from ..planners import Plan
     from ..schedules import TreeSchedule
 
-__all__ = ["busiest_links", "schedule_rows"]
+__all__ = ["busiest_links", "hop_heights", "schedule_rows"]
 
 LARGE = 2**18
 """Tree entries beyond which what switches could save is not worked out for the summary."""
@@ -25,13 +25,13 @@ def schedule_rows(made: Plan) -> dict[str, str]:
     busiest = f"{busiest_links(made)} of {len(made.topology.links)}"
     if isinstance(made.schedule, AnyStepSchedule):
         return {"steps": _steps(made.schedule), "busiest links": f"{busiest}, each in at least one step"}
+    # What sets the rate of trees and paths is what never rests at it.
+    busiest += ", 100 % busy"
     if isinstance(made.schedule, FlowSchedule):
         return {**_flow(made.schedule, made), "busiest links": busiest}
-    heights = made.heights
     return {
         "trees per root": _trees_per_root(made.schedule),
-        "trees": f"{_trees(made.schedule)}, {heights.lowest} to {heights.highest} hops high, "
-        f"{heights.mean:.1f} on average",
+        "trees": f"{_trees(made.schedule)}, {hop_heights(made)}",
         "busiest links": busiest,
         **_roots(made),
         **_savings(made),
@@ -83,6 +83,14 @@ def _trees(schedule: TreeSchedule) -> str:
     return f"{text} in all ({', '.join(f'{part.num_trees} {verbs[part.direction]}' for part in schedule.forests)})"
 
 
+def hop_heights(made: Plan) -> str:
+    """Say how many hops the lowest tree of a plan takes, and the highest."""
+    heights = made.heights
+    if heights.lowest == heights.highest:
+        return f"{count_text(heights.highest, 'hop')} high"
+    return f"{heights.lowest} to {heights.highest} hops high, {heights.mean:.1f} on average"
+
+
 def _roots(made: Plan) -> dict[str, str]:
     """Where an allreduce adds up, unless all ranks do alike."""
     weights, total = made.trees.root_weights.tolist(), made.trees.total_weight
@@ -101,4 +109,7 @@ def _savings(made: Plan) -> dict[str, str]:
     if not small or not (made.topology.multicast or made.topology.aggregation):
         return {}
     saved = max(pruned.saving for pruned in made.in_network())
-    return {"in-network": f"multicast and aggregation in switches can save {percentage_text(saved)} of the traffic"}
+    # A bound that holds for every schedule holds for those too in which switches copy and add.
+    at_bound = made.gap == 0 and made.bound.scope == EVERY_SCHEDULE
+    of_what = "traffic, not of the time" if at_bound else "traffic"
+    return {"in-network": f"switches that copy or add could save {percentage_text(saved)} of the {of_what}"}

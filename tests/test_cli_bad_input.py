@@ -102,19 +102,17 @@ def test_a_network_that_cannot_be_planned_on(
         assert message in refusal(call(capsys, command, path, "allgather"))
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("bound", "the bound does not cover the collective 'allgater'"),
-        ("plan", "the planner 'auto' does not cover the collective 'allgater'"),
-    ],
-)
-def test_an_unknown_collective(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
-    """With those there are."""
+def test_an_unknown_collective(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the one that was meant, or those there are; of a plan before its network is looked at."""
     known = "allgather, reduce_scatter, allreduce, broadcast, reduce, all_to_all, all_to_allv"
-    assert refusal(call(capsys, command, "mi250", "allgater")) == (
-        f"{message}; expected one of {known}: did you mean 'allgather'?"
+    assert refusal(call(capsys, "bound", "mi250", "allgater")) == (
+        f"the bound does not cover the collective 'allgater'; expected one of {known}: did you mean 'allgather'?"
     )
+    for network in ("mi250", "nosuch.xml"):
+        assert refusal(call(capsys, "plan", network, "all_reduce")) == (
+            "there is no collective 'all_reduce'; did you mean allreduce?"
+        )
+    assert refusal(call(capsys, "plan", "mi250", "scan")) == f"there is no collective 'scan'; expected one of {known}"
 
 
 @pytest.mark.parametrize(

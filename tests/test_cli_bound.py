@@ -56,7 +56,7 @@ def test_people_read_the_same_figures(capsys: pytest.CaptureFixture[str]) -> Non
         "allgather on mi250-2boxes, 32 ranks",
         "  algbw            at most 354.13 GB/s (exactly 5312/15)",
         "  busbw            at most 343.07 GB/s (exactly 5146/15)",
-        "  1/x*             15/166 ns per byte of a shard",
+        "  time             at least 15/166 ns for each byte of a shard",
         "  trees per root   83 reach it exactly",
     ]
     assert answer.err == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,13 @@ def test_plans_are_for_three_collectives(capsys: pytest.CaptureFixture[str]) -> 
         find_topologies(8, 2)[0].plan("broadcast")
     answer = call(capsys, "find", 8, "--collective", "broadcast")
     assert (answer.status, answer.err.count("\n")) == (2, 1)
+
+
+def test_booleans_are_those_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """In CSV as in every other table; numbers have all digits in both forms."""
+    rows = list(csv.DictReader(io.StringIO(call(capsys, "find", 8, "--degree", 2, "--csv").out)))
+    same = call(capsys, "find", 8, "--degree", 2, "--json").data["candidates"]
+    assert {row["breadth_first"] for row in rows} <= {"true", "false"}
+    assert [list(row) for row in rows] == [list(row) for row in same]
+    for row, other in zip(rows, same, strict=True):
+        assert row == {name: value if isinstance(value, str) else json.dumps(value) for name, value in other.items()}

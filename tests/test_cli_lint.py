@@ -100,6 +100,32 @@ def test_requests_that_cannot_be_met(
     assert message in refusal(call(capsys, "lint", xml, *words))
 
 
+@pytest.mark.parametrize("runtime", [[], ["--runtime", "mscclpp"], ["--runtime", "msccl"]])
+def test_files_of_ours_lead_to_their_commands(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, runtime: list[str]
+) -> None:
+    """They are JSON, as MSCCL++ plans are, and no runtime loads them."""
+    plan, network = tmp_path / "plan.json", tmp_path / "net.json"
+    collopt.plan(ring(4, bandwidth=25), "allgather").save(plan)
+    collopt.write_topology(ring(4, bandwidth=25), network)
+    message = refusal(call(capsys, "lint", plan, *runtime))
+    assert message.startswith(f"{plan} is a plan of collopt, which no runtime loads; collopt verify {plan} checks it")
+    message = refusal(call(capsys, "lint", network, *runtime))
+    assert message.startswith(f"{network} is a topology file, which no runtime loads; collopt import {network} says")
+
+
+def test_plans_of_mscclpp_need_no_name_of_a_runtime(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, xml: Path
+) -> None:
+    """Only one loads them; beside other files it has to be said."""
+    path = tmp_path / "plan.json"
+    collopt.plan(ring(4, bandwidth=25), "allgather").to_mscclpp_json(path)
+    answer = call(capsys, "lint", path)
+    assert (answer.status, answer.out) == (0, call(capsys, "lint", path, "--runtime", "mscclpp").out)
+    assert "--runtime is missing" in refusal(call(capsys, "lint", path, xml))
+    assert "--runtime is missing" in refusal(call(capsys, "lint", tmp_path))
+
+
 def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The name comes first."""
     assert "no.xml does not exist; check the path" in refusal(

@@ -95,6 +95,7 @@ def test_a_catalogue_name_comes_before_a_file(
         (["zzz"], "complete, or the path of a file"),
         (["nowhere/net"], "nowhere/net does not exist; check the path"),
         (["net.json"], "net.json does not exist; check the path"),
+        (["nosuch.xml"], "nosuch.xml does not exist; check the path"),
         (["mi250", "--nodes", "2"], "mi250 has no option --nodes; expected --boxes"),
         (["ring", "--nodes", "4", "--boxes", "2"], "ring has no option --boxes; expected --nodes, --set bandwidth=..."),
         (["ring", "--nodes", "4", "--shape", "2x2"], "ring has no option --shape"),
@@ -179,6 +180,14 @@ def test_an_unknown_entry_is_refused(capsys: pytest.CaptureFixture[str]) -> None
     message = refusal(call(capsys, "topologies", "rung"))
     assert message.startswith("there is no topology called 'rung' (did you mean ring?)")
     assert message.endswith("hypercube, complete")
+
+
+def test_a_file_instead_of_an_entry(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Leads to the command for it, and not to a list of names."""
+    assert refusal(call(capsys, "topologies", "nosuch.xml")) == "nosuch.xml does not exist; check the path"
+    path = netfile(tmp_path)
+    message = refusal(call(capsys, "topologies", path))
+    assert message.startswith(f"{path} is a file and no name of the catalogue; collopt import {path} says")
 
 
 def test_every_option_of_the_command_line_is_of_some_topology() -> None:

@@ -197,6 +197,17 @@ def test_says_where_an_allreduce_adds_up(capsys: pytest.CaptureFixture[str], tmp
     assert call(capsys, "run", plan, "--elements", 1001, "--repeats", 1, "--json").data["correct"] is True
 
 
+def test_rows_about_trees_and_switches_agree_with_the_gap(capsys: pytest.CaptureFixture[str]) -> None:
+    """At a bound of all schedules, switches save traffic and no time; an allreduce there is not at its bound."""
+    saving = r"^  in-network +switches that copy or add could save [0-9.]+ % of the traffic"
+    answer = call(capsys, "plan", "dgx-h100", "--boxes", 2, "allgather").out
+    assert re.search(rf"{saving}, not of the time$", answer, re.MULTILINE)
+    assert re.search(saving + "$", call(capsys, "plan", "dgx-h100", "allreduce").out, re.MULTILINE)
+    ring_of_four = call(capsys, "plan", *RING).out
+    assert re.search(r"^  trees .* different ones, 2 hops high$", ring_of_four, re.MULTILINE)
+    assert "  busiest links   8 of 8, 100 % busy\n" in ring_of_four
+
+
 def test_writes_a_plan_and_says_so_on_standard_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Data and messages do not mix."""
     path = tmp_path / "plan.json"
@@ -248,6 +259,19 @@ def test_writes_an_execution_plan_of_mscclpp(capsys: pytest.CaptureFixture[str],
     assert len(read_mscclpp(path).gpus) == 4
 
 
+@pytest.mark.parametrize(("options", "place"), [([], "out-of"), (["--in-place"], "in")])
+def test_calls_in_place_have_files_of_their_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str], place: str
+) -> None:
+    """And what was written says for which calls it is."""
+    xml, path = tmp_path / "plan.xml", tmp_path / "plan.json"
+    answer = call(capsys, "plan", *RING, "--mscclpp", path, "--xml", xml, *options)
+    assert answer.status == 0
+    assert answer.err.endswith(f"wrote {path}, for {place}-place calls\n")
+    assert (f"wrote {xml}, for in-place calls\n" in answer.err) == bool(options)
+    assert read_mscclpp(path).in_place == read_xml(xml).in_place == bool(options)
+
+
 def test_a_refused_xml_leaves_nothing_behind(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A plan file that was there before stays, since the command failed."""
     plan, xml = tmp_path / "plan.json", tmp_path / "ring.xml"
@@ -270,6 +294,7 @@ def test_a_refused_xml_leaves_nothing_behind(capsys: pytest.CaptureFixture[str],
         (["-o", "/dev/null"], "--output /dev/null is not a regular file"),
         (["--runtime", "rccl"], "--runtime is about MSCCL XML; give --xml FILE too"),
         (["--max-thread-blocks", "3"], "--max-thread-blocks is about MSCCL XML"),
+        (["--in-place"], "--in-place is about files for runtimes; give --xml FILE or --mscclpp FILE"),
         (["--xml", "a.xml", "--runtime", "nccl"], "runtime is 'nccl'; expected one of msccl"),
     ],
 )
@@ -287,6 +312,12 @@ def test_refuses_before_planning(
     netfile(tmp_path)
     assert message in refusal(call(capsys, "plan", "net.json", "allgather", *words))
     assert left_in(tmp_path) == ["folder", "net.json"]
+
+
+def test_an_all_to_all_is_never_in_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Its output is another buffer."""
+    message = refusal(call(capsys, "plan", "mi250", "all_to_all", "--in-place", "--mscclpp", tmp_path / "plan.json"))
+    assert message == "--in-place is not for all_to_all, whose output is never its input; leave it out"
 
 
 def test_refuses_a_folder_that_it_may_not_write_to(

@@ -169,7 +169,9 @@ def test_a_changed_network_in_the_file_is_no_plan_at_all(capsys: pytest.CaptureF
         ("", "is empty; expected a JSON file"),
         ('{"format": "collopt-pl', "is not valid JSON at line 1"),
         ("<algo/>", "is an XML file; expected a JSON file of format 'collopt-plan'"),
-        ('{"format": "collopt-topology", "version": 1}', "is of format 'collopt-topology'; expected 'collopt-plan'"),
+        ('{"format": "collopt-topology", "version": 1}', "is a topology file, not a plan of collopt; collopt import "),
+        ('{"name": "x", "collective": "allreduce", "gpus": []}', "is an MSCCL++ execution plan, not a plan of collopt"),
+        ('{"collective": "allreduce"}', "has no field 'format'; expected format 'collopt-plan'"),
         (
             '{"format": "collopt-plan", "version": 5}',
             "is version 5; this release reads versions 1 to 4: upgrade collopt",

@@ -11,7 +11,7 @@ from ...schedules.units import percentage_text, time_text
 from ...schedules.wording import rate
 from ..check_rows import check_rows
 from ..plan_tables import link_table
-from ..schedule_rows import schedule_rows
+from ..schedule_rows import hop_heights, schedule_rows
 from .certificate import certificate
 from .times import predicted_times
 
@@ -94,8 +94,7 @@ def _tiles(plan: Plan) -> list[tuple[str, str, str]]:
 
 def _schedule_tile(plan: Plan) -> tuple[str, str, str]:
     if plan.has_trees:
-        heights = plan.heights
-        return "trees", str(plan.trees.num_trees), f"{heights.lowest} to {heights.highest} hops high"
+        return "trees", str(plan.trees.num_trees), hop_heights(plan).partition(",")[0]
     return "steps", str(plan.num_steps), ""
 
 

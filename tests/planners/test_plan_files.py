@@ -245,7 +245,7 @@ BAD: dict[str, tuple[Change, str]] = {
     "no version": (lambda made: made.pop("version"), "field version of .* is None; expected a whole number from 1"),
     "a topology's format": (
         put("collopt-topology", "format"),
-        "is of format 'collopt-topology'; expected 'collopt-plan'",
+        "is a topology file, not a plan of collopt",
     ),
     **cases("format", [None, 1, ["collopt-plan"]], "is of format .*; expected 'collopt-plan'", "format"),
     "a newer version": (put(5, "version"), "is version 5; this release reads versions 1 to 4: upgrade collopt"),
@@ -422,7 +422,7 @@ def test_numbers_that_are_not_numbers_are_refused_deep_inside(tmp_path: Path) ->
 def test_a_topology_file_is_no_plan(tmp_path: Path) -> None:
     """The message says what it is and what was expected."""
     write_topology(ring(3), tmp_path / "ring.json")
-    with pytest.raises(FileFormatError, match="is of format 'collopt-topology'; expected 'collopt-plan'"):
+    with pytest.raises(FileFormatError, match=r"ring\.json is a topology file, not a plan of collopt; collopt import "):
         load_plan(tmp_path / "ring.json")
 
 
