@@ -80,7 +80,9 @@ def export_msccl_xml(
         )
     program = _program(plan, limits, channels, instances, blocks)
     if instances > 1:
-        _check_instances(program, instances, limits, blocks, lambda: _program(plan, limits, channels, 1, blocks))
+        _check_instances(
+            program, instances, limits, blocks, lambda fewer: _program(plan, limits, channels, fewer, blocks)
+        )
     write_xml(
         program,
         path,
@@ -118,14 +120,40 @@ def _program(plan: Plan, limits: RuntimeLimits, channels: int, instances: int, m
 
 
 def _check_instances(
-    program: Program, instances: int, limits: RuntimeLimits, blocks: int, single: Callable[[], Program]
+    program: Program, instances: int, limits: RuntimeLimits, blocks: int, lowered: Callable[[int], Program]
 ) -> None:
-    """Refuse instances that are beyond the limits, where a single one is not."""
+    """Refuse instances that are beyond the limits, where a single one is not, and say how many are within them."""
     try:
         check_limits(program, limits, blocks)
     except UnsupportedError as error:
-        # If it refuses that one too, instances are not what is wrong.
-        check_limits(single(), limits, blocks)
+        # If it refuses a single one too, instances are not what is wrong.
+        single = lowered(1)
+        check_limits(single, limits, blocks)
+        most = _most_instances(single, instances, limits, blocks, lowered)
         raise UnsupportedError(
-            f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as 1, which fits"
+            f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {most}, "
+            "which fits"
         ) from None
+
+
+def _most_instances(
+    single: Program, instances: int, limits: RuntimeLimits, blocks: int, lowered: Callable[[int], Program]
+) -> int:
+    """Find the most instances that fit, between a single one, which does, and so many, which do not."""
+
+    def fits(fewer: int) -> bool:
+        try:
+            check_limits(lowered(fewer), limits, blocks)
+        except UnsupportedError:
+            return False
+        return True
+
+    fit, beyond = 1, instances
+    # Most often it is the number of thread blocks that decides; then two looks are enough.
+    likely = blocks // max(len(rank.thread_blocks) for rank in single.ranks)
+    looks = [likely, likely + 1]
+    while beyond - fit > 1:
+        middle = looks.pop(0) if looks else (fit + beyond) // 2
+        if fit < middle < beyond:
+            fit, beyond = (middle, beyond) if fits(middle) else (fit, middle)
+    return fit

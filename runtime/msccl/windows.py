@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +25,9 @@ from .loading import environment_of, sizes_text
 __all__ = ["MSCCLPP", "FamilyReport", "Span", "lint_family", "window_report"]
 
 MICROSOFT_FILES = 4
+MAX_NEIGHBOURS = 32
+MAX_NEIGHBOUR_BYTES = 2**20
+"""Files next to a single one that are looked at, and how large they may be."""
 MAX_FILES = 1024
 """Handles of the two later runtimes."""
 
@@ -144,6 +147,9 @@ def lint_family(
     # The first runtime has a list to go through, the others a folder.
     files = files if dialect.is_microsoft else sorted(files)
     reports = tuple(lint_file(path, runtime, version, max_thread_blocks=max_thread_blocks) for path in files)
+    if len(reports) == 1:
+        note = _about_neighbours(Path(reports[0].path).absolute(), dialect, version, max_thread_blocks)
+        reports = (replace(reports[0], findings=(*reports[0].findings, *note)),)
     findings = Findings()
     _check_together(reports, dialect, findings)
     spans = window_report(reports)
@@ -198,6 +204,41 @@ def _check_together(reports: tuple[LintReport, ...], dialect: Dialect, findings:
             findings.add(
                 "rejected", "the communicator does not start as long as this file is in the folder", report.path
             )
+
+
+def _about_neighbours(
+    path: Path, dialect: Dialect, version: str | None, max_thread_blocks: int | None
+) -> list[Finding]:
+    """Say of a single file that others, which nobody asked about, stop the communicator from the same folder."""
+    if dialect.is_microsoft or dialect.absent:
+        return []
+    try:
+        others = sorted(entry for entry in path.parent.iterdir() if entry.is_file() and entry.name != path.name)
+    except OSError:
+        # A file can be read in a folder that cannot be listed.
+        return []
+    stopping = [
+        entry.name for entry in others[:MAX_NEIGHBOURS] if _stops(entry, dialect.name, version, max_thread_blocks)
+    ]
+    if not stopping:
+        return []
+    more = f" and {len(stopping) - 1} more" if len(stopping) > 1 else ""
+    message = (
+        f"other files in this folder keep the communicator from starting, {stopping[0]}{more}: move this one to a "
+        "folder of its own"
+    )
+    return [Finding("note", message, "")]
+
+
+def _stops(path: Path, runtime: str, version: str | None, max_thread_blocks: int | None) -> bool:
+    try:
+        # Files that are no plans are refused at a glance; a large one is not looked into for a note.
+        if path.stat().st_size > MAX_NEIGHBOUR_BYTES:
+            return path.suffix != ".xml"
+        report = lint_file(path, runtime, version, max_thread_blocks=max_thread_blocks)
+    except (FileFormatError, OSError):
+        return True
+    return report.verdict == "rejected"
 
 
 def window_report(reports: Iterable[LintReport]) -> tuple[Span, ...]:

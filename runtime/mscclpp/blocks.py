@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 
 from ...errors import UnsupportedError
 from ..programs.ordering import Order
@@ -33,7 +34,7 @@ from .plan import (
 )
 from .transfers import Transfers, stays_in_place
 
-__all__ = ["Connections", "RankWriter"]
+__all__ = ["WEIGHTS", "Connections", "RankWriter", "merged_blocks"]
 
 End = tuple[ChannelType, int]
 """A channel of a GPU: its type, and its position among those of that type."""
@@ -182,11 +183,11 @@ class RankWriter:
 
     def _merge(self, max_thread_blocks: int) -> None:
         """Merge the lightest blocks until there are few enough of them."""
-        weights = [self._weight(own) for own in self.blocks]
-        while len(self.blocks) > max_thread_blocks:
-            first, second = sorted(sorted(range(len(weights)), key=weights.__getitem__)[:2])
-            self.blocks[first] = sorted(self.blocks[first] + self.blocks.pop(second), key=self.position.__getitem__)
-            weights[first] += weights.pop(second)
+        groups = merged_blocks([self._weight(own) for own in self.blocks], max_thread_blocks)
+        self.blocks = [
+            sorted((number for block in group for number in self.blocks[block]), key=self.position.__getitem__)
+            for group in groups
+        ]
 
     def _weight(self, steps: Sequence[int]) -> int:
         return sum(WEIGHTS[self.order.instructions[number].kind] for number in steps)
@@ -320,6 +321,37 @@ class RankWriter:
                     f"{where} uses {len(channels)} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}; plan "
                     "with fewer trees"
                 )
+
+
+def merged_blocks(weights: Sequence[int], most: int) -> list[list[int]]:
+    """Merge the two lightest thread blocks until there are few enough.
+
+    Parameters
+    ----------
+    weights : sequence of int
+        Of the thread blocks.
+    most : int
+        Thread blocks that may be left.
+
+    Returns
+    -------
+    list of list of int
+        Positions of the thread blocks that become one, in the order of the first of each.
+
+    Examples
+    --------
+    >>> merged_blocks([9, 1, 8, 2], 3)
+    [[0], [1, 3], [2]]
+    """
+    groups = {block: [block] for block in range(len(weights))}
+    heap = [(weight, block) for block, weight in enumerate(weights)]
+    heapify(heap)
+    while len(heap) > max(1, most):
+        (weight, one), (more, other) = heappop(heap), heappop(heap)
+        first, second = sorted((one, other))
+        groups[first] = sorted(groups[first] + groups.pop(second))
+        heappush(heap, (weight + more, first))
+    return [groups[first] for first in sorted(groups)]
 
 
 def _grouped(name: str, ends: Sequence[End]) -> list[Operation]:

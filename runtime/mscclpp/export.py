@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ...errors import UnsupportedError
@@ -15,19 +18,37 @@ from ..options import check_counts
 from ..programs.channels import check_channels
 from ..programs.layout import ROOTED
 from ..programs.lowering import lower
+from ..programs.program import Program
+from .blocks import Connections
 from .document import to_mscclpp_text
-from .plan import ExecutionPlan
-from .writer import to_execution_plan
+from .plan import CHANNEL_TYPES, MAX_CHANNELS, MAX_OPERATIONS, MAX_THREADS, ExecutionPlan
+from .room import crowding, first_replica, most_apart
+from .writer import DEFAULT_SLICE_BYTES, DEFAULT_THREAD_BLOCKS, port_pairs, to_execution_plan
 
-__all__ = ["boxes_of", "export_mscclpp_json"]
+__all__ = ["boxes_of", "export_mscclpp_json", "least_needs"]
 
 NAME_LENGTH = 63
 STEPS = (16, 12, 10, 8, 6, 5, 4, 3, 2, 1)
 """Steps of a thread block to try, most first: fewer steps make more thread blocks that have to wait for each other."""
+MERGED_TRIES = 2
+"""Ways to lower replicas of which thread blocks are merged: each takes as long as a file of so many replicas."""
+Lowered = Callable[[int, int], Program]
+"""From steps of a thread block at most, and instances, to a program."""
 
 
 def export_mscclpp_json(
-    plan: Plan, path: str | os.PathLike[str], *, channels: int = 1, instances: int = 1, **options: Any
+    plan: Plan,
+    path: str | os.PathLike[str],
+    *,
+    channels: int = 1,
+    instances: int = 1,
+    boxes: Sequence[int] | None = None,
+    placement: str = "out-of-place",
+    slice_bytes: int | None = DEFAULT_SLICE_BYTES,
+    min_bytes: int | None = None,
+    max_bytes: int | None = None,
+    max_thread_blocks: int = DEFAULT_THREAD_BLOCKS,
+    threads_per_block: int = MAX_THREADS,
 ) -> None:
     """Lower a plan for the MSCCL++ executor and write it as an execution plan.
 
@@ -42,10 +63,11 @@ def export_mscclpp_json(
         has transfers are refused.
     instances : int
         Parts that every transfer is divided into, with thread blocks and channels of their own; see `lower`.
-    **options : object
-        `placement`, `slice_bytes`, `min_bytes`, `max_bytes`, `max_thread_blocks` and `threads_per_block` as for
-        `to_execution_plan`.  Ranks are joined by memory channels if `boxes_of` puts them into one box, and by port
-        channels otherwise, unless `boxes` says otherwise.
+    boxes : sequence of int, or None
+        As for `to_execution_plan`; None means those of `boxes_of`.  Ranks are joined by memory channels inside a box,
+        and by port channels otherwise.
+    placement, slice_bytes, min_bytes, max_bytes, max_thread_blocks, threads_per_block
+        As for `to_execution_plan`.
 
     Raises
     ------
@@ -56,17 +78,31 @@ def export_mscclpp_json(
     """
     if not hasattr(plan, "schedule"):
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")
-    check_counts({"channels": channels, "instances": instances})
-    options = {"boxes": boxes_of(plan.topology), **options}
+    check_counts({"channels": channels, "instances": instances, "max_thread_blocks": max_thread_blocks})
+    options = {
+        "boxes": boxes_of(plan.topology) if boxes is None else boxes,
+        "placement": placement,
+        "slice_bytes": slice_bytes,
+        "min_bytes": min_bytes,
+        "max_bytes": max_bytes,
+        "max_thread_blocks": max_thread_blocks,
+        "threads_per_block": threads_per_block,
+    }
+    lowered = partial(_lowered, plan, channels)
     try:
-        written = _execution_plan(plan, channels, instances, options)
+        written = (
+            _execution_plan(lowered, channels, options)
+            if instances == 1
+            else _replicas(lowered, channels, instances, options)
+        )
     except UnsupportedError as error:
         if instances == 1:
             raise
         # If it refuses a single one too, instances are not what is wrong.
-        _execution_plan(plan, channels, 1, options)
+        fitting = _fitting(lowered, channels, instances, options)
         raise UnsupportedError(
-            f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as 1, which fits"
+            f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {fitting}, "
+            "which fits"
         ) from None
     write_whole(path, to_mscclpp_text(written))
 
@@ -85,21 +121,130 @@ def boxes_of(topology: Topology) -> list[int]:
     return [numbers[name] for name in names]
 
 
-def _execution_plan(plan: Plan, channels: int, instances: int, options: dict[str, Any]) -> ExecutionPlan:
-    """Lower with as many steps in a thread block as the executor takes."""
+def _lowered(plan: Plan, channels: int, max_steps: int, instances: int) -> Program:
     root = ""
     if plan.collective in ROOTED and isinstance(plan.schedule, Forest):
         root = f"-root{int(plan.schedule.root_weights.argmax())}"
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
-    refusal: UnsupportedError | None = None
+    return lower(plan.schedule, plan.collective, max_steps=max_steps, channels=channels, instances=instances, name=name)
+
+
+def _singles(lowered: Lowered, channels: int) -> Iterator[tuple[int, Program]]:
+    """Lower with ever fewer steps in a thread block, and leave out what that does not change."""
+    last: Program | None = None
     for max_steps in STEPS:
-        program = lower(
-            plan.schedule, plan.collective, max_steps=max_steps, channels=channels, instances=instances, name=name
-        )
-        check_channels(program, channels, instances)
+        program = lowered(max_steps, 1)
+        check_channels(program, channels, 1)
+        if program != last:
+            yield max_steps, program
+        last = program
+
+
+def _execution_plan(lowered: Lowered, channels: int, options: dict[str, Any]) -> ExecutionPlan:
+    """Lower with as many steps in a thread block as the executor takes."""
+    return _first((program for _, program in _room_for(lowered, channels, 1, options)), options)[0]
+
+
+def _room_for(
+    lowered: Lowered, channels: int, instances: int, options: dict[str, Any]
+) -> Iterator[tuple[int, Program]]:
+    """Give the single programs, once there is room for as many replicas of the first."""
+    for number, (max_steps, program) in enumerate(_singles(lowered, channels)):
+        if number == 0:
+            # Replicas of what no division into thread blocks makes fit take long to make, and to refuse ten times.
+            _check_room(program, options["boxes"], options["max_thread_blocks"], instances)
+        yield max_steps, program
+
+
+def _replicas(lowered: Lowered, channels: int, instances: int, options: dict[str, Any]) -> ExecutionPlan:
+    """Lower to replicas that the executor takes; where their thread blocks must be merged, few ways are tried."""
+    apart: list[int] = []
+    merged: list[tuple[int, int, int]] = []
+    refusals: list[str] = []
+    for number, (max_steps, _) in enumerate(_room_for(lowered, channels, instances, options)):
+        single = first_replica(lowered(max_steps, 2))
+        found = crowding(single, options["boxes"], options["max_thread_blocks"], instances)
+        if found.refusal:
+            refusals.append(found.refusal)
+        elif found.heaviest:
+            merged.append((found.heaviest, number, max_steps))
+        else:
+            apart.append(max_steps)
+    tried = [*apart, *(max_steps for *_, max_steps in sorted(merged)[:MERGED_TRIES])]
+    if not tried:
+        raise UnsupportedError(refusals[0])
+    return _first((lowered(max_steps, instances) for max_steps in tried), options)[0]
+
+
+def _fitting(lowered: Lowered, channels: int, instances: int, options: dict[str, Any]) -> int:
+    """Return a smaller number of instances that fits, or raise as a single one does.
+
+    Replicas with thread blocks of their own are as long as a single one; sizes given with them may not be right for
+    as many.
+    """
+    sized = options["min_bytes"] is not None or options["max_bytes"] is not None
+    if instances > 2 and not sized:
+        # Two are cut where shards begin, as any number of them is, and a single one is not.
+        pairs = (lowered(max_steps, 2) for max_steps, _ in _singles(lowered, channels))
+        with suppress(UnsupportedError):
+            _, pair = _first(pairs, options)
+            return max(2, min(instances - 1, most_apart(first_replica(pair), options["max_thread_blocks"])))
+    _first((program for _, program in _singles(lowered, channels)), options)
+    return 1
+
+
+def _first(programs: Iterable[Program], options: dict[str, Any]) -> tuple[ExecutionPlan, Program]:
+    """Write the first that the executor takes."""
+    refusal: UnsupportedError | None = None
+    for program in programs:
         try:
-            return to_execution_plan(program, **options)
+            return to_execution_plan(program, **options), program
         except UnsupportedError as error:
             refusal = refusal or error
     assert refusal is not None
     raise refusal
+
+
+def _check_room(program: Program, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> None:
+    """Refuse so many replicas of a program that thread blocks have no room for them, however it is lowered.
+
+    With fewer steps in a thread block it would have as many transfers, and no fewer channels.  What is not refused may
+    find no room all the same.
+    """
+    for rank, needs in enumerate(least_needs(program, boxes)):
+        for what, count in needs.items():
+            room = max_thread_blocks * (MAX_OPERATIONS if what == "operations" else MAX_CHANNELS)
+            if count * instances > room:
+                raise UnsupportedError(
+                    f"rank {rank} needs at least {count * instances} {what}, {max_thread_blocks} thread blocks of the "
+                    f"MSCCL++ executor have {room}; plan with fewer trees or chunks"
+                )
+
+
+def least_needs(program: Program, boxes: Sequence[int]) -> list[dict[str, int]]:
+    """Count what the thread blocks of each rank hold at least: ``operations``, ``memory channels``, ``port channels``.
+
+    Parameters
+    ----------
+    program : Program
+        What is copied inside a rank may come to nothing, and is not counted.
+    boxes : sequence of int
+        Number of the box that each rank is in.
+
+    Returns
+    -------
+    list of dict of str to int
+        By rank.
+    """
+    on_ports = port_pairs(program, boxes)
+    ends = Connections.of(program, on_ports)
+    found = []
+    for rank in program.ranks:
+        steps = [(block.send_peer, step) for block in rank.thread_blocks for step in block.instructions]
+        # Each is a put or a wait; after a put into memory there is a signal, and after some waits a sum is made.
+        operations = sum(step.kind == "send" or step.receives for _, step in steps)
+        operations += sum(step.kind == "send" and (rank.rank, peer) not in on_ports for peer, step in steps)
+        operations += sum(step.kind == "recv_reduce" for _, step in steps)
+        channels = {f"{kind} channels": len(ends.peers[rank.rank][kind]) for kind in CHANNEL_TYPES}
+        found.append({"operations": operations} | channels)
+    return found

@@ -40,7 +40,7 @@ from .plan import (
 from .reader import parse_document
 from .transfers import plan_transfers
 
-__all__ = ["to_execution_plan", "write_mscclpp"]
+__all__ = ["port_pairs", "to_execution_plan", "write_mscclpp"]
 
 DEFAULT_SLICE_BYTES = 2**20
 DEFAULT_THREAD_BLOCKS = 108
@@ -135,7 +135,7 @@ def to_execution_plan(
             *(step.count for rank in program.ranks for block in rank.thread_blocks for step in block.instructions)
         )
         program = _with_equal_counts(program, count)
-    gpus = _gpus(program, _port_pairs(program, boxes), max_thread_blocks, slice_bytes, count)
+    gpus = _gpus(program, port_pairs(program, boxes), max_thread_blocks, slice_bytes, count)
     smallest, largest = _size_window(program.collective, gpus, slice_bytes, count)
     low, high = smallest if min_bytes is None else min_bytes, largest if max_bytes is None else max_bytes
     _check_window(low, high, smallest, largest)
@@ -183,8 +183,8 @@ def _check_collective(program: Program, placement: str) -> None:
         )
 
 
-def _port_pairs(program: Program, boxes: Sequence[int] | None) -> set[tuple[int, int]]:
-    """Pairs (sender, receiver) of ranks in different boxes."""
+def port_pairs(program: Program, boxes: Sequence[int] | None) -> set[tuple[int, int]]:
+    """Pairs (sender, receiver) of ranks in different boxes; `UnsupportedError` if the executor finds no such boxes."""
     if boxes is None:
         return set()
     if isinstance(boxes, str) or not isinstance(boxes, Sequence):

@@ -27,11 +27,11 @@ from ...errors import ProgramError, UnsupportedError
 from ..options import check_counts, require_program
 from .layout import Layout
 from .program import Buffer, ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
-from .strands import MAX_TRANSFERS
 
 __all__ = ["replicated"]
 
-MAX_INSTRUCTIONS = 2 * MAX_TRANSFERS
+MAX_INSTRUCTIONS = 2**22
+"""Steps of all replicas: with their thread blocks, two to three gigabytes."""
 
 
 def replicated(program: Program, instances: int) -> Program:
@@ -53,7 +53,7 @@ def replicated(program: Program, instances: int) -> Program:
     Raises
     ------
     UnsupportedError
-        If the number is not positive, or makes more steps than can be written down.
+        If the number is not positive, or makes more than `MAX_INSTRUCTIONS` steps.
     ProgramError
         If a step moves chunks of several shards.
 
@@ -70,7 +70,10 @@ def replicated(program: Program, instances: int) -> Program:
     if instances == 1:
         return program
     if (steps := program.num_instructions * instances) > MAX_INSTRUCTIONS:
-        raise UnsupportedError(f"instances is {instances}, which makes {steps} steps; expected fewer")
+        raise UnsupportedError(
+            f"instances is {instances}, which makes {steps} steps; expected at most {MAX_INSTRUCTIONS} steps, "
+            f"so at most {max(1, MAX_INSTRUCTIONS // program.num_instructions)} instances"
+        )
     return replace(
         program,
         chunks_per_loop=program.chunks_per_loop * instances,

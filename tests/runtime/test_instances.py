@@ -30,6 +30,10 @@ from collopt.runtime import (
     run_program,
     without_receive_reduce,
 )
+from collopt.runtime.mscclpp.export import least_needs
+from collopt.runtime.mscclpp.plan import flat_length
+from collopt.runtime.programs import instances as replication
+from collopt.runtime.programs import lowering
 from collopt.runtime.programs.instances import replicated
 from collopt.runtime.programs.packing import packed
 from collopt.schedules import AnyStepSchedule, FlowSchedule, Send, StepSchedule, TreeSchedule
@@ -239,7 +243,7 @@ def test_what_goes_beyond_a_runtime_is_refused(
 def test_what_goes_beyond_mscclpp_is_refused(tmp_path: Path) -> None:
     """In the same way."""
     plan = collopt.plan(ring(4, bandwidth=25), "allgather")
-    with pytest.raises(UnsupportedError, match=r"^instances is 64: .*; expected fewer instances, such as 1"):
+    with pytest.raises(UnsupportedError, match=r"^instances is 64: .*; expected fewer instances, such as 2"):
         plan.to_mscclpp_json(tmp_path / "a.json", instances=64, max_thread_blocks=3)
     with pytest.raises(UnsupportedError, match=r"^channels is 99, but no connection"):
         plan.to_mscclpp_json(tmp_path / "a.json", channels=99, instances=2)
@@ -255,10 +259,58 @@ def test_refuses_what_cannot_be_replicated() -> None:
     ranks = (replace(program.ranks[0], thread_blocks=(wide,)), *program.ranks[1:])
     with pytest.raises(ProgramError, match="output chunks 0 to 1, which are not of one shard"):
         replicated(replace(program, ranks=ranks), 2)
-    with pytest.raises(UnsupportedError, match=r"instances is 100000000, which makes .* steps; expected fewer"):
+    with pytest.raises(
+        UnsupportedError, match=r"instances is 100000000, which makes .* expected at most 4194304 steps"
+    ):
         lower(ring_forest(3), "allgather", instances=10**8)
     with pytest.raises(UnsupportedError, match="instances is True"):
         lower(ring_flow(3), "all_to_all", instances=True)
+
+
+def test_as_many_instances_as_the_message_says_are_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more is refused before a step of it is made."""
+    steps = lower_allgather(ring_forest(3)).num_instructions
+    monkeypatch.setattr(replication, "MAX_INSTRUCTIONS", 5 * steps + 1)
+    assert lower(ring_forest(3), "allgather", instances=5).num_instructions == 5 * steps
+    monkeypatch.setattr(replication, "_replicated_rank", None)
+    with pytest.raises(UnsupportedError, match=f"expected at most {5 * steps + 1} steps, so at most 5 instances$"):
+        lower(ring_forest(3), "allgather", instances=6)
+
+
+@pytest.mark.parametrize("instances", [1000, 10**30])
+def test_instances_that_no_thread_block_of_mscclpp_has_room_for_are_never_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instances: int
+) -> None:
+    """A look at one, and at two to name what fits, is enough."""
+    plan = collopt.plan(ring(4, bandwidth=25), "allgather")
+
+    def make(program: Program, instances: int) -> Program:
+        assert instances <= 2
+        return replicated(program, instances)
+
+    monkeypatch.setattr(lowering, "replicated", make)
+    with pytest.raises(
+        UnsupportedError, match=rf"^instances is {instances}: rank 0 needs at least \d+ operations, 108"
+    ):
+        plan.to_mscclpp_json(tmp_path / "a.json", instances=instances)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("boxes", [1, 2])
+@pytest.mark.parametrize("collective", ["allgather", "allreduce", "all_to_all"])
+def test_what_mscclpp_has_room_for_is_never_refused_unseen(tmp_path: Path, collective: str, boxes: int) -> None:
+    """What is counted of a single program is no more than what a file of several holds."""
+    plan = collopt.plan(ring(4, bandwidth=25), collective)
+    numbers = [rank * boxes // 4 for rank in range(4)]
+    for instances in (1, 3):
+        plan.to_mscclpp_json(tmp_path / "a.json", instances=instances, boxes=numbers, slice_bytes=None)
+        gpus = read_mscclpp(tmp_path / "a.json").gpus
+        written = [sum(map(flat_length, gpu.thread_blocks)) for gpu in gpus]
+        single = lower(plan.schedule, collective, max_steps=16)
+        for gpu, operations, needs in zip(gpus, written, least_needs(single, numbers), strict=True):
+            assert 0 < instances * needs["operations"] <= operations
+            for kind in ("memory", "port"):
+                assert instances * needs[f"{kind} channels"] <= len(gpu.peers[kind])
 
 
 def test_waits_keep_their_steps() -> None:
@@ -270,3 +322,32 @@ def test_waits_keep_their_steps() -> None:
         each.instructions[0].depends for each in replicated(replace(program, ranks=ranks), 2).ranks[0].thread_blocks
     ]
     assert steps[:2] == [(Dependency(2, 0),), (Dependency(3, 0),)]
+
+
+def test_the_instances_that_a_refusal_names_fit(tmp_path: Path) -> None:
+    """As many as have thread blocks of their own, and one more for MSCCL is too many."""
+    plan = collopt.plan(ring(3, bandwidth=25), "allgather")
+    for write, most, fits, beyond in (
+        (plan.to_mscclpp_json, 16, 3, 999),
+        (plan.to_msccl_xml, 16, 3, 32),
+    ):
+        with pytest.raises(UnsupportedError, match=r"expected fewer instances, such as \d+, which fits$") as caught:
+            write(tmp_path / "a", instances=beyond, max_thread_blocks=most)
+        named = int(str(caught.value).split("such as ")[1].partition(",")[0])
+        assert fits <= named < beyond
+        write(tmp_path / "a", instances=named, max_thread_blocks=most)
+
+
+def test_few_ways_to_merge_replicas_are_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes as long as writing a file of so many."""
+    made = []
+
+    def make(program: Program, instances: int) -> Program:
+        made.append(instances)
+        return replicated(program, instances)
+
+    monkeypatch.setattr(lowering, "replicated", make)
+    plan = collopt.plan(ring(3, bandwidth=25), "allgather")
+    with pytest.raises(UnsupportedError, match=r"instances is 24: .* such as"):
+        plan.to_mscclpp_json(tmp_path / "a.json", instances=24, max_thread_blocks=3)
+    assert made.count(24) <= 2

@@ -157,3 +157,17 @@ def test_spans_say_what_a_search_would_find(windows: list[tuple[int, int]], size
     assert len(found) == bool(spans)
     for span in found:
         assert [path for path in (span.path, *span.others) if path] == wanted
+
+
+@pytest.mark.parametrize("runtime", [AZURE, "rccl", "msccl"])
+def test_one_file_is_told_of_neighbours_that_stop_the_communicator(tmp_path: Path, runtime: str) -> None:
+    """Only where the whole folder is loaded; another good file is nothing to tell of."""
+    first, _ = family(tmp_path, [(0, 1023), (1024, 4096)], runtime)
+    before = lint_family([first], runtime).reports[0].findings
+    (tmp_path / "machine.json").write_text("{}")
+    (tmp_path / "README").write_text("text")
+    (report,) = lint_family([first], runtime).reports
+    notes = [finding.message for finding in report.findings[len(before) :]]
+    expected = "keep the communicator from starting, README and 1 more: move this one to a folder of its own"
+    assert report.verdict == "accepted"
+    assert notes == ([] if runtime == "msccl" else [f"other files in this folder {expected}"])
