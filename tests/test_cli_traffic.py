@@ -44,7 +44,7 @@ def test_bound_plan_and_compare_take_traffic(capsys: pytest.CaptureFixture[str],
 def test_people_see_where_the_bottleneck_is(capsys: pytest.CaptureFixture[str]) -> None:
     """And how fast pairs can be."""
     answer = call(capsys, "bound", "dgx-a100", "--boxes", 2, "all_to_all").out
-    assert "8/25 ns per byte of what one rank has for another" in answer
+    assert "at least 8/25 ns for each byte of what one rank has for another" in answer
     assert "8 of 16 ranks, whose data for the others leave over 200 GB/s" in answer
     assert "trees per root" not in answer
 
