@@ -52,6 +52,13 @@ def test_json_has_the_same(capsys: pytest.CaptureFixture[str], profile: Path) ->
     assert figures["link_classes"] == [{"name": "gpu-nvswitch", "links": 8, "bandwidth_gbps": 50.0}]
 
 
+def test_cards_of_a_single_box_are_not_left_out_silently(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
+    """They lead nowhere; the note says how they would be used."""
+    told = call(capsys, "import", profile).err
+    assert "note: a box alone has no network, so its network cards (2) are left out; give" in told
+    assert "network cards (2)" not in call(capsys, "import", profile, "--boxes", "2", "--fabric", "full").err
+
+
 def test_our_own_files_are_read_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """They say everything."""
     path = tmp_path / "ring.json"

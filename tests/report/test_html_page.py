@@ -128,7 +128,21 @@ def test_the_table_has_every_link_until_there_are_too_many(made: Plan, monkeypat
     assert f"the first 5; {made.trees.num_trees - 5} are left out" in shown["parts"]["leftOut"]
     line = shown["timelines"][0]
     assert len(set(zip(line["tails"], line["heads"], strict=True))) == 7
-    assert f"The 7 links that carry most are shown, {left - 7} others" in line["note"]
+    assert f"The 7 busiest links are shown, {left - 7} others" in line["note"]
+
+
+def test_the_time_line_has_the_links_that_are_busy_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of network cards, though ten times as many bytes go over the others."""
+    monkeypatch.setattr(plots, "MOST_ROWS", 8)
+    links = [(f"box{box}/gpu{gpu}", f"box{box}/sw", 500) for box in range(4) for gpu in range(2)]
+    cards = [(f"box{box}/sw", "fabric", 10) for box in range(4)]
+    ranks = [f"box{box}/gpu{gpu}" for box in range(4) for gpu in range(2)]
+    hubs = [*(f"box{box}/sw" for box in range(4)), "fabric"]
+    network = Topology.from_links(links + cards, compute=ranks, switches=hubs, bidirectional=True)
+    line = data_of(text_of(collopt.plan(network, "allgather")))["plans"][0]["timelines"][0]
+    fabric = network.node_index["fabric"]
+    assert {fabric} <= set(line["tails"]) | set(line["heads"])
+    assert all(fabric in ends for ends in zip(line["tails"], line["heads"], strict=True))
 
 
 def test_the_links_of_the_bound_are_drawn_first(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

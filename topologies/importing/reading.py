@@ -65,7 +65,16 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
     if format_.network_reader is not None:
         _refuse({name: value for name, value in given.items() if name not in format_.options}, document)
     made = imported(document, format_, BoxOptions.of(**{name: given[name] for name in OPTIONS if name in given}))
-    return made if isinstance(made, Imported) else Imported(_several(made, given, document), made.notes)
+    if isinstance(made, Imported):
+        return made
+    return Imported(_several(made, given, document), (*made.notes, *_silence(made, given)))
+
+
+def _silence(box: Box, given: dict[str, Any]) -> list[str]:
+    """Say what the network of one box does not show."""
+    if "boxes" in given or not box.nics:
+        return []
+    return [f"a box alone has no network, so its network cards ({len(box.nics)}) are left out; give boxes and fabric"]
 
 
 def _several(box: Box, given: dict[str, Any], document: Document) -> Topology:
