@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from ...errors import UnsupportedError
 from ..interpreting.checks import check_program
 from ..options import check_choice, check_counts, check_seconds
 from ..programs.program import Program
 from .distributed import PlanLike, execute, program_of
 from .joining import BACKENDS, Meeting, on_all_ranks
+from .memory import memory_for
 from .reductions import OPERATIONS, check_operation
 from .references import poison, reference, tensors
 from .run_report import ELEMENT_BYTES, RunReport, total_elements
@@ -149,7 +146,7 @@ def _measure(job: _Job, device: Any) -> _Measurement:
     import torch.distributed as dist
 
     rank, elements = dist.get_rank(), _elements_in_all(job)
-    with _memory_of(job):
+    with memory_for(f"elements={job.elements} of {job.dtype}", "fewer"):
         output, mine = tensors(job.program, rank, elements, getattr(torch, job.dtype), device)
         wanted = reference(job.program, rank, elements, mine, job.op)
     correct, times = True, []
@@ -163,19 +160,6 @@ def _measure(job: _Job, device: Any) -> _Measurement:
         times.append(time.perf_counter() - start)
         correct = correct and wanted.accepts(output)
     return _Measurement(dist.get_backend(), correct, statistics.median(times[1:]))
-
-
-@contextmanager
-def _memory_of(job: _Job) -> Iterator[None]:
-    """Tell in our words that tensors do not fit memory; torch has no exception of its own for that on CPUs."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not re.search("memory|overflow|size", str(error)):
-            raise
-        raise UnsupportedError(
-            f"there is not enough memory for elements={job.elements} of {job.dtype} on this rank; give fewer"
-        ) from error
 
 
 def _finish(torch: Any, device: Any) -> None:

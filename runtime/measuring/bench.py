@@ -10,11 +10,12 @@ from ...errors import UnsupportedError
 from ...topologies.validation import shown
 from ..execution.distributed import PlanLike, program_of
 from ..execution.joining import Meeting, on_all_ranks
+from ..execution.memory import memory_for
 from ..execution.reductions import check_operation
 from ..execution.run_report import ELEMENT_BYTES
 from ..options import check_seconds
 from ..programs.program import Program
-from .clock import described, mean_seconds, memory_for, now
+from .clock import described, mean_seconds, now
 from .data import Question, fill_input, fill_wrong, make_expected, make_tensors, wrong_elements
 from .options import check_words, checked_config
 from .report import BenchReport, BenchRow, Device, Reading
@@ -178,7 +179,8 @@ def _reading(job: _Job, question: Question, rival: Rival, together: bool, device
 
     if together and not rival.in_place(question.layout):
         return None
-    with memory_for(max(question.input_elements, question.output_elements), job.dtype):
+    elements = max(question.input_elements, question.output_elements)
+    with memory_for(f"a buffer of {elements} {job.dtype}", "a smaller maxbytes"):
         output, mine = make_tensors(question, together, device)
         expected = make_expected(question, output) if question.has_output else None
     wrong = 0

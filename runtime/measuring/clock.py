@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from ...errors import UnsupportedError
 from .report import Device
 
-__all__ = ["described", "mean_seconds", "memory_for", "now"]
+__all__ = ["described", "mean_seconds", "now"]
 
 
 def mean_seconds(call: Callable[[], object], times: int, device: Any) -> float:
@@ -71,16 +68,3 @@ def described(rank: int, device: Any) -> Device:
 def now() -> str:
     """Date and time of this place."""
     return time.strftime("%Y-%m-%d %H:%M:%S")
-
-
-@contextmanager
-def memory_for(elements: int, dtype: str) -> Iterator[None]:
-    """Tell in our words that tensors do not fit memory; torch has no exception of its own for that on CPUs."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not re.search("memory|overflow|size", str(error)):
-            raise
-        raise UnsupportedError(
-            f"there is not enough memory for a buffer of {elements} {dtype} on this rank; give a smaller maxbytes"
-        ) from error
