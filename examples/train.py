@@ -62,6 +62,8 @@ def train(way: str, name: str, **meeting: Any) -> tuple[list[float], dict[str, i
         dist.all_reduce(total := loss.detach())
         losses.append(total.item() / dist.get_world_size())
     planned = backend.usage().planned if name == backend.NAME else {}
+    # A DDP model that outlives its group of Gloo may hang when it goes: torch waits for threads that wait for it.
+    del trained, optimizer, loss
     dist.destroy_process_group()
     return losses, planned
 

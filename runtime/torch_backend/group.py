@@ -6,6 +6,9 @@ Facts about torch that this rests on (torch 2.13):
   ``broadcast``, ``allgather``, ``barrier`` and a few more, everything else goes to the backends registered on it.
 - Only groups whose type is `ProcessGroup` itself post batches of messages as one NCCL group.  So plans run on a second,
   plain group of the same ranks, which also keeps their messages apart from the caller's.
+- A DDP model that outlives its group ends the group's backends while it holds Python's lock.  Gloo's threads may want
+  that lock to drop their last works, and Gloo waits for its threads: for ever.  Python itself lets go of the lock when
+  it ends a backend, so it must be the one to do so.
 """
 
 from __future__ import annotations
@@ -45,6 +48,8 @@ OPERATIONS = {
 logger = logging.getLogger("collopt.runtime.backend")
 
 _said: set[str] = set()
+_destroyed: list[Any] = []
+"""Plain groups, kept to the end of the process, as nobody can tell whether a model still has theirs."""
 
 
 class PlannedGroup(ProcessGroup):  # type: ignore[misc]
@@ -291,6 +296,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         while self._lanes:
             forget_lane(self._lanes.popitem()[1])
         self._plain.shutdown()
+        _destroyed.append(self._plain)
 
     def abort(self) -> None:
         """End all communication without waiting for it."""

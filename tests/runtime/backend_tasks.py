@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from collopt.errors import ColloptError
 from collopt.runtime import all_to_all_single as staged_all_to_all
 from collopt.runtime import backend, execute
+from collopt.topologies import ring
 
 RANKS = 4
 SIZES = (7, 1, 10007)
@@ -512,6 +513,19 @@ def losses(rank: int) -> list[float]:
         optimizer.zero_grad()
         seen.append(loss.item())
     return seen
+
+
+def outlived(rank: int, folder: str, *, turns: int) -> int:
+    """Let DDP models go only after their groups, which the wrapped backend has served."""
+    backend.configure(topology=ring(RANKS, bandwidth=25), min_bytes=10**9)
+    for turn in range(turns):
+        join(rank, f"{folder}/{turn}")
+        model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Linear(64, 1)))
+        for _ in range(4):
+            model(torch.ones(8, 16)).sum().backward()
+        dist.destroy_process_group()
+        del model
+    return turns
 
 
 def message_of(call: Callable[[], object]) -> str:

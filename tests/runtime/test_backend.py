@@ -212,6 +212,13 @@ def test_a_rank_that_fails_does_not_leave_the_others_waiting(folders: dict[str, 
         assert in_time
 
 
+@pytest.mark.slow
+def test_a_model_may_outlive_its_group() -> None:
+    """With Gloo alone its end may hang, within some ten turns: torch waits for threads that want Python's lock."""
+    task = partial(backend_tasks.outlived, turns=30)
+    assert run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD) == [30] * backend_tasks.RANKS
+
+
 def test_importing_the_backend_without_torch_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """As everything else does that needs torch."""
     import importlib
