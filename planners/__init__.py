@@ -18,6 +18,7 @@ from .registry import PLANNERS, Planner, bound, plan
 from .schedule_plans import plan_of_schedule
 from .sensitivity import sensitivity
 from .synthesis import Synthesis, synthesis_frontier, synthesise
+from .trace import on_stage
 from .training_iteration import DirectConnectTimes, TrainingIteration, simulate_iteration
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "find_topologies",
     "load_plan",
     "lp_bound",
+    "on_stage",
     "plan",
     "plan_bfb",
     "plan_of_schedule",

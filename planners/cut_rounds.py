@@ -22,6 +22,7 @@ from ..formulations.allreduce_cuts import AllreduceCutModel, Hops, build, build_
 from ..formulations.rate_rounding import round_flow
 from ..schedules.forest import Direction
 from ..solvers import Algorithm, HighsOptions, Session, Solution, Termination, solve
+from ..solvers.counting import texts
 from ..solvers.sink_sweep import sweep_sinks
 from ..topologies import Topology
 from ..topologies.validation import MAX_BANDWIDTH
@@ -221,10 +222,12 @@ class _Cuts:
 
     def add_while_violated(self, solved: Callable[[], Solution]) -> Solution:
         """Solve and add cuts until none is violated; return the last solution."""
-        for _ in range(MAX_ROUNDS):
-            solution = solved()
-            if not self._add_violated(solution):
-                return solution
+        with texts() as say:
+            for number in range(1, MAX_ROUNDS + 1):
+                say(f"round {number}, {self.number:,} cuts")
+                solution = solved()
+                if not self._add_violated(solution):
+                    return solution
         raise SolverError(f"{self._model.blocks.name} still has violated cuts after {MAX_ROUNDS} rounds")
 
     def _add_violated(self, solution: Solution) -> bool:

@@ -12,6 +12,7 @@ from ..topologies.validation import shown
 from .plan import Plan
 from .registry import plan
 from .requests import checked_count
+from .trace import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,31 +79,33 @@ def scan_trees_per_root(
     best = plan(topology, collective, planner=planner, **options)
     if asked is None:
         asked = list(_usual_counts(best))
-    plans = [plan(topology, collective, planner=planner, trees_per_root=count, **options) for count in asked]
+    plans = [
+        plan(topology, collective, planner=planner, trees_per_root=count, **options)
+        for count in counted(asked, len(asked))
+    ]
     plans.append(best)
-    rows = []
-    for made in plans:
-        heights = made.heights
-        rows.append(
-            {
-                "trees_per_root": made.trees.forests[-1].trees_per_root,
-                "algbw": float(made.algbw),
-                "gap": float(made.gap),
-                "num_trees": made.trees.num_trees,
-                "min_height": heights.lowest,
-                "mean_height": heights.mean,
-                "max_height": heights.highest,
-                "estimate_us": made.estimate(size),
-                "planner": made.planner,
-                "plan": made,
-            }
-        )
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame([_row(made, size) for made in plans])
     better = frame[["algbw", "max_height", "num_trees"]] * [-1, 1, 1]
     frame["pareto"] = [
         not ((better <= row).all(axis=1) & (better < row).any(axis=1)).any() for _, row in better.iterrows()
     ]
     return frame
+
+
+def _row(made: Plan, size: int | str) -> dict[str, object]:
+    heights = made.heights
+    return {
+        "trees_per_root": made.trees.forests[-1].trees_per_root,
+        "algbw": float(made.algbw),
+        "gap": float(made.gap),
+        "num_trees": made.trees.num_trees,
+        "min_height": heights.lowest,
+        "mean_height": heights.mean,
+        "max_height": heights.highest,
+        "estimate_us": made.estimate(size),
+        "planner": made.planner,
+        "plan": made,
+    }
 
 
 def _usual_counts(best: Plan) -> range:

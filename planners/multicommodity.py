@@ -28,7 +28,7 @@ from .pair_flows import PairAnswer, node_demands, solve_pairs
 from .plan import Plan
 from .requests import check_collective, check_topology
 from .schedule_plans import proved_plan
-from .trace import Trace
+from .trace import Trace, counted
 
 if TYPE_CHECKING:
     from ..solvers.flow_paths import Paths
@@ -143,7 +143,7 @@ def _paths(topology: Topology, traffic: IntArray, answer: PairAnswer) -> Paths:
     return joined(
         [
             source_paths(size, tails, heads, flow, source, found.amount * node_demands(topology, traffic, source))
-            for source, flow in enumerate(found.flows)
+            for source, flow in enumerate(counted(found.flows, len(found.flows)))
             if traffic[source].any()
         ]
     )

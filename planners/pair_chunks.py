@@ -14,6 +14,7 @@ from ..errors import CapacityOverflowError
 from ..schedules import Bound, congestion
 from ..topologies import Topology
 from .bfb_network import as_chunks
+from .trace import counted
 
 if TYPE_CHECKING:
     from ..solvers.flow_paths import Paths
@@ -79,7 +80,8 @@ def shared_chunks(
     known, pairs = np.unique(sources * ranks + targets, return_inverse=True)
     parts = traffic.reshape(-1)[known]
     best: tuple[Fraction, int, IntArray] | None = None
-    for count in (chunks,) if chunks is not None else _numbers(paths, parts, pairs):
+    numbers = [chunks] if chunks is not None else list(_numbers(paths, parts, pairs))
+    for count in counted(numbers, len(numbers)):
         goal = bound.inverse_rate * count * topology.arrays.unit
         weights = rounded(paths, pairs, parts * count, capacities, goal=goal, effort=EFFORT)
         rate = congestion(path_loads(paths, weights, len(capacities)), count, topology)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError
 from ..topologies import Topology, symmetries
 from ..topologies.link_orbits import link_orbits
-from .trace import Trace
+from .trace import Trace, counted
 
 if TYPE_CHECKING:
     from ..formulations.all_to_all import AllToAllModel
@@ -196,7 +196,7 @@ def _whole(
     amount = max(1, GRAIN // int(demands.max()))
     floats = np.maximum(rows.astype(np.float64) * float(amount / rate), 0.0)
     whole = np.zeros(rows.shape, dtype=np.int64)
-    for row, source in enumerate(sources.tolist()):
+    for row, source in enumerate(counted(sources.tolist(), len(sources))):
         wanted = node_demands(topology, demands, source) * amount
         whole[row] = whole_flow(len(topology.nodes), tails, heads, floats[row], source, wanted)
     return whole, amount

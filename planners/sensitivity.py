@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
+from ..solvers import counting
 from ..topologies import Link, Topology
 from ..topologies.validation import Exact, as_factor, shown
 from .lp_bounds import build_program, counted
@@ -100,7 +101,7 @@ def sensitivity(
     widened = _Widened(topology, collective, sizes)
     prices = widened.prices
     rows: list[tuple[Any, ...]] = []
-    for name, links in groups.items():
+    for name, links in counting.counted(groups.items(), len(groups)):
         worth = sum((prices[link[:2]] * link.bandwidth for link in links), Fraction(0))
         gain = (widened.rate(links, 1 + part) - widened.rate_as_is) / part if worth else Fraction(0)
         assert 0 <= gain <= worth, "the best rate is concave, and prices are a supergradient of it"

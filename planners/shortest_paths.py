@@ -13,7 +13,7 @@ from .multicommodity import asked_traffic
 from .pair_flows import check_pairs_reachable
 from .plan import Plan
 from .schedule_plans import proved_plan
-from .trace import Trace
+from .trace import Trace, counted
 
 if TYPE_CHECKING:
     from ..solvers.flow_paths import Paths
@@ -83,7 +83,7 @@ def _last_links(topology: Topology) -> IntArray:
     # To pass another rank is dearer than to pass all switches.
     lengths = np.where(heads < topology.num_ranks, float(size), 1.0)
     before = np.empty((topology.num_ranks, size), dtype=np.int64)
-    for source in range(topology.num_ranks):
+    for source in counted(range(topology.num_ranks), topology.num_ranks):
         # Without a little noise, all ranks would take the same ones of equally short paths.
         noise = np.random.default_rng(source).random(len(tails)) / (2 * size)
         graph = csr_array((lengths + noise, (tails, heads)), shape=(size, size))

@@ -17,6 +17,7 @@ from ..solvers.solver_options import HighsOptions
 from ..topologies import Topology
 from ..topologies.validation import shown
 from .registry import bound
+from .trace import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,7 +195,7 @@ def synthesis_frontier(
     if not counts or not lengths:
         raise UnsupportedError(f"{'steps' if counts else 'chunks'} is empty; name at least one number")
     found: list[Synthesis] = []
-    for length in lengths:
+    for length in counted(lengths, len(lengths)):
         found += [synthesise(topology, steps=length, chunks=count, time_limit=time_limit) for count in counts]
         if steps is None and min(each.gap for each in found) == 0:
             break

@@ -8,34 +8,33 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple, TypeVar
+
+from ..solvers.counting import counted, listening
 
 __all__ = ["Trace", "counted", "on_stage"]
 
-Item = TypeVar("Item")
 
-
-class _Listeners(NamedTuple):
-    """Who wants to be told."""
-
-    stage: Callable[[str], None]
-    told: Callable[[int, int], None]
-
-
-def _ignore(done: int, total: int) -> None:
+def _ignore_count(done: int, total: int) -> None:
     """Take no notice of counts."""
 
 
-_listeners: ContextVar[_Listeners | None] = ContextVar("collopt_stage_listeners", default=None)
-_counting: ContextVar[bool] = ContextVar("collopt_counting", default=False)
+def _ignore_text(text: str) -> None:
+    """Take no notice of texts."""
+
+
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("collopt_stage_listener", default=None)
 _log = logging.getLogger("collopt.planners")
 
 
 @contextmanager
-def on_stage(listener: Callable[[str], None], count: Callable[[int, int], None] = _ignore) -> Iterator[None]:
+def on_stage(
+    listener: Callable[[str], None],
+    count: Callable[[int, int], None] = _ignore_count,
+    text: Callable[[str], None] = _ignore_text,
+) -> Iterator[None]:
     """Tell `listener` the name of every stage that starts within the context; progress displays use this.
 
     Parameters
@@ -43,7 +42,15 @@ def on_stage(listener: Callable[[str], None], count: Callable[[int, int], None] 
     listener : callable
         Takes the name.
     count : callable, optional
-        Takes how much of a long piece of work is done, and how much there is, wherever this is known.
+        Takes how much of a long piece of work is done, and how much there is, wherever this is known.  Each count
+        starts at 0, never falls, and ends at its total, also where the work ends early; one stage may have several.
+    text : callable, optional
+        Takes what is known in words of work without a total, such as ``"12,345 iterations"``, and of counts within
+        counts; an empty text takes the last one back.
+
+    Notes
+    -----
+    What they raise ends the work.
 
     Examples
     --------
@@ -57,47 +64,12 @@ def on_stage(listener: Callable[[str], None], count: Callable[[int, int], None] 
     tree lowering
     verification
     """
-    token = _listeners.set(_Listeners(listener, count))
+    token = _listener.set(listener)
     try:
-        yield
+        with listening(count, text):
+            yield
     finally:
-        _listeners.reset(token)
-
-
-def counted(items: Iterable[Item], total: int) -> Iterator[Item]:
-    """Pass things on, and tell whoever listens how many are done; of counts within counts, only the outermost is told.
-
-    Parameters
-    ----------
-    items : iterable
-        Each is done when the next one is asked for.
-    total : int
-        How many there are.
-
-    Yields
-    ------
-    object
-
-    Examples
-    --------
-    >>> with on_stage(print, lambda done, total: print(f"{done} of {total}")):
-    ...     letters = list(counted("ab", 2))
-    0 of 2
-    1 of 2
-    2 of 2
-    """
-    listeners = _listeners.get()
-    if listeners is None or _counting.get():
-        yield from items
-        return
-    _counting.set(True)
-    try:
-        listeners.told(0, total)
-        for done, item in enumerate(items, 1):
-            yield item
-            listeners.told(done, total)
-    finally:
-        _counting.set(False)
+        _listener.reset(token)
 
 
 class Trace:
@@ -115,8 +87,8 @@ class Trace:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Time a stage and announce it."""
-        if listeners := _listeners.get():
-            listeners.stage(name)
+        if listener := _listener.get():
+            listener(name)
         _log.debug("%s ...", name)
         start = time.perf_counter()
         try:

@@ -15,6 +15,8 @@ number of updates.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from fractions import Fraction
 from math import ceil, floor
 from typing import NamedTuple
@@ -24,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SolverError
+from .counting import counter, portions
 from .max_flow import FlowNetwork, check_capacities, paired_network
 from .preflow import lacking_at, workspace
 
@@ -88,10 +91,12 @@ def bottleneck_cut(
     # Every ratio met has a numerator below total_weight and a denominator of at most total_capacity.
     check_capacities((total_capacity + 1) * total_weight)
     network = paired_network(num_nodes, tails, heads, capacities)
-    first = _first_ratio(num_nodes, heads, capacities, weights)
-    supply, capacity, source_side = _newton_sweep(network, weights, *first)
-    if capacity == 0:
-        raise SolverError("a rank cannot be reached from another one; the bottleneck ratio is infinite")
+    best = _first_ratio(num_nodes, heads, capacities, weights)
+    for begin, end in portions(len(weights)):
+        best = _newton_sweep(network, weights, begin, end, *best)
+        if best[1] == 0:
+            raise SolverError("a rank cannot be reached from another one; the bottleneck ratio is infinite")
+    supply, capacity, source_side = best
     return Bottleneck(int(supply), int(capacity), source_side)
 
 
@@ -126,7 +131,10 @@ def violated_sink(network: FlowNetwork, supplies: IntArray) -> int:
     -------
     int
     """
-    return int(_violated_sink(network, supplies))
+    for begin, end in portions(len(supplies)):
+        if (sink := int(_violated_sink(network, supplies, begin, end))) >= 0:
+            return sink
+    return -1
 
 
 def fixed_count_scale(
@@ -177,22 +185,34 @@ def fixed_count_scale(
         floored = np.array([size * scale.numerator // scale.denominator for size in kinds.tolist()])
         return violated_sink(network._replace(capacities=floored[kind]), weights * count) < 0
 
-    if feasible(low):
-        return low
-    # Each size can have a candidate at the answer itself, however short the interval.
-    while sum(floor(high * size) - floor(low * size) for size in sizes) > ENUMERATED + len(sizes):
-        middle = (low + high) / 2
-        low, high = (low, middle) if feasible(middle) else (middle, high)
-    candidates = sorted(
-        {Fraction(step, size) for size in sizes for step in range(floor(low * size) + 1, floor(high * size) + 1)}
-    )
-    first, last = 0, len(candidates) - 1
-    while first < last:
-        middle_index = (first + last) // 2
-        if feasible(candidates[middle_index]):
-            last = middle_index
-        else:
-            first = middle_index + 1
+    return low if feasible(low) else _least_scale(sizes, low, high, feasible)
+
+
+def _least_scale(sizes: list[int], low: Fraction, high: Fraction, feasible: Callable[[Fraction], bool]) -> Fraction:
+    """Find the smallest feasible ``step / size`` above `low` and up to `high`, which has to be feasible."""
+
+    def between() -> int:
+        return sum(floor(high * size) - floor(low * size) for size in sizes)
+
+    # Each test halves the candidates, or nearly.
+    tests = itertools.count(1)
+    with counter((between() + len(sizes)).bit_length() + 1) as reached:
+        # Each size can have a candidate at the answer itself, however short the interval.
+        while between() > ENUMERATED + len(sizes):
+            middle = (low + high) / 2
+            low, high = (low, middle) if feasible(middle) else (middle, high)
+            reached(next(tests))
+        candidates = sorted(
+            {Fraction(step, size) for size in sizes for step in range(floor(low * size) + 1, floor(high * size) + 1)}
+        )
+        first, last = 0, len(candidates) - 1
+        while first < last:
+            middle_index = (first + last) // 2
+            if feasible(candidates[middle_index]):
+                last = middle_index
+            else:
+                first = middle_index + 1
+            reached(next(tests))
     return candidates[first]
 
 
@@ -205,11 +225,11 @@ def _common_divisor(a: int, b: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _newton_sweep(
-    network: FlowNetwork, weights: IntArray, supply: int, capacity: int, source_side: BoolArray
+    network: FlowNetwork, weights: IntArray, begin: int, end: int, supply: int, capacity: int, source_side: BoolArray
 ) -> tuple[int, int, BoolArray]:
-    """One pass over the sinks as in the module's docstring; a returned capacity of 0 means an unreachable rank."""
+    """Pass some of the sinks as in the module's docstring; a returned capacity of 0 means an unreachable rank."""
     space = workspace(len(network.first))
-    for sink in range(len(weights)):
+    for sink in range(begin, end):
         while lacking_at(network, network.capacities * supply, weights * capacity, sink, space) > 0:
             source_side = space.labels < 0
             supply, capacity = cut_ratio(network, weights, ~source_side)
@@ -235,9 +255,9 @@ def cut_ratio(network: FlowNetwork, weights: IntArray, sink_side: BoolArray) -> 
 
 
 @numba.njit(cache=True, nogil=True)
-def _violated_sink(network: FlowNetwork, supplies: IntArray) -> int:
+def _violated_sink(network: FlowNetwork, supplies: IntArray, begin: int, end: int) -> int:
     space = workspace(len(network.first))
-    for sink in range(len(supplies)):
+    for sink in range(begin, end):
         if lacking_at(network, network.capacities.copy(), supplies, sink, space) > 0:
             return sink
     return -1

@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from ..errors import SolverError, UnsupportedError
 from ..topologies.link_orbits import LinkOrbits, link_orbits, no_link_orbits
+from .counting import counted, texts
 from .flow_game import FlowGame, Steps
 from .flow_instance import instance, scaled_needs
 from .max_flow import check_capacities
@@ -141,9 +142,11 @@ def concurrent_flow(
     _check_arrays(num_nodes, tails, heads, capacities, demands)
     alike = _orbits(num_nodes, tails, heads, capacities, demands, automorphisms)
     game = FlowGame(instance(num_nodes, tails, heads, capacities, demands, alike), most_rounds)
-    best = game.level()
-    while best.rate < (1 - Fraction(gap)) * game.upper and game.rounds_left > 0:
-        best = max(best, game.level(), key=lambda flow: flow.rate)
+    with texts() as say:
+        best = game.level()
+        while best.rate < (1 - Fraction(gap)) * game.upper and game.rounds_left > 0:
+            say(f"within {float(1 - best.rate / game.upper):.2%}")
+            best = max(best, game.level(), key=lambda flow: flow.rate)
     return ConcurrentFlow(best.rate, game.upper, game.best_lengths[alike.classes], best.loads, best.amount, best.steps)
 
 
@@ -177,7 +180,8 @@ def source_flows(
     needs, _ = scaled_needs(demands, sources, num_nodes)
     orders = start_orders(sources, num_nodes)
     flows = np.zeros((len(sources), len(tails)), dtype=np.int64)
-    for shares, sharpness, weight in zip(found.steps.lengths, found.steps.sharpness, found.steps.weights, strict=True):
+    steps = zip(found.steps.lengths, found.steps.sharpness, found.steps.weights, strict=True)
+    for shares, sharpness, weight in counted(steps, len(found.steps.weights)):
         lengths = shares[found.steps.classes].astype(np.int64)
         for row in range(len(sources)):
             one = slice(row, row + 1)

@@ -23,6 +23,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from .counting import portions
 from .max_flow import FlowNetwork, flow_network, paired_network
 from .preflow import lacking_at, workspace
 from .sink_sweep import sweep_sinks
@@ -95,16 +96,34 @@ def _with_pair_arcs(network: FlowNetwork, switch: int) -> FlowNetwork:
     )
 
 
-@numba.njit(cache=True, nogil=True)
 def _isolate(network: FlowNetwork, switch: int, num_sinks: int, supplies: IntArray, tight: BoolArray) -> IntArray:
     """Split off all pairs of links at `switch`, changing the capacities; return (into, out, units) rows."""
     arcs = _arcs_from(network, switch)
     pairs = _pairs(len(arcs))
     order = np.arange(num_sinks)
-    splits = np.empty((len(pairs), 3), dtype=np.int64)
     pool = np.zeros((len(tight) + num_sinks, len(network.first)), dtype=np.bool_)
     pool[: len(tight)] = tight
-    done, found = 0, len(tight)
+    found, splits = len(tight), []
+    for begin, end in portions(len(pairs)):
+        rows, pool, found = _split_some(network, switch, supplies, arcs, pairs[begin:end], order, pool, found)
+        splits.append(rows)
+    return np.concatenate(splits)
+
+
+@numba.njit(cache=True, nogil=True)
+def _split_some(
+    network: FlowNetwork,
+    switch: int,
+    supplies: IntArray,
+    arcs: IntArray,
+    pairs: IntArray,
+    order: IntArray,
+    pool: BoolArray,
+    found: int,
+) -> tuple[IntArray, BoolArray, int]:
+    """Split off some pairs; return (into, out, units) rows, the pool of tight cuts, and how many there are in it."""
+    splits = np.empty((len(pairs), 3), dtype=np.int64)
+    done = 0
     for pair in range(len(pairs)):
         from_arc, to_arc = arcs[pairs[pair, 0]], arcs[pairs[pair, 1]]
         into, out = network.heads[from_arc], network.heads[to_arc]
@@ -119,7 +138,7 @@ def _isolate(network: FlowNetwork, switch: int, num_sinks: int, supplies: IntArr
         if units > 0:
             splits[done, 0], splits[done, 1], splits[done, 2] = into, out, units
             done += 1
-    return splits[:done].copy()
+    return splits[:done].copy(), pool, found
 
 
 @numba.njit(cache=True, nogil=True)

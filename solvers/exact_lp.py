@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import CertificateError, NoAnswerError
 from .basis import BASIC, UPPER, Basis
+from .counting import texts
 from .exact_program import ExactProgram
 from .linear_program import IntArray, LinearProgram
 from .rational_system import RationalSystem
@@ -97,6 +98,12 @@ def exact_answer(program: LinearProgram, basis: Basis | None) -> ExactAnswer:
             f"{program.name} was solved without a basis, as interior point without crossover and PDLP do; choose "
             "Algorithm.SIMPLEX or Algorithm.IPM"
         )
+    with texts() as say:
+        say("exact answer")
+        return _of_basis(program, basis)
+
+
+def _of_basis(program: LinearProgram, basis: Basis) -> ExactAnswer:
     rational = ExactProgram(program)
     point, prices = basic_solution(rational, basis)
     if point is None or prices is None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BoundError
+from .counting import counted
 from .flow_instance import MOST_SUMMED, Instance
 from .load_mixture import best_mixture
 from .soft_flows import distance_sums, soft_loads, start_orders
@@ -155,7 +156,7 @@ class FlowGame:
         """
         total, last, middle, late = (np.zeros(len(self._centre)) for _ in range(4))
         start, size = np.log(self._centre), -(-self._rounds // BLOCKS)
-        for number in range(self._rounds):
+        for number in counted(range(self._rounds), self._rounds):
             exponents = start + self._pace * (total + last)
             shares = _normal(exponents)
             middle += exponents

@@ -267,7 +267,7 @@ class _Handle:
             raise UnsupportedError(f"HiGHS refuses {self.program.name}; look at its log, see HighsOptions(log=True)")
 
     def _run(self) -> Termination:
-        Watch(self.highs, self.options.progress, self.sign).run()
+        Watch(self.highs, self.options.progress, self.sign, whole=bool(self.program.whole.any())).run()
         return self._claimed()
 
     def _claimed(self) -> Termination:

@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SolverError
+from .counting import portions
 from .flow_paths import Paths, path_loads
 from .max_flow import check_capacities
 from .path_rounding import next_random
@@ -36,6 +37,7 @@ from .path_rows import fewest_steps, step_quotas
 __all__ = ["ordered_hops"]
 
 IntArray = npt.NDArray[np.int64]
+RandomArray = npt.NDArray[np.uint64]
 
 MOST_TURNS = 400
 NOISE = 2**10
@@ -109,30 +111,48 @@ def _check_rows(paths: Paths, quotas: IntArray) -> None:
     check_capacities(int(paths.weights.max(initial=0)) * len(paths.links))
 
 
-@numba.njit(cache=True, nogil=True)
 def _best_order(paths: Paths, quotas: IntArray, loads: IntArray, least: int, effort: int) -> IntArray:
     """Turn schedules round until one has as few steps as possible, or the effort is spent; the first is by hops."""
-    firsts = np.zeros(len(quotas) + 1, dtype=np.int64)
-    for link in paths.links:
-        firsts[link + 1] += 1
-    firsts = np.cumsum(firsts)
+    hops = len(paths.links)
+    firsts = np.append(0, np.cumsum(np.bincount(paths.links, minlength=len(quotas))))
     random = np.array([SEED], dtype=np.uint64)
-    keys, steps = _hop_keys(paths, loads), np.empty(len(paths.links), dtype=np.int64)
-    best, fewest = steps, len(paths.links) + 1
-    for turn in range(MOST_TURNS):
+    keys, steps, best = _hop_keys(paths, loads), np.empty(hops, dtype=np.int64), np.empty(hops, dtype=np.int64)
+    fewest = hops + 1
+    for begin, end in portions(min(MOST_TURNS, max(1, -(-effort // max(1, hops))))):
+        fewest = _turned(paths, quotas, firsts, keys, steps, random, begin, end, best, fewest, least)
+        if fewest <= least:
+            break
+    return best
+
+
+@numba.njit(cache=True, nogil=True)
+def _turned(
+    paths: Paths,
+    quotas: IntArray,
+    firsts: IntArray,
+    keys: IntArray,
+    steps: IntArray,
+    random: RandomArray,
+    begin: int,
+    end: int,
+    best: IntArray,
+    fewest: int,
+    least: int,
+) -> int:
+    """Take some turns; keep the best schedule in `best`, and return how many steps it has."""
+    for turn in range(begin, end):
         forwards = turn % 2 == 0
         count = _list_schedule(paths, quotas, firsts, keys, forwards, steps)
         if not forwards:
             steps[:] = count - 1 - steps
         if count < fewest:
-            best, fewest = steps.copy(), count
-        effort -= len(steps)
-        if fewest <= least or effort <= 0:
+            best[:], fewest = steps, count
+        if fewest <= least:
             break
         for place in range(len(steps)):
             urgent = count - 1 - steps[place] if forwards else steps[place]
             keys[place] = urgent * NOISE + int(next_random(random) * 2 * NOISE)
-    return best
+    return fewest
 
 
 @numba.njit(cache=True, nogil=True)

@@ -1,10 +1,16 @@
-"""What HiGHS says while it works, and how to stop it."""
+"""What HiGHS says while it works, and how to stop it.
+
+It is told to the listener of the solve, and in a few words to whoever listens to work in general; see
+`collopt.solvers.counting`.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from .counting import texts
 
 __all__ = ["Listener", "Progress", "Watch"]
 
@@ -46,11 +52,14 @@ class Watch:
         Without one, the watch sees to it that Ctrl-C is heard.
     sign : float
         -1 if HiGHS minimises the opposite of what the model maximises.
+    whole : bool
+        Whether it is an integer program, whose iterations are nodes.
     """
 
-    def __init__(self, highs: Any, listener: Listener | None, sign: float) -> None:
-        self._highs, self._listener, self._sign = highs, listener, sign
+    def __init__(self, highs: Any, listener: Listener | None, sign: float, *, whole: bool) -> None:
+        self._highs, self._listener, self._sign, self._whole = highs, listener, sign, whole
         self._start = self._last = time.monotonic()
+        self._say: Callable[[str], None] = _nobody
         self._stopped = False
         self._error: BaseException | None = None
 
@@ -64,7 +73,8 @@ class Watch:
         for kind in watched:
             self._highs.startCallback(kind)
         try:
-            self._highs.run()
+            with texts() as self._say:
+                self._highs.run()
         finally:
             for kind in watched:
                 self._highs.stopCallback(kind)
@@ -75,9 +85,10 @@ class Watch:
     def _hear(self, kind: Any, message: str, facts: Any, orders: Any, context: Any) -> None:  # noqa: ARG002
         try:
             now = time.monotonic()
-            if self._listener is not None and not self._stopped and now - self._last >= SECONDS_BETWEEN_CALLS:
-                self._last = now
-                self._stopped = self._listener(self._progress(now, facts)) is False
+            if not self._stopped and now - self._last >= SECONDS_BETWEEN_CALLS:
+                self._last, progress = now, self._progress(now, facts)
+                self._say(_words(progress, whole=self._whole))
+                self._stopped = self._listener is not None and self._listener(progress) is False
         except BaseException as error:  # noqa: BLE001
             # An error may not pass through HiGHS; this is also where Ctrl-C arrives.
             self._error, self._stopped = error, True
@@ -88,3 +99,14 @@ class Watch:
         known = (facts.mip_primal_bound, facts.mip_dual_bound)
         best, bound = (self._sign * value if abs(value) < float("inf") else None for value in known)
         return Progress(now - self._start, max(0, *counts), best, bound)
+
+
+def _words(progress: Progress, *, whole: bool) -> str:
+    """Say in words how far a solve has come; `whole` if it is of an integer program."""
+    done = f"{progress.iterations:,} {'nodes' if whole else 'iterations'}"
+    known = (("best", progress.best), ("bound", progress.bound)) if whole else ()
+    return ", ".join([done, *(f"{name} {value:.6g}" for name, value in known if value is not None)])
+
+
+def _nobody(text: str) -> None:
+    """Take no notice."""

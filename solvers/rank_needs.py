@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SolverError
+from .counting import portions
 from .max_flow import check_capacities
 from .priced_cuts import PricedCuts, least_cut, priced_cuts
 
 __all__ = ["rank_needs"]
 
+BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
 
@@ -62,39 +64,54 @@ def rank_needs(
     """
     check_capacities(4 * sum(map(int, capacities)) + 2 * level * (len(wish) + 1))
     cuts = priced_cuts(num_nodes, len(wish), tails, heads, capacities)
-    needs = wish.copy()
-    excess = _settle(cuts, level, needs)
-    if excess > 0:
+    needs, settled = np.zeros_like(wish), np.zeros(len(wish), dtype=np.bool_)
+    for begin, end in portions(len(wish)):
+        _raise(cuts, level, begin, end, wish, needs, settled)
+    # First in equal steps, then as much as cuts allow.
+    for last in (False, True):
+        excess = int(needs.sum()) - level
+        limit = excess if last else excess // max(1, int((~settled).sum())) + 1
+        for begin, end in portions(len(wish)):
+            _take_back(cuts, level, limit, begin, end, needs, settled)
+    if (excess := int(needs.sum()) - level) > 0:
         raise SolverError(f"the ranks need {excess} more than {level}, which is beyond twice the strength")
     return needs
 
 
 @numba.njit(cache=True, nogil=True)
-def _settle(cuts: PricedCuts, level: int, needs: IntArray) -> int:
-    """Raise needs to what the cuts ask for, then take back what is too much; return what could not be."""
+def _raise(
+    cuts: PricedCuts, level: int, begin: int, end: int, wish: IntArray, needs: IntArray, settled: BoolArray
+) -> None:
+    """Give some ranks, once those before have theirs, what they wish, or more if a cut asks for it."""
     nodes, ranks = len(cuts.first), cuts.num_ranks
     scratch = np.empty((4, nodes), dtype=np.int64)
     residual = np.empty_like(cuts.capacities)
-    wish, settled = needs.copy(), np.zeros(ranks, dtype=np.bool_)
     active = np.arange(nodes) >= ranks
-    needs[:] = 0
-    for rank in range(ranks):
+    active[:begin] = True
+    for rank in range(begin, end):
         active[rank] = True
         least = level - least_cut(cuts, 1, needs, rank, active, residual, scratch)
         needs[rank] = max(wish[rank], least)
         if least >= wish[rank]:
             settled[:rank] |= scratch[0, :rank] < 0
             settled[rank] = True
-    for step in range(2):
-        excess: int = needs.sum() - level
-        limit: int = excess // max(1, (~settled).sum()) + 1 if step == 0 else excess
-        for rank in range(ranks):
-            if settled[rank] or excess == 0:
-                continue
-            spare = needs[rank] + least_cut(cuts, 1, needs, rank, active, residual, scratch) - level
-            if spare <= min(limit, excess):
-                settled |= scratch[0, :ranks] < 0
-            needs[rank] -= min(spare, limit, excess)
-            excess -= min(spare, limit, excess)
-    left: int = needs.sum() - level
-    return left
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_back(
+    cuts: PricedCuts, level: int, limit: int, begin: int, end: int, needs: IntArray, settled: BoolArray
+) -> None:
+    """Take from some ranks what is too much in all, up to a limit each, as far as cuts allow."""
+    nodes, ranks = len(cuts.first), cuts.num_ranks
+    scratch = np.empty((4, nodes), dtype=np.int64)
+    residual = np.empty_like(cuts.capacities)
+    active = np.ones(nodes, dtype=np.bool_)
+    excess: int = needs.sum() - level
+    for rank in range(begin, end):
+        if settled[rank] or excess == 0:
+            continue
+        spare = needs[rank] + least_cut(cuts, 1, needs, rank, active, residual, scratch) - level
+        if spare <= min(limit, excess):
+            settled |= scratch[0, :ranks] < 0
+        needs[rank] -= min(spare, limit, excess)
+        excess -= min(spare, limit, excess)

@@ -8,6 +8,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from .counting import portions
 from .max_flow import FlowNetwork, mark_reaching, paired_network
 from .preflow import lacking_at, workspace
 
@@ -59,19 +60,22 @@ def sweep_sinks(
         If the capacities add up to 2^62 or more.
     """
     network = paired_network(num_nodes, tails, heads, capacities)
-    return SinkSweep(*_sweep(network, supplies, num_sinks))
+    sweep = SinkSweep(np.zeros(num_sinks, dtype=np.int64), np.zeros((num_sinks, num_nodes), dtype=np.bool_))
+    for begin, end in portions(num_sinks):
+        _sweep(network, supplies, begin, end, *sweep)
+    return sweep
 
 
 @numba.njit(cache=True, nogil=True)
-def _sweep(network: FlowNetwork, supplies: IntArray, num_sinks: int) -> tuple[IntArray, BoolArray]:
+def _sweep(
+    network: FlowNetwork, supplies: IntArray, begin: int, end: int, lacking: IntArray, reaching: BoolArray
+) -> None:
+    """Fill in the rows of some sinks."""
     space = workspace(len(network.first))
-    lacking = np.zeros(num_sinks, dtype=np.int64)
-    reaching = np.zeros((num_sinks, len(network.first)), dtype=np.bool_)
-    for sink in range(num_sinks):
+    for sink in range(begin, end):
         residual = network.capacities.copy()
         lacking[sink] = lacking_at(network, residual, supplies, sink, space)
         if lacking[sink] == 0:
             labels, queue = space.labels, space.queue
             mark_reaching(network.first, network.following, network.heads, residual, sink, -1, labels, queue)
         reaching[sink] = space.labels >= 0
-    return lacking, reaching

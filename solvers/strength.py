@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SolverError
+from .counting import portions
 from .max_flow import check_capacities
 from .priced_cuts import PricedCuts, add_switches, least_cut, priced_cuts
 
@@ -103,7 +104,7 @@ def strength(num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, c
         ends = groups[tails], groups[heads]
         apart = ends[0] != ends[1]
         cuts = priced_cuts(int(groups.max()) + 1, parts, ends[0][apart], ends[1][apart], capacities[apart])
-        blocks = np.unique(_blocks(cuts, value.denominator, 2 * value.numerator), return_inverse=True)[1]
+        blocks = np.unique(_blocks(cuts, value), return_inverse=True)[1]
         parts = int(blocks.max()) + 1
         if parts == 1:
             return Strength(value, labels)
@@ -128,18 +129,26 @@ def _ratio(labels: IntArray, tails: IntArray, heads: IntArray, capacities: IntAr
     return Fraction(int((counted * capacities).sum()), 2 * int(labels.max()))
 
 
-@numba.njit(cache=True, nogil=True)
-def _blocks(cuts: PricedCuts, factor: int, level: int) -> IntArray:
+def _blocks(cuts: PricedCuts, value: Fraction) -> IntArray:
     """Give ranks their least needs in turn; return the blocks, named by one of their ranks."""
+    factor, level = value.denominator, 2 * value.numerator
+    needs, blocks = np.zeros(cuts.num_ranks, dtype=np.int64), np.arange(cuts.num_ranks)
+    for begin, end in portions(cuts.num_ranks):
+        _unite(cuts, factor, level, begin, end, needs, blocks)
+    return blocks
+
+
+@numba.njit(cache=True, nogil=True)
+def _unite(cuts: PricedCuts, factor: int, level: int, begin: int, end: int, needs: IntArray, blocks: IntArray) -> None:
+    """Give some ranks their needs, once those before have theirs, and unite them with the blocks that asked for it."""
     nodes = len(cuts.first)
     scratch = np.empty((4, nodes), dtype=np.int64)
     residual = np.empty_like(cuts.capacities)
-    needs, blocks = np.zeros(cuts.num_ranks, dtype=np.int64), np.arange(cuts.num_ranks)
     active = np.arange(nodes) >= cuts.num_ranks
-    for rank in range(cuts.num_ranks):
+    active[:begin] = True
+    for rank in range(begin, end):
         active[rank] = True
         needs[rank] = level - least_cut(cuts, factor, needs, rank, active, residual, scratch)
         for other in range(rank):
             if scratch[0, other] < 0:
                 blocks[other] = rank
-    return blocks

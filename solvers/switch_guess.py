@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SolverError
+from .counting import counted
 from .edge_splitting import split_pairs
 from .sink_sweep import SinkSweep, sweep_sinks
 from .transport import integral_transport
@@ -80,7 +81,8 @@ def remove_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int
 def split_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
     """As `remove_all_switches`, by exact edge splitting alone."""
     current, plans = capacities.copy(), []
-    for switch in _fewest_neighbours_first(capacities, len(supplies)):
+    switches = _fewest_neighbours_first(capacities, len(supplies))
+    for switch in counted(switches, len(switches)):
         plans.append(_split_exactly(current, supplies, num_sinks, switch))
         _apply(current, plans[-1])
     return plans
@@ -91,7 +93,7 @@ def _guess_together(capacities: IntArray, supplies: IntArray, num_sinks: int) ->
     lessons: dict[int, list[BoolArray]] = {switch: [] for switch in switches}
     for _ in range(JOINT_ROUNDS):
         current, plans = capacities.copy(), []
-        for switch in switches:
+        for switch in counted(switches, len(switches)):
             plan = _guess(current, supplies, num_sinks, switch, lessons[switch])
             if plan is None:
                 return None
@@ -109,7 +111,8 @@ def _guess_together(capacities: IntArray, supplies: IntArray, num_sinks: int) ->
 
 def _one_by_one(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
     current, plans = capacities.copy(), []
-    for switch in _fewest_neighbours_first(capacities, len(supplies)):
+    switches = _fewest_neighbours_first(capacities, len(supplies))
+    for switch in counted(switches, len(switches)):
         plan = _guess_one(current, supplies, num_sinks, switch)
         if plan is None:
             plan = _split_exactly(current, supplies, num_sinks, switch)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .counting import counted
 from .routed_graph import RoutedGraph
 from .switch_guess import SwitchPlan, remove_all_switches
 from .tight_sets import Family
@@ -109,7 +110,7 @@ def remove_switches(
         If a switch cannot be removed, which the theory rules out for balanced switches and supplies that fit.
     """
     solved: dict[bytes, list[SwitchPlan]] = {}
-    for number in range(len(family.parents) - 1, -1, -1):
+    for number in counted(range(len(family.parents) - 1, -1, -1), len(family.parents)):
         alive = graph.alive()
         busy = np.zeros(graph.num_nodes, dtype=np.bool_)
         busy[graph.tails[alive]] = busy[graph.heads[alive]] = True

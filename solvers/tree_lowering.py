@@ -17,6 +17,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from .counting import texts
 from .tree_packing import Packing
 
 __all__ = ["lower_trees"]
@@ -84,21 +85,34 @@ def lower_trees(packing: Packing, tails: IntArray) -> Packing:
     room = min(GROWTH * len(chosen), limit + len(chosen))
     forest = _with_room(packing, chosen, tails, room)
     _measure_all(forest, len(chosen))
-    count = _exchange(forest, len(chosen), ranks, EFFORT)
-    while True:
-        # Divide trees only as long as that makes the tallest ones lower.
-        height = int(forest.depths[:count].max())
-        kept = [array[:count].copy() for array in (forest.roots, forest.weights, forest.links)]
-        after = _exchange(forest, count, height - 1 - height // HIGH, EFFORT)
-        if int(forest.depths[:after].max()) >= height:
-            break
-        count = after
+    roots, weights, links = _lowered(forest, len(chosen))
     rest = np.delete(np.arange(trees), chosen)
     return Packing(
-        np.concatenate([packing.roots[rest], kept[0]]),
-        np.concatenate([packing.weights[rest], kept[1]]),
-        np.concatenate([packing.links[rest], kept[2].astype(packing.links.dtype)]),
+        np.concatenate([packing.roots[rest], roots]),
+        np.concatenate([packing.weights[rest], weights]),
+        np.concatenate([packing.links[rest], links.astype(packing.links.dtype)]),
     )
+
+
+def _lowered(forest: _Forest, count: int) -> tuple[IntArray, IntArray, SmallArray]:
+    """Exchange links between so many trees, then divide some as long as that makes the tallest ones lower.
+
+    Returns roots, weights and links of all trees there are then.
+    """
+    with texts() as say:
+        say(f"{_height(forest, count)} hops high")
+        count = _exchange(forest, count, forest.links.shape[1], EFFORT)
+        while True:
+            height = _height(forest, count)
+            say(f"{height} hops high")
+            kept = forest.roots[:count].copy(), forest.weights[:count].copy(), forest.links[:count].copy()
+            count = _exchange(forest, count, height - 1 - height // HIGH, EFFORT)
+            if _height(forest, count) >= height:
+                return kept
+
+
+def _height(forest: _Forest, count: int) -> int:
+    return int(forest.depths[:count].max())
 
 
 def _with_room(packing: Packing, chosen: IntArray, tails: IntArray, room: int) -> _Forest:

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SolverError
+from .counting import counter, portions
 from .max_flow import CAPACITY_LIMIT, augment, flow_network
 
 __all__ = ["Packing", "pack_trees"]
@@ -83,7 +84,7 @@ def pack_trees(
     Parameters
     ----------
     num_ranks : int
-        Every node is a rank here; `split_switches` removes switches.
+        Every node is a rank here; `remove_switches` takes switches out.
     tails, heads, capacities : ndarray of int64, shape (links,)
         Links, not parallel.
     supplies : ndarray of int64, shape (ranks,)
@@ -114,15 +115,19 @@ def pack_trees(
     """
     state = _initial_state(num_ranks, tails, heads, capacities, supplies)
     roots, weights, trees = [], [], []
-    for root in np.random.default_rng(seed).permutation(num_ranks).tolist():
-        while state.wanted[root] > 0:
-            tree = np.full(num_ranks, -1, dtype=np.int64)
-            copies = _grow_batch(state, root, tree)
-            if copies <= 0:
-                raise SolverError(f"tree packing cannot extend a tree of root {root}, which Theorem 10 rules out")
-            roots.append(root)
-            weights.append(copies)
-            trees.append(tree)
+    packed = 0
+    with counter(int(supplies.sum())) as reached:
+        for root in np.random.default_rng(seed).permutation(num_ranks).tolist():
+            while state.wanted[root] > 0:
+                tree = np.full(num_ranks, -1, dtype=np.int64)
+                copies = _grow_batch(state, root, tree)
+                if copies <= 0:
+                    raise SolverError(f"tree packing cannot extend a tree of root {root}, which Theorem 10 rules out")
+                roots.append(root)
+                weights.append(copies)
+                trees.append(tree)
+                packed += copies
+                reached(packed)
     links = np.array(trees, dtype=np.int64).reshape(-1, num_ranks)
     return Packing(np.array(roots, dtype=np.int64), np.array(weights, dtype=np.int64), links)
 
@@ -140,9 +145,10 @@ def _initial_state(
         np.concatenate([heads, np.arange(num_ranks)]),
         np.concatenate([capacities, supplies]),
     )
-    short = _first_flows(network.first, network.following, network.heads, network.capacities, flows)
-    if short >= 0:
-        raise SolverError(f"rank {short} cannot receive every supply at once, so the trees asked for do not fit")
+    for part in portions(num_ranks):
+        short = _first_flows(network.first, network.following, network.heads, network.capacities, flows, *part)
+        if short >= 0:
+            raise SolverError(f"rank {short} cannot receive every supply at once, so the trees asked for do not fit")
     return _State(
         tails,
         heads,
@@ -159,11 +165,13 @@ def _initial_state(
 
 
 @numba.njit(cache=True, nogil=True)
-def _first_flows(first: IntArray, following: IntArray, heads: IntArray, capacities: IntArray, flows: IntArray) -> int:
-    """Fill `flows` with one flow per rank; return a rank that cannot receive everything, or -1."""
+def _first_flows(
+    first: IntArray, following: IntArray, heads: IntArray, capacities: IntArray, flows: IntArray, begin: int, end: int
+) -> int:
+    """Fill rows of `flows` with one flow per rank; return a rank that cannot receive everything, or -1."""
     ranks, links = flows.shape
     scratch = np.empty((4, ranks + 1), dtype=np.int64)
-    for sink in range(ranks):
+    for sink in range(begin, end):
         residual = capacities.copy()
         residual[2 * (links + sink)] = 0
         needed = residual[2 * links :: 2].sum()

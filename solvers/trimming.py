@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .bottleneck import cut_ratio
+from .counting import portions
 from .max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network
 from .preflow import lacking_at, workspace
 from .routed_graph import RoutedGraph
@@ -84,7 +85,7 @@ def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray
     if (sum(map(int, units)) + 1) * int(weights.sum()) >= CAPACITY_LIMIT:
         return []
     network = paired_network(graph.num_nodes, graph.tails[alive], graph.heads[alive], units)
-    cuts = _local_cuts(network, weights)
+    cuts = _all_local_cuts(network, weights)
     sizes = cuts[:, : len(supplies)].sum(axis=1)
     taken = np.zeros(graph.num_nodes, dtype=np.bool_)
     chosen = []
@@ -93,6 +94,14 @@ def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray
             chosen.append(cut & ~taken)
             taken |= cut
     return chosen
+
+
+def _all_local_cuts(network: FlowNetwork, supplies: IntArray) -> BoolArray:
+    """Per rank that no set found before holds: the set around it with the largest outside-to-entering ratio."""
+    covered, found = np.zeros(len(supplies), dtype=np.bool_), []
+    for begin, end in portions(len(supplies)):
+        found.append(_local_cuts(network, supplies, begin, end, covered))
+    return np.concatenate(found)
 
 
 def _leaf_groups(graph: RoutedGraph, num_ranks: int) -> list[BoolArray]:
@@ -152,16 +161,15 @@ def _apportioned(total: int, room: IntArray) -> IntArray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _local_cuts(network: FlowNetwork, supplies: IntArray) -> BoolArray:
-    """Per rank that no set found before holds: the set around it with the largest outside-to-entering ratio.
+def _local_cuts(network: FlowNetwork, supplies: IntArray, begin: int, end: int, covered: BoolArray) -> BoolArray:
+    """Find the cuts of some of the ranks that are not covered, and note which ranks are covered then.
 
     Newton's method as in `collopt.solvers.bottleneck`, started anew for every sink.
     """
     space = workspace(len(network.first))
-    found = np.zeros((len(supplies), len(network.first)), dtype=np.bool_)
-    covered = np.zeros(len(supplies), dtype=np.bool_)
+    found = np.zeros((end - begin, len(network.first)), dtype=np.bool_)
     count = 0
-    for sink in range(len(supplies)):
+    for sink in range(begin, end):
         if covered[sink]:
             continue
         cut = np.zeros(len(network.first), dtype=np.bool_)

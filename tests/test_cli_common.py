@@ -198,14 +198,14 @@ def test_importing_the_completions_loads_nothing_heavy() -> None:
 
 
 def test_counts_of_long_work_are_told_once() -> None:
-    """Of counts within counts, the outermost; and nothing to nobody."""
+    """Of counts within counts, the outermost; what ends early is over; and nothing to nobody."""
     told: list[tuple[int, int]] = []
     with on_stage(lambda _: None, lambda done, total: told.append((done, total))):
         for _ in counted(range(2), 2):
             assert list(counted("abc", 3)) == ["a", "b", "c"]
         for _ in counted(range(5), 5):
             break
-    assert told == [(0, 2), (1, 2), (2, 2), (0, 5)]
+    assert told == [(0, 2), (1, 2), (2, 2), (0, 5), (5, 5)]
     assert list(counted("ab", 2)) == ["a", "b"]
 
 

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pytest
 from rich.console import Console
 
 from collopt.cli import progress_bar
+from collopt.cli.progress import computing
 from collopt.cli.progress_bar import progress_shown
+from collopt.formulations import all_to_all
 from collopt.planners import plan
-from collopt.planners.compare import outcomes
+from collopt.planners.outcomes import outcomes
 from collopt.planners.trace import counted
-from collopt.topologies import ring
+from collopt.solvers import progress, solve
+from collopt.solvers.bottleneck import bottleneck_cut
+from collopt.topologies import hypercube, ring, torus, write_topology
 
 if TYPE_CHECKING:
-    import pytest
+    from pathlib import Path
 
 
-def seen_of(monkeypatch: pytest.MonkeyPatch, work: Any) -> str:
+def seen_of(monkeypatch: pytest.MonkeyPatch, work: Any, width: int = 200) -> str:
     """Everything that a terminal was sent, without what moves its cursor."""
     screen = io.StringIO()
-    pretended = partial(Console, file=screen, force_terminal=True, width=200, color_system=None, markup=False)
+    pretended = partial(Console, file=screen, force_terminal=True, width=width, color_system=None, markup=False)
     monkeypatch.setattr(progress_bar, "Console", lambda **_: pretended())
     # Every change is drawn, and not ten per second.
     drawn = progress_bar.Progress.update
@@ -38,25 +47,54 @@ def seen_of(monkeypatch: pytest.MonkeyPatch, work: Any) -> str:
     return re.sub(r"\x1b\[[0-9?;]*[A-Za-z]", "", screen.getvalue())
 
 
+def lines_of(seen: str) -> list[str]:
+    """Each as it was drawn."""
+    return [line.strip() for line in re.split(r"[\r\n]+", seen) if line.strip()]
+
+
 def test_stages_follow_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a bar, as nobody knows how much there is."""
-    seen = seen_of(monkeypatch, lambda: plan(ring(3), "allgather"))
-    assert "working [hard]: tree packing" in seen
-    assert " of " not in seen
+    """Without a bar where nobody knows how much there is."""
+    lines = lines_of(seen_of(monkeypatch, lambda: plan(ring(3), "allgather")))
+    shown = [line for line in lines if "working [hard]: verification" in line]
+    assert shown
+    assert all(" of " not in line and "━" not in line for line in shown)
 
 
 def test_counts_come_with_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until all is done."""
+    """Until all is done; the clock and what turns go on."""
 
     def work() -> None:
         assert list(counted("abc", 3)) == ["a", "b", "c"]
-        plan(ring(3), "allgather")
+        plan(ring(4), "allgather")
 
     counted_part, then = seen_of(monkeypatch, work).split("3 of 3")
     assert [f"{done} of 3" in counted_part for done in range(3)] == [True, True, True]
     assert "━" in counted_part
-    assert "tree packing" in then
-    assert " of 3" not in then.partition("bottleneck")[2]
+    assert " of 3" not in then
+    assert re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] working .hard.: tree packing", then)
+
+
+def test_bottleneck_and_packing_have_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, each gone when its stage is over."""
+    lines = lines_of(seen_of(monkeypatch, lambda: plan(torus(4, 4), "allgather")))
+    for stage, last in (("bottleneck", 16), ("tight sets", 16), ("tree packing", 64)):
+        counts = [
+            int(found[1]) for line in lines if (found := re.search(rf"{stage} [━╸╺ ]*(\d+) of {last}(?!\d)", line))
+        ]
+        assert counts[0] == 0
+        assert counts[-1] == last
+    for stage in ("tree lowering", "verification"):
+        assert not [line for line in lines if stage in line and "━" in line]
+    assert [line for line in lines if re.search(r"tree lowering +\d+ hops high", line)]
+
+
+def test_linear_programs_have_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows how much there is."""
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_CALLS", 0)
+    lines = lines_of(seen_of(monkeypatch, lambda: solve(all_to_all.build(hypercube(3)))))
+    assert [line for line in lines if re.search(r"working \[hard\] +\d+ iterations", line)]
+    assert not [line for line in lines if "━" in line]
+    assert "iterations" not in lines[-1]
 
 
 def test_comparisons_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,3 +104,56 @@ def test_comparisons_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda: list(outcomes(ring(3), "allgather", planners=["ring", "forestcoll"], bounds=["forestcoll"])),
     )
     assert re.search(r"working \[hard\]: tree packing .*2 of 3", seen)
+
+
+def test_narrow_terminals_show_the_stage_and_its_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line; the message has gone by then."""
+    lines = lines_of(seen_of(monkeypatch, lambda: plan(torus(4, 4), "allgather"), width=60))
+    packing = [line for line in lines if "tree packing" in line]
+    assert [line for line in packing if re.search(r"tree packing ━+.* \d+ of 64 ", line)]
+    assert not [line for line in packing if "working" in line]
+
+
+def test_nothing_is_shown_to_what_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    """And nothing is told to nobody."""
+    tails, heads, capacities, _ = ring(1000).arrays
+    with computing("working"):
+        bottleneck_cut(1000, tails, heads, capacities, np.ones(1000, dtype=np.int64))
+    assert capfd.readouterr() == ("", "")
+
+
+def on_terminal(*words: str) -> list[str]:
+    """What the standard error stream shows on a pseudo-terminal, line by line."""
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "collopt", *words],
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "160"},
+    ) as child:
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                part = os.read(ours, 4096)
+            except OSError:  # Linux says so when the other side has closed.
+                part = b""
+            if not part:
+                break
+            seen += part
+    os.close(ours)
+    assert child.returncode == 0
+    return lines_of(re.sub(r"\x1b\[[0-9?;]*[A-Za-z]", "", seen.decode()))
+
+
+@pytest.mark.slow
+def test_large_plans_show_bars_on_a_real_terminal(tmp_path: Path) -> None:
+    """Ten times per second, while kernels work."""
+    write_topology(torus(20, 20), tmp_path / "torus.json")
+    lines = on_terminal("plan", str(tmp_path / "torus.json"), "allgather")
+    packing = [found for line in lines if (found := re.search(r"tree packing ━+.* ([\d,]+) of 1,600", line))]
+    counts = [int(found[1].replace(",", "")) for found in packing]
+    assert len(set(counts)) > 3
+    assert counts == sorted(counts)
+    assert not [line for line in lines if "verification" in line and "━" in line]

@@ -1,0 +1,363 @@
+"""How far work has come, as it is told to whoever listens."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collopt.errors import SolverError
+from collopt.formulations import Blocks, all_to_all
+from collopt.planners import plan
+from collopt.solvers import HighsOptions, Progress, progress, solve
+from collopt.solvers.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
+from collopt.solvers.concurrent_flow import concurrent_flow
+from collopt.solvers.counting import counted, counter, listening, portions, texts
+from collopt.solvers.max_flow import paired_network
+from collopt.solvers.orientation import orient
+from collopt.solvers.rank_needs import rank_needs
+from collopt.solvers.sink_sweep import sweep_sinks
+from collopt.solvers.strength import strength
+from collopt.solvers.switch_guess import remove_all_switches, split_all_switches
+from collopt.solvers.tree_lowering import lower_trees
+from collopt.solvers.tree_packing import pack_trees
+from collopt.topologies import Topology, dgx_h100, fat_tree, from_networkx, mi250, ring
+
+Integers = npt.NDArray[np.int64]
+
+
+class Heard(NamedTuple):
+    """What was told: each count from its 0 on, and all texts."""
+
+    counts: list[list[tuple[int, int]]]
+    texts: list[str]
+
+
+@contextmanager
+def heard_within() -> Iterator[Heard]:
+    """Listen, and check that each count rises to its total, which it never leaves."""
+    heard = Heard([], [])
+
+    def count(done: int, total: int) -> None:
+        if done == 0:
+            assert not heard.counts or heard.counts[-1][-1][0] == heard.counts[-1][-1][1], "a count within a count"
+            heard.counts.append([])
+        heard.counts[-1].append((done, total))
+
+    with listening(count, heard.texts.append):
+        yield heard
+    for steps in heard.counts:
+        assert all(before < after for (before, _), (after, _) in itertools.pairwise(steps))
+        assert {total for _, total in steps} == {steps[-1][0]}
+
+
+def irregular(ranks: int) -> Topology:
+    """Four links at each rank, in no order."""
+    graph = nx.random_regular_graph(4, ranks, seed=1)
+    nx.set_edge_attributes(graph, 25, "bandwidth")
+    return from_networkx(graph)
+
+
+def direct(topology: Topology, supply: int = 1) -> tuple[int, Integers, Integers, Integers, Integers]:
+    """Nodes, links, and equal weights."""
+    tails, heads, capacities, _ = topology.arrays
+    return len(topology.nodes), tails, heads, capacities, np.full(topology.num_ranks, supply)
+
+
+def critical(topology: Topology) -> tuple[int, Integers, Integers, Integers, Integers]:
+    """The same, with capacities and supplies scaled until these just fit."""
+    nodes, tails, heads, capacities, weights = direct(topology)
+    best = bottleneck_cut(nodes, tails, heads, capacities, weights)
+    return nodes, tails, heads, capacities * best.supply, weights * best.capacity
+
+
+def once(topology: Topology) -> tuple[int, int, Integers, Integers, Integers]:
+    """Two-way links, each once."""
+    tails, heads, capacities, _ = topology.arrays
+    kept = tails < heads
+    return len(topology.nodes), topology.num_ranks, tails[kept], heads[kept], capacities[kept]
+
+
+def square(topology: Topology) -> tuple[Integers, Integers, int]:
+    """Arguments of the ways to remove switches."""
+    nodes, tails, heads, capacities, supplies = critical(topology)
+    between = np.zeros((nodes, nodes), dtype=np.int64)
+    between[tails, heads] = capacities
+    return between, supplies, len(supplies)
+
+
+def swept() -> Any:
+    """Find the tight sets around the ranks of a network."""
+    return sweep_sinks(*critical(irregular(80)), 80)
+
+
+def packed() -> Any:
+    """Pack a forest."""
+    return pack_trees(*critical(irregular(32)))
+
+
+def lowered() -> Any:
+    """Lower the trees of a packing."""
+    arguments = critical(irregular(32))
+    with_links = pack_trees(*arguments)
+    return lower_trees(with_links, arguments[1])
+
+
+def needed() -> Any:
+    """Divide a number of trees among ranks."""
+    network = once(irregular(80))
+    level = int(2 * strength(*network).value)
+    return rank_needs(network[0], *network[2:], level, np.full(80, level // 80))
+
+
+def oriented() -> Any:
+    """Orient links."""
+    network = once(irregular(80))
+    return orient(*network, strength(*network))
+
+
+def knapsack() -> Blocks:
+    """An integer program that takes long."""
+    random = np.random.default_rng(0)
+    blocks = Blocks("knapsack")
+    taken = blocks.variables("taken", 60, upper=5, whole=True)
+    sizes = random.integers(1, 100, (40, 60))
+    blocks.constraint("room", 40, [(np.arange(40)[:, None], taken, sizes)], upper=sizes.sum(axis=1) // 2)
+    blocks.maximize([(taken, random.integers(1, 100, 60))])
+    return blocks
+
+
+def uneven() -> Topology:
+    """A ring whose links have many different bandwidths."""
+    return ring(6).derate("gpu0", "gpu1", "99991/100003").derate("gpu3", "gpu4", "10007/10009")
+
+
+STAGES: dict[str, tuple[Callable[[], Any], list[int]]] = {
+    "bottleneck": (lambda: bottleneck_cut(*direct(irregular(80))), [80]),
+    "fixed count": (lambda: fixed_count_scale(*direct(uneven()), 2), [6, 6, 4]),
+    "sinks": (swept, [80, 80]),
+    "switch guesses": (lambda: remove_all_switches(*square(fat_tree(4))), [16, 20, 16]),
+    "second guesses": (lambda: remove_all_switches(*square(mi250(boxes=2))), [32, 17, 32, 17, 32]),
+    "edge splitting": (lambda: split_all_switches(*square(fat_tree(4))), [16, 20]),
+    "tree packing": (packed, [32, 32, 128]),
+    "strength": (lambda: strength(*once(irregular(80))), [80]),
+    "needs": (needed, [80, 80, 80, 80]),
+    "orientation": (oriented, [80, 80, 80, 80]),
+}
+"""Work, and the totals of what it counts, from one count to the next."""
+
+
+def as_plain(found: Any) -> Any:
+    """Turn what was found into what `==` compares."""
+    if isinstance(found, np.ndarray):
+        return found.tolist()
+    return [as_plain(each) for each in found] if isinstance(found, (tuple, list)) else found
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_counts_of_stages_rise_to_their_totals(stage: str) -> None:
+    """And listening changes nothing."""
+    work, totals = STAGES[stage]
+    alone = work()
+    with heard_within() as heard:
+        listened = work()
+    before = [list(steps) for steps in heard.counts]
+    assert [steps[-1][0] for steps in heard.counts] == totals
+    assert as_plain(listened) == as_plain(alone)
+    work()
+    assert heard.counts == before, "nobody listens any more"
+
+
+def test_a_long_count_comes_in_many_steps() -> None:
+    """Few enough to cost nothing."""
+    with heard_within() as heard:
+        bottleneck_cut(*direct(ring(1000)))
+    (steps,) = heard.counts
+    assert 50 <= len(steps) <= 70
+
+
+def test_a_count_that_ends_early_ends_at_its_total() -> None:
+    """A sink that falls short ends the test of all."""
+    nodes, tails, heads, capacities, supplies = critical(ring(100))
+    capacities[heads == 0] = 0
+    with heard_within() as heard:
+        assert violated_sink(paired_network(nodes, tails, heads, capacities), supplies) == 0
+    assert heard.counts == [[(0, 100), (100, 100)]]
+
+
+def test_a_count_that_fails_ends_at_its_total() -> None:
+    """So that no display shows it for ever."""
+    nodes, tails, heads, capacities, supplies = critical(ring(100))
+    with heard_within() as heard, pytest.raises(SolverError, match="cannot receive every supply"):
+        pack_trees(nodes, tails, heads, capacities, supplies * 2)
+    assert heard.counts[-1][-1] == (100, 100)
+
+
+def test_a_cluster_is_packed_set_by_set() -> None:
+    """Each box is one; and so its switches are removed."""
+    with heard_within() as heard:
+        plan(dgx_h100(boxes=16), "allgather")
+    assert [steps[-1][0] for steps in heard.counts].count(17) == 2
+
+
+def test_lowering_tells_how_high_trees_are() -> None:
+    """It has no total."""
+    with heard_within() as heard:
+        lowered()
+    heights = [int(text.removesuffix(" hops high")) for text in heard.texts[:-1]]
+    assert len(heights) > 1
+    assert heights == sorted(heights, reverse=True)
+    assert heard.texts[-1] == ""
+
+
+def test_concurrent_flow_tells_its_rounds_and_its_gap() -> None:
+    """Level by level."""
+    network = direct(irregular(40))[:4]
+    with heard_within() as heard:
+        concurrent_flow(*network, np.broadcast_to(1, (40, 40)))
+    assert [steps[-1][0] for steps in heard.counts][:2] == [48, 67]
+    assert all(text.startswith("within ") and text.endswith("%") for text in heard.texts[:-1])
+    assert len(heard.texts) == len(heard.counts)
+    assert heard.texts[-1] == ""
+
+
+def test_linear_programs_tell_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows how many there will be."""
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_CALLS", 0)
+    model = all_to_all.build(irregular(12))
+    with heard_within() as heard:
+        solve(model)
+    assert heard.counts == []
+    assert all(text.removesuffix(" iterations").replace(",", "").isdecimal() for text in heard.texts[:-1])
+    assert len(heard.texts) > 1
+    assert heard.texts[-1] == ""
+
+
+def test_integer_programs_tell_the_best_answer_and_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the nodes of the search; a listener of the solve itself is called as well."""
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_CALLS", 0)
+    own: list[Progress] = []
+
+    def until_any(told: Progress) -> bool:
+        own.append(told)
+        return told.best is None
+
+    with heard_within() as heard:
+        solve(knapsack(), HighsOptions(progress=until_any))
+    assert f" nodes, best {own[-1].best:.6g}, bound {own[-1].bound:.6g}" in heard.texts[-2]
+    assert len(own) == len(heard.texts) - 1
+    assert heard.texts[-1] == ""
+
+
+def test_an_error_of_a_listener_comes_out_of_a_linear_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once HiGHS has stopped; the next solve is as if nothing had been."""
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_CALLS", 0)
+    model = all_to_all.build(irregular(12))
+
+    def refuse(text: str) -> None:
+        raise LookupError(text)
+
+    with listening(lambda done, total: None, refuse), pytest.raises(LookupError, match="iterations"):
+        solve(model)
+    assert solve(model).exact.objective > 0
+
+
+@pytest.mark.parametrize("fatal", [1, 2, 5, 40, 90])
+def test_an_error_of_a_listener_comes_out_and_breaks_nothing(fatal: int) -> None:
+    """Whichever call it is; the listener is not called again, and later counts start anew."""
+    calls = 0
+
+    def refuse(done: int, total: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls >= fatal:
+            raise LookupError(f"{done} of {total}")
+
+    topology = irregular(64)
+    alone = plan(topology, "allgather")
+    with listening(refuse, lambda text: None), pytest.raises(LookupError, match=" of "):
+        plan(topology, "allgather")
+    assert calls == fatal
+    with heard_within() as heard:
+        again = plan(topology, "allgather")
+    assert heard.counts[0][0] == (0, 64)
+    assert np.array_equal(again.trees.forests[0].routes, alone.trees.forests[0].routes)
+
+
+def test_of_counts_within_counts_the_second_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a third not at all."""
+    monkeypatch.setattr("collopt.solvers.counting.SECONDS_BETWEEN_TEXTS", 0)
+    with heard_within() as heard:
+        for _ in counted(range(2), 2):
+            for _ in counted(range(1200), 1200):
+                list(counted(range(3), 3))
+    assert heard.counts == [[(0, 2), (1, 2), (2, 2)]]
+    assert heard.texts == [*(f"{done:,} of 1,200" for done in range(1200)), ""] * 2
+
+
+def test_short_counts_within_counts_say_nothing() -> None:
+    """Words that nobody could read."""
+    with heard_within() as heard:
+        for _ in counted(range(3), 3):
+            list(counted(range(9), 9))
+    assert heard.texts == []
+
+
+def test_a_count_of_one_part_leaves_the_word_to_one_within() -> None:
+    """It would say nothing itself."""
+    with heard_within() as heard:
+        for _ in counted(range(1), 1):
+            list(counted("ab", 2))
+    assert heard.counts == [[(0, 2), (1, 2), (2, 2)]]
+
+
+@given(st.integers(2, 99), st.lists(st.integers(-5, 120), max_size=20))
+def test_a_counter_never_falls_nor_passes_its_total(total: int, told: list[int]) -> None:
+    """Whatever it is given."""
+    with heard_within() as heard, counter(total) as reached:
+        for done in told:
+            reached(done)
+    assert heard.counts[0][-1] == (total, total)
+
+
+@given(st.integers(0, 1000))
+def test_portions_are_all_parts_in_order(total: int) -> None:
+    """All at once where nobody listens."""
+    assert list(portions(total)) == [(0, total)]
+    with heard_within():
+        parts = [part for begin, end in portions(total) for part in range(begin, end)]
+    assert parts == list(range(total))
+
+
+def fail_at_work() -> None:
+    """Say how far it is, then fail."""
+    with texts() as say:
+        say("3 nodes")
+        raise SolverError("no answer")
+
+
+def test_what_is_said_within_follows_what_is_said_around() -> None:
+    """And goes with its context, also where that fails."""
+    with heard_within() as heard:
+        with texts() as say:
+            say("round 1")
+            with pytest.raises(SolverError):
+                fail_at_work()
+        list(counted("abc", 3))
+    assert heard.texts == ["round 1", "round 1, 3 nodes", "round 1", ""]
+
+
+def test_a_listener_within_a_count_hears_its_own_counts() -> None:
+    """As from the start."""
+    for _ in counted(range(2), 2):
+        with heard_within() as heard:
+            list(counted("ab", 2))
+        assert heard.counts == [[(0, 2), (1, 2), (2, 2)]]
