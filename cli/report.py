@@ -10,6 +10,7 @@ import typer
 from ..schedules import as_bytes
 from .files import check_targets, writing
 from .output import note
+from .parameters import sizes_option
 from .progress import working
 
 __all__ = ["report"]
@@ -28,11 +29,8 @@ OutputOption = Annotated[
 ]
 SizesOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--size", metavar="SIZE", help="Show time lines for so many bytes in all: 64M, 1G. Repeatable; 1M, 64M and 1G "
-        "if left out.",
-    ),
-]  # fmt: skip
+    sizes_option("Show time lines for so many bytes in all: 64M, 1G. Repeatable; 1M, 64M and 1G if left out."),
+]
 TitleOption = Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Of the page.")]
 
 

@@ -17,9 +17,11 @@ from .output import note
 from .parameters import (
     ShardOptions,
     UsageError,
+    check_names,
     complete_collective,
-    complete_planner,
     complete_topology,
+    planners_option,
+    sizes_option,
 )
 from .progress import computing, working
 from .shown_figures import Asked, figure_of_bound, figure_of_plan, figure_of_table, file_name, plans_of
@@ -87,25 +89,18 @@ OutputOption = Annotated[
 ]
 PlannersOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--planner",
-        metavar="NAME",
-        help="Who plans; auto if left out. Repeatable for curves.",
-        autocompletion=complete_planner,
-    ),
+    planners_option("Who plans; auto if left out. Repeatable for curves."),
 ]
 SizesOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--size",
-        metavar="SIZE",
-        help="Bytes in all, for steps and curves: 64M, 1G. Repeatable for curves, which go from 1K to 1G if left out.",
+    sizes_option(
+        "Bytes in all, for steps and curves: 64M, 1G. Repeatable for curves, which go from 1K to 1G if left out."
     ),
 ]
 TreeOption = Annotated[
     str | None,
     typer.Option(
-        "--tree", metavar="RANK[:N]", help="Show the trees of this rank, number or name, or only number N of them."
+        "--tree", metavar="RANK[:N]", help="Show the trees of this rank, by number or name, or tree N of them, from 1."
     ),
 ]
 ModelOption = Annotated[
@@ -141,6 +136,7 @@ def show(
     _check_kind(kind, kind_of_file, collective, {flag: value for flag, value in given.items() if value})
     if collective is None and (stray := data.given()):
         raise UsageError(f"{stray[0]} is about a collective; name one after {what}, or leave {stray[0]} out")
+    check_names(collective, planner or ())
     for one in size or []:
         as_bytes(one)
     # What may fail comes before what takes time.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +12,48 @@ from ..planners import Plan
 from ..runtime import Simulation, simulate
 from ..schedules import AnyStepSchedule, FlowSchedule
 from ..topologies.validation import shown
+from .tree_hops import numbered
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["busiest_first", "busy_times", "step_run"]
+__all__ = ["Busiest", "busiest", "busy_times", "step_run"]
+
+IntArray = npt.NDArray[np.int64]
 
 DEFAULT_SLICES = 8
 """Enough to see a pipeline, and few enough to draw."""
-MOST_EVENTS = 2**23
+MOST_EVENTS = 2**22
 """Of a run with slices that nobody chose: seconds of work."""
+ALIKE = 1e-9
+"""Links that are busy for times this close, as shares of the longest, are equally busy."""
+
+
+class Busiest(NamedTuple):
+    """Links that are busy for the longest time, and how many more there are.
+
+    Attributes
+    ----------
+    links : ndarray of int64
+        Their numbers: the busiest first, and of equally busy ones the first of the network.
+    as_busy, less_busy : int
+        Links that are left out: as busy as the last of these, and less busy.
+    """
+
+    links: IntArray
+    as_busy: int
+    less_busy: int
+
+    @property
+    def sentence(self) -> str:
+        """What is shown and what is not; empty if everything is shown."""
+        left = self.as_busy + self.less_busy
+        if not left:
+            return ""
+        rule = "the busiest, and of equally busy ones the first in the order of the network"
+        counts = {"as busy": self.as_busy, "less busy": self.less_busy}
+        rest = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+        return f"Shown are {len(self.links)} of {len(self.links) + left} links: {rule}. Left out: {rest}."
 
 
 def step_run(plan: Plan, size: int | str, slices: int | None = None) -> Simulation:
@@ -49,18 +81,24 @@ def step_run(plan: Plan, size: int | str, slices: int | None = None) -> Simulati
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
     if plan.has_steps:
         return simulate(plan, size, slices, steps="wait")
-    return simulate(plan, size, _few_slices(plan) if slices is None else slices)
+    run = simulate(plan, size, _few_slices(plan) if slices is None else slices)
+    return numbered(run, plan.trees) if plan.has_trees else run
 
 
-def busiest_first(run: Simulation) -> npt.NDArray[np.int64]:
-    """Return the numbers of the links that are used, by the time for which they are busy."""
-    busy = run.link_busy
-    order = busy["busy_us"].sort_values(ascending=False, kind="stable").index.to_numpy()
-    used: npt.NDArray[np.int64] = order[busy["pieces"].to_numpy()[order] > 0].astype(np.int64)
-    return used
+def busiest(run: Simulation, most: int) -> Busiest:
+    """Choose at most so many of the links that a run uses."""
+    table = run.link_busy
+    used = np.flatnonzero(table["pieces"].to_numpy() > 0)
+    busy = table["busy_us"].to_numpy()[used]
+    # Sums of floats differ in their last digits where the times that they stand for are the same.
+    levels = np.round(busy / busy.max() / ALIKE)
+    order = np.argsort(-levels, kind="stable")
+    chosen, left = order[:most], levels[order[most:]]
+    as_busy = int((left == levels[chosen[-1]]).sum())
+    return Busiest(used[chosen], as_busy, len(left) - as_busy)
 
 
-def busy_times(run: Simulation, links: npt.NDArray[np.int64] | None = None) -> pd.DataFrame:
+def busy_times(run: Simulation, links: IntArray | None = None) -> pd.DataFrame:
     """List when links carry what.
 
     Parameters
@@ -86,7 +124,7 @@ def busy_times(run: Simulation, links: npt.NDArray[np.int64] | None = None) -> p
     amounts = sent.amounts[owners].astype(np.float64) * float(run.num_bytes * sent.unit / run.slices)
     pieces = pd.DataFrame(
         {
-            "step": sent.levels[owners],
+            "step": sent.levels[owners] + 1,
             "tail": names[topology.arrays.tails[used]],
             "head": names[topology.arrays.heads[used]],
             "start_us": starts.astype(np.float64) * tick,

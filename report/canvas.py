@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..topologies import Topology
-from .link_curves import link_curves
-from .node_layout import Places
+from .link_shapes import link_curves
+from .node_places import Places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

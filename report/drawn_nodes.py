@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .canvas import BOXES, NODES, WORDS, Canvas
 from .drawing import COLOURS, shortened
-from .node_layout import box_of_nodes
+from .node_places import box_of_nodes
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from ..planners import Plan
 from ..schedules import as_bytes
 from ..schedules.units import bandwidth_text, count_text, time_text
-from .busy_times import busiest_first, busy_times, step_run
+from .busy_times import busiest, busy_times, step_run
 from .drawing import COLOURS, colour, empty_figure, finish, legend, shortened, style
 from .plan_tables import link_table
 from .tables import check_table
@@ -28,6 +29,8 @@ MOST_NAMED, MOST_ROWS = 40, 64
 """Links that bars and Gantt charts list with their names."""
 MOST_LETTERS = 24
 """Of each end of a link."""
+LETTERS = 100
+"""Of a line below a Gantt chart."""
 MOST_BARS = 4000
 """Of a Gantt chart; more become a picture, even in files of vectors."""
 CUT = COLOURS[1]
@@ -68,7 +71,7 @@ def utilisation_figure(plan: Plan) -> Figure:
     share, links = "busy share of the time in %", f"{len(table)} links, by bandwidth and share"
     counted = places[table["in_cut"].to_numpy()]
     label = "counted by the bound"
-    mark: dict[str, Any] = {"color": CUT, "s": 9, "zorder": 3, "clip_on": False, "lw": 0, "label": label}
+    mark: dict[str, Any] = {"color": CUT, "s": 14, "zorder": 3, "clip_on": False, "lw": 0, "label": label}
     if few:
         axes.scatter(np.full(len(counted), 101.5), counted, marker="<", **mark)
         names = list(map(_link_name, table["tail"], table["head"]))
@@ -101,9 +104,10 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     Returns
     -------
     Figure
-        One row of bars per link, up to 64: those that are busy for the longest time.  The colour is that of the step,
-        or of how many hops between ranks come before.  A dashed line is where the last byte has come, which is later
-        than any link is busy where links have latency; the title has that time.
+        One row of bars per link, up to 64: those that are busy for the longest time, and of equally busy ones the first
+        of the network; below the axis is how many are left out, and whether they are as busy.  The colour is that of
+        the step, or for trees of the hop, as `step_table` numbers them.  A dashed line is where the last byte has come,
+        which is later than any link is busy where links have latency; the title has that time.
 
     Raises
     ------
@@ -116,8 +120,8 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
 
     figure = empty_figure(1, 1)
     run = step_run(plan, size, slices)
-    busy = busiest_first(run)
-    chosen = np.sort(busy[:MOST_ROWS])
+    busy = busiest(run, MOST_ROWS)
+    chosen = np.sort(busy.links)
     table = busy_times(run, chosen)
     rows = {plan.topology.links[link][:2]: row for row, link in enumerate(chosen.tolist())}
     table = table.assign(row=[rows[ends] for ends in zip(table["tail"], table["head"], strict=True)])
@@ -141,10 +145,9 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     pieces = "" if plan.has_steps else f" in {count_text(run.slices, 'slice')}"
     what = f"{plan.collective} of {size_label(as_bytes(size))} bytes on {shortened(plan.topology.name)}"
     title = f"{what}: {time_text(run.microseconds)}{pieces}"
-    finish(axes, title, "time in µs; the last byte has come at the dashed line", "")
+    across = "time in µs; the last byte has come at the dashed line"
+    finish(axes, title, f"{across}\n{fill(busy.sentence, LETTERS)}".rstrip(), "")
     axes.grid(visible=False, axis="y")
-    if len(busy) > len(rows):
-        axes.set_ylabel(f"the {len(rows)} busiest of {count_text(len(busy), 'link')}")
     _explain_steps(figure, plan, [int(step) for step in steps], fills)
     return figure
 
@@ -190,6 +193,9 @@ def bandwidth_figure(table: pd.DataFrame) -> Figure:
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
     finish(axes, "Bandwidth by amount of data", "bytes in all", "algbw in GB/s")
+    # Inside the axes, some curve would be behind it.
+    axes.legend().remove()
+    legend(figure, loc="outside lower center", ncols=3, fontsize="small", frameon=False)
     return figure
 
 
@@ -243,7 +249,7 @@ def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequ
 
     shown = range(len(steps)) if len(steps) <= FEW else np.linspace(0, len(steps) - 1, FEW).round().astype(int)
     handles = [Patch(facecolor=fills[place], label=str(steps[place])) for place in shown]
-    word = "hops between ranks that come before" if plan.has_trees else "step"
+    word = "hop; 1 is what is sent first" if plan.has_trees else "step"
     legend(
         figure, handles=handles, title=word, loc="outside lower center", ncols=len(handles), fontsize="small",
         title_fontsize="small", frameon=False,

@@ -19,14 +19,14 @@ from ..schedules import AnyStepSchedule, FlowSchedule, Forest, as_bytes, bus_fac
 from ..topologies import Topology
 from ..topologies.validation import as_several, shown
 from .busy_times import busy_times, step_run
-from .link_curves import link_curves
-from .node_layout import node_layout
+from .predicted_times import predicted_times
+from .tree_hops import hops_before, tree_hops
 from .witness_links import bound_links
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["bound_links", "curve_table", "link_curves", "link_table", "node_layout", "step_table", "tree_table"]
+__all__ = ["curve_table", "link_table", "step_table", "tree_table"]
 
 FloatArray = npt.NDArray[np.float64]
 Model = Literal["estimate", "simulate"]
@@ -84,10 +84,12 @@ def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per hop between ranks, a hop after the one that brings data to its sender, or before where sums run to
-        the root: ``phase``, reduce or broadcast; ``root``; ``tree``, its number among those of the root in this phase;
-        ``weight``, its share of all data; ``tail`` and ``head``, the ranks that send and receive; ``via``, the
-        switches between them, separated by blanks; ``depth``, hops between the root and the farther one of the two.
+        One row per hop between ranks, each after those that it waits for: ``phase``, reduce or broadcast; ``root``;
+        ``tree``, its number among those of the root in this phase, from 1; ``weight``, its share of all data; ``tail``
+        and ``head``, the ranks that send and receive; ``via``, the switches between them, separated by blanks; ``hop``,
+        1 for what is sent first, which is what leaves send where sums run to the root, and one more than the last hop
+        that it waits for otherwise, also in those trees of an allreduce that spread sums; ``depth``, hops between the
+        root and the farther one of the two.
 
     Raises
     ------
@@ -99,16 +101,17 @@ def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
     >>> import collopt
     >>> trees = tree_table(collopt.plan(collopt.topologies.ring(3, bidirectional=False), "allgather"), root=0)
     >>> print(trees.drop(columns="via").round(2).to_string(index=False))
-        phase root  tree  weight tail head  depth
-    broadcast gpu0     0    0.33 gpu0 gpu1      1
-    broadcast gpu0     0    0.33 gpu1 gpu2      2
+        phase root  tree  weight tail head  hop  depth
+    broadcast gpu0     1    0.33 gpu0 gpu1    1      1
+    broadcast gpu0     1    0.33 gpu1 gpu2    2      2
     """
     import pandas as pd
 
     _check_plan(plan)
     wanted = None if root is None else _root(plan, root)
-    rows = [row for forest in plan.trees.forests for row in _forest_rows(forest, plan.topology, wanted)]
-    return pd.DataFrame(rows, columns=["phase", "root", "tree", "weight", "tail", "head", "via", "depth"])
+    counted = zip(plan.trees.forests, hops_before(plan.trees), strict=True)
+    rows = [row for forest, before in counted for row in _forest_rows(forest, before, plan.topology, wanted)]
+    return pd.DataFrame(rows, columns=["phase", "root", "tree", "weight", "tail", "head", "via", "hop", "depth"])
 
 
 def step_table(plan: Plan, size: int | str, slices: int | None = None) -> pd.DataFrame:
@@ -127,8 +130,8 @@ def step_table(plan: Plan, size: int | str, slices: int | None = None) -> pd.Dat
     Returns
     -------
     DataFrame
-        One row for each time that a link is busy with one step without a pause, by time: ``step``, or for trees and
-        flows how many hops between ranks come before; ``tail``, ``head``; ``start_us``, ``end_us``; ``bytes``.
+        One row for each time that a link is busy with one step without a pause, by time: ``step``, from 1, which for
+        trees is the hop as `tree_table` numbers it; ``tail``, ``head``; ``start_us``, ``end_us``; ``bytes``.
 
     Raises
     ------
@@ -141,8 +144,8 @@ def step_table(plan: Plan, size: int | str, slices: int | None = None) -> pd.Dat
     >>> kautz = collopt.topologies.kautz(2, 1, bandwidth=10)
     >>> print(step_table(collopt.plan(kautz, "allgather", planner="bfb"), "600K").head(2).to_string(index=False))
      step tail head  start_us  end_us    bytes
-        0 gpu0 gpu2       0.0   10.24 102400.0
-        0 gpu0 gpu3       0.0   10.24 102400.0
+        1 gpu0 gpu2       0.0   10.24 102400.0
+        1 gpu0 gpu3       0.0   10.24 102400.0
     """
     return busy_times(step_run(plan, size, slices))
 
@@ -191,8 +194,11 @@ def curve_table(
         raise UnsupportedError("the sizes are none; expected several, such as ['1M', '1G']")
     rows = []
     for name, plan in named:
-        for size in amounts:
-            time = plan.estimate(size) if model == "estimate" else simulate(plan, size).microseconds
+        if model == "estimate":
+            times = predicted_times(plan, amounts)
+        else:
+            times = [simulate(plan, size).microseconds for size in amounts]
+        for size, time in zip(amounts, times, strict=True):
             rate = size / time / NS_PER_US
             bus = rate * float(bus_factor(plan.collective, plan.topology.num_ranks))
             rows.append((name, size, time, rate, bus, float(plan.bound.algbw)))
@@ -245,20 +251,18 @@ def _root(plan: Plan, root: object) -> int:
 
 
 def _forest_rows(
-    forest: Forest, topology: Topology, wanted: int | None
-) -> Iterable[tuple[str, str, int, float, str, str, str, int]]:
+    forest: Forest, before: npt.NDArray[np.int64], topology: Topology, wanted: int | None
+) -> Iterable[tuple[str, str, int, float, str, str, str, int, int]]:
     """Rows of `tree_table` for one forest, or only for one root in it."""
     names, total = topology.nodes, forest.trees_per_root * forest.total_weight
-    inwards = forest.direction == "reduce"
     found: dict[int, int] = {}
     chosen = np.arange(forest.num_trees) if wanted is None else np.flatnonzero(forest.roots == wanted)
     for tree in chosen.tolist():
         root, weight = int(forest.roots[tree]), int(forest.weights[tree])
-        number = found[root] = found.get(root, -1) + 1
-        edges = list(forest.edges(tree))
-        for edge in reversed(edges) if inwards else edges:
-            path = [names[node] for node in (reversed(edge.path) if inwards else edge.path)]
-            depth = int(forest.depths[tree, edge.head])
+        number = found[root] = found.get(root, 0) + 1
+        for hop in tree_hops(forest, tree, int(before[tree])):
+            path = [names[node] for node in hop.path]
             yield (
-                forest.direction, names[root], number, weight / total, path[0], path[-1], " ".join(path[1:-1]), depth
+                forest.direction, names[root], number, weight / total, path[0], path[-1], " ".join(path[1:-1]),
+                hop.number, hop.depth,
             )  # fmt: skip

@@ -72,10 +72,10 @@ def test_a_plan_of_trees_shows_its_trees(plan_file: Path, capsys: pytest.Capture
     """Of the rank that is named, by number or name, and of these the one that is."""
     assert call(capsys, "show", plan_file).err.endswith("wrote trees-trees.svg\n")
     assert "trees of gpu0.0" in words(plan_file.with_name("trees-trees.svg"))
-    for rank in ("5", "gpu1.2", "gpu1.2:0"):
+    for rank in ("5", "gpu1.2", "gpu1.2:1"):
         call(capsys, "show", plan_file, "--tree", rank, "-o", "five.svg")
         assert "trees of gpu1.2" in words(plan_file.with_name("five.svg"))
-    message = "tree is 70; expected a whole number from 0 to"
+    message = "tree is 70; expected a whole number from 1 to"
     assert message in refusal(call(capsys, "show", plan_file, "--tree", "5:70"))
 
 

@@ -11,9 +11,9 @@ from ...schedules.units import percentage_text, time_text
 from ...schedules.wording import rate
 from ..check_rows import check_rows
 from ..plan_tables import link_table
+from ..predicted_times import is_predictable, predicted_times
 from ..schedule_rows import hop_heights, schedule_rows
 from .certificate import certificate
-from .times import predicted_times
 
 if TYPE_CHECKING:
     from ...planners import Plan
@@ -59,9 +59,13 @@ def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[
         "provenance": _provenance(plan),
         "algbw_number": f"{float(plan.algbw):.2f}",
         "missed": percentage_text(plan.gap) if plan.gap else "0",
-        "times": [time_text(time) for time in predicted_times(plan, [size for _, size in sizes])] or ["–"] * len(sizes),
+        "times": _times(plan, [size for _, size in sizes]),
         "size_text": _schedule_text(plan),
     }
+
+
+def _times(plan: Plan, sizes: Sequence[int]) -> list[str]:
+    return list(map(time_text, predicted_times(plan, sizes))) if is_predictable(plan) else ["–"] * len(sizes)
 
 
 def _verdict(plan: Plan) -> tuple[str, str]:

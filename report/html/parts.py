@@ -7,15 +7,19 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...schedules import FlowSchedule
 from ...schedules.units import count_text, percentage_text
+from ..tree_hops import HOPS, STEPS, SUMS_FIRST, hops_before, tree_hops
 
 if TYPE_CHECKING:
     from ...planners import Plan
     from ...schedules import Forest
 
 __all__ = ["MOST_PARTS", "MOST_SEGMENTS", "Part", "Parts", "parts"]
+
+IntArray = npt.NDArray[np.int64]
 
 MOST_PARTS = 512
 MOST_SEGMENTS = 40_000
@@ -32,7 +36,7 @@ class Part(NamedTuple):
     ends : list of int
         Numbers of tail and head, link by link.
     ranks : list of int
-        For each link where it stands in the order of things, from 1.
+        For each link its hop or step, from 1.
     """
 
     label: str
@@ -50,7 +54,9 @@ class Parts(NamedTuple):
     word : str
         What one part is called.
     rank_word : str
-        What `Part.ranks` count.
+        What `Part.ranks` count, here and in time lines.
+    explained : str
+        What these numbers mean.
     shown : list of Part
         The first ones.
     left_out : str
@@ -60,6 +66,7 @@ class Parts(NamedTuple):
     title: str
     word: str
     rank_word: str
+    explained: str
     shown: list[Part]
     left_out: str
 
@@ -86,14 +93,16 @@ def parts(plan: Plan) -> Parts:
     if plan.has_trees:
         forests = plan.trees.forests
         total = sum(forest.num_trees for forest in forests)
-        found = (part for forest in forests for part in _trees(forest, plan, len(forests) > 1))
-        return _limited(Parts("One tree at a time", "Tree", "hop", [], ""), found, total, "trees")
+        counted = zip(forests, hops_before(plan.trees), strict=True)
+        found = (part for forest, before in counted for part in _trees(forest, plan, before, len(forests) > 1))
+        explained = f"{HOPS} {SUMS_FIRST}" if len(forests) > 1 else HOPS
+        return _limited(Parts("One tree at a time", "Tree", "hop", explained, [], ""), found, total, "trees")
     if isinstance(plan.schedule, FlowSchedule):
         return _limited(
-            Parts("One sender at a time", "Sender", "link of a path", [], ""),
+            Parts("One sender at a time", "Sender", "step", STEPS, [], ""),
             _senders(plan.schedule, plan), plan.topology.num_ranks, "senders",
         )  # fmt: skip
-    return _limited(Parts("One step at a time", "Step", "step", [], ""), _steps(plan), plan.num_steps, "steps")
+    return _limited(Parts("One step at a time", "Step", "step", STEPS, [], ""), _steps(plan), plan.num_steps, "steps")
 
 
 def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Parts:
@@ -112,25 +121,24 @@ def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Part
     return about._replace(left_out=sentence)
 
 
-def _trees(forest: Forest, plan: Plan, is_twofold: bool) -> Iterator[Part]:
+def _trees(forest: Forest, plan: Plan, before: IntArray, is_twofold: bool) -> Iterator[Part]:
     names, whole = plan.topology.nodes, forest.trees_per_root * forest.total_weight
-    inwards = forest.direction == "reduce"
     verb = {"reduce": "adds up", "broadcast": "spreads"}[forest.direction]
     for tree, (root, weight) in enumerate(zip(forest.roots.tolist(), forest.weights.tolist(), strict=True)):
         ends: list[int] = []
         ranks: list[int] = []
-        for edge in forest.edges(tree):
-            path = edge.path[::-1] if inwards else edge.path
-            for tail, head in pairwise(path):
+        for hop in tree_hops(forest, tree, int(before[tree])):
+            for tail, head in pairwise(hop.path):
                 ends += (int(tail), int(head))
-                ranks.append(int(forest.depths[tree, edge.head]))
+                ranks.append(hop.number)
         share = percentage_text(weight / whole)
-        hops = count_text(int(forest.heights[tree]), "hop")
-        yield Part(
-            f"root {names[root]}{f', {verb}' if is_twofold else ','} {share} of all data, {hops}"
-            f"{' to the farthest rank' if is_twofold else ''}",
-            ends, ranks,
-        )  # fmt: skip
+        hops = _hop_range(int(before[tree]), int(forest.heights[tree])) if is_twofold else count_text(max(ranks), "hop")
+        yield Part(f"root {names[root]}{f', {verb}' if is_twofold else ','} {share} of all data, {hops}", ends, ranks)
+
+
+def _hop_range(before: int, height: int) -> str:
+    """Which hops of an allreduce a tree has."""
+    return f"hop {before + 1}" if height == 1 else f"hops {before + 1} to {before + height}"
 
 
 def _steps(plan: Plan) -> Iterator[Part]:
@@ -146,12 +154,13 @@ def _senders(schedule: FlowSchedule, plan: Plan) -> Iterator[Part]:
     sources = schedule.path_nodes[starts[:-1]]
     for rank, name in enumerate(plan.topology.compute_nodes):
         own = np.flatnonzero(sources == rank).tolist()
-        # A link that several paths share is drawn once, where the first of them has it.
+        # A link that several paths share is drawn once, when the first of them passes it.
         first: dict[tuple[int, int], int] = {}
         for path in own:
             nodes = schedule.path_nodes[starts[path] : starts[path + 1]].tolist()
-            for place, pair in enumerate(pairwise(nodes), start=1):
-                first[pair] = min(place, first.get(pair, place))
+            steps = schedule.steps[starts[path] - path : starts[path + 1] - path - 1].tolist()
+            for step, pair in zip(steps, pairwise(nodes), strict=True):
+                first[pair] = min(step + 1, first.get(pair, step + 1))
         yield Part(
             f"from {name}, {count_text(len(own), 'path')} over {count_text(len(first), 'link')}",
             [node for pair in first for node in pair], list(first.values()),

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...schedules import AnyStepSchedule, FlowSchedule
-from ..busy_times import busy_times, step_run
-from ..link_curves import link_curves
-from ..node_layout import node_layout
+from ..busy_times import busiest, busy_times, step_run
+from ..link_shapes import link_curves
+from ..node_places import node_layout
 from ..plan_tables import link_table
+from ..predicted_times import is_predictable, predicted_times
 from ..witness_links import witness_view
 from .parts import parts
-from .times import predicted_times
 
 if TYPE_CHECKING:
     from ...planners import Plan
@@ -95,6 +95,7 @@ def plan_data(plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
             "ends": [part.ends for part in taken.shown],
             "ranks": [part.ranks for part in taken.shown],
             "rankWord": taken.rank_word,
+            "explained": taken.explained,
             "leftOut": taken.left_out,
         },
         "timelines": [_timeline(plan, size) for _, size in sizes],
@@ -109,7 +110,7 @@ def _not_drawn(links: int, shown: int) -> str:
 
 def sizes_data(plans: Mapping[str, Plan]) -> dict[str, Any]:
     """Predict times over sizes for all plans, beside their bounds."""
-    times = {name: predicted_times(plan, CURVE_SIZES) for name, plan in plans.items()}
+    times = {name: predicted_times(plan, CURVE_SIZES) if is_predictable(plan) else [] for name, plan in plans.items()}
     return {
         "sizes": list(CURVE_SIZES),
         "leftOut": _left_out([name for name, found in times.items() if not found]),
@@ -140,17 +141,19 @@ def _timeline(plan: Plan, size: int) -> dict[str, Any]:
     if pieces > MOST_PIECES:
         return {
             "note": f"Left out: the plan moves {pieces} pieces, and pages have time lines of up to {MOST_PIECES}; "
-            "collopt.report.plan_tables.step_table makes the table for any plan."
+            "collopt.report.step_table makes the table for any plan."
         }
+    import pandas as pd
+
     run = step_run(plan, size)
-    rows = busy_times(run)
-    timed = rows.assign(busy=rows["end_us"] - rows["start_us"])
-    links = timed.groupby(["tail", "head"], sort=False).agg(busy=("busy", "sum"), bars=("step", "size"))
-    # Rounded, because links that are equally busy differ in their last digits.
-    links = links.iloc[np.argsort(-links["busy"].round(6), kind="stable")].head(MOST_ROWS)
-    kept = links[links["bars"].cumsum() <= MOST_BARS].index
-    bars = rows.set_index(["tail", "head"]).loc[kept].sort_values("start_us", kind="stable").reset_index()
-    number, left = plan.topology.node_index, len(rows[["tail", "head"]].drop_duplicates()) - len(kept)
+    busy = busiest(run, MOST_ROWS)
+    bars = busy_times(run, busy.links)
+    ends = [plan.topology.links[link][:2] for link in busy.links.tolist()]
+    owners = pd.MultiIndex.from_frame(bars[["tail", "head"]])
+    kept = max(int((owners.value_counts().loc[ends].cumsum() <= MOST_BARS).sum()), 1)
+    if kept < len(ends):
+        busy, bars = busiest(run, kept), bars[owners.isin(ends[:kept])]
+    number = plan.topology.node_index
     return {
         "tails": [number[node] for node in bars["tail"]],
         "heads": [number[node] for node in bars["head"]],
@@ -159,7 +162,7 @@ def _timeline(plan: Plan, size: int) -> dict[str, Any]:
         "end": bars["end_us"].round(4).tolist(),
         "bytes": bars["bytes"].round(1).tolist(),
         "done": round(run.microseconds, 4),
-        "note": f"The {len(kept)} busiest links are shown, {left} others are left out." if left else "",
+        "note": busy.sentence,
     }
 
 

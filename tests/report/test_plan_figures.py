@@ -56,7 +56,7 @@ def arrows(axes: Any) -> list[tuple[tuple[float, float], tuple[float, float]]]:
 def test_trees_have_an_arrow_per_hop_away_from_the_root() -> None:
     """Every rank is there once; depth counts down the page."""
     plan = trees()
-    figure = tree_figure(plan, root="box1/gpu2", tree=0)
+    figure = tree_figure(plan, root="box1/gpu2", tree=1)
     (axes,) = figure.axes
     assert len(arrows(axes)) == plan.topology.num_ranks - 1
     assert all(start[1] == end[1] + 1 for start, end in arrows(axes))
@@ -64,7 +64,7 @@ def test_trees_have_an_arrow_per_hop_away_from_the_root() -> None:
     assert numbers == list(range(16))
     (dots,) = axes.collections
     assert dots.get_offsets()[:, 1].max() == 0
-    rows = tree_table(plan).query("root == 'box1/gpu2' and tree == 0")
+    rows = tree_table(plan).query("root == 'box1/gpu2' and tree == 1")
     assert sorted(-dots.get_offsets()[:, 1]) == sorted([0, *rows["depth"]])
     assert len({tuple(point) for point in dots.get_offsets().round(6).tolist()}) == 16
 
@@ -72,9 +72,9 @@ def test_trees_have_an_arrow_per_hop_away_from_the_root() -> None:
 def test_ranks_and_hops_of_boxes_are_told_apart() -> None:
     """As many hops between boxes as the table has."""
     plan = trees()
-    figure = tree_figure(plan, root=0, tree=0)
+    figure = tree_figure(plan, root=0, tree=1)
     (axes,) = figure.axes
-    rows = tree_table(plan).query("root == 'box0/gpu0' and tree == 0")
+    rows = tree_table(plan).query("root == 'box0/gpu0' and tree == 1")
     between = (rows["tail"].str[:4] != rows["head"].str[:4]).sum()
     colours = [text.arrow_patch.get_edgecolor() for text in axes.texts if text.arrow_patch is not None]
     assert between in {colours.count(colour) for colour in set(colours)}
@@ -85,10 +85,25 @@ def test_ranks_and_hops_of_boxes_are_told_apart() -> None:
 def test_sums_run_towards_the_root() -> None:
     """An allreduce has trees in both directions, side by side."""
     inwards, outwards = tree_figure(sums(), root=4).axes
-    assert inwards.get_title().startswith("reduce, tree 0 of 1")
-    assert outwards.get_title().startswith("broadcast, tree 0 of 1")
+    assert inwards.get_title() == "reduce, tree 1 of 1: 11.11 % of the data\nhops 1 to 2: leaves send first"
+    assert outwards.get_title() == "broadcast, tree 1 of 1: 11.11 % of the data\nhops 3 to 4: the root sends first"
     assert all(end[1] > start[1] for start, end in arrows(inwards))
     assert all(end[1] < start[1] for start, end in arrows(outwards))
+
+
+def test_very_many_arrows_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same lines in the same colours, and their heads where the arrows end."""
+    for plan in (sums(), trees()):
+        each = tree_figure(plan).axes
+        with monkeypatch.context() as patched:
+            patched.setattr("collopt.report.tree_figures.MOST_ARROWS", 1)
+            figure = tree_figure(plan)
+        for one, many in zip(each, figure.axes, strict=True):
+            lines, heads, _ = many.collections
+            assert [tuple(map(tuple, line)) for line in lines.get_segments()] == arrows(one)
+            assert heads.get_offsets().tolist() == [list(end) for _, end in arrows(one)]
+            inks = [text.arrow_patch.get_edgecolor() for text in one.texts if text.arrow_patch is not None]
+            assert list(map(tuple, lines.get_colors())) == list(map(tuple, heads.get_facecolors())) == inks
 
 
 def test_of_many_trees_the_heaviest_four_are_drawn() -> None:
@@ -108,7 +123,8 @@ def test_of_many_trees_the_heaviest_four_are_drawn() -> None:
         (lambda: tree_figure(trees(), root=16), "root is 16, which has no trees; expected the number or name"),
         (lambda: tree_figure(trees(), root=True), "root is True, which has no trees"),
         (lambda: tree_figure(trees(), root="gpu0"), "root is 'gpu0', which has no trees; .* such as box0/gpu0"),
-        (lambda: tree_figure(trees(), tree=99), "tree is 99; expected a whole number from 0 to"),
+        (lambda: tree_figure(trees(), tree=99), "tree is 99; expected a whole number from 1 to"),
+        (lambda: tree_figure(trees(), tree=0), "tree is 0; expected a whole number from 1 to"),
         (lambda: tree_figure(trees(), tree="0"), "tree is '0'; expected a whole number"),  # type: ignore[arg-type]
         (lambda: utilisation_figure("plan"), "the plan is 'plan'; expected a Plan"),  # type: ignore[arg-type]
         (lambda: gantt_figure(steps(), "many"), "size 'many' is not understood; expected bytes"),
@@ -171,18 +187,23 @@ def test_bars_of_a_link_do_not_overlap_and_are_those_of_the_steps() -> None:
     colours = pd.DataFrame({"step": table["step"], "colour": list(map(tuple, bars.get_facecolor()))})
     assert (colours.groupby("step")["colour"].nunique() == 1).all()
     assert colours["colour"].nunique() == plan.num_steps
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [str(step) for step in range(plan.num_steps)]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        str(step) for step in range(1, plan.num_steps + 1)
+    ]
     assert axes.get_title().startswith("allgather of 9M bytes on torus-3x3: ")
 
 
 def test_of_many_links_the_busiest_are_drawn() -> None:
-    """At most 64 rows, in the order of the topology's links, and the axis says so."""
+    """At most 64 rows, in the order of the topology's links; of equally busy links the first, and the axis says so."""
     (axes,) = gantt_figure(trees(), "1M").axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     order = [f"{link.tail} → {link.head}" for link in trees().topology.links]
     assert len(names) == 64
     assert names == sorted(names, key=order.index)
-    assert axes.get_ylabel() == "the 64 busiest of 96 links"
+    assert names == order[:64]
+    below = " ".join(axes.get_xlabel().splitlines()[1:])
+    rule = "the busiest, and of equally busy ones the first in the order of the network"
+    assert below == f"Shown are 64 of 96 links: {rule}. Left out: 32 as busy."
 
 
 def test_curves_rise_towards_their_bound() -> None:

@@ -144,7 +144,7 @@ def test_steps_wait_for_each_other() -> None:
     plan = PLANS["steps"]()
     table = step_table(plan, "9M")
     spans = table.groupby("step").agg(start=("start_us", "min"), end=("end_us", "max"))
-    assert spans.index.tolist() == list(range(plan.num_steps))
+    assert spans.index.tolist() == list(range(1, plan.num_steps + 1))
     assert (spans["start"].to_numpy()[1:] >= spans["end"].to_numpy()[:-1] - 1e-6).all()
     assert table["end_us"].max() <= plan.estimate("9M")
 

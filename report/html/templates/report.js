@@ -14,6 +14,22 @@
   const short = (text, most) => (text.length <= most ? text : text.slice(0, Math.ceil(most / 2) - 1) + "…" + text.slice(-Math.floor(most / 2)));
   const colour = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
   const series = (number) => colour("series-" + (number % 6));
+  // Colours of hops and steps take turns; very many go from the first of three colours to the last.
+  function shade(number) {
+    const top = highest(state.plan);
+    if (top <= 24) return series(number - 1);
+    const place = (2 * (number - 1)) / (top - 1), stop = Math.min(Math.floor(place), 1);
+    const ends = [stop, stop + 1].map((at) => [1, 3, 5].map((from) => parseInt(series(2 * at).slice(from, from + 2), 16)));
+    return "rgb(" + ends[0].map((part, at) => Math.round(part + (place - stop) * (ends[1][at] - part))).join(",") + ")";
+  }
+  const tops = new Map();
+  function highest(plan) {
+    if (!tops.has(plan)) {
+      const all = [data.plans[plan].parts.ranks, data.plans[plan].timelines.map((line) => line.step || [])].flat();
+      tops.set(plan, all.reduce((most, numbers) => numbers.reduce((top, number) => Math.max(top, number), most), 1));
+    }
+    return tops.get(plan);
+  }
   const digits = (value) => Number(value.toPrecision(4)).toLocaleString("en");
   const percent = (share) => Number((100 * share).toPrecision(4)) + " %";
   function microseconds(value) {
@@ -103,10 +119,16 @@
     return trace;
   }
 
-  function nodes(more) {
+  // Whether names beside nodes leave each other room.
+  function roomy(places, scale) {
+    const ends = places.map((place) => ({ x: network.x[place] * scale[0], y: network.y[place] * scale[1], wide: 6 * label(place).length + 8 }));
+    ends.sort((a, b) => Math.round(a.y / 10) - Math.round(b.y / 10) || a.x - b.x);
+    return ends.every((end, at) => at === 0 || Math.abs(end.y - ends[at - 1].y) > 10 || end.x - ends[at - 1].x > ends[at - 1].wide);
+  }
+  function nodes(more, scale) {
     return [false, true].filter((kind) => network.switch.includes(kind)).map((kind) => {
       const places = network.nodes.map((_, place) => place).filter((place) => network.switch[place] === kind);
-      const many = network.nodes.length > (narrow() ? 24 : 72);
+      const many = network.nodes.length > (narrow() ? 24 : 72) || !roomy(places, scale);
       return {
         type: "scatter", mode: many ? "markers" : "markers+text", name: kind ? "switch" : "rank",
         x: places.map((place) => network.x[place]), y: places.map((place) => network.y[place]),
@@ -156,7 +178,7 @@
     // Among so many, the links of the bound are only seen on top.
     if (dense && cut.length) traces.push(traces.shift());
     note("network", links.leftOut);
-    return Plotly.react("plot-network", traces.concat(nodes(true)), map(), CONFIG);
+    return Plotly.react("plot-network", traces.concat(nodes(true, scale)), map(), CONFIG);
   }
 
   function drawPart() {
@@ -171,7 +193,7 @@
     });
     const dense = ranks.length > 400, scale = pixels("plot-frame");
     const traces = [...groups.keys()].sort((a, b) => a - b).map((rank) => {
-      const trace = lines(groups.get(rank), { name: parts.rankWord + " " + rank, colour: series(rank - 1), width: dense ? 1.2 : 2.5, arrow: dense ? 5 : 11 }, scale);
+      const trace = lines(groups.get(rank), { name: parts.rankWord + " " + rank, colour: shade(rank), width: dense ? 1.2 : 2.5, arrow: dense ? 5 : 11 }, scale);
       trace.showlegend = top <= 8 || (rank - 1) % Math.ceil(top / 8) === 0;
       return trace;
     });
@@ -184,13 +206,15 @@
     byId("frame-label").textContent = words;
     byId("frame-back").disabled = state.part === 0;
     byId("frame-next").disabled = state.part + 1 >= parts.labels.length;
-    note("frames", parts.leftOut);
-    return Plotly.react("plot-frame", traces.concat(nodes(false)), map(), CONFIG);
+    note("frames", [parts.explained, parts.leftOut].filter(Boolean).join(" "));
+    return Plotly.react("plot-frame", traces.concat(nodes(false, scale)), map(), CONFIG);
   }
 
   function drawTimeline() {
     const line = data.plans[state.plan].timelines[state.size];
-    note("timeline", (line.done ? "The dashed line is where the last byte has come, after " + microseconds(line.done) + ". " : "") + line.note);
+    const parts = data.plans[state.plan].parts;
+    const last = line.done ? "The dashed line is where the last byte has come, after " + microseconds(line.done) + "." : "";
+    note("timeline", [last, line.done ? parts.explained : "", line.note].filter(Boolean).join(" "));
     const target = byId("plot-timeline");
     if (!line.start || !line.start.length) {
       Plotly.purge(target);
@@ -211,15 +235,15 @@
     });
     const scale = line.done >= 1e5 ? [1e3, "ms"] : [1, "µs"];
     const steps = [...new Set(line.step)].sort((a, b) => a - b);
-    const word = data.plans[state.plan].parts.rankWord === "hop" ? "hop " : "step ";
+    const word = parts.rankWord + " ";
     const traces = steps.map((step) => {
       const mine = rows.map((_, at) => at).filter((at) => line.step[at] === step);
       return {
-        type: "bar", orientation: "h", name: word + (step + 1), showlegend: steps.length <= 8,
+        type: "bar", orientation: "h", name: word + step, showlegend: steps.length <= 8 || (step - 1) % Math.ceil(steps.length / 8) === 0,
         y: mine.map((at) => rows[at]), base: mine.map((at) => line.start[at] / scale[0]),
         x: mine.map((at) => (line.end[at] - line.start[at]) / scale[0]), width: 0.74, textposition: "none",
-        hoverinfo: "text", marker: { color: series(step), line: { width: 0 } },
-        hovertext: mine.map((at) => plain(tails[at]) + " → " + plain(heads[at]) + "<br>" + word + (step + 1) + "<br>"
+        hoverinfo: "text", marker: { color: shade(step), line: { width: 0 } },
+        hovertext: mine.map((at) => plain(tails[at]) + " → " + plain(heads[at]) + "<br>" + word + step + "<br>"
           + microseconds(line.start[at]) + " to " + microseconds(line.end[at]) + "<br>" + bytes(line.bytes[at])),
       };
     });

@@ -13,7 +13,7 @@ from ..planners import Plan
 from ..schedules.units import percentage_text
 from ..topologies.validation import shown
 from .drawing import COLOURS, colour, empty_figure, legend, shortened
-from .node_layout import box_of_nodes
+from .node_places import box_of_nodes
 from .plan_tables import tree_table
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ LETTERS_PER_INCH, BOX_LETTERS = 11, 16
 LEAF, LEVEL = 0.34, 0.75
 """Inches between leaves, and between a rank and its children."""
 WIDEST, TALLEST = 12.0, 9.0
+POINTS_PER_INCH = 72
+MOST_ARROWS = 300
+"""Of a tree; more are drawn all at once."""
+SMALLEST_WORDS = 1.5
+"""Numbers of ranks in points, below which they are left out."""
 
 
 class _Shape(NamedTuple):
@@ -40,6 +45,14 @@ class _Shape(NamedTuple):
     inwards: bool
     parents: Mapping[str, str]
     places: Mapping[str, tuple[float, int]]
+
+
+class _Hop(NamedTuple):
+    """An arrow between two points."""
+
+    start: tuple[float, float]
+    end: tuple[float, float]
+    ink: str
 
 
 def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = None) -> Figure:
@@ -52,13 +65,14 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
     root : int or str, optional
         A rank by number or name; by default the first that has trees.
     tree : int, optional
-        Which of its trees, as `tree_table` counts them; by default the heaviest, up to four.  Of an allreduce, those
-        for sums and those for results each have numbers of their own, and both are drawn.
+        Which of its trees, from 1 as `tree_table` counts them; by default the heaviest, up to four.  Of an allreduce,
+        those for sums and those for results each have numbers of their own, and both are drawn.
 
     Returns
     -------
     Figure
-        One axes per tree.  Arrowheads point where data goes; hops between boxes have their own colour.
+        One axes per tree, whose title has the numbers of its hops as in `tree_table`.  Arrowheads point where data
+        goes; hops between boxes have their own colour.
 
     Raises
     ------
@@ -99,17 +113,26 @@ def _chosen(table: pd.DataFrame, root: str, tree: object) -> list[_Shape]:
         elif isinstance(tree, int) and not isinstance(tree, bool) and tree in weights.index:
             numbers = [tree]
         else:
-            raise UnsupportedError(f"tree is {shown(tree)}; expected a whole number from 0 to {len(weights) - 1}")
+            raise UnsupportedError(f"tree is {shown(tree)}; expected a whole number from 1 to {len(weights)}")
         for number in numbers:
             part = percentage_text(float(weights[number]))
-            title = f"tree {number} of {len(weights)}: {part} of the data"
-            shapes.append(_shape(rows[rows["tree"] == number], root, f"{phase}, {title}", phase == "reduce"))
+            hops = rows[rows["tree"] == number]
+            title = f"{phase}, tree {number} of {len(weights)}: {part} of the data\n{_order(hops, str(phase))}"
+            shapes.append(_shape(hops, root, title, phase == "reduce"))
     return shapes
+
+
+def _order(hops: pd.DataFrame, phase: str) -> str:
+    """Say which hops a tree has and who sends first."""
+    first, last = hops["hop"].min(), hops["hop"].max()
+    who = "leaves send first" if phase == "reduce" else "the root sends first"
+    return f"hop {first}" if first == last else f"hops {first} to {last}: {who}"
 
 
 def _shape(rows: pd.DataFrame, root: str, title: str, inwards: bool) -> _Shape:
     above, below = ("head", "tail") if inwards else ("tail", "head")
-    by_depth = rows.sort_values("depth", kind="stable")
+    # Upside down where sums run to the root: then a tree that is used both ways looks the same both times.
+    by_depth = (rows[::-1] if inwards else rows).sort_values("depth", kind="stable")
     parents = dict(zip(by_depth[below], by_depth[above], strict=True))
     children: dict[str, list[str]] = {root: []}
     for child, parent in parents.items():
@@ -134,21 +157,19 @@ def _shape(rows: pd.DataFrame, root: str, title: str, inwards: bool) -> _Shape:
 
 def _draw(axes: Axes, shape: _Shape, plan: Plan, colours: Mapping[str, str], radius: float) -> None:
     boxes, numbers = box_of_nodes(plan.topology), plan.topology.node_index
+    hops = []
     for child, parent in shape.parents.items():
-        (x, depth), (above, higher) = shape.places[child], shape.places[parent]
-        start, end = ((x, -depth), (above, -higher)) if shape.inwards else ((above, -higher), (x, -depth))
-        hop = WITHIN if boxes[child] == boxes[parent] else BETWEEN
-        axes.annotate(
-            "", end, xytext=start, zorder=1,
-            arrowprops={"arrowstyle": "-|>", "color": hop, "lw": 1.1, "shrinkA": radius, "shrinkB": radius,
-                        "mutation_scale": max(radius, 3.0)},
-        )  # fmt: skip
+        lower, upper = ((float(x), -float(depth)) for x, depth in (shape.places[child], shape.places[parent]))
+        ink = WITHIN if boxes[child] == boxes[parent] else BETWEEN
+        hops.append(_Hop(lower, upper, ink) if shape.inwards else _Hop(upper, lower, ink))
+    (_draw_arrows if len(hops) <= MOST_ARROWS else _draw_lines)(axes, hops, radius)
     ranks = list(shape.places)
     points = np.array([(x, -depth) for x, depth in shape.places.values()])
     inks = [colours[boxes[rank]] for rank in ranks]
     axes.scatter(points[:, 0], points[:, 1], s=(2 * radius) ** 2, c=inks, lw=0, zorder=2)
     size = min(1.0 * radius, 1.7 * radius / (0.62 * len(str(len(ranks) - 1))))
-    for rank, point in zip(ranks, points, strict=True):
+    # Smaller ones could not be read, and every one takes time.
+    for rank, point in zip(ranks, points, strict=True) if size >= SMALLEST_WORDS else ():
         axes.annotate(
             str(numbers[rank]), tuple(point), ha="center", va="center_baseline", fontsize=size, color="white", zorder=3
         )
@@ -156,6 +177,37 @@ def _draw(axes: Axes, shape: _Shape, plan: Plan, colours: Mapping[str, str], rad
     axes.set_xlim(-0.8, points[:, 0].max() + 0.8)
     axes.set_ylim(points[:, 1].min() - 0.5, 0.5)
     axes.set_title(shape.title, fontsize="small", wrap=True)
+
+
+def _draw_arrows(axes: Axes, hops: list[_Hop], radius: float) -> None:
+    for hop in hops:
+        axes.annotate(
+            "", hop.end, xytext=hop.start, zorder=1,
+            arrowprops={"arrowstyle": "-|>", "color": hop.ink, "lw": 1.1, "shrinkA": radius, "shrinkB": radius,
+                        "mutation_scale": max(radius, 3.0)},
+        )  # fmt: skip
+
+
+def _draw_lines(axes: Axes, hops: list[_Hop], radius: float) -> None:
+    """Draw very many arrows, whose heads are about a point long, all at once: each by itself takes milliseconds."""
+    from matplotlib.collections import LineCollection, PathCollection
+    from matplotlib.path import Path
+
+    ends, inks = np.array([hop.end for hop in hops]), [hop.ink for hop in hops]
+    thin = min(max(radius, 0.2), 1.1)
+    axes.add_collection(LineCollection([(hop.start, hop.end) for hop in hops], colors=inks, linewidths=thin, zorder=1))
+    # Between rows that are far apart beside their dots, all arrows lead up, or all down.
+    up = 1.0 if hops[0].end[1] > hops[0].start[1] else -1.0
+    below = -radius * up / POINTS_PER_INCH
+    long, wide = (share * max(radius, 3.0) / POINTS_PER_INCH for share in (0.4, 0.2))
+    head = Path([(0, below), (wide, below - long * up), (-wide, below - long * up), (0, below)], closed=True)
+    transform = axes.figure.dpi_scale_trans
+    axes.add_collection(
+        PathCollection(
+            [head], offsets=ends, offset_transform=axes.transData, transform=transform, facecolors=inks,
+            edgecolors=inks, linewidths=thin, zorder=1,
+        )
+    )  # fmt: skip
 
 
 def _explain(figure: Figure, colours: Mapping[str, str], shapes: list[_Shape], boxes: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from .canvas import Canvas, node_scale
 from .drawing import empty_figure, legend, shortened
 from .drawn_links import draw_counted, draw_links, draw_parts
 from .drawn_nodes import draw_boxes, draw_nodes
-from .node_layout import places
+from .node_places import places
 from .witness_links import witness_view
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
     placed = places(topology)
     scale = node_scale(placed)
     figure = empty_figure(scale.width, scale.height)
+    # True proportions shrink the axes, which the other layout does not take into account: it would cut titles.
+    figure.set_layout_engine("compressed")
     canvas = Canvas(figure.subplots(), topology, placed, scale)
     if placed.arrangement == "rows":
         draw_boxes(canvas)

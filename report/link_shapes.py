@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..topologies import Topology
-from .node_layout import Places, places
+from .node_places import Places, places
 
 if TYPE_CHECKING:
     import pandas as pd

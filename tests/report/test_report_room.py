@@ -1,0 +1,52 @@
+"""The room as a whole: what it exports and what importing it costs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from collopt import report
+
+HEAVY = ("jinja2", "matplotlib", "numba", "numpy", "pandas", "plotly", "scipy")
+
+
+def test_everything_exported_exists() -> None:
+    """Nothing twice, and no name of a function is that of a module, which would hide it."""
+    assert len(set(report.__all__)) == len(report.__all__)
+    assert dir(report) == sorted(report.__all__)
+    for name in report.__all__:
+        assert callable(getattr(report, name))
+    modules = {path.stem for path in Path(report.__file__).parent.glob("*.py")}
+    assert modules & set(report.__all__) == set()
+
+
+def test_type_checkers_see_the_modules_that_names_come_from() -> None:
+    """What is imported for them alone is what is looked up."""
+    tree = ast.parse(Path(report.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1]
+    seen = {alias.name: node.module for node in imports for alias in node.names}
+    assert set(seen) == set(report.__all__)
+    for name, module in seen.items():
+        assert getattr(importlib.import_module(f"collopt.report.{module}"), name) is getattr(report, name)
+
+
+def test_importing_loads_no_heavy_package() -> None:
+    """Nor any other room: all of that is imported when a name is first used."""
+    program = (
+        "import sys, collopt.report; collopt.report.__all__; dir(collopt.report);"
+        f"print([name for name in sys.modules if name in {HEAVY!r} or name.startswith('collopt.')])"
+    )
+    # -P: not the folder we happen to be in, which may hold the package under its own name.
+    result = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "['collopt.report']"
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    """As of any module."""
+    with pytest.raises(AttributeError, match=r"module 'collopt\.report' has no attribute 'tree_figures_of'"):
+        report.tree_figures_of  # type: ignore[attr-defined]  # noqa: B018

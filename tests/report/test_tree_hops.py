@@ -1,0 +1,114 @@
+"""Numbers of hops: 1 is what is sent first, in tables, on pages and in time lines alike."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+import collopt
+from collopt import Plan, topologies
+from collopt.report import step_table, tree_table
+from collopt.report.html.parts import parts
+from collopt.report.html.plots import plan_data
+from collopt.report.tree_hops import HOPS, SUMS_FIRST
+
+TORUS = topologies.torus(3, 3, bandwidth=25, latency=1)
+
+
+PLANS = [
+    *(pytest.param(TORUS, name, "auto", id=name) for name in ("allgather", "reduce_scatter", "broadcast", "reduce")),
+    pytest.param(TORUS, "allreduce", "auto", id="allreduce"),
+    pytest.param(topologies.dgx_a100(boxes=2), "allreduce", "auto", id="switches"),
+    # One tree spreads what trees of two heights add up.
+    pytest.param(topologies.kautz(2, 2, bandwidth=25), "allreduce", "allreduce-lp", id="uneven"),
+]
+
+
+def made(topology: collopt.Topology, collective: str, planner: str) -> Plan:
+    """Make a plan, with rank 1 as the root where there is one."""
+    options = {"root": 1} if collective in ("broadcast", "reduce") else {}
+    return collopt.plan(topology, collective, planner=planner, **options)
+
+
+@pytest.mark.parametrize(("topology", "collective", "planner"), PLANS)
+def test_a_hop_comes_right_after_the_last_that_it_waits_for(
+    topology: collopt.Topology, collective: str, planner: str
+) -> None:
+    """Away from a root, what brings data to the sender; towards it, all that bring sums to the sender."""
+    table = tree_table(made(topology, collective, planner))
+    for (phase, root, _), rows in table.groupby(["phase", "root", "tree"]):
+        came: dict[str, int] = {}
+        for row in rows.to_dict("records"):
+            came[row["head"]] = max(came.get(row["head"], 0), row["hop"])
+        first = rows["hop"].min()
+        for row in rows.to_dict("records"):
+            assert row["hop"] == came.get(row["tail"], first - 1) + 1
+        starting = rows[rows["hop"] == first]
+        leaves = set(rows["tail"]) - set(rows["head"])
+        assert set(starting["tail"]) == (leaves if phase == "reduce" else {root})
+        assert first == 1 or (phase == "broadcast" and collective == "allreduce")
+
+
+def test_the_two_directions_count_the_same_way_in_time() -> None:
+    """The last hop of a reduce-scatter leads to a root; the first one of an allgather away from it."""
+    spreading, adding = (tree_table(made(TORUS, name, "auto")) for name in ("allgather", "reduce_scatter"))
+    assert (spreading[spreading["hop"] == 1]["tail"] == spreading[spreading["hop"] == 1]["root"]).all()
+    last = adding.groupby(["root", "tree"])["hop"].transform("max")
+    assert (adding[adding["hop"] == last]["head"] == adding[adding["hop"] == last]["root"]).all()
+
+
+def test_the_second_half_of_an_allreduce_goes_on_counting() -> None:
+    """From where the first half of the same data has ended."""
+    table = tree_table(made(TORUS, "allreduce", "auto"))
+    ends = table[table["phase"] == "reduce"].groupby("root")["hop"].max()
+    begins = table[table["phase"] == "broadcast"].groupby("root")["hop"].min()
+    assert (begins == ends + 1).all()
+
+
+@pytest.mark.parametrize(("topology", "collective", "planner"), PLANS)
+def test_tables_pages_and_time_lines_agree(topology: collopt.Topology, collective: str, planner: str) -> None:
+    """A link carries the same hops in the panel of trees as in the time line, and in the tables behind them."""
+    plan = made(topology, collective, planner)
+    number = topology.node_index
+    taken = parts(plan)
+    assert not taken.left_out
+    panel = {
+        (tail, head, hop)
+        for part in taken.shown
+        for tail, head, hop in zip(part.ends[::2], part.ends[1::2], part.ranks, strict=True)
+    }
+    table = {
+        (number[tail], number[head], row["hop"])
+        for row in tree_table(plan).to_dict("records")
+        for tail, head in pairwise([row["tail"], *row["via"].split(), row["head"]])
+    }
+    rows = step_table(plan, "1M")
+    timed = {(number[tail], number[head], step) for tail, head, step in rows[["tail", "head", "step"]].values}
+    assert panel == table == timed
+    line = plan_data(plan, [("1M", 2**20)])["timelines"][0]
+    assert set(zip(line["tails"], line["heads"], line["step"], strict=True)) <= timed
+    assert min(rows[rows["start_us"] == 0]["step"]) == 1
+
+
+def test_pages_say_what_the_numbers_mean() -> None:
+    """In one sentence, and in another one where trees do two things."""
+    assert parts(made(TORUS, "reduce_scatter", "auto")).explained == HOPS
+    both = parts(made(TORUS, "allreduce", "auto"))
+    assert both.explained == f"{HOPS} {SUMS_FIRST}"
+    assert both.shown[0].label.endswith("adds up 11.11 % of all data, hops 1 to 2")
+    assert both.shown[-1].label.endswith("spreads 11.11 % of all data, hops 3 to 4")
+
+
+def test_senders_of_a_flow_have_the_steps_of_the_time_line() -> None:
+    """Step 1 is what is sent first, in both."""
+    topology = topologies.kautz(2, 1, bandwidth=25)
+    plan = collopt.plan(topology, "all_to_all")
+    number = topology.node_index
+    rows = step_table(plan, "1M")
+    timed = {(number[tail], number[head], step) for tail, head, step in rows[["tail", "head", "step"]].values}
+    shown = [
+        each for part in parts(plan).shown for each in zip(part.ends[::2], part.ends[1::2], part.ranks, strict=True)
+    ]
+    assert set(shown) <= timed
+    assert min(step for _, _, step in shown) == 1
