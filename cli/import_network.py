@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["import_network"]
 
-FileArgument = Annotated[
-    str,
+FilesArgument = Annotated[
+    list[str],
     typer.Argument(
-        metavar="FILE",
+        metavar="FILE...",
         help="What NCCL, RCCL, nvidia-smi, rocm-smi or amd-smi wrote, or an input of another planner; - is standard "
-        "input.",
+        "input. Several are boxes to be joined by --fabric, one for each time that a file is named.",
     ),
 ]
 OutputOption = Annotated[
@@ -34,20 +34,18 @@ OutputOption = Annotated[
 
 
 def import_network(
-    file: FileArgument,
+    files: FilesArgument,
     described: NetworkOptions,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a file of another tool describes, and write it as a topology file."""
+    """Say what files of other tools describe, and write it as a topology file."""
     from ..topologies import link_classes, write_topology
-    from .networks import find_network, network_file
+    from .networks import find_network, join_files
 
-    source = network_file(file)
-    if source is None:
-        raise UsageError(f"{file} is a name of the catalogue; write ./{file} for the file of that name")
-    check_targets({"--output": output}, sources=(source,))
-    network = find_network(file, described)
+    sources = [_source(file) for file in files]
+    check_targets({"--output": output}, sources=sources)
+    network = join_files(sources, described) if len(files) > 1 else find_network(files[0], described)
     classes = link_classes(network)
     if output is not None:
         with writing(output):
@@ -55,9 +53,19 @@ def import_network(
     if as_json:
         emit_json(_figures(network, classes))
     else:
-        emit_rows(f"{network.name}, from {'standard input' if file == '-' else file}", _rows(network, classes))
+        told = ", ".join("standard input" if file == "-" else file for file in dict.fromkeys(files))
+        emit_rows(f"{network.name}, from {told}", _rows(network, classes))
     if output is not None:
         note(f"wrote {output}")
+
+
+def _source(file: str) -> Path:
+    """Return the path of a file, which no name of the catalogue is."""
+    from .networks import network_file
+
+    if (source := network_file(file)) is None:
+        raise UsageError(f"{file} is a name of the catalogue; write ./{file} for the file of that name")
+    return source
 
 
 def _rows(network: Topology, classes: tuple[LinkClass, ...]) -> dict[str, str]:

@@ -36,7 +36,8 @@ SetOption = Annotated[
         "--set",
         metavar="NAME=VALUE",
         help="Any other option: of a topology, those of `collopt topologies NAME`; of a file of one box, gpu, figures, "
-        "nic_bandwidth, pcie_bandwidth, nics, oversubscription, boxes_per_leaf. Repeatable.",
+        "nic_bandwidth, pcie_bandwidth, nics, oversubscription, boxes_per_leaf. Bandwidths are GB/s, or have a unit, "
+        "as 400Gb/s has. Repeatable.",
         rich_help_panel=PANEL,
     ),
 ]

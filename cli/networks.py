@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ..errors import FileFormatError, TopologyError
 from ..topologies import CatalogueEntry, Topology, build, catalogue
-from ..topologies.validation import shown
+from ..topologies.bandwidth_units import doubt_about_nic
+from ..topologies.validation import as_bandwidth, shown
 from .network_options import NetworkOptions
 from .output import note
 from .parameters import UsageError, whole_number
@@ -20,7 +21,7 @@ from .typed_options import FLAGS, as_typed
 if TYPE_CHECKING:
     from ..topologies.importing.reading import ImportOptions
 
-__all__ = ["entry_called", "find_network", "flag_of", "looks_like_path", "network_file"]
+__all__ = ["entry_called", "find_network", "flag_of", "join_files", "looks_like_path", "network_file"]
 
 FILE_COUNTS = {"boxes", "nics", "boxes_per_leaf"}
 """Options of files that are whole numbers."""
@@ -48,7 +49,22 @@ def find_network(name: str, options: NetworkOptions) -> Topology:
         If there is no such topology, or it makes no sense.
     """
     file = network_file(name)
-    topology = _built(name, options) if file is None else _read(file, options)
+    return _changed(_built(name, options) if file is None else _read([file], options), options)
+
+
+def join_files(files: Sequence[Path], options: NetworkOptions) -> Topology:
+    """Join the boxes that files describe, one each, by the fabric that `options` ask for.
+
+    Raises
+    ------
+    UsageError, TopologyError, FileFormatError
+        As `find_network`.
+    """
+    return _changed(_read(files, options), options)
+
+
+def _changed(topology: Topology, options: NetworkOptions) -> Topology:
+    """Leave out what the options say."""
     if options.ranks is not None:
         topology = topology.restrict(_ranks(options.ranks))
     for failed in options.without or []:
@@ -92,19 +108,32 @@ def _entry(name: str) -> CatalogueEntry | None:
     return next((entry for entry in catalogue() if entry.name == name.replace("_", "-")), None)
 
 
-def _read(file: Path, options: NetworkOptions) -> Topology:
-    from ..topologies.importing.reading import import_network
+def _read(files: Sequence[Path], options: NetworkOptions) -> Topology:
+    """Read one file, or several boxes."""
+    from ..planners.file_kinds import NETWORK_KINDS, wrong_kind
+    from ..topologies.importing.reading import import_boxes, import_network
 
     if stray := [flag for flag in options.given() if flag in ("--nodes", "--shape")]:
-        raise UsageError(f"{stray[0]} does not go with {file}, which says everything about its network; leave it out")
-    settings = _settings(options, {"boxes": options.boxes, "fabric": options.fabric}, f"the file {file}")
+        raise UsageError(
+            f"{stray[0]} does not go with {files[0]}, which says everything about its network; leave it out"
+        )
+    chosen = _file_options(
+        _settings(options, {"boxes": options.boxes, "fabric": options.fabric}, f"the file {files[0]}")
+    )
     try:
-        made = import_network(file, _file_options(settings))
+        made = import_boxes(files, chosen) if len(files) > 1 else import_network(files[0], chosen)
     except (TopologyError, FileFormatError) as error:
-        raise type(error)(as_typed(str(error), str(file))) from None
+        if told := next(filter(None, (wrong_kind(file, "a network", NETWORK_KINDS) for file in files)), None):
+            raise FileFormatError(told) from None
+        raise type(error)(_typed(str(error), files)) from None
     for said in made.notes:
-        note(f"collopt: note: {as_typed(said, str(file))}")
+        note(f"collopt: note: {_typed(said, files)}")
     return made.topology
+
+
+def _typed(message: str, files: Sequence[Path]) -> str:
+    """Let a message about one of the files name options as they are typed."""
+    return as_typed(message, next((str(file) for file in files if str(file) in message), ""))
 
 
 def _file_options(settings: Mapping[str, object]) -> ImportOptions:
@@ -128,9 +157,14 @@ def _built(name: str, options: NetworkOptions) -> Topology:
         if understood and parameter.required and parameter.name not in values:
             raise TopologyError(f"{entry.name} needs {flag_of(parameter.name)}: {parameter.expected}")
     try:
-        return build(entry.name, **values)
+        built = build(entry.name, **values)
     except TopologyError as error:
         raise TopologyError(as_typed(str(error))) from None
+    if (given := values.get("nic_bandwidth")) is not None and (
+        doubt := doubt_about_nic(given, as_bandwidth(given, "every NIC"))
+    ):
+        note(f"collopt: note: {as_typed(doubt)}")
+    return built
 
 
 def _values(entry: CatalogueEntry, options: NetworkOptions) -> dict[str, object]:

@@ -11,7 +11,7 @@ import pytest
 
 from cli_calls import call, refusal
 from collopt import read_topology
-from collopt.topologies import ring, write_topology
+from collopt.topologies import compose, read_box, ring, write_topology
 
 PROFILE = {"name": "lab_1MB", "gpus_per_node": 4, "nics_per_node": 2, "alpha": 1, "node_betas_list": [20]}
 REMOTE = {"remote_alpha": 2, "remote_beta": 80, "remote_invbw": 82}
@@ -43,6 +43,46 @@ def test_it_writes_a_topology_file(capsys: pytest.CaptureFixture[str], profile: 
     assert (answer.status, answer.err.splitlines()[-1]) == (0, f"wrote {target}")
     expected = read_topology(profile, boxes=3, fabric="leaf_spine", boxes_per_leaf=2, nic_bandwidth=25)
     assert read_topology(target) == expected
+
+
+def test_several_files_are_boxes_of_different_kinds(
+    capsys: pytest.CaptureFixture[str], profile: Path, tmp_path: Path
+) -> None:
+    """In the order given; each says its notes once, with its name."""
+    other = tmp_path / "other"
+    other.write_text(json.dumps(PROFILE | REMOTE | {"gpus_per_node": 2, "name": "small_1MB"}), encoding="utf-8")
+    target = tmp_path / "cluster.json"
+    answer = call(capsys, "import", profile, other, profile, "--fabric", "rail", "-o", target)
+    assert answer.status == 0
+    assert f", from {profile}, {other}\n" in answer.out
+    assert answer.err.count(f"note: {profile}: bandwidths are") == 1
+    boxes = [read_box(path) for path in (profile, other, profile)]
+    assert read_topology(target) == compose(boxes, fabric="rail")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "the files say nothing about the network between boxes; give --fabric, one of full, rail, leaf_spine"),
+        (("--fabric", "rail", "--boxes", "2"), "--boxes does not go with several files, which are a box each"),
+        (("--fabric", "mesh"), "--fabric is 'mesh'"),
+        (("--fabric", "rail", "--set", "speed=3"), "there is no option 'speed'"),
+    ],
+)
+def test_what_does_not_go_with_several_files_is_refused(
+    options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], profile: Path
+) -> None:
+    """As it is typed."""
+    assert message in refusal(call(capsys, "import", profile, profile, *options))
+
+
+def test_a_whole_network_is_no_box(capsys: pytest.CaptureFixture[str], profile: Path, tmp_path: Path) -> None:
+    """Nor is a name of the catalogue."""
+    network = tmp_path / "ring.json"
+    write_topology(ring(4), network)
+    words = ("import", profile, network, "--fabric", "rail")
+    assert f"{network}: it describes a whole network, not a box" in refusal(call(capsys, *words))
+    assert "mi250 is a name of the catalogue" in refusal(call(capsys, "import", profile, "mi250"))
 
 
 def test_json_has_the_same(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
@@ -103,6 +143,27 @@ def test_names_of_the_catalogue_are_no_files(capsys: pytest.CaptureFixture[str])
     """The message says how to name a file that is called so."""
     message = refusal(call(capsys, "import", "mi250"))
     assert message == "mi250 is a name of the catalogue; write ./mi250 for the file of that name"
+
+
+def test_a_bandwidth_may_have_a_unit_and_one_without_is_doubted(
+    capsys: pytest.CaptureFixture[str], profile: Path
+) -> None:
+    """400 GB/s has no card; the number is kept all the same."""
+    words = ("import", profile, "--boxes", "2", "--fabric", "full", "--json", "--set")
+    bare, with_unit = (call(capsys, *words, f"nic_bandwidth={value}") for value in ("400", "400Gb/s"))
+    rates = [{row["bandwidth_gbps"] for row in json.loads(answer.out)["link_classes"]} for answer in (bare, with_unit)]
+    assert rates == [{50.0, 400.0}, {50.0}]
+    assert "note: --set nic_bandwidth=400 counts as 400 GB/s" in bare.err
+    assert "give --set nic_bandwidth=400Gb/s\n" in bare.err
+    assert "no card has" not in with_unit.err
+    assert "one with another unit, such as 400Gb/s" in refusal(call(capsys, *words, "nic_bandwidth=400gbps"))
+
+
+def test_the_cards_of_a_fabric_of_the_catalogue_are_doubted_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the same words."""
+    words = ("bound", "rail", "allgather", "--boxes", "2", "--set")
+    assert "give --set nic_bandwidth=800Gb/s\n" in call(capsys, *words, "nic_bandwidth=800").err
+    assert call(capsys, *words, "nic_bandwidth=100GB/s").err == ""
 
 
 def test_the_file_itself_is_not_written_over(capsys: pytest.CaptureFixture[str], profile: Path) -> None:

@@ -43,7 +43,7 @@ def compose(
         ``spine``, which stands for a layer that never blocks.
     nic_bandwidth : int, float, str or Fraction, optional
         GB/s of the ports of every NIC, in each direction; overrules what the boxes say.  Where a box says that PCIe
-        brings a NIC less, that counts.
+        brings a NIC less, that counts.  Text may have a unit, such as ``"400Gb/s"`` for 50.
     nics : int, optional
         NICs of each box of which nothing is known: its GPUs share them evenly, neighbours on the same one.
     oversubscription : int, float, str, Fraction or None
@@ -103,7 +103,7 @@ def _listed(nodes: Sequence[Box | str | os.PathLike[str]]) -> tuple[Box | str | 
 
 def _checked(fabric: str, oversubscription: Exact | None, boxes_per_leaf: int | None) -> tuple[Fraction | None, int]:
     """Check the options of a fabric; returns those of the spine, None without one, and of leaves."""
-    if fabric not in FABRICS:
+    if not isinstance(fabric, str) or fabric not in FABRICS:
         raise TopologyError(f"fabric is {shown(fabric)}; expected one of {', '.join(FABRICS)}")
     per_leaf = BOXES_PER_LEAF if boxes_per_leaf is None else as_size(boxes_per_leaf, "boxes_per_leaf")
     if boxes_per_leaf is not None and fabric != "leaf_spine":

@@ -12,7 +12,7 @@ from ..errors import TopologyError
 from .topology import Link, Topology
 from .validation import shown
 
-__all__ = ["LinkClass", "link_classes", "matching_classes"]
+__all__ = ["LinkClass", "kind_of", "link_classes", "matching_classes"]
 
 _NUMBERING = re.compile(r"[\d._:,()\[\] -]*$")
 """What tells nodes of one kind apart, at the end of their names."""
@@ -107,9 +107,18 @@ def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tupl
     return tuple(each for each in classes if each.name in found)
 
 
+def kind_of(node: str, nameless: str = "") -> str:
+    """Return the end of a node's name, after the last slash and without its number.
+
+    Examples
+    --------
+    >>> kind_of("box1/gpu3"), kind_of("7", "rank")
+    ('gpu', 'rank')
+    """
+    return _NUMBERING.sub("", node.rpartition("/")[2]) or nameless
+
+
 def _kinds(topology: Topology) -> dict[str, str]:
-    kinds = {}
-    for nodes, nameless in ((topology.compute_nodes, "rank"), (topology.switch_nodes, "switch")):
-        for node in nodes:
-            kinds[node] = _NUMBERING.sub("", node.rpartition("/")[2]) or nameless
-    return kinds
+    return {node: kind_of(node, "rank") for node in topology.compute_nodes} | {
+        node: kind_of(node, "switch") for node in topology.switch_nodes
+    }

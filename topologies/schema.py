@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, PlainValidator, ValidationError
 
 from .topology import Link
 from .validation import as_bandwidth, as_latency, as_name, shown
@@ -45,9 +45,10 @@ class TopologyDocument(BaseModel):
     format: str
     version: int
     name: str
-    compute: list[NodeName]
-    switches: list[SwitchEntry]
-    links: list[LinkRow]
+    # Only the first problem is told; a list of millions of them would take gigabytes.
+    compute: Annotated[list[NodeName], FailFast()]
+    switches: Annotated[list[SwitchEntry], FailFast()]
+    links: Annotated[list[LinkRow], FailFast()]
 
 
 def first_problem(error: ValidationError) -> str:

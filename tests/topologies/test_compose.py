@@ -83,6 +83,11 @@ def test_bandwidths_of_cards_can_be_overruled() -> None:
     assert network.link("box0/gpu0", "box0/nic0").bandwidth == 25
 
 
+def test_bandwidths_of_cards_may_have_a_unit() -> None:
+    """400 Gb/s are 50 GB/s."""
+    assert compose([PAIR, PAIR], nic_bandwidth="400 Gb/s") == compose([PAIR, PAIR], nic_bandwidth=50)
+
+
 def test_boxes_that_have_cards_keep_them_beside_boxes_that_have_none() -> None:
     """The number of cards is for those of which nothing is known."""
     network = compose([PAIR, BARE], nics=4, nic_bandwidth=30)
@@ -120,6 +125,12 @@ def test_what_a_box_says_of_the_ways_to_its_cards_counts_for_any_ports(ports: in
         ([PAIR] * 2, {"oversubscription": 4}, "oversubscription is 4, but fabric 'full' never blocks; leave it out"),
         ([PAIR] * 2, {"boxes_per_leaf": 4, "fabric": "rail"}, "boxes_per_leaf is 4, but fabric 'rail' has no leaves"),
         ([PAIR], {"fabric": "clos"}, "fabric is 'clos'; expected one of full, rail, leaf_spine"),
+        ([PAIR], {"fabric": []}, "fabric is []; expected one of full, rail, leaf_spine"),
+        (
+            [PAIR] * 2,
+            {"nic_bandwidth": "400gbps"},
+            "is '400gbps'; expected a positive number of GB/s, or one with",
+        ),
         ([PAIR] * 2, {"oversubscription": None}, "only rails can do without a spine, full cannot"),
         ([PAIR] * 2, {"fabric": "rail", "oversubscription": 0}, "oversubscription is 0; expected a positive number"),
         ([PAIR] * 2, {"nics": 2}, "box 'pair' has 2 NICs already; leave out nics"),

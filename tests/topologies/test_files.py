@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.topologies import Topology, dgx_h100, mi250, read_topology, ring, write_topology
 from collopt.topologies.files import topology_from_json, topology_to_json, write_all_whole, write_whole
+from collopt.topologies.schema import TopologyDocument
 from strategies import eulerian_topologies, switch_free_topologies
 
 DATA = Path(__file__).parents[1] / "data"
@@ -38,6 +40,14 @@ def changed(**fields: Any) -> dict[str, Any]:
 def with_link(*row: Any) -> dict[str, Any]:
     """Describe `PAIR` with one more row of links."""
     return changed(links=[*topology_to_json(PAIR)["links"], list(row)])
+
+
+def test_only_the_first_problem_of_a_list_is_looked_for() -> None:
+    """A short file may hold millions, and all of them together would take gigabytes."""
+    for field in ("compute", "switches", "links"):
+        with pytest.raises(ValidationError) as caught:
+            TopologyDocument.model_validate(changed(**{field: [1.5] * 1000}))
+        assert caught.value.error_count() == 1
 
 
 @pytest.mark.parametrize("topology", [PAIR, ring(3), dgx_h100(2), mi250(2), PAIR.scaled("1/7")], ids=lambda t: t.name)

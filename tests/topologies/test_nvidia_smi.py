@@ -136,7 +136,8 @@ def test_more_links_than_the_gpu_has_are_refused() -> None:
 def test_nvlinks_need_the_name_of_a_gpu_that_has_them(gpu: str | None) -> None:
     """The message lists those that are known."""
     options = {} if gpu is None else {"gpu": gpu}
-    with pytest.raises(FileFormatError, match=r"say which GPU it is \(gpu\), one of p100, v100, a100, h100, b200$"):
+    known = "p100, v100, a100, a800, a40, h100, h800, b200, b300"
+    with pytest.raises(FileFormatError, match=rf"say which GPU it is \(gpu\), one of {known}$"):
         read(cube_mesh(), **options)
 
 

@@ -285,7 +285,7 @@ def test_options_for_several_boxes_do_not_go_with_one(file: Path, options: dict[
 
 def test_a_box_is_not_read_from_a_network(file: Path) -> None:
     """`read_topology` reads it."""
-    with pytest.raises(FileFormatError, match="it describes a whole network, not a box; read it with read_topology"):
+    with pytest.raises(FileFormatError, match="it describes a whole network, not a box that could be joined"):
         read_box(astra(file))
 
 

@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import TopologyError
-from collopt.topologies.validation import as_bandwidth, as_factor, as_latency, as_name, as_names, shown
+from collopt.errors import TopologyError, UnsupportedError
+from collopt.topologies.validation import (
+    as_bandwidth,
+    as_factor,
+    as_latency,
+    as_name,
+    as_names,
+    as_whole,
+    is_whole,
+    shown,
+)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +61,14 @@ def test_numpy_integers_leave_no_numpy_behind() -> None:
         "",
         "fast",
         "1/0",
-        "25 GB/s",
+        "25 gigabytes",
+        "25gb/s",
+        "25 GB",
+        "-25 GB/s",
+        "0Gb/s",
+        "1e2Gb/s",
+        "25 Gb/s/s",
+        "9" * 20 + "Tb/s",
         "nan",
         float("nan"),
         float("inf"),
@@ -204,3 +220,29 @@ def test_anything_is_shown_in_one_short_line(value: object) -> None:
     text = shown(value)
     assert text.isprintable()
     assert 0 < len(text) <= 100
+
+
+@pytest.mark.parametrize("number", [0, 7, 2**70, np.int8(7), np.uint64(2**63)])
+def test_integers_of_python_and_numpy_are_whole_numbers(number: int) -> None:
+    """They come back as Python's own, which do not overflow."""
+    assert is_whole(number)
+    assert type(as_whole(number, "chunks", least=0)) is int
+    assert as_whole(number, "chunks", least=0) == number
+
+
+@pytest.mark.parametrize("stranger", [True, np.True_, 2.0, np.float64(2), "2", None, [2], np.array(2), Fraction(2)])
+def test_what_only_looks_like_a_whole_number_is_refused(stranger: object) -> None:
+    """A float that happens to be whole is a mistake more often than it is meant."""
+    assert not is_whole(stranger)
+    with pytest.raises(UnsupportedError, match=r"^chunks is .*; expected a whole number of at least 1$"):
+        as_whole(stranger, "chunks")
+
+
+def test_limits_of_a_whole_number_are_included_and_named() -> None:
+    """The message says both where there are two, and the error is the one asked for."""
+    assert [as_whole(number, "chunks", least=-1, most=8) for number in (-1, 8)] == [-1, 8]
+    for beyond in (-2, 9, 10**5000):
+        with pytest.raises(TopologyError, match=r"^chunks is .*; expected a whole number from -1 to 8$"):
+            as_whole(beyond, "chunks", least=-1, most=8, error=TopologyError)
+    with pytest.raises(UnsupportedError, match=r"^chunks is 1; expected a whole number of at least 2$"):
+        as_whole(1, "chunks", least=2)

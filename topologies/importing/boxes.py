@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
+from ..bandwidth_units import doubt_about_nic
 from ..scale_out import Box
 from ..validation import Exact
 from .box_options import BoxOptions
@@ -11,6 +13,7 @@ from .document import Document, read_document
 from .formats import Format, find_format
 from .gpu_products import FIGURES
 from .imported import Imported
+from .latencies import box_latencies, latencies_note
 
 __all__ = ["imported", "read_box"]
 
@@ -38,7 +41,8 @@ def read_box(
     gpu : str, optional
         Which GPU it is, such as ``"h100"``, for files that do not say.
     nic_bandwidth, pcie_bandwidth : int, float, str or Fraction, optional
-        GB/s of every network card, of every PCIe link, in each direction; overrule the file.
+        GB/s of every network card, of every PCIe link, in each direction; overrule the file.  Text may have a unit,
+        such as ``"400Gb/s"`` for 50.
 
     Returns
     -------
@@ -55,10 +59,13 @@ def read_box(
     options = BoxOptions.of(figures=figures, gpu=gpu, nic_bandwidth=nic_bandwidth, pcie_bandwidth=pcie_bandwidth)
     document = read_document(path)
     format_ = find_format(document)
-    made = None if format_ is None else imported(document, format_, options)
-    if not isinstance(made, Box):
-        raise document.error("it describes a whole network, not a box; read it with read_topology")
-    return made
+    if format_ is None or format_.box_reader is None:
+        raise document.error("it describes a whole network, not a box that could be joined to others; read_topology reads it")
+    made = imported(document, format_, options)
+    assert isinstance(made, Box), "that is what its reader makes"
+    assumed = None if format_.states_latencies else latencies_note(box_latencies(made))
+    more = (doubt_about_nic(nic_bandwidth, options.nic_bandwidth), assumed)
+    return replace(made, notes=(*made.notes, *(note for note in more if note is not None)))
 
 
 def imported(document: Document, format_: Format, options: BoxOptions) -> Box | Imported:

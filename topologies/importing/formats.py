@@ -26,7 +26,8 @@ class Format(NamedTuple):
     module : str
         Of this package.  It has ``matches(document) -> bool``, which looks at the content only and never raises, and
         either ``read_box(document, options) -> Box`` or ``read_network(document, options) -> Imported``; ``OPTIONS``
-        names the fields of `BoxOptions` that it uses, unless it uses all.
+        names the fields of `BoxOptions` that it uses, unless it uses all; ``STATES_LATENCIES`` is true if files that
+        describe boxes state latencies.
     """
 
     name: str
@@ -48,6 +49,11 @@ class Format(NamedTuple):
         return getattr(self._reader(), "OPTIONS", OPTIONS)
 
     @property
+    def states_latencies(self) -> bool:
+        """Whether the latencies of a box are those of the file, and not assumed."""
+        return getattr(self._reader(), "STATES_LATENCIES", False)
+
+    @property
     def network_reader(self) -> Callable[[Document, BoxOptions], Imported] | None:
         """What makes a network of the document, or None if the format describes one box."""
         return getattr(self._reader(), "read_network", None)
@@ -67,6 +73,7 @@ FORMATS = (
     Format("TE-CCL input", "teccl"),
     Format("MSCCL topology JSON", "msccl_topology"),
     Format("ASTRA-sim network YAML", "astra_sim"),
+    Format("physical topology of ns-3", "ns3"),
 )
 """In the order in which they are tried."""
 

@@ -14,7 +14,7 @@ from ..scale_out import SCALE_UP_LATENCY
 from ..topology import Link
 from ..validation import shown
 from .box_options import BoxOptions
-from .gpu_products import GpuProduct, product_of
+from .gpu_products import GpuProduct, is_always_linked, product_of
 from .nccl_machine import GPU_CLASSES, Gpu, Machine, host_of
 from .nccl_tree import Element
 
@@ -30,7 +30,7 @@ HIDDEN = "fffffff:ffff:ff"
 """What stands for an NVSwitch that a virtual machine does not show."""
 CPU_CLASS = "0x068001"
 
-BEHIND_NVSWITCH = ("a100", "h100", "b200")
+BEHIND_NVSWITCH = ("a100", "a800", "h100", "h800", "b200", "b300")
 """GPUs that are sold by eight with NVSwitches; the V100 by eight has a hybrid cube mesh."""
 
 
@@ -208,8 +208,12 @@ def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[Gp
     if given and vendor and given.vendor != vendor:
         told = "NVIDIA" if vendor == "nvidia" else "AMD"
         raise machine.system.error(f"gpu is {given.name!r}, but the GPUs of this file are {told}'s; leave out gpu")
+    if found and given and found.code == given.code:
+        found = given  # the file says of which generation it is, and the caller which one of it
     if found and given and found != given:
         return found, [f"not used: gpu={given.name!r}, as the file itself says {found.name}"]
+    if not linked and given is None:
+        return (found if kind and is_always_linked(*kind) else None), []
     if found or not linked:
         return found or (given if kind is None else None), []
     if given:

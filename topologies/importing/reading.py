@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from ...errors import TopologyError
+from ..bandwidth_units import doubt_about_nic
 from ..compose import FABRICS, compose
 from ..files import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
 from ..json_files import parse_json
@@ -14,12 +16,13 @@ from ..sizes import as_size
 from ..topology import Topology
 from ..validation import Exact
 from .box_options import OPTIONS, BoxOptions
-from .boxes import imported
+from .boxes import imported, read_box
 from .document import Document, read_document
 from .formats import find_format
 from .imported import Imported
+from .latencies import latencies_note, network_latencies
 
-__all__ = ["ImportOptions", "import_network"]
+__all__ = ["ImportOptions", "import_boxes", "import_network"]
 
 COMPOSE_OPTIONS = ("nic_bandwidth", "nics", "oversubscription", "boxes_per_leaf", "name")
 BETWEEN_BOXES = ("fabric", "nics", "oversubscription", "boxes_per_leaf")
@@ -59,22 +62,60 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
         _refuse(given, document)
         data = parse_json(document.text, document.where, TOPOLOGY_FORMAT, TOPOLOGY_VERSION)
         return Imported(topology_from_json(data, document.where))
+    _check_known(given)
+    if format_.network_reader is not None:
+        _refuse({name: value for name, value in given.items() if name not in format_.options}, document)
+    for_box = BoxOptions.of(**{name: given[name] for name in OPTIONS if name in given})
+    made = imported(document, format_, for_box)
+    if isinstance(made, Imported):
+        return made
+    network = _several(made, given, document)
+    more = (
+        _silence(made, given),
+        doubt_about_nic(given.get("nic_bandwidth"), for_box.nic_bandwidth),
+        latencies_note(network_latencies(network, made, stated=format_.states_latencies)),
+    )
+    return Imported(network, (*made.notes, *(note for note in more if note is not None)))
+
+
+def import_boxes(paths: Sequence[str | os.PathLike[str]], options: ImportOptions) -> Imported:
+    """Read files that describe one box each, and join the boxes in this order; a file may be there several times.
+
+    Raises
+    ------
+    FileFormatError, TopologyError
+        As `read_box` and `compose`, and if nothing says what joins them.
+    """
+    given: dict[str, Any] = dict(options)
+    _check_known(given)
+    if "boxes" in given:
+        raise TopologyError(
+            "boxes does not go with several files, which are a box each; leave it out, and name a file once for each "
+            "box that is like it"
+        )
+    if "fabric" not in given:
+        raise TopologyError(
+            f"the files say nothing about the network between boxes; give fabric, one of {', '.join(FABRICS)}"
+        )
+    for_box = {name: given.pop(name) for name in OPTIONS if name in given}
+    if "nic_bandwidth" in for_box:
+        given["nic_bandwidth"] = for_box["nic_bandwidth"]
+    boxes = {path: read_box(path, **for_box) for path in dict.fromkeys(paths)}
+    notes = tuple(f"{os.fspath(path)}: {note}" for path, box in boxes.items() for note in box.notes)
+    return Imported(compose([boxes[path] for path in paths], **given), notes)
+
+
+def _check_known(given: dict[str, Any]) -> None:
     if unknown := given.keys() - ImportOptions.__annotations__.keys():
         known = ", ".join(ImportOptions.__annotations__)
         raise TopologyError(f"there is no option {min(unknown)!r} for a file of a network; expected one of {known}")
-    if format_.network_reader is not None:
-        _refuse({name: value for name, value in given.items() if name not in format_.options}, document)
-    made = imported(document, format_, BoxOptions.of(**{name: given[name] for name in OPTIONS if name in given}))
-    if isinstance(made, Imported):
-        return made
-    return Imported(_several(made, given, document), (*made.notes, *_silence(made, given)))
 
 
-def _silence(box: Box, given: dict[str, Any]) -> list[str]:
+def _silence(box: Box, given: dict[str, Any]) -> str | None:
     """Say what the network of one box does not show."""
     if "boxes" in given or not box.nics:
-        return []
-    return [f"a box alone has no network, so its network cards ({len(box.nics)}) are left out; give boxes and fabric"]
+        return None
+    return f"a box alone has no network, so its network cards ({len(box.nics)}) are left out; give boxes and fabric"
 
 
 def _several(box: Box, given: dict[str, Any], document: Document) -> Topology:

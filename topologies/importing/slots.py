@@ -19,12 +19,19 @@ SLOTS = {
     "p100": "8",
     "v100": "8",
     "a100": "16",
+    "a800": "16",
+    "a40": "16",
     "a10": "16",
+    "l40s": "16",
     "h100": "32",
+    "h800": "32",
     "b200": "32",
+    "b300": "64",
+    "rtxpro6000": "32",
     "mi100": "16",
     "mi250": "16",
     "mi300x": "32",
+    "mi350x": "32",
 }
 """GT/s of each of the 16 PCIe lanes of the GPUs of `gpu_products.PRODUCTS` (vendors' data sheets)."""
 

@@ -14,8 +14,12 @@ STRANGERS = (
     (r'"scheduling-policy"', "a system description of ASTRA-sim; its network is in another file"),
     (r'"1-Epoch_Duration"', "a schedule of TE-CCL; the network that it is for is in another file"),
     (r'"collective"[\s\S]*"gpus"', "an MSCCL++ execution plan, not a network; collopt lint checks it"),
+    (
+        r"\A\s*\d+\s+\d+\s+\d+\s+\d+\s+\d+\s+[A-Za-z]\w*[^\n]*\n\s*\d",
+        "a topology of SimAI, whose first line has more than nodes, switches and links; describe it as JSON",
+    ),
     (r"\A\s*Nodes \d+\s+Tiers \d+", "a topology of htsim, which is not read; describe it as JSON or in Python"),
-    (r"(?m)^\s*(allreduce|allgather|broadcast|reduce\w*),\d+,", "a tuner table of NCCL, not a network"),
+    (r"(?m)^[ \t]*(allreduce|allgather|broadcast|reduce\w*),\d+,", "a tuner table of NCCL, not a network"),
     (r"\A\d+( \d+)*\s*(\n\d+( \d+)*\s*)*\Z", "a table of bare numbers; say what they are in a topology file of ours"),
 )
 """What is in them, and what they are."""

@@ -22,10 +22,11 @@ from .document import Document
 from .json_text import Fields, decode, looks_like
 from .plugged import OWN_LINK
 
-__all__ = ["NDV2_FAST", "NDV2_SLOW", "OPTIONS", "matches", "read_box"]
+__all__ = ["NDV2_FAST", "NDV2_SLOW", "OPTIONS", "STATES_LATENCIES", "matches", "read_box"]
 
 OPTIONS = ("nic_bandwidth",)
 """Of `BoxOptions`; the file says the rest."""
+STATES_LATENCIES = True
 
 NDV2_FAST = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
 """Pairs of GPUs of an NDv2 that are joined by two NVLinks, as TACCL numbers them."""

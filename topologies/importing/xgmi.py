@@ -41,7 +41,7 @@ DIRECT_WEIGHT = "15"
 """Of one xGMI link; a path of two weighs 30.  The hops, 1 on any xGMI path, do not tell."""
 MOST_WITHIN_CPU = 40
 """Weight of two PCIe segments, from GPU to CPU to GPU; between CPUs there is more."""
-SINGLE_LINK = ("mi100", "mi300x")
+SINGLE_LINK = ("mi100", "mi300x", "mi350x")
 """GPUs that have one link to each peer, wherever they are sold."""
 MAX_DIGITS = 9
 """Of a bandwidth in MB/s, or of a weight."""

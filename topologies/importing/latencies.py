@@ -1,0 +1,82 @@
+"""Which latencies a network got that its file does not state, in one sentence for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+
+from ..link_classes import kind_of, link_classes
+from ..scale_out import Box
+from ..topology import Topology
+
+__all__ = ["box_latencies", "latencies_note", "network_latencies"]
+
+Latencies = Iterable[tuple[str, Fraction]]
+"""Kinds of nodes, such as ``gpu-nic``, and µs of the links between them."""
+
+
+def latencies_note(latencies: Latencies) -> str | None:
+    """Say what was assumed, and who measures it.
+
+    Parameters
+    ----------
+    latencies : iterable of tuple of (str, Fraction)
+        Of links whose latency no file states.
+
+    Returns
+    -------
+    str or None
+        None if there are none.
+
+    Notes
+    -----
+    The figures are those of `scale_out`: TACCL (Shah et al., NSDI 23) measured them on an NDv2.
+
+    Examples
+    --------
+    >>> latencies_note([("gpu-gpu", Fraction(7, 10)), ("nic-rail", Fraction(1, 2)), ("rail-spine", Fraction(1, 2))])
+    "latencies are assumed, after TACCL's measurements of NVLink and InfiniBand: 0.7 µs for gpu-gpu, 0.5 µs for \
+nic-rail, rail-spine; collopt calibrate measures them"
+    """
+    kinds: dict[Fraction, dict[str, None]] = {}
+    for kind, latency in latencies:
+        kinds.setdefault(latency, {})[kind] = None
+    if not kinds:
+        return None
+    told = ", ".join(f"{float(latency):g} µs for {', '.join(names)}" for latency, names in kinds.items())
+    return (
+        f"latencies are assumed, after TACCL's measurements of NVLink and InfiniBand: {told}; collopt calibrate "
+        "measures them"
+    )
+
+
+def box_latencies(box: Box) -> Iterator[tuple[str, Fraction]]:
+    """Go through the links of a box and of its network cards."""
+    for link in box.links:
+        yield f"{kind_of(link.tail)}-{kind_of(link.head)}", link.latency
+    for nic in box.nics:
+        yield from ((f"{kind_of(node)}-nic", Fraction(nic.near_latency)) for node in nic.near)
+        yield "nic-network", Fraction(nic.latency)
+
+
+def network_latencies(network: Topology, box: Box, *, stated: bool) -> Iterator[tuple[str, Fraction]]:
+    """Go through the classes of links of a network of boxes whose latencies nobody stated.
+
+    Parameters
+    ----------
+    network : Topology
+        Boxes like `box`, or one.
+    box : Box
+        What the file says.
+    stated : bool
+        Whether the file states the latencies of the links of the box, and of its network cards if it lists any.
+
+    Yields
+    ------
+    tuple of (str, Fraction)
+        Kinds of nodes, and µs.
+    """
+    for each in link_classes(network):
+        ends = each.kinds.split("-")
+        if not stated or "spine" in ends or ("nic" in ends and not box.nics):
+            yield each.kinds, each.latency
