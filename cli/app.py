@@ -5,6 +5,7 @@ Exit status 0 means fine, 1 that a check failed, 2 that the request or the input
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -21,6 +22,7 @@ from .common import VerboseOption, with_common_options
 from .compare import compare
 from .completion import complete_for, completes_for
 from .doctor import doctor
+from .export import export
 from .family import family
 from .find import find
 from .import_network import import_network
@@ -47,6 +49,7 @@ for command in (
     import_network,
     bound,
     plan,
+    export,
     family,
     compare,
     verify,
@@ -130,6 +133,6 @@ def _failed(status: int, message: str) -> int:
 
 
 def _usage(error: typer.TyperException) -> str:
-    message = error.format_message().rstrip(".")
+    message = re.sub(r"\. Did you mean (.*\?)$", r" (did you mean \1)", error.format_message().rstrip("."))
     context = getattr(error, "ctx", None)
     return f"{message}; see {context.command_path} --help" if context else message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,20 +13,22 @@ import typer
 from ..errors import ProgramError, UnsupportedError
 from ..schedules import as_bytes
 from .launched import as_one_of_the_ranks
+from .live_table import LiveTable
 from .network_options import NetworkOptions
-from .output import emit, emit_csv, emit_json
+from .output import emit_csv, emit_json
 from .parameters import (
     CsvOption,
     JsonOption,
     ShardOptions,
     TimeoutOption,
     UsageError,
+    check_names,
     complete_collective,
-    complete_planner,
     complete_topology,
+    planners_option,
     whole_number,
 )
-from .progress import computing, working
+from .progress import computing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,16 +140,7 @@ CollectiveOption = Annotated[
         autocompletion=complete_collective,
     ),
 ]
-PlannersOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--planner",
-        metavar="NAME",
-        help="Who plans; auto if left out. Repeatable.",
-        rich_help_panel=PANEL,
-        autocompletion=complete_planner,
-    ),
-]
+PlannersOption = Annotated[list[str] | None, planners_option("Who plans; auto if left out. Repeatable.", PANEL)]
 
 
 def bench(
@@ -188,7 +182,9 @@ def bench(
     if op is not None:
         _check_op(op, compared)
     what = ", ".join(compared)
-    with working(f"measuring {what}"), as_one_of_the_ranks(what, timeout):
+    table = LiveTable(f"measuring {what}", prints=not (as_json or as_csv))
+    # Under torchrun all ranks have the whole report, and one of them is enough.
+    with nullcontext() if rank else table, as_one_of_the_ranks(what, timeout):
         report = measure_plans(
             compared,
             minbytes=minbytes,
@@ -203,14 +199,15 @@ def bench(
             backend=backend,
             slices=slices,
             timeout_s=timeout,
+            on_row=table.add,
         )
-    # Under torchrun all ranks have the whole report, and one of them is enough.
     if not rank and as_json:
-        emit_json({"args": sys.argv} | report.to_json())
+        planned = {name: float(plan.busbw) for name, plan in compared.items()}
+        emit_json({"args": sys.argv} | report.to_json() | {"planned_bus_bandwidth": planned})
     elif not rank and as_csv:
         emit_csv(_tidy(report.to_json()["results"]))
     elif not rank:
-        emit(str(report))
+        table.finish(report, compared)
     if report.wrong:
         names = [name for name in report.names if any(row.name == name and row.wrong for row in report.rows)]
         raise ProgramError(
@@ -261,6 +258,7 @@ def _planned(
         return []
     if collective is None:
         raise UsageError(f"--topology {topology} needs --collective: what is to be planned for it")
+    check_names(collective, planners)
     network, given = find_network(topology, options), shards.read()
     with computing(f"planning {collective} on {network.name}"):
         return [plan(network, collective, planner=name, **given) for name in planners or ["auto"]]

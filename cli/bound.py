@@ -15,6 +15,7 @@ from .parameters import (
     JsonOption,
     ShardOptions,
     TopologyArgument,
+    check_names,
 )
 from .progress import computing
 
@@ -37,6 +38,7 @@ def bound(
     from ..planners import bound as find_bound
     from .networks import find_network
 
+    check_names(collective)
     network = find_network(topology, described)
     with computing(f"bounding {collective} on {network.name}"):
         found = find_bound(network, collective, **data.read())

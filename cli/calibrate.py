@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import FileFormatError
 from ..schedules.units import percentage_text
 from ..topologies.validation import shown
 from .files import check_targets, writing
@@ -19,6 +20,7 @@ from .parameters import (
     CsvOption,
     JsonOption,
     UsageError,
+    check_names,
     complete_collective,
     complete_topology,
 )
@@ -105,6 +107,7 @@ def calibrate(
 
     asked = [(file, ()) for file in files or []] + [_tied(text) for text in classes or []]
     _check_request(asked, topology, described, output, planner)
+    check_names(None, [planner] if planner else ())
     sources = [file for file, _ in asked]
     check_targets({"--output": output}, sources=[*sources, None if topology is None else network_file(topology)])
     network = None if topology is None else find_network(topology, described)
@@ -153,10 +156,19 @@ def _check_request(
 
 
 def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
+    from ..planners.file_kinds import MEASURED_KIND, wrong_kind
     from ..runtime import read_nccl_tests
     from ..runtime.measuring.times import collective_called
 
-    times = read_nccl_tests(file).of(by)
+    try:
+        read = read_nccl_tests(file)
+    except FileFormatError:
+        if told := wrong_kind(file, MEASURED_KIND, [MEASURED_KIND]):
+            raise FileFormatError(told) from None
+        raise
+    if by is None and len(read.names) > 1:
+        raise UsageError(f"{file} has the times of several; choose one of them: --by {' or --by '.join(read.names)}")
+    times = read.of(by)
     if collective is None:
         return times
     name = collective_called(collective)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ..errors import UnsupportedError
 from ..schedules.units import percentage_text, time_text
 from ..schedules.wording import rate
@@ -18,7 +16,9 @@ from .parameters import (
     JsonOption,
     ShardOptions,
     TopologyArgument,
-    complete_planner,
+    check_names,
+    planners_option,
+    sizes_option,
 )
 from .progress import computing
 
@@ -28,22 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
-PlannersOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--planner",
-        metavar="NAME",
-        help="Only this planner; all if left out. Repeatable.",
-        autocompletion=complete_planner,
-    ),
-]
+PlannersOption = Annotated[list[str] | None, planners_option("Only this planner; all if left out. Repeatable.")]
 SizesOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--size",
-        metavar="SIZE",
-        help="Predict times for so many bytes in all: 64M, 1G; bfb plans for one that is alone. Repeatable.",
-    ),
+    sizes_option("Predict times for so many bytes in all: 64M, 1G; bfb plans for one that is alone. Repeatable."),
 ]
 
 MICROSECONDS = 10**6
@@ -62,9 +50,11 @@ def compare(
     as_csv: CsvOption = False,
 ) -> None:
     """Plan a collective with every planner, and list what each gives beside what can be proved."""
-    from ..planners.compare import check_possible, compared, outcomes
+    from ..planners.compare import compared
+    from ..planners.outcomes import check_possible, outcomes
     from .networks import find_network
 
+    check_names(collective, planner or ())
     network = find_network(topology, described)
     sizes, shards = list(dict.fromkeys(size or [])), data.read()
     found = outcomes(network, collective, planners=planner or None, sizes=sizes, **shards)

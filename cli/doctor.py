@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import platform
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +15,7 @@ from ..errors import ColloptError, MissingDependencyError
 from ..topologies.installed import ABSENT, mending, needs
 from .output import emit_json, emit_rows
 from .parameters import JsonOption
-from .progress import computing
+from .progress import computing, working
 
 if TYPE_CHECKING:
     from ..runtime.torch_facts import TorchFacts
@@ -77,7 +79,8 @@ def doctor(as_json: JsonOption = False) -> None:
 
     The exit status is 0 if the core works, whatever else is missing, and 1 otherwise.
     """
-    packages = _checked("packages", _packages)
+    with working("checking packages") if _can_show() else nullcontext():
+        packages = _checked("packages", _packages)
     if not packages.works:
         # Everything else would only fail for the same reason.
         _print_broken(packages, as_json)
@@ -86,11 +89,14 @@ def doctor(as_json: JsonOption = False) -> None:
 
     with computing("checking"):
         folder, compiled = _kernels()
-        checks = [packages] + [
-            _checked(*each) for each in (("linear programs", _solve), ("plans", _plan), ("kernels", _kernels_ran))
-        ]
-        facts = torch_facts()
-    features = _features(facts)
+        checks = [packages]
+        for name, check in (("linear programs", _solve), ("plans", _plan), ("kernels", _kernels_ran)):
+            with _stage(name):
+                checks.append(_checked(name, check))
+        with _stage("torch"):
+            facts = torch_facts()
+        with _stage("what runs here"):
+            features = _features(facts)
     if as_json:
         emit_json(
             {
@@ -106,6 +112,22 @@ def doctor(as_json: JsonOption = False) -> None:
         _print(checks, features, facts, folder, compiled)
     if not all(check.works for check in checks):
         raise typer.Exit(FAILED)
+
+
+def _can_show() -> bool:
+    """Whether what shows progress is there; if not, `_packages` says so."""
+    try:
+        importlib.import_module("rich.progress")
+    except Exception:  # noqa: BLE001 - broken packages fail in every way
+        return False
+    return True
+
+
+def _stage(name: str) -> AbstractContextManager[None]:
+    """Tell what is being checked, and the log how long it took."""
+    from ..planners.trace import Trace
+
+    return Trace().stage(name)
 
 
 def _packages() -> str:

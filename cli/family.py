@@ -18,6 +18,7 @@ from .parameters import (
     ShardOptions,
     TopologyArgument,
     UsageError,
+    check_names,
     size_option,
 )
 from .progress import computing, working
@@ -59,6 +60,7 @@ def family(
     from .networks import find_network
 
     format, names, ends = format_of(runtime), _names(planners), _ends(sizes)  # noqa: A001 - as in `write_family`
+    check_names(collective, names)
     network = find_network(topology, described)
     with computing(f"planning {collective} on {network.name}"):
         plans = [made for name in names for made in _plans(network, collective, name, ends, ShardOptions(root).read())]

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import TopologyError
 from ..schedules.units import bandwidth_text, count_text, time_text
-from ..topologies.validation import shown
+from ..topologies.validation import as_factor, as_latency, shown
 from .files import check_targets, writing
 from .output import emit, emit_csv, emit_json, emit_rows, note
-from .parameters import CsvOption, JsonOption, UsageError, whole_number
+from .parameters import CsvOption, JsonOption, UsageError, check_names, whole_number
 from .progress import computing
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def find(
 
     targets = {"--save": save, "--plan": plan, "--xml": xml}
     _check_request(collective, candidate, targets)
+    _check_link(alpha, bandwidth)
     with computing(f"looking for topologies of {nodes} nodes"):
         found = find_topologies(
             nodes,
@@ -119,11 +121,21 @@ def find(
 
 
 def _check_request(collective: str, candidate: int | None, targets: dict[str, Path | None]) -> None:
+    check_names(collective)
     if collective not in COLLECTIVES:
         raise UsageError(f"--collective is {shown(collective)}; expected one of {', '.join(COLLECTIVES)}")
     if candidate is not None and not any(targets.values()):
         raise UsageError("--candidate says which topology to write; give --save, --plan or --xml FILE too")
     check_targets(targets)
+
+
+def _check_link(alpha: str, bandwidth: str) -> None:
+    """Let errors name the option; the library has other names for them."""
+    as_factor(bandwidth, "--bandwidth")
+    try:
+        as_latency(alpha, "a step")
+    except TopologyError as error:
+        raise UsageError(f"--alpha: {error}") from None
 
 
 def _chosen(found: Frontier, collective: str, number: int | None) -> Candidate:

@@ -58,7 +58,7 @@ def lint(
     """Say whether a runtime would reject a file, ignore it, hang on it or compute something else, and why."""
     from ..runtime.msccl.windows import lint_family
 
-    _refuse_our_own(files)
+    _refuse_others(files)
     runtime = _only_reader(files) if runtime is None else runtime
     if runtime is None:
         raise UsageError(f"--runtime is missing; say what loads the file, such as --runtime msccl: {RUNTIME_NAMES}")
@@ -81,14 +81,15 @@ def _only_reader(files: list[str]) -> str | None:
     return "mscclpp" if kinds and all(kind and kind.name == MSCCLPP_KIND for kind in kinds) else None
 
 
-def _refuse_our_own(files: list[str]) -> None:
-    """Say of plans and networks of collopt which command is for them; what is in folders, runtimes would read too."""
-    from ..planners.file_kinds import PLAN_KIND, TOPOLOGY_KIND, kind_of
+def _refuse_others(files: list[str]) -> None:
+    """Say of files for others which command is for them; whatever is in folders, runtimes would read too."""
+    from ..planners.file_kinds import MSCCL_KIND, MSCCLPP_KIND, wrong_kind
 
     for file in files:
-        kind = kind_of(Path(file))
-        if kind and kind.name in (PLAN_KIND, TOPOLOGY_KIND):
-            raise UsageError(f"{file} is {kind.name}, which no runtime loads; {kind.command(file)}")
+        if file and not Path(file).exists():
+            raise UsageError(f"{file} does not exist; check the path")
+        if told := wrong_kind(file, "what MSCCL or MSCCL++ load", [MSCCL_KIND, MSCCLPP_KIND]):
+            raise UsageError(told)
 
 
 def _lines(family: FamilyReport) -> Iterator[str]:

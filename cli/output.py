@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = ["BROKEN_PIPE", "emit", "emit_csv", "emit_json", "emit_rows", "flat", "give_up_output", "note", "plain_table"]
+__all__ = [
+    "BROKEN_PIPE",
+    "advise",
+    "emit",
+    "emit_csv",
+    "emit_json",
+    "emit_rows",
+    "flat",
+    "give_up_output",
+    "note",
+    "plain_table",
+]
 
 BROKEN_PIPE = 141
 """What a shell reports for a program that SIGPIPE ended: whoever read the output has gone, which is no error."""
@@ -121,6 +132,12 @@ def note(message: str) -> None:
         with suppress(OSError):
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
+
+
+def advise(message: str) -> None:
+    """Tell whoever sits at a terminal, and may not know; scripts were written by people who chose."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        note(f"collopt: note: {message}")
 
 
 def _cell(value: object) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -28,11 +28,14 @@ __all__ = [
     "TrafficOption",
     "UsageError",
     "WeightsOption",
+    "check_names",
     "complete_collective",
     "complete_planner",
     "complete_topology",
     "number_between",
+    "planners_option",
     "size_option",
+    "sizes_option",
     "whole_number",
 ]
 
@@ -63,6 +66,16 @@ def complete_planner(incomplete: str) -> list[str]:
     from ..planners import PLANNERS
 
     return [name for name in PLANNERS if name.startswith(incomplete)]
+
+
+def planners_option(text: str, panel: str | None = None) -> Any:
+    """Make the option ``--planner`` of a command that takes several, with its help."""
+    return typer.Option("--planner", metavar="NAME", help=text, autocompletion=complete_planner, rich_help_panel=panel)
+
+
+def sizes_option(text: str) -> Any:
+    """Make the option ``--size`` of a command that takes several, with its help."""
+    return typer.Option("--size", metavar="SIZE", help=text)
 
 
 CollectiveArgument = Annotated[
@@ -162,6 +175,17 @@ class ShardOptions(NamedTuple):
         if self.weights is not None:
             options["weights"] = [weight.strip() for weight in self.weights.split(",")]
         return options
+
+
+def check_names(collective: str | None, planners: Iterable[str] = ()) -> None:
+    """Raise `UnsupportedError` for a collective or planner that there is not, before anything else is looked at."""
+    from ..planners.registry import check_planner
+    from ..planners.requests import check_known
+
+    if collective is not None:
+        check_known(collective)
+    for planner in planners:
+        check_planner(planner)
 
 
 def size_option(planner: str, collective: str, size: str | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ..schedules.wording import gap, rate
 from .figures import plan_figures
 from .files import check_targets, writing
 from .network_options import NetworkOptions
-from .output import emit_csv, emit_json, emit_rows, flat, note
+from .output import advise, emit_csv, emit_json, emit_rows, flat, note
 from .parameters import (
     CollectiveArgument,
     CsvOption,
@@ -22,6 +22,7 @@ from .parameters import (
     ShardOptions,
     TopologyArgument,
     UsageError,
+    check_names,
     complete_planner,
     size_option,
     whole_number,
@@ -74,12 +75,15 @@ OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan to this file.")
 ]
 
-PANEL = "MSCCL XML"
+PANEL = "Files for runtimes"
 XmlOption = Annotated[
     Path | None, typer.Option("--xml", metavar="FILE", help="Write MSCCL XML to this file.", rich_help_panel=PANEL)
 ]
 MscclppOption = Annotated[
-    Path | None, typer.Option("--mscclpp", metavar="FILE", help="Write an MSCCL++ execution plan to this file.")
+    Path | None,
+    typer.Option(
+        "--mscclpp", metavar="FILE", help="Write an MSCCL++ execution plan to this file.", rich_help_panel=PANEL
+    ),
 ]
 RuntimeOption = Annotated[
     str | None,
@@ -105,20 +109,21 @@ InstancesOption = Annotated[
         "--instances",
         metavar="N",
         parser=whole_number("--instances"),
-        help="Parts that every transfer in the XML or MSCCL++ plan is divided into, with thread blocks of their own.",
+        help="Parts that every transfer is divided into, with thread blocks of their own.",
+        rich_help_panel=PANEL,
     ),
 ]
 InPlaceOption = Annotated[
     bool,
     typer.Option(
         "--in-place",
-        help="Write the XML or MSCCL++ plan for calls whose input lies in their output; those of MSCCL++ are for "
-        "out-of-place calls otherwise.",
+        help="Write for calls whose input lies in their output; MSCCL++ plans are for out-of-place calls otherwise.",
+        rich_help_panel=PANEL,
     ),
 ]
 ProtocolOption = Annotated[
     str | None,
-    typer.Option("--protocol", help="Simple, LL or LL128; Simple if left out.", rich_help_panel=PANEL),
+    typer.Option("--protocol", help="Of the XML: Simple, LL or LL128; Simple if left out.", rich_help_panel=PANEL),
 ]
 MinBytesOption = Annotated[
     int | None,
@@ -178,21 +183,20 @@ def plan(
     """Plan a collective, prove the plan, and write it as a plan file or for a runtime."""
     from ..planners import bound as find_bound
     from ..planners import plan as make_plan
-    from ..planners.requests import check_known
     from ..runtime.msccl.limits import runtime_limits
     from .networks import find_network, network_file
 
-    xml_options = _given(
-        runtime=runtime,
+    xml_options = _given(runtime=runtime, protocol=protocol)
+    # Whatever can be refused is refused before the work.
+    check_names(collective, [planner])
+    shared_options = _given(
         channels=channels,
-        protocol=protocol,
+        instances=instances,
+        placement="in-place" if in_place else None,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
         max_thread_blocks=max_thread_blocks,
     )
-    # Whatever can be refused is refused before the work.
-    check_known(collective)
-    shared_options = _given(instances=instances, placement="in-place" if in_place else None)
     _check_wanted(xml_options if xml is None else {}, shared_options if xml is None and mscclpp is None else {})
     if in_place and collective in PAIR_COLLECTIVES:
         raise UsageError(f"--in-place is not for {collective}, whose output is never its input; leave it out")
@@ -226,6 +230,8 @@ def plan(
         for path in written:
             calls = f", for {'in' if in_place else 'out-of'}-place calls"
             note(f"wrote {path}{calls if path == mscclpp or (in_place and path == xml) else ''}")
+        if {xml, mscclpp} & set(written) and channels is None and instances is None:
+            advise("one thread block seldom fills a link of a GPU; try --instances 4 too, and measure both")
 
 
 def _given(**options: object) -> dict[str, Any]:
@@ -238,7 +244,8 @@ def _check_wanted(of_xml: Mapping[str, Any], of_any: Mapping[str, Any]) -> None:
         flag = next(iter(of_xml)).replace("_", "-")
         raise UsageError(f"--{flag} is about MSCCL XML; give --xml FILE too, or leave it out")
     if of_any:
-        flag = "--instances" if "instances" in of_any else "--in-place"
+        name = next(iter(of_any))
+        flag = "--in-place" if name == "placement" else f"--{name.replace('_', '-')}"
         raise UsageError(f"{flag} is about files for runtimes; give --xml FILE or --mscclpp FILE, or leave it out")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,7 +81,9 @@ def run(
         raise UsageError(
             f"--op {op} says how to add up, and the {loaded.collective} of {plan} only moves data; leave it out"
         )
-    with working(f"running {plan} on {loaded.topology.num_ranks} ranks"), as_one_of_the_ranks(str(plan), timeout):
+    # Under torchrun all ranks have the whole report, and one of them is enough.
+    told = nullcontext() if rank else working(f"running {plan} on {loaded.topology.num_ranks} ranks")
+    with told, as_one_of_the_ranks(str(plan), timeout):
         report = run_local(
             loaded,
             backend=backend,
@@ -91,7 +94,6 @@ def run(
             slices=slices,
             op=op,
         )
-    # Under torchrun all ranks have the whole report, and one of them is enough.
     if not rank:
         if as_json:
             emit_json(_as_json(plan, report))

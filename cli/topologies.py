@@ -54,6 +54,8 @@ def _refuse_path(name: str) -> None:
     if looks_like_path(name):
         if not Path(name).exists():
             raise UsageError(f"{name} does not exist; check the path")
+        if Path(name).is_dir():
+            raise UsageError(f"{name} is a folder and no name of the catalogue; expected a name, or none for all")
         kind = kind_of(Path(name))
         advice = kind.command(name) if kind else f"collopt import {name} says what it describes"
         raise UsageError(f"{name} is a file and no name of the catalogue; {advice}")

@@ -39,7 +39,12 @@ def read_traffic(path: Path) -> list[list[str]] | npt.NDArray[np.generic]:
     FileFormatError
         If the file cannot be read as one, or holds more than one of `MOST_RANKS` ranks.
     """
-    return _array(path) if path.suffix == ".npy" else _rows(path)
+    from ..planners.file_kinds import NUMBERS_KIND, wrong_kind
+
+    is_array = path.suffix == ".npy"
+    if not is_array and (told := wrong_kind(path, "a table of traffic", [NUMBERS_KIND])):
+        raise FileFormatError(told)
+    return _array(path) if is_array else _rows(path)
 
 
 def _array(path: Path) -> Any:

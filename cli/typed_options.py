@@ -18,6 +18,8 @@ EXAMPLES = {
     "boxes_per_leaf": "4",
 }
 """Options that ``--set`` takes of files, each with a value that makes sense."""
+OF_BUILDER = re.compile(r"option '(\w+)'(?= of \S+ is )")
+"""``option 'n' of ring is 'four'``, at the start of a message."""
 ANY = "|".join([*EXAMPLES, "fabric", "boxes"])
 FIRST = re.compile(rf"({'|'.join([*FLAGS, *EXAMPLES])})(?= (?:is|does not) )")
 """``boxes is 0``, at the start of a message."""
@@ -52,7 +54,9 @@ def as_typed(message: str, file: str = "") -> str:
     >>> as_typed("nothing says how fast it is; give nic_bandwidth in GB/s")
     'nothing says how fast it is; give --set nic_bandwidth=50 for 50 GB/s'
     """
-    message = FIRST.sub(_named, message, count=1) if FIRST.match(message) else message
+    for pattern in (FIRST, OF_BUILDER):
+        if pattern.match(message):
+            message = pattern.sub(_named, message, count=1)
     parts = message.split(file) if file else [message]
     for pattern in (WITH_VALUE, GIVE, ASIDE):
         parts = [pattern.sub(_typed, part) for part in parts]

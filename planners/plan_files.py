@@ -17,7 +17,7 @@ from ..topologies import Topology
 from ..topologies.bounded_files import name_of
 from ..topologies.files import read_json, topology_from_json, topology_to_json, write_whole
 from ..topologies.validation import shown
-from .file_kinds import PLAN_KIND, kind_of
+from .file_kinds import PLAN_KIND, wrong_kind
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -87,10 +87,9 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
     try:
         data = read_json(path, PLAN_FORMAT, PLAN_VERSION)
     except FileFormatError as error:
-        kind = kind_of(path)
-        if kind is None or kind.name == PLAN_KIND:
-            raise
-        raise FileFormatError(f"{name_of(path)} is {kind.name}, not {PLAN_KIND}; {kind.command(path)}") from error
+        if told := wrong_kind(path, PLAN_KIND, [PLAN_KIND]):
+            raise FileFormatError(told) from error
+        raise
     plan = plan_from_json(data, name_of(path))
     plan.verify(topology)
     return plan

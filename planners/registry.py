@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
@@ -16,7 +17,7 @@ from .lazy_planners import Make
 from .plan import Plan
 from .requests import check_collective, check_topology, shard_weights
 
-__all__ = ["PLANNERS", "Planner", "bound", "plan"]
+__all__ = ["PLANNERS", "Planner", "bound", "check_planner", "plan", "unknown_name"]
 
 
 @dataclass(frozen=True)
@@ -219,12 +220,33 @@ def plan(topology: Topology, collective: str, *, planner: str = "auto", **option
     Fraction(40, 1)
     """
     check_topology(topology)
-    if not isinstance(planner, str) or planner not in PLANNERS:
-        raise UnsupportedError(f"there is no planner {shown(planner)}; expected one of {', '.join(PLANNERS)}")
+    check_planner(planner)
     functions = PLANNERS[planner].functions
     check_collective(collective, tuple(functions), f"the planner {planner!r} does not cover")
     _check_options(functions[collective], options, planner)
     return functions[collective](topology, **options)
+
+
+def check_planner(name: object) -> None:
+    """Raise `UnsupportedError` for a name that is no planner's, before anything else is looked at.
+
+    Examples
+    --------
+    >>> check_planner("forest_coll")
+    Traceback (most recent call last):
+        ...
+    collopt.errors.UnsupportedError: there is no planner 'forest_coll'; did you mean forestcoll?
+    """
+    if not isinstance(name, str) or name not in PLANNERS:
+        raise unknown_name("planner", name, PLANNERS)
+
+
+def unknown_name(what: str, name: object, known: Iterable[str]) -> UnsupportedError:
+    """Return an error about a name that nothing has: with the one that was meant, or else with those that there are."""
+    names = list(known)
+    close = get_close_matches(name.lower().replace("_", "-")[:50], names, n=1) if isinstance(name, str) else []
+    mended = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}"
+    return UnsupportedError(f"there is no {what} {shown(name)}; {mended}")
 
 
 def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:

@@ -17,7 +17,8 @@ from ..schedules import COLLECTIVES, PAIR_COLLECTIVES
 from ..schedules.forest import Direction
 from ..schedules.weights import as_weights
 from ..topologies import Topology
-from ..topologies.validation import shown
+from ..topologies.ranks import as_root
+from ..topologies.validation import as_whole, shown
 
 __all__ = [
     "Network",
@@ -149,7 +150,7 @@ def shard_weights(
             raise UnsupportedError(f"{collective} needs a root; name one of the ranks 0..{topology.num_ranks - 1}")
         if weights is not None:
             raise UnsupportedError(f"{collective} has one shard, that of its root; leave weights out")
-        number = _rank(topology, root)
+        number = as_root(topology, root)
         return tuple(int(rank == number) for rank in range(topology.num_ranks))
     if root is not None:
         raise UnsupportedError(f"{collective} has no root; leave root={shown(root)} out")
@@ -229,21 +230,7 @@ def _meant(collective: object) -> str | None:
 
 def checked_count(trees_per_root: int) -> int:
     """Read a number of trees per root, or raise `UnsupportedError`."""
-    if isinstance(trees_per_root, bool) or not isinstance(trees_per_root, (int, np.integer)):
-        raise UnsupportedError(f"trees_per_root is {shown(trees_per_root)}; expected a whole number")
-    if not 1 <= trees_per_root <= MAX_TREES_PER_ROOT:
-        raise UnsupportedError(f"trees_per_root is {shown(trees_per_root)}; expected 1 to {MAX_TREES_PER_ROOT}")
-    return int(trees_per_root)
-
-
-def _rank(topology: Topology, root: int | str) -> int:
-    if isinstance(root, str) and root in topology.compute_nodes:
-        return topology.node_index[root]
-    if isinstance(root, (int, np.integer)) and not isinstance(root, bool) and 0 <= root < topology.num_ranks:
-        return int(root)
-    raise UnsupportedError(
-        f"root {shown(root)} is not a rank; expected 0..{topology.num_ranks - 1} or a compute node's name"
-    )
+    return as_whole(trees_per_root, "trees_per_root", most=MAX_TREES_PER_ROOT)
 
 
 def _whole(weights: tuple[Fraction, ...]) -> tuple[int, ...]:

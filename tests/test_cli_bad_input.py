@@ -39,7 +39,7 @@ def with_bandwidth(text: str) -> str:
         ("<system/>", "net.json, line 1: version of <system> is ''; expected 1 (NCCL) or 2 (RCCL)"),
         ("\0\udcff", "is a binary file; expected text"),
         (document(version=2), "is version 2; this release reads version 1: upgrade collopt"),
-        (document(format="collopt-plan"), "is of format 'collopt-plan'; expected 'collopt-topology'"),
+        (document(format="collopt-plan"), "is a plan of collopt, not a network; collopt verify "),
         (document(format="nccl"), "is of format 'nccl'"),
         (document(kind="mesh"), "field kind is not part of this format; remove it"),
         (with_bandwidth("NaN"), "NaN is not a JSON number; expected a finite one"),
@@ -102,17 +102,50 @@ def test_a_network_that_cannot_be_planned_on(
         assert message in refusal(call(capsys, command, path, "allgather"))
 
 
-def test_an_unknown_collective(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the one that was meant, or those there are; of a plan before its network is looked at."""
+COLLECTIVE_TAKERS = [
+    ("bound", "NET", "COLLECTIVE"),
+    ("plan", "NET", "COLLECTIVE"),
+    ("compare", "NET", "COLLECTIVE"),
+    ("show", "NET", "COLLECTIVE"),
+    ("family", "NET", "COLLECTIVE", "--planners", "auto", "--sizes", "1K-1M", "-o", "family"),
+    ("bench", "--topology", "NET", "--collective", "COLLECTIVE"),
+]
+
+
+@pytest.mark.parametrize("words", COLLECTIVE_TAKERS, ids=lambda words: words[0])
+def test_an_unknown_collective(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    """Everywhere with the one that was meant, or those there are, and before the network is looked at."""
+
+    def refused(collective: str, network: str = "mi250") -> str:
+        typed = {"NET": network, "COLLECTIVE": collective}
+        return refusal(call(capsys, *(typed.get(word, word) for word in words)))
+
     known = "allgather, reduce_scatter, allreduce, broadcast, reduce, all_to_all, all_to_allv"
-    assert refusal(call(capsys, "bound", "mi250", "allgater")) == (
-        f"the bound does not cover the collective 'allgater'; expected one of {known}: did you mean 'allgather'?"
-    )
-    for network in ("mi250", "nosuch.xml"):
-        assert refusal(call(capsys, "plan", network, "all_reduce")) == (
-            "there is no collective 'all_reduce'; did you mean allreduce?"
-        )
-    assert refusal(call(capsys, "plan", "mi250", "scan")) == f"there is no collective 'scan'; expected one of {known}"
+    assert refused("allgater") == "there is no collective 'allgater'; did you mean allgather?"
+    assert refused("all_reduce", "nosuch.xml") == "there is no collective 'all_reduce'; did you mean allreduce?"
+    assert refused("scan") == f"there is no collective 'scan'; expected one of {known}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "nosuch.xml", "allgather", "--planner", "NAME"),
+        ("compare", "nosuch.xml", "allgather", "--planner", "NAME"),
+        ("show", "nosuch.xml", "allgather", "--figure", "trees", "--planner", "NAME"),
+        ("family", "nosuch.xml", "allgather", "--planners", "auto,NAME", "--sizes", "1K-1M", "-o", "family"),
+        ("bench", "--topology", "nosuch.xml", "--collective", "allgather", "--planner", "NAME"),
+        ("calibrate", "nosuch.txt", "--topology", "ring", "--planner", "NAME"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_an_unknown_planner(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    """Likewise."""
+
+    def refused(planner: str) -> str:
+        return refusal(call(capsys, *(word.replace("NAME", planner) for word in words)))
+
+    assert refused("forest_coll") == "there is no planner 'forest_coll'; did you mean forestcoll?"
+    assert refused("oracle").startswith("there is no planner 'oracle'; expected one of auto, forestcoll, ")
 
 
 @pytest.mark.parametrize(

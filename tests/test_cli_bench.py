@@ -63,6 +63,7 @@ def test_prints_the_table_of_nccl_tests(capsys: pytest.CaptureFixture[str], plan
     assert all(row[2:5] == ["float", "sum", "-1"] and (row[8], row[12]) == ("0", "0") for row in rows)
     assert "# Out of bounds values : 0 OK\n" in answer.out
     assert answer.out.count("# Avg bus bandwidth") == 2
+    assert answer.out.endswith(f"# Planned bus bandwidth: 50 {plan_file} on ring-2\n")
 
 
 def test_plans_on_the_spot_and_prints_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -81,6 +82,7 @@ def test_plans_on_the_spot_and_prints_json(capsys: pytest.CaptureFixture[str], t
     ]
     assert all(row["out_of_place"]["nwrong"] == 0 for row in data["results"])
     assert data["config"]["step_bytes"] == 100
+    assert data["planned_bus_bandwidth"] == {str(path): 50, "forestcoll": 50, "blink": 50}
     assert data["out_of_bounds"] == {"count": 0, "okay": "true"}
 
 
@@ -141,6 +143,8 @@ def test_every_option_reaches_the_measurement(
              "datatype": "half", "op": "max", "backend": "nccl", "slices": 4, "timeout_s": 9.0}  # fmt: skip
     long = {"minbytes": 8, "maxbytes": 9, "stepbytes": 1, "iters": 2, "warmup_iters": 3, "check": 4,
             "datatype": "int8", "op": "min"}  # fmt: skip
+    for asked in calls:
+        del asked["on_row"]
     assert calls == [usual, usual | short, usual | long]
 
 

@@ -107,10 +107,10 @@ def test_only_the_planners_named_are_asked(capsys: pytest.CaptureFixture[str], t
     ("words", "message"),
     [
         (("allgather", "--json", "--csv"), "--json and --csv are two forms of the same; give one of them"),
-        (("allgather", "--planner", "rings"), "there is no 'rings' among the planners; expected forestcoll, "),
+        (("allgather", "--planner", "rings"), "there is no planner 'rings'; did you mean ring?"),
         (("allgather", "--size", "1X"), "size '1X' is not understood"),
         (("allgather", "--root", "1"), "allgather has no root"),
-        (("gossip",), "nothing plans or bounds the collective 'gossip'"),
+        (("gossip",), "there is no collective 'gossip'; expected one of allgather, "),
     ],
 )
 def test_unusable_requests_are_refused(

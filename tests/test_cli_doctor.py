@@ -11,12 +11,21 @@ import pytest
 import collopt
 import collopt.topologies.installed
 from cli_calls import call, process
+from collopt.planners.trace import on_stage
 from collopt.runtime.torch_facts import TorchFacts, torch_facts
 
 
 def test_a_healthy_installation(capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 0, with everything in JSON."""
-    answer = call(capsys, "doctor", "--json")
+    """Status 0, with everything in JSON; a terminal would show what is being checked."""
+    stages: list[str] = []
+    with on_stage(stages.append):
+        answer = call(capsys, "doctor", "--json")
+    assert [stage for stage in stages if stage in ("linear programs", "plans", "torch", "what runs here")] == [
+        "linear programs",
+        "plans",
+        "torch",
+        "what runs here",
+    ]
     data = answer.data
     assert (answer.status, data["ok"], data["versions"]["collopt"]) == (0, True, collopt.__version__)
     assert [check["name"] for check in data["core"]] == ["packages", "linear programs", "plans", "kernels"]

@@ -109,9 +109,9 @@ def test_files_of_ours_lead_to_their_commands(
     collopt.plan(ring(4, bandwidth=25), "allgather").save(plan)
     collopt.write_topology(ring(4, bandwidth=25), network)
     message = refusal(call(capsys, "lint", plan, *runtime))
-    assert message.startswith(f"{plan} is a plan of collopt, which no runtime loads; collopt verify {plan} checks it")
+    assert message.startswith(f"{plan} is a plan of collopt, not what MSCCL or MSCCL++ load; collopt verify {plan} ")
     message = refusal(call(capsys, "lint", network, *runtime))
-    assert message.startswith(f"{network} is a topology file, which no runtime loads; collopt import {network} says")
+    assert message.startswith(f"{network} is a topology file, not what MSCCL or MSCCL++ load; collopt import {network}")
 
 
 def test_plans_of_mscclpp_need_no_name_of_a_runtime(
@@ -127,10 +127,9 @@ def test_plans_of_mscclpp_need_no_name_of_a_runtime(
 
 
 def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The name comes first."""
-    assert "no.xml does not exist; check the path" in refusal(
-        call(capsys, "lint", tmp_path / "no.xml", "--runtime", "msccl")
-    )
+    """The name comes first; nobody wants to be asked for the runtime of a file that there is not."""
+    for runtime in (["--runtime", "msccl"], []):
+        assert "no.xml does not exist; check the path" in refusal(call(capsys, "lint", tmp_path / "no.xml", *runtime))
     # Not the folder at hand.
     assert "the path is empty" in refusal(call(capsys, "lint", "", "--runtime", "msccl"))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -193,7 +195,7 @@ def test_says_where_an_allreduce_adds_up(capsys: pytest.CaptureFixture[str], tmp
     assert "per unit of the part that it adds up" in call(capsys, "verify", plan).out
     interpret_file(xml)
     for command in ("verify", "run"):
-        assert refusal(call(capsys, command, xml)).startswith(f"{xml} is an XML file; expected a JSON file")
+        assert refusal(call(capsys, command, xml)).startswith(f"{xml} is MSCCL XML, not a plan of collopt; ")
     assert call(capsys, "run", plan, "--elements", 1001, "--repeats", 1, "--json").data["correct"] is True
 
 
@@ -293,7 +295,7 @@ def test_a_refused_xml_leaves_nothing_behind(capsys: pytest.CaptureFixture[str],
         (["-o", "same", "--xml", "./folder/../same"], "--xml folder/../same is also read or written by this command"),
         (["-o", "/dev/null"], "--output /dev/null is not a regular file"),
         (["--runtime", "rccl"], "--runtime is about MSCCL XML; give --xml FILE too"),
-        (["--max-thread-blocks", "3"], "--max-thread-blocks is about MSCCL XML"),
+        (["--max-thread-blocks", "3"], "--max-thread-blocks is about files for runtimes"),
         (["--in-place"], "--in-place is about files for runtimes; give --xml FILE or --mscclpp FILE"),
         (["--xml", "a.xml", "--runtime", "nccl"], "runtime is 'nccl'; expected one of msccl"),
     ],
@@ -349,7 +351,7 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--trees-per-root", "0"], "trees_per_root is 0; expected 1 to"),
+        (["--trees-per-root", "0"], "trees_per_root is 0; expected "),
         (["--planner", "oracle"], "there is no planner 'oracle'; expected one of auto, forestcoll"),
         (["--trees-per-root", "three"], "--trees-per-root"),
     ],
@@ -368,3 +370,40 @@ def test_no_plan_is_written_among_what_is_printed(tmp_path: Path, target: str) -
     assert ended.returncode == 2
     assert ended.stderr == f"collopt: error: --output {target} is where standard output goes; expected another file\n"
     assert (tmp_path / "printed.json").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "advised"),
+    [
+        (["--xml", "a.xml"], True),
+        (["--mscclpp", "a.json", "-o", "plan.json"], True),
+        (["--xml", "a.xml", "--instances", "1"], False),
+        (["--xml", "a.xml", "--channels", "1"], False),
+        (["-o", "plan.json"], False),
+    ],
+)
+def test_more_thread_blocks_are_advised_to_people(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    advised: bool,
+) -> None:
+    """At a terminal, where a file for a runtime is written and nobody has said how many; and never to scripts."""
+    monkeypatch.chdir(tmp_path)
+    ring = ["plan", "ring", "--nodes", "2", "allgather", *words]
+    assert "--instances" not in call(capsys, *ring).err
+    monkeypatch.setattr("collopt.cli.progress._shown", lambda _: nullcontext())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert ("try --instances 4 too" in call(capsys, *ring).err) == advised
+
+
+def test_sizes_and_channels_are_for_both_kinds_of_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Each has a form of its own for them."""
+    path = tmp_path / "ag.json"
+    words = ["--min-bytes", 4096, "--max-bytes", 2**20, "--channels", 2, "--max-thread-blocks", 50]
+    assert call(capsys, "plan", *RING, "--mscclpp", path, *words).status == 0
+    written = json.loads(path.read_text(encoding="utf-8"))
+    assert (written["min_message_size"], written["max_message_size"]) == (4096, 2**20)
+    assert call(capsys, "plan", *RING, "--xml", tmp_path / "ag.xml", *words).status == 0
+    assert 'minBytes="4096" maxBytes="1048576"' in (tmp_path / "ag.xml").read_text(encoding="utf-8")

@@ -29,6 +29,8 @@ MACHINE = """<system version="1">
     [
         ("boxes is 0; expected more", "--boxes is 0; expected more"),
         ("n is 1; expected more", "--nodes is 1; expected more"),
+        ("option 'n' of ring is 'four'; expected more", "--nodes of ring is 'four'; expected more"),
+        ("option 'link' of ring is 'x'; expected more", "--set link of ring is 'x'; expected more"),
         ("oversubscription is '0'; expected more", "--set oversubscription is '0'; expected more"),
         ("nics does not go with one box", "--set nics does not go with one box"),
         ("leave it out, or give boxes=2 or more", "leave it out, or give --boxes 2 or more"),
@@ -52,7 +54,7 @@ def test_options_are_named_as_they_are_typed(said: str, typed: str) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "option 'boxes' of mi250 is 'two'; expected a whole number",
+        "option 'boxes' of mi250 and of others",
         "line 4: gpu 3 is listed twice; give each a number of its own",
         "the boxes are of different kinds; expected fabric 'full'",
         "there is no option 'bxes' for a file of a network; expected one of figures, gpu, nic_bandwidth",

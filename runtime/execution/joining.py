@@ -15,6 +15,7 @@ from ...errors import ColloptError, MissingDependencyError, ProgramError, Unsupp
 from .agreement import first_line
 from .arguments import import_torch
 from .local_ranks import run_ranks
+from .news import Listener, listening
 from .torchrun import launch_of_environment, launched_rank
 
 __all__ = ["BACKENDS", "Meeting", "on_all_ranks"]
@@ -44,7 +45,12 @@ class Meeting(NamedTuple):
 
 
 def on_all_ranks(
-    task: Callable[[Any], Part], meeting: Meeting, *, terms: Mapping[str, object], preload: Sequence[str] = ()
+    task: Callable[[Any], Part],
+    meeting: Meeting,
+    *,
+    terms: Mapping[str, object],
+    preload: Sequence[str] = (),
+    heard: Listener | None = None,
 ) -> list[Part]:
     """Run ``task(device)`` on every rank, in torch.distributed's default group.
 
@@ -61,6 +67,9 @@ def on_all_ranks(
         What has to be the same on all ranks, by the names that people have for it.
     preload : sequence of str
         Modules that the task needs.
+    heard : callable, optional
+        Takes what the task says with `collopt.runtime.execution.news.tell`, which it is to do on the first rank only;
+        where each rank has made this call, it is that of this rank.
 
     Returns
     -------
@@ -79,12 +88,14 @@ def on_all_ranks(
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("running a plan needs torch; install it with: pip install 'collopt[torch]'")
     if launched_rank() is not None:
-        return _as_one_of_them(task, meeting, terms)
+        with listening(heard):
+            return _as_one_of_them(task, meeting, terms)
     return run_ranks(
         partial(_as_local_rank, task, meeting),
         meeting.num_ranks,
         timeout_s=meeting.timeout_s,
         preload=("torch", "torch.distributed", *preload),
+        heard=heard,
     )
 
 

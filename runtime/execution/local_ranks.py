@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ... import errors
 from ...errors import ColloptError, ProgramError
+from .news import Listener, listening
 
 __all__ = ["run_ranks", "supervise"]
 
@@ -33,10 +34,13 @@ Result = TypeVar("Result")
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from collopt.runtime.execution.local_ranks import supervise; supervise(sys.argv[2])"
+    "from collopt.runtime.execution.local_ranks import supervise; "
+    "supervise(sys.argv[2], int(sys.argv[3]))"
 )
 GRACE_S = 5.0
 """The supervisor gets this long after the deadline to report before it is killed."""
+LOOK_S = 0.1
+"""So often a caller that waits for news looks whether the supervisor, which would end them, still runs."""
 AFTERMATH_S = 0.3
 """After a first failure the others' are awaited this long: a rank that died explains more than its peers' errors."""
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -52,7 +56,12 @@ class _Failure(NamedTuple):
 
 
 def run_ranks(
-    task: Callable[[int, str], Result], num_ranks: int, *, timeout_s: float, preload: Sequence[str] = ()
+    task: Callable[[int, str], Result],
+    num_ranks: int,
+    *,
+    timeout_s: float,
+    preload: Sequence[str] = (),
+    heard: Listener | None = None,
 ) -> list[Result]:
     """Run ``task(rank, folder)`` in one process per rank.
 
@@ -67,6 +76,9 @@ def run_ranks(
         Seconds for everything, starting up included.
     preload : sequence of str
         Modules to import once before the ranks split off.
+    heard : callable, optional
+        Takes, in this process, whatever a rank says with `collopt.runtime.execution.news.tell`, one thing at a time.
+        Only one rank may speak.
 
     Returns
     -------
@@ -90,7 +102,7 @@ def run_ranks(
         Path(folder, "job.json").write_text(json.dumps(job), encoding="utf-8")
         Path(folder, "task.pickle").write_bytes(pickle.dumps(task))
         Path(folder, "shared").mkdir()
-        code = _run_supervisor(folder, timeout_s + GRACE_S)
+        code = _run_supervisor(folder, timeout_s + GRACE_S, heard or _ignore)
         outcome = Path(folder, "outcome.pickle")
         if not outcome.exists():
             log = Path(folder, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -105,24 +117,28 @@ def run_ranks(
     raise (known if isinstance(known, type) and issubclass(known, ColloptError) else ProgramError)(message)
 
 
-def _run_supervisor(folder: str, timeout_s: float) -> int | None:
+def _run_supervisor(folder: str, timeout_s: float, heard: Listener) -> int | None:
     """Run the supervisor to its end, or kill it with all ranks when the time is over."""
+    news, there = multiprocessing.Pipe(duplex=False)
     environment = {name: value for name, value in os.environ.items() if name not in LAUNCHER_VARIABLES}
     environment["OMP_NUM_THREADS"] = "1"
     with Path(folder, "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", BOOT, json.dumps(sys.path), folder],
+            [sys.executable, "-P", "-c", BOOT, json.dumps(sys.path), folder, str(there.fileno())],
+            pass_fds=[there.fileno()],
             stdin=subprocess.PIPE,  # Held open: its end tells the supervisor that this process is gone.
             stdout=log,
             stderr=log,
             env=environment,
             start_new_session=True,
         )
+    there.close()
     try:
-        return process.wait(timeout_s)
+        return _heard_to_the_end(process, news, timeout_s, heard)
     except subprocess.TimeoutExpired:
         return None
     finally:
+        news.close()
         if process.returncode != 0:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -131,8 +147,35 @@ def _run_supervisor(folder: str, timeout_s: float) -> int | None:
         process.wait()
 
 
-def supervise(folder: str) -> None:
-    """Start the ranks, wait for their results and write the outcome; the main function of the supervisor."""
+def _heard_to_the_end(
+    process: subprocess.Popen[bytes], news: Connection, timeout_s: float, heard: Listener
+) -> int | None:
+    """Pass on what ranks say until the supervisor has ended, and return its status, or None when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    with contextlib.suppress(EOFError):
+        # A rank that outlives the supervisor would keep the pipe open.
+        while process.poll() is None or news.poll():
+            if time.monotonic() > deadline:
+                return None
+            if news.poll(LOOK_S):
+                heard(news.recv())
+    return process.wait(max(0.0, deadline - time.monotonic()))
+
+
+def _ignore(news: object) -> None:
+    """Take no notice."""
+
+
+def supervise(folder: str, news: int) -> None:
+    """Start the ranks, wait for their results and write the outcome; the main function of the supervisor.
+
+    Parameters
+    ----------
+    folder : str
+        With the job, and for the outcome.
+    news : int
+        File descriptor of the pipe for what ranks say while they work.
+    """
     job = json.loads(Path(folder, "job.json").read_text(encoding="utf-8"))
     outcome: tuple[str, object]
     try:
@@ -143,7 +186,7 @@ def supervise(folder: str) -> None:
         outcome = ("failed", (type(error).__name__, f"the local ranks could not start: {_described(error)}"))
     else:
         try:
-            outcome = _Ranks(task, job, str(Path(folder, "shared"))).outcome()
+            outcome = _Ranks(task, job, str(Path(folder, "shared")), Connection(news, readable=False)).outcome()
         except SystemExit:
             # The caller is gone, so nobody else will clean up.
             shutil.rmtree(folder, ignore_errors=True)
@@ -156,7 +199,7 @@ def supervise(folder: str) -> None:
 class _Ranks:
     """The rank processes and what has been heard of them."""
 
-    def __init__(self, task: Callable[[int, str], Any], job: dict[str, Any], folder: str) -> None:
+    def __init__(self, task: Callable[[int, str], Any], job: dict[str, Any], folder: str, news: Connection) -> None:
         self.deadline: float = job["deadline"]
         self.timeout_s: float = job["timeout_s"]
         self.results: dict[int, Any] = {}
@@ -166,7 +209,7 @@ class _Ranks:
         context = multiprocessing.get_context("fork")
         for rank in range(job["ranks"]):
             here, there = context.Pipe(duplex=False)
-            process = context.Process(target=_run_task, args=(task, rank, folder, there), daemon=True)
+            process = context.Process(target=_run_task, args=(task, rank, folder, there, news), daemon=True)
             process.start()
             there.close()
             self.processes.append(process)
@@ -232,10 +275,11 @@ def _exit_reason(code: int | None) -> str:
     return f"the process ended with exit status {code} before it was done"
 
 
-def _run_task(task: Callable[[int, str], Any], rank: int, folder: str, pipe: Connection) -> None:
+def _run_task(task: Callable[[int, str], Any], rank: int, folder: str, pipe: Connection, news: Connection) -> None:
     """Run the task in a rank's own process."""
     try:
-        answer: tuple[Any, ...] = ("done", task(rank, folder))
+        with listening(news.send):
+            answer: tuple[Any, ...] = ("done", task(rank, folder))
     except Exception as error:  # noqa: BLE001 - everything has to reach the caller.
         answer = ("failed", type(error).__name__, _described(error))
     pipe.send(answer)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from ...topologies.validation import shown
 from ..execution.distributed import PlanLike, program_of
 from ..execution.joining import Meeting, on_all_ranks
 from ..execution.memory import memory_for
+from ..execution.news import tell
 from ..execution.reductions import check_operation
 from ..execution.run_report import ELEMENT_BYTES
 from ..options import check_seconds
@@ -45,13 +47,23 @@ class _Job(NamedTuple):
         """Any of them; what is asked of all is the same."""
         return self.programs[0][1]
 
+    @property
+    def beside_backend(self) -> bool:
+        """Whether the backend has a collective of its own for this."""
+        return self.program.collective not in SHARDED or len(set(self.program.layout.parts)) == 1
+
+    @property
+    def num_rows(self) -> int:
+        """Of the report that comes of it."""
+        return len(self.sizes) * (len(self.programs) + self.beside_backend)
+
 
 class _Part(NamedTuple):
-    """One rank's part of a report: readings by size and rival, out of place and in place."""
+    """One rank's part of a report; rows are the same on all."""
 
     device: Device
     backend: str
-    readings: tuple[tuple[str, Extent, Reading | None, Reading | None], ...]
+    rows: tuple[BenchRow, ...]
 
 
 def measure_plans(
@@ -69,6 +81,7 @@ def measure_plans(
     backend: str = "gloo",
     slices: int = 1,
     timeout_s: float = 600.0,
+    on_row: Callable[[BenchReport, int], object] | None = None,
 ) -> BenchReport:
     """Measure plans of one collective, and the backend's own collective beside them, over a sweep of sizes.
 
@@ -96,6 +109,9 @@ def measure_plans(
         See `collopt.runtime.execute`.
     timeout_s : float
         Seconds for everything.
+    on_row : callable, optional
+        Called after every row, with a report of those so far, which has no devices and no end yet, and the number of
+        rows that there will be.  Where all ranks make this call, only the first one's is used.
 
     Returns
     -------
@@ -128,25 +144,45 @@ def measure_plans(
     sizes = sweep(minbytes, maxbytes, stepfactor, stepbytes)
     found = extents(program.layout, program.num_ranks, sizes, ELEMENT_BYTES[dtype])
     job = _Job(programs, found, dtype, op, slices, iters, warmup_iters, check)
-    begun = now()
+    report = _begun(job, datatype, config, backend)
+    so_far: list[BenchRow] = []
+
+    def heard(news: tuple[str, BenchRow]) -> None:
+        so_far.append(news[1])
+        if on_row is not None:
+            on_row(replace(report, backend=news[0], rows=tuple(so_far)), job.num_rows)
+
     parts = on_all_ranks(
         partial(_measure, job),
         Meeting(program.num_ranks, backend, timeout_s),
         terms=_terms(job, config),
         preload=("collopt.runtime.measuring.bench",),
+        heard=heard,
     )
+    return replace(
+        report,
+        backend=parts[0].backend,
+        devices=tuple(part.device for part in parts),
+        rows=parts[0].rows,
+        end_time=now(),
+    )
+
+
+def _begun(job: _Job, datatype: str, config: dict[str, Any], backend: str) -> BenchReport:
+    """Make a report without rows."""
+    layout = job.program.layout
     return BenchReport(
-        program.collective,
-        parts[0].backend,
-        program.num_ranks,
+        job.program.collective,
+        backend,
+        job.program.num_ranks,
         datatype,
-        op if program.layout.reduces else "none",
-        -1 if program.layout.root is None else program.layout.root,
+        job.op if layout.reduces else "none",
+        -1 if layout.root is None else layout.root,
         config,
-        tuple(part.device for part in parts),
-        _rows(parts),
-        begun,
+        (),
+        (),
         now(),
+        "",
     )
 
 
@@ -162,15 +198,20 @@ def _measure(job: _Job, device: Any) -> _Part:
 
     backend = dist.get_backend()
     rivals: list[Rival] = [PlanRival(name, program, job.slices) for name, program in job.programs]
-    if job.program.collective not in SHARDED or len(set(job.program.layout.parts)) == 1:
+    if job.beside_backend:
         rivals.insert(0, BackendRival(backend))
-    rank, ranks, readings = dist.get_rank(), dist.get_world_size(), []
+    rank, ranks, rows = dist.get_rank(), dist.get_world_size(), []
     for extent in job.sizes:
         question = Question(job.program.layout, ranks, rank, extent.elements, job.dtype, job.op)
         for rival in rivals:
-            out_of_place, in_place = (_reading(job, question, rival, together, device) for together in PLACES)
-            readings.append((rival.name, extent, out_of_place, in_place))
-    return _Part(described(rank, device), backend, tuple(readings))
+            mine = tuple(_reading(job, question, rival, together, device) for together in PLACES)
+            everyones: list[Any] = [None] * ranks
+            dist.all_gather_object(everyones, mine)
+            row = BenchRow(rival.name, extent.size, extent.count, *map(_together, zip(*everyones, strict=True)))
+            rows.append(row)
+            if rank == 0:
+                tell((backend, row))
+    return _Part(described(rank, device), backend, tuple(rows))
 
 
 def _reading(job: _Job, question: Question, rival: Rival, together: bool, device: Any) -> Reading | None:
@@ -200,15 +241,6 @@ def _reading(job: _Job, question: Question, rival: Rival, together: bool, device
     dist.barrier()
     seconds = mean_seconds(partial(rival.run, question, output, mine), job.iters, device)
     return Reading(seconds * 1e6, wrong if job.check else None)
-
-
-def _rows(parts: Sequence[_Part]) -> tuple[BenchRow, ...]:
-    """Put the ranks' readings together."""
-    return tuple(
-        BenchRow(name, extent.size, extent.count, *(_together([each[place] for each in same]) for place in (2, 3)))
-        for same in zip(*(part.readings for part in parts), strict=True)
-        for name, extent in [same[0][:2]]
-    )
 
 
 def _together(readings: Sequence[Any]) -> Reading | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .report import BenchReport, BenchRow, Reading
 
-__all__ = ["table_text"]
+__all__ = ["head_lines", "row_line", "table_text", "tail_lines"]
 
 WHAT = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 8), ("redop", "", 6), ("root", "", 6))
 READ = (("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 7))
@@ -27,12 +27,17 @@ def table_text(report: BenchReport) -> str:
     str
         Without a newline at its end.  After the columns of nccl-tests there is one more, which says who did it.
     """
+    return "\n".join([*head_lines(report), *(row_line(report, row) for row in report.rows), *tail_lines(report)])
+
+
+def head_lines(report: BenchReport) -> list[str]:
+    """Write what comes before the first row."""
     config = report.config
     step = f"{config['step_factor']}(factor)" if "step_factor" in config else f"{config['step_bytes']}(bytes)"
     columns = (*WHAT, *READ, *READ)
     what = sum(width for _, _, width in WHAT) + len(GAP) * len(WHAT)
     read = sum(width for _, _, width in READ) + len(GAP) * (len(READ) - 1)
-    lines = [
+    return [
         f"# collopt bench: {report.collective}, {report.num_ranks} ranks, {report.backend}",
         f"# minBytes {config['minimum_bytes']} maxBytes {config['maximum_bytes']} step: {step}",
         f"# warmup iters: {config['warmup_iters']} iters: {config['iterations']} validation: {config['validation']}",
@@ -40,14 +45,19 @@ def table_text(report: BenchReport) -> str:
         "#" + f"{' ' * what}{'out-of-place':^{read}}{GAP}{'in-place':^{read}}"[1:].rstrip(),
         _commented([name for name, _, _ in columns], "by"),
         _commented([unit for _, unit, _ in columns], ""),
-        *(_line(report, row) for row in report.rows),
+    ]
+
+
+def tail_lines(report: BenchReport) -> list[str]:
+    """Write what comes after the last row."""
+    return [
         f"# Out of bounds values : {report.wrong} {'FAILED' if report.wrong else 'OK'}",
         *(f"# Avg bus bandwidth    : {report.average_busbw(name):g} {name}" for name in report.names),
     ]
-    return "\n".join(lines)
 
 
-def _line(report: BenchReport, row: BenchRow) -> str:
+def row_line(report: BenchReport, row: BenchRow) -> str:
+    """Write a row."""
     what = (str(row.size), str(row.count), report.datatype, report.redop, str(report.root))
     read = [entry for reading in (row.out_of_place, row.in_place) for entry in _entries(report, row, reading)]
     return _aligned([*what, *read], row.name)

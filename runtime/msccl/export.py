@@ -28,9 +28,9 @@ def export_msccl_xml(
     plan: Plan,
     path: str | os.PathLike[str],
     *,
-    runtime: str = "msccl-executor-nccl",
     channels: int = 1,
     instances: int = 1,
+    runtime: str = "msccl-executor-nccl",
     min_bytes: int = 0,
     max_bytes: int | None = None,
     protocol: str = "Simple",
@@ -42,25 +42,17 @@ def export_msccl_xml(
     Parameters
     ----------
     plan : Plan
-        With equal shards.  A file for broadcast or reduce is right for the plan's root alone, and no
-        runtime looks at that.
+        With equal shards.  A file for broadcast or reduce is right for the plan's root alone; see `to_xml_text`.
     path : path
         File to write.
-    runtime : str
-        As for `to_xml_text`; its step limit decides how many channels a connection needs.
     channels : int
         Channels per connection at least, where it has as many transfers; see `lower`.  More than the busiest connection
         has transfers are refused.
     instances : int
         Parts that every transfer is divided into, with thread blocks and channels of their own; see `lower`.
-    min_bytes, max_bytes : int or None
-        As for `to_xml_text`.
-    protocol : str
-        As for `to_xml_text`.
-    max_thread_blocks : int or None
-        As for `to_xml_text`.  Where a rank has more, some of them are joined: `collopt.runtime.programs.packing`.
-    placement : str or None
-        As for `to_xml_text`.
+    runtime, min_bytes, max_bytes, protocol, max_thread_blocks, placement
+        As for `to_xml_text`.  The runtime's step limit decides how many channels a connection needs; where a rank has
+        more thread blocks than `max_thread_blocks`, some of them are joined: `collopt.runtime.programs.packing`.
 
     Raises
     ------

@@ -396,7 +396,7 @@ def test_what_proves_nothing_is_refused(case: str, tmp_path: Path) -> None:
         ('{"format": "collopt-plan", "version": ' + "1" * 200 + "}", "an integer has 200 digits"),
         ("[" * 100_000, "nested too deeply|not valid JSON"),
         ("\ud800", "not valid JSON|not UTF-8"),
-        ("<algo></algo>", "is an XML file; expected a JSON file"),
+        ("<algo></algo>", "is MSCCL XML, not a plan of collopt; collopt lint .* checks it"),
     ],
 )
 def test_what_is_no_document_is_refused(text: str, message: str, tmp_path: Path) -> None:

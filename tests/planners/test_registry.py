@@ -98,7 +98,7 @@ def test_without_a_planner_a_number_of_trees_is_put_to_every_planner_that_takes_
 
 def test_a_number_of_trees_that_is_none_is_refused_for_an_allreduce_too() -> None:
     """Although several planners are asked, in the words of the first."""
-    with pytest.raises(UnsupportedError, match=r"^trees_per_root is 0; expected 1 to"):
+    with pytest.raises(UnsupportedError, match=r"^trees_per_root is 0; expected a whole number from 1 to"):
         plan(ring(3), "allreduce", trees_per_root=0)
 
 
@@ -116,11 +116,21 @@ def test_an_option_of_a_planner_that_takes_none_is_refused() -> None:
         plan(ring(3), "allreduce", planner="strength", root=1)
 
 
-@pytest.mark.parametrize("name", ["forest", "FORESTCOLL", "", None, 3, [], {}, ("forestcoll",)])
+@pytest.mark.parametrize("name", ["oracle", "", None, 3, [], {}, ("forestcoll",)])
 def test_unknown_planners_are_refused(name: Any) -> None:
     """With the known ones."""
     with pytest.raises(UnsupportedError, match=r"^there is no planner .*; expected one of .*forestcoll"):
         plan(ring(3), "allgather", planner=name)
+
+
+@pytest.mark.parametrize("name", ["forest", "FORESTCOLL", "forest_coll", "ForestColl", "forestcol"])
+def test_other_spellings_of_a_planner_are_recognized(name: str) -> None:
+    """By plans and comparisons."""
+    message = rf"^there is no planner '{name}'; did you mean forestcoll\?$"
+    with pytest.raises(UnsupportedError, match=message):
+        plan(ring(3), "allgather", planner=name)
+    with pytest.raises(UnsupportedError, match=message):
+        compare(ring(3), "allgather", planners=[name])
 
 
 @pytest.mark.parametrize("collective", ["all_gather", "ALLGATHER", "gossip", "", None, 3, [], {}, ["allgather"]])

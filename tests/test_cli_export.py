@@ -1,0 +1,72 @@
+"""`collopt export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import collopt
+from cli_calls import call, refusal
+from collopt.topologies import ring
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An allreduce around four ranks."""
+    path = tmp_path_factory.mktemp("plans") / "plan.json"
+    collopt.plan(ring(4, bandwidth=25), "allreduce", planner="ring").save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("form", "settings", "options"),
+    [
+        ("msccl-xml", ["runtime=rccl", "max-bytes=1048576"], {"runtime": "rccl", "max_bytes": 2**20}),
+        ("mscclpp-json", ["slice_bytes=none"], {"slice_bytes": None}),
+        ("nccl-graph-xml", ["gpus_per_box=4", "type_intra=PHB"], {"gpus_per_box": 4, "type_intra": "PHB"}),
+        ("nccl-tuner-csv", ["channels=-1", "protocol=ll"], {"channels": -1, "protocol": "ll"}),
+    ],
+)
+def test_a_plan_file_leaves_in_every_format(
+    capsys: pytest.CaptureFixture[str],
+    plan_file: Path,
+    tmp_path: Path,
+    form: str,
+    settings: list[str],
+    options: dict[str, object],
+) -> None:
+    """As the library writes it, with the same options."""
+    words = [word for setting in settings for word in ("--set", setting)]
+    answer = call(capsys, "export", plan_file, "--format", form, "-o", tmp_path / "out", *words)
+    assert (answer.status, answer.out, answer.err) == (0, "", f"wrote {tmp_path / 'out'}\n")
+    collopt.load_plan(plan_file).export(form, tmp_path / "expected", **options)
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "expected").read_bytes()
+
+
+def test_a_trace_has_a_file_of_each_rank(capsys: pytest.CaptureFixture[str], plan_file: Path, tmp_path: Path) -> None:
+    """The name is what they begin with."""
+    answer = call(capsys, "export", plan_file, "--format", "chakra-et", "-o", tmp_path / "t", "--set", "size=1M")
+    assert (answer.status, answer.err) == (0, f"wrote {tmp_path / 't'}.*\n")
+    assert {path.name for path in tmp_path.iterdir()} >= {f"t.{rank}.et" for rank in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--format", "xml"], "there is no export format 'xml'; expected one of chakra-et, msccl-xml, "),
+        (["--format", "chakra-et"], "cannot be used with these options: missing a required argument: 'size'"),
+        (["--format", "msccl-xml", "--set", "colour=1"], "cannot be used with these options: "),
+        (["--format", "msccl-xml", "--set", "colour"], "--set 'colour' is not of the form NAME=VALUE"),
+        (["--format", "msccl-xml", "--set", "=1"], "--set '=1' is not of the form NAME=VALUE"),
+        (["--format", "msccl-xml", "--set", "a=1", "--set", "a=1"], "--set a is given twice; keep one"),
+        (["--format", "msccl-xml", "--set", "runtime=nccl"], "runtime is 'nccl'; expected one of msccl"),
+        ([], "Missing option '--format'"),
+    ],
+)
+def test_requests_that_cannot_be_met(
+    capsys: pytest.CaptureFixture[str], plan_file: Path, tmp_path: Path, words: list[str], message: str
+) -> None:
+    """Status 2, one line, and no file."""
+    assert message in refusal(call(capsys, "export", plan_file, "-o", tmp_path / "out", *words))
+    assert not list(tmp_path.iterdir())

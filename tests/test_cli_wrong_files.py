@@ -1,0 +1,76 @@
+"""Files that came to the wrong command: each is named, and the one that is for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import collopt
+from cli_calls import call, netfile, refusal
+from collopt.topologies import ring
+
+TABLE = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+READERS = {
+    "a plan of collopt": [("verify", "FILE"), ("report", "FILE"), ("run", "FILE"), ("bench", "FILE")],
+    "a network": [
+        ("import", "FILE"),
+        ("bound", "FILE", "allgather"),
+        ("compare", "FILE", "allgather"),
+        ("calibrate", "--topology", "FILE"),
+    ],
+    "what MSCCL or MSCCL++ load": [("lint", "FILE"), ("lint", "FILE", "--runtime", "msccl")],
+    "a benchmark of nccl-tests or collopt": [("calibrate", "FILE")],
+    "a table of traffic": [("bound", "ring", "--nodes", "2", "all_to_allv", "--traffic", "FILE")],
+}
+CALLS = [(wanted, words) for wanted, readers in READERS.items() for words in readers]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One file of each kind that has a command of its own."""
+    folder = tmp_path_factory.mktemp("kinds")
+    plan = collopt.plan(ring(4, bandwidth=25), "allgather")
+    plan.save(folder / "plan.json")
+    plan.to_msccl_xml(folder / "a.xml")
+    plan.to_mscclpp_json(folder / "a.json")
+    (folder / "times.txt").write_text(TABLE)
+    (folder / "traffic.csv").write_text("0,1\n3,0\n")
+    (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
+    return {
+        "a plan of collopt": folder / "plan.json",
+        "a topology file": netfile(folder),
+        "MSCCL XML": folder / "a.xml",
+        "an MSCCL++ execution plan": folder / "a.json",
+        "a benchmark of nccl-tests or collopt": folder / "times.txt",
+        "a table of numbers": folder / "traffic.csv",
+        "a picture": folder / "picture.png",
+    }
+
+
+FITTING = {
+    "a network": {"a topology file"},
+    "what MSCCL or MSCCL++ load": {"MSCCL XML", "an MSCCL++ execution plan"},
+    "a table of traffic": {"a table of numbers"},
+}
+
+
+@pytest.mark.parametrize(("wanted", "words"), CALLS)
+def test_each_command_says_what_the_file_is(
+    capsys: pytest.CaptureFixture[str], files: dict[str, Path], wanted: str, words: tuple[str, ...]
+) -> None:
+    """In one line, with what is for it."""
+    for kind, path in files.items():
+        if kind == wanted or kind in FITTING.get(wanted, ()):
+            continue
+        message = refusal(call(capsys, *(path if word == "FILE" else word for word in words)))
+        assert message.startswith(f"{path} is {kind}, not {wanted}; ")
+
+
+def test_a_name_of_the_catalogue_is_no_file(capsys: pytest.CaptureFixture[str], files: dict[str, Path]) -> None:
+    """Nor a folder."""
+    path = files["MSCCL XML"]
+    assert f"{path} is a file and no name of the catalogue; collopt lint {path}" in refusal(
+        call(capsys, "topologies", path)
+    )
+    assert "is a folder and no name of the catalogue" in refusal(call(capsys, "topologies", path.parent))
