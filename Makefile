@@ -53,7 +53,8 @@ imports: env stage
 	cd $(STAGE) && $(CURDIR)/$(BIN)/lint-imports --no-logo --config $(CURDIR)/pyproject.toml
 
 docstrings: env
-	$(BIN)/numpydoc lint --config . $(MODULES)
+	@echo "numpydoc lint of $(words $(MODULES)) modules"
+	@$(BIN)/numpydoc lint --config . $(MODULES)
 
 docs: $(VENV)/.docs stage ## build the documentation into site/, refusing broken links
 	$(BIN)/mkdocs build --strict

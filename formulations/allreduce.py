@@ -60,11 +60,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from ..errors import UnsupportedError
 from ..schedules.forest import Direction
 from ..topologies import Link, Topology
+from ..topologies.ranks import as_root
 from ..topologies.validation import shown
 from .inputs import as_topology
 from .pyomo_model import PyomoModel
@@ -355,20 +354,10 @@ def _checked_roots(topology: Topology, roots: Iterable[int | str] | None) -> tup
         return topology.compute_nodes
     if isinstance(roots, str) or not isinstance(roots, Iterable):
         raise UnsupportedError(f"roots is {shown(roots)}; expected a list of ranks, by number or name")
-    chosen = tuple(dict.fromkeys(_rank_name(topology, root) for root in roots))
+    chosen = tuple(dict.fromkeys(topology.compute_nodes[as_root(topology, root)] for root in roots))
     if not chosen:
         raise UnsupportedError("roots is empty; expected at least one rank")
     return chosen
-
-
-def _rank_name(topology: Topology, root: int | str) -> str:
-    if isinstance(root, str) and root in topology.compute_nodes:
-        return root
-    if isinstance(root, (int, np.integer)) and not isinstance(root, bool) and 0 <= root < topology.num_ranks:
-        return topology.compute_nodes[root]
-    raise UnsupportedError(
-        f"root {shown(root)} is not a rank; expected 0..{topology.num_ranks - 1} or a compute node's name"
-    )
 
 
 def _checked_relays(topology: Topology, relays: Iterable[str]) -> tuple[str, ...]:

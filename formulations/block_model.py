@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .blocks import BlockProgram, Blocks, Numbers, in_one_row
+from .block_input import Numbers, in_one_row
+from .blocks import BlockProgram, Blocks
 
 __all__ = ["BlockModel", "Terms"]
 

@@ -6,7 +6,7 @@ constraints is a few arrays of rows, columns and coefficients that broadcast aga
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -15,18 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnsupportedError
-from ..topologies.validation import shown
+from .block_input import (
+    Numbers,
+    Shape,
+    as_bounds,
+    as_coefficients,
+    as_floats,
+    as_places,
+    as_shape,
+    as_shaped,
+    as_terms,
+    in_one_row,
+)
 
-__all__ = ["Block", "BlockProgram", "Blocks", "in_one_row"]
+__all__ = ["Block", "BlockProgram", "Blocks"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-MAX_ENTRIES = 10**8
-"""Variables or constraints in one block: more would not fit the memory that a solver needs for them."""
-
-Numbers = npt.ArrayLike
-Shape = int | tuple[int, ...]
 
 
 class Block(NamedTuple):
@@ -49,10 +54,10 @@ class Block(NamedTuple):
     def spread(self, values: Numbers) -> FloatArray:
         """Return `values` as an array of the block's shape, to which they broadcast."""
         what = f"the start of {self.name!r}"
-        numbers = _as_floats(values, what)
+        numbers = as_floats(values, what)
         if np.isnan(numbers).any():
             raise UnsupportedError(f"{what} is not a number somewhere; leave out what is not known")
-        return _as_shaped(numbers, self.positions.shape, what)
+        return as_shaped(numbers, self.positions.shape, what)
 
     def label(self, place: int) -> str:
         """Name one entry by its index.
@@ -176,8 +181,8 @@ class Blocks:
         UnsupportedError
             If the name is taken, the arrays do not fit together, or a row or column does not exist.
         """
-        size = prod(_as_shape(shape))
-        triplets = [self._triplet(name, size, term) for term in _as_terms(terms, f"constraint {name!r}")]
+        size = prod(as_shape(shape))
+        triplets = [self._triplet(name, size, term) for term in as_terms(terms, f"constraint {name!r}")]
         positions = self._rows.add(name, shape, lower, upper)
         start = int(positions.flat[0]) if size else 0
         self._entries += [(rows + start, columns, numbers) for rows, columns, numbers in triplets]
@@ -218,9 +223,9 @@ class Blocks:
         what = f"constraint {name!r}"
         if not isinstance(term, tuple) or len(term) != 3:
             raise UnsupportedError(f"a term of {what} is {term!r}; expected (rows, columns, coefficients)")
-        rows = _as_places(term[0], size, f"a row of {what}")
-        columns = _as_places(term[1], self._columns.size, f"a column of {what}")
-        numbers = _as_coefficients(term[2], what)
+        rows = as_places(term[0], size, f"a row of {what}")
+        columns = as_places(term[1], self._columns.size, f"a column of {what}")
+        numbers = as_coefficients(term[2], what)
         try:
             flat = np.broadcast_arrays(rows, columns, numbers)
         except ValueError:
@@ -249,8 +254,8 @@ class _Side:
             raise UnsupportedError(f"the name of a {self.kind} block is {name!r}; expected text")
         if name in self.blocks:
             raise UnsupportedError(f"{self.kind} {name!r} exists already; choose another name")
-        wanted = _as_shape(shape)
-        bounds = [_as_bounds(values, wanted, f"{self.kind} {name!r}") for values in (lower, upper)]
+        wanted = as_shape(shape)
+        bounds = [as_bounds(values, wanted, f"{self.kind} {name!r}") for values in (lower, upper)]
         self._bounds.append((bounds[0], bounds[1]))
         count = prod(wanted)
         positions = np.arange(self.size, self.size + count, dtype=np.int64).reshape(wanted)
@@ -271,67 +276,3 @@ def _joined(entries: Sequence[tuple[IntArray, IntArray, FloatArray]]) -> tuple[I
     none = np.empty(0, dtype=np.int64)
     rows, columns, numbers = zip((none, none, np.empty(0)), *entries, strict=True)
     return np.concatenate(rows), np.concatenate(columns), np.concatenate(numbers)
-
-
-def _as_shape(shape: Shape) -> tuple[int, ...]:
-    sizes = shape if isinstance(shape, tuple) else (shape,)
-    if not all(isinstance(size, (int, np.integer)) and not isinstance(size, bool) and size >= 0 for size in sizes):
-        raise UnsupportedError(f"the shape of a block is {shape!r}; expected whole numbers of at least 0")
-    if prod(map(int, sizes)) > MAX_ENTRIES:
-        raise UnsupportedError(f"the shape of a block is {shown(shape)}; expected at most {MAX_ENTRIES} entries")
-    return tuple(int(size) for size in sizes)
-
-
-def _as_terms(terms: object, what: str) -> list[Any]:
-    if not isinstance(terms, Iterable) or isinstance(terms, (str, bytes, Mapping, np.ndarray)):
-        raise UnsupportedError(f"the terms of {what} are {shown(terms)}; expected a list of tuples")
-    return list(terms)
-
-
-def in_one_row(terms: object, what: str) -> list[tuple[Any, ...]]:
-    """Put ``(columns, coefficients)`` terms into the only row of a constraint or an objective."""
-    given = _as_terms(terms, what)
-    for term in given:
-        if not isinstance(term, tuple) or len(term) != 2:
-            raise UnsupportedError(f"a term of {what} is {shown(term)}; expected (columns, coefficients)")
-    return [(0, *term) for term in given]
-
-
-def _as_places(values: npt.ArrayLike, size: int, what: str) -> IntArray:
-    places = np.asarray(values)
-    if places.size == 0:
-        return places.astype(np.int64)
-    if not np.issubdtype(places.dtype, np.integer):
-        raise UnsupportedError(f"{what} is of type {places.dtype}; expected whole numbers")
-    wrong = places[(places < 0) | (places >= size)]
-    if wrong.size:
-        raise UnsupportedError(f"{what} is {int(wrong.flat[0])}; expected 0 to {size - 1}")
-    return places.astype(np.int64)
-
-
-def _as_coefficients(values: Numbers, what: str) -> FloatArray:
-    numbers = _as_floats(values, f"a coefficient of {what}")
-    if not np.isfinite(numbers).all():
-        raise UnsupportedError(f"a coefficient of {what} is not finite; expected a number")
-    return numbers
-
-
-def _as_bounds(values: Numbers, shape: tuple[int, ...], what: str) -> FloatArray:
-    numbers = _as_floats(values, f"a bound of {what}")
-    if np.isnan(numbers).any():
-        raise UnsupportedError(f"a bound of {what} is not a number; use infinity for none")
-    return _as_shaped(numbers, shape, f"a bound of {what}").ravel()
-
-
-def _as_shaped(numbers: FloatArray, shape: tuple[int, ...], what: str) -> FloatArray:
-    try:
-        return np.broadcast_to(numbers, shape)
-    except ValueError:
-        raise UnsupportedError(f"{what} has shape {numbers.shape}; expected {shape}") from None
-
-
-def _as_floats(values: Numbers, what: str) -> FloatArray:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise UnsupportedError(f"{what} is {shown(values)}; expected numbers within the range of floats") from None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..errors import UnsupportedError
 from ..topologies import Topology
-from ..topologies.validation import shown
+from ..topologies.validation import as_whole, shown
 
 __all__ = ["as_count", "as_topology"]
 
@@ -39,6 +37,4 @@ def as_count(value: object, what: str, *, most: int = 2**20) -> int:
     UnsupportedError
         If the value is not a whole number or outside the limits.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
-        raise UnsupportedError(f"{what} is {shown(value)}; expected a whole number from 1 to {most}")
-    return int(value)
+    return as_whole(value, what, most=most)

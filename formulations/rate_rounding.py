@@ -25,7 +25,7 @@ from math import floor
 from typing import TypeVar
 
 from ..errors import UnsupportedError
-from ..topologies.validation import shown
+from ..topologies.validation import as_whole, shown
 
 __all__ = ["RoundedRates", "round_flow", "round_rates"]
 
@@ -101,7 +101,7 @@ def round_rates(
     >>> round_rates({"a": Fraction(1, 2), "b": Fraction(1, 2)}, half, half, 99).rate
     Fraction(94, 99)
     """
-    _check_multiple(k)
+    k = as_whole(k, "k")
     exact = _read("root_rates", root_rates)
     given = [_read("broadcast_shares", broadcast_shares), _read("reduce_shares", reduce_shares)]
     rounded = [{pair: _round_down(share, k) for pair, share in shares.items()} for shares in given]
@@ -146,7 +146,7 @@ def round_flow(
     >>> {link: str(amount) for link, amount in left.items()}
     {('a', 's'): '3/5', ('s', 'b'): '2/5', ('s', 'c'): '1/5'}
     """
-    _check_multiple(k)
+    k = as_whole(k, "k")
     rest = {link: amount for link, amount in _read("flow", flow).items() if amount}
     heads: dict[Node, list[Node]] = {}
     for tail, head in rest:
@@ -204,8 +204,3 @@ def _read(what: str, numbers: Mapping[Node, Number]) -> dict[Node, Fraction]:
             raise UnsupportedError(f"{what} has {shown(value)} at {shown(key)}; expected a number of at least 0")
         exact[key] = max(exact[key], Fraction(0))
     return exact
-
-
-def _check_multiple(k: int) -> None:
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise UnsupportedError(f"k is {shown(k)}; expected a whole number of at least 1")

@@ -17,12 +17,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil, floor
 
-import numpy as np
-
 from ..errors import UnsupportedError
 from ..schedules.step_schedule import Send
 from ..topologies import Topology
-from ..topologies.validation import shown
+from ..topologies.validation import is_whole, shown
 from .inputs import as_count, as_topology
 
 __all__ = ["as_sends", "excess_bound", "least_chunks", "round_shares"]
@@ -173,7 +171,7 @@ def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> 
     for (source, tail, head), count in counts.items():
         if strangers := [name for name in (source, tail, head) if name not in topology.compute_nodes]:
             raise UnsupportedError(f"{shown(strangers[0])} is not a rank of {topology!r}; expected names of ranks")
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+        if not is_whole(count) or count < 0:
             raise UnsupportedError(f"the count of {(source, tail, head)} is {shown(count)}; expected at least 0 chunks")
         lower = taken.get((source, head), 0)
         taken[source, head] = lower + int(count)

@@ -11,7 +11,7 @@ from ..errors import UnsupportedError
 from ..schedules import StepCost
 from ..schedules.forest import Direction
 from ..topologies import DirectGraph, Topology
-from ..topologies.validation import shown
+from ..topologies.validation import as_whole, shown
 from .bfb_network import BfbNetwork, as_chunks, as_graph, read_network
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def best_chunks(graph: DirectGraph | Topology, *, most: int = USUALLY_TRIED) -> 
     >>> best_chunks(hypercube(5), most=12)
     5
     """
-    tried = as_chunks(most, "most", MOST_TRIED)
+    tried = as_whole(most, "most", most=MOST_TRIED)
     return fastest_chunks(*_sets(graph), tried)
 
 

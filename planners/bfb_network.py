@@ -12,7 +12,7 @@ from ..errors import UnsupportedError
 from ..schedules import StepSchedule
 from ..schedules.forest import Direction
 from ..topologies import DirectGraph, Topology
-from ..topologies.validation import shown
+from ..topologies.validation import as_whole, shown
 
 if TYPE_CHECKING:
     from ..solvers.balanced_shares import Shares
@@ -98,11 +98,9 @@ def as_graph(network: DirectGraph | Topology) -> DirectGraph:
     return network if isinstance(network, DirectGraph) else DirectGraph.of(network)
 
 
-def as_chunks(value: object, what: str = "chunks", most: int = MOST_CHUNKS) -> int:
+def as_chunks(value: object) -> int:
     """Read a number of chunks per shard, or raise `UnsupportedError`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
-        raise UnsupportedError(f"{what} is {shown(value)}; expected a whole number from 1 to {most}")
-    return int(value)
+    return as_whole(value, "chunks", most=MOST_CHUNKS)
 
 
 def schedule_of(asked: BfbNetwork, chunks: int, shares: Shares, direction: Direction) -> StepSchedule:

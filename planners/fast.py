@@ -10,8 +10,8 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..schedules.all_to_allv import AllToAllvSchedule
-from ..topologies.validation import shown
-from .traffic_matrix import MOST_BYTES, as_count, as_sizes, as_traffic, shaped, unfit
+from ..topologies.validation import as_whole, shown
+from .traffic_matrix import MOST_BYTES, as_sizes, as_traffic, shaped, unfit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,14 +97,14 @@ def schedule_all_to_allv(
 
     if not isinstance(stages, str) or stages not in STAGES:
         raise UnsupportedError(f"stages is {shown(stages)}; expected one of {', '.join(STAGES)}")
-    cap = NO_CAP if max_stage_bytes is None else min(NO_CAP, as_count(max_stage_bytes, "max_stage_bytes"))
-    n = as_count(servers, "servers")
+    cap = NO_CAP if max_stage_bytes is None else min(NO_CAP, as_whole(max_stage_bytes, "max_stage_bytes"))
+    n = as_whole(servers, "servers")
     if type(gpus_per_server) is not int and hasattr(gpus_per_server, "__len__"):
         each = as_sizes(gpus_per_server, n)
         if min(each) < max(each):
             return _on_unequal_servers(traffic, each, STAGES[stages], cap)
         gpus_per_server = each[0]
-    m = as_count(gpus_per_server, "gpus_per_server")
+    m = as_whole(gpus_per_server, "gpus_per_server")
     matrix = shaped(traffic, n, n * m, f"there are {n} servers of {m} GPUs")
     fault, starts, segments, sizes, partners, begins, ends = staged_exchange(matrix, n, m, STAGES[stages], cap)
     if fault:

@@ -11,7 +11,7 @@ takes a unit of every link on its way; hops of fewer links are tried first; and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -119,21 +119,25 @@ class _Units:
         seen, level = {tail}, [Route((tail,), ())]
         for step in range(1, length + 1):
             following = []
-            for nodes, links in level:
-                for link in self._out[nodes[-1]]:
-                    head = self._heads[link]
-                    if self._left[link] == 0 or head in seen:
-                        continue
-                    seen.add(head)
-                    route = Route((*nodes, head), (*links, link))
-                    if head >= self._num_ranks:
-                        following.append(route)
-                    elif step == length and head not in known and self._is_allowed(tail, head, length):
-                        for taken in route.links:
-                            self._left[taken] -= 1
-                        return route
+            for route in self._longer(level, seen):
+                head = route.nodes[-1]
+                if head >= self._num_ranks:
+                    following.append(route)
+                elif step == length and head not in known and self._is_allowed(tail, head, length):
+                    for taken in route.links:
+                        self._left[taken] -= 1
+                    return route
             level = following
         return None
+
+    def _longer(self, routes: Iterable[Route], seen: set[int]) -> Iterator[Route]:
+        """Ways of one link more, with units left, to nodes that were not seen before."""
+        for nodes, links in routes:
+            for link in self._out[nodes[-1]]:
+                head = self._heads[link]
+                if self._left[link] and head not in seen:
+                    seen.add(head)
+                    yield Route((*nodes, head), (*links, link))
 
     def _is_allowed(self, tail: int, head: int, length: int) -> bool:
         return length == self.lengths[0] or self._detours or self._box[tail] != self._box[head]

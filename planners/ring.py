@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import TopologyError, UnsupportedError
 from ..schedules import Forest
 from ..topologies import Topology
-from ..topologies.validation import shown
+from ..topologies.validation import as_whole, shown
 from .baseline import forest_along, plan_baseline
 from .hops import Hops, LinkUses, find_boxes
 from .plan import Plan
@@ -90,7 +90,7 @@ def plan_ring(
         ranks = _checked_order(topology, order)
         options["order"] = ",".join(map(str, ranks))
     if channels is not None:
-        options["channels"] = _checked_channels(channels)
+        options["channels"] = as_whole(channels, "channels", most=MAX_CHANNELS)
 
     def build(asked: Network) -> Forest:
         return _forest(asked, _along(asked, ranks) if ranks else _search(asked, channels))
@@ -148,9 +148,3 @@ def _checked_order(topology: Topology, order: str | Sequence[int | str]) -> list
     if len(chosen) != topology.num_ranks:
         raise UnsupportedError(f"order has {len(chosen)} ranks; expected all {topology.num_ranks}, each once")
     return [topology.node_index[name] for name in chosen]
-
-
-def _checked_channels(channels: object) -> int:
-    if isinstance(channels, bool) or not isinstance(channels, (int, np.integer)) or not 1 <= channels <= MAX_CHANNELS:
-        raise UnsupportedError(f"channels is {shown(channels)}; expected a whole number from 1 to {MAX_CHANNELS}")
-    return int(channels)

@@ -27,7 +27,7 @@ from ..schedules import (
     verified_loads,
 )
 from ..topologies import Topology
-from ..topologies.validation import shown
+from ..topologies.validation import is_int, shown
 from .plan import Plan
 from .requests import check_collective, check_topology
 from .trace import Trace
@@ -247,4 +247,4 @@ def _is_word(value: object) -> bool:
 def _is_plain(value: object) -> bool:
     if isinstance(value, str):
         return value.isprintable()
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST
+    return is_int(value) and abs(value) < LARGEST

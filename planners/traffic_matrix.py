@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import UnsupportedError
 from ..schedules.pair_input import check_table
-from ..topologies.validation import shown
+from ..topologies.validation import as_whole, is_whole, shown
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["MOST_BYTES", "as_count", "as_sizes", "as_traffic", "shaped", "unfit"]
+__all__ = ["MOST_BYTES", "as_sizes", "as_traffic", "shaped", "unfit"]
 
 MOST_BYTES = 2**62
 """All entries together stay below this."""
@@ -47,25 +46,11 @@ def as_traffic(traffic: Any, servers: object, gpus_per_server: object) -> tuple[
     """
     from ..solvers.staged_exchange import fault_of
 
-    n, m = as_count(servers, "servers"), as_count(gpus_per_server, "gpus_per_server")
+    n, m = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server")
     matrix = shaped(traffic, n, n * m, f"there are {n} servers of {m} GPUs")
     if fault := fault_of(matrix):
         raise unfit(fault, matrix)
     return matrix, n, m
-
-
-def as_count(value: object, name: str) -> int:
-    """Read a whole number of at least 1 of any integer type; `UnsupportedError`, with `name`, if it is none."""
-    if type(value) is not int:
-        if isinstance(value, (bool, np.bool_)):
-            raise UnsupportedError(f"{name} is {shown(value)}; expected a whole number of at least 1")
-        try:
-            value = index(value)  # type: ignore[arg-type]
-        except TypeError:
-            raise UnsupportedError(f"{name} is {shown(value)}; expected a whole number of at least 1") from None
-    if value < 1:
-        raise UnsupportedError(f"{name} is {shown(value)}; expected a whole number of at least 1")
-    return value
 
 
 def as_sizes(values: object, servers: int) -> tuple[int, ...]:
@@ -75,7 +60,7 @@ def as_sizes(values: object, servers: int) -> tuple[int, ...]:
         raise UnsupportedError(f"gpus_per_server is {shown(values)}; expected a whole number, or one for each server")
     if len(values) != servers:
         raise UnsupportedError(f"gpus_per_server has {len(values)} numbers; expected one for each of {servers} servers")
-    return tuple(as_count(size, f"gpus_per_server[{server}]") for server, size in enumerate(values))
+    return tuple(as_whole(size, f"gpus_per_server[{server}]") for server, size in enumerate(values))
 
 
 def shaped(traffic: Any, servers: int, ranks: int, told: str) -> npt.NDArray[np.int64]:
@@ -150,7 +135,7 @@ def _not_integers(given: npt.NDArray[Any]) -> UnsupportedError:
 
 
 def _counts_bytes(entry: object) -> bool:
-    return isinstance(entry, (int, np.integer)) and not isinstance(entry, bool) and 0 <= int(entry) < MOST_BYTES
+    return is_whole(entry) and 0 <= entry < MOST_BYTES
 
 
 def _wrong_entry(given: npt.NDArray[np.integer[Any]], place: int) -> UnsupportedError:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from ..errors import UnsupportedError
-from ..topologies.validation import shown
+from ..topologies.validation import is_int, shown
 from .programs.program import Program
 
 __all__ = ["check_choice", "check_counts", "check_seconds", "require_program"]
@@ -20,9 +20,9 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
 
 
 def check_counts(values: Mapping[str, object], least: int = 1) -> None:
-    """Refuse what is not a whole number of at least `least`, by its name."""
+    """Refuse what is not a whole number of at least `least`, by its name; numpy's end up in files and messages."""
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if not is_int(value) or value < least:
             raise UnsupportedError(f"{name} is {shown(value)}; expected a whole number of at least {least}")
 
 

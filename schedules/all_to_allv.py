@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UnsupportedError
-from ..topologies.validation import shown
+from ..topologies.validation import as_whole
 from .all_to_allv_pieces import Moves, Pieces, handed_over, local_bytes, pieces_of
 from .all_to_allv_verify import verify_all_to_allv
 from .read_only import read_only
@@ -188,9 +187,7 @@ class AllToAllvSchedule:
         UnsupportedError
             If there is no server of this number.
         """
-        if isinstance(server, bool) or not isinstance(server, (int, np.integer)) or not 0 <= server < self.servers:
-            raise UnsupportedError(f"server is {shown(server)}; expected a number from 0 to {self.servers - 1}")
-        return pieces_of(self, server)
+        return pieces_of(self, as_whole(server, "server", least=0, most=self.servers - 1))
 
     def verify(self) -> None:
         """Check that every byte arrives exactly once, and in no more time than the stages need.

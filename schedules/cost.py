@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..topologies import Topology
-from ..topologies.validation import shown
+from ..topologies.validation import as_whole, shown
 from .allreduce import TreeSchedule
 from .any_schedule import AnySchedule
 from .flow_schedule import FlowSchedule
@@ -101,8 +101,8 @@ def schedule_time(
     >>> schedule_time(two_way, ring(2, bandwidth=25, latency=3), 100_000)
     Fraction(4, 1)
     """
-    if slices is not None and (isinstance(slices, bool) or not isinstance(slices, (int, np.integer)) or slices < 1):
-        raise UnsupportedError(f"slices is {shown(slices)}; expected a whole number of at least 1")
+    if slices is not None:
+        slices = as_whole(slices, "slices")
     if isinstance(schedule, AnyStepSchedule):
         if slices is not None:
             raise UnsupportedError(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..errors import FileFormatError
 from .forest import Forest
+from .json_numbers import node_paths, whole_count
 
 __all__ = ["forest_from_json", "forest_to_json"]
 
@@ -68,15 +69,11 @@ def forest_from_json(data: object, where: str) -> Forest:
     """
     if not isinstance(data, Mapping) or set(data) != set(FIELDS) or data["kind"] != "forest":
         raise FileFormatError(f"{where}: field schedule is not a forest; expected the fields {', '.join(FIELDS)}")
-    count = data["trees_per_root"]
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < 2**63:
-        raise FileFormatError(f"{where}: field schedule.trees_per_root is not a whole number from 1")
+    count = whole_count(data["trees_per_root"], f"{where}: field schedule.trees_per_root")
     if not isinstance(data["root_weights"], list):
         raise FileFormatError(f"{where}: field schedule.root_weights is not a list")
     root_weights = _integers(data["root_weights"], 1, f"{where}: the entries of schedule.root_weights")
-    paths = data["paths"]
-    if not isinstance(paths, list) or not all(isinstance(path, list) for path in paths):
-        raise FileFormatError(f"{where}: field schedule.paths is not a list of lists of node numbers")
+    paths = node_paths(data["paths"], where)
     trees = data["trees"]
     if not isinstance(trees, list) or not all(isinstance(tree, list) and len(tree) == 3 for tree in trees):
         raise FileFormatError(f"{where}: field schedule.trees is not a list of [root, weight, routes]")

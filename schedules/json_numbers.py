@@ -1,6 +1,8 @@
-"""Whole numbers of schedules, as JSON files have them."""
+"""Whole numbers and paths of schedules, as JSON files have them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +10,7 @@ import numpy.typing as npt
 from ..errors import FileFormatError
 from ..topologies.validation import shown
 
-__all__ = ["whole_count", "whole_numbers"]
+__all__ = ["node_paths", "whole_count", "whole_numbers"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -34,3 +36,10 @@ def whole_numbers(values: object, what: str) -> IntArray:
     if len(array) and array.min() < 0:
         raise FileFormatError(f"{what} has the negative number {array.min()}; expected numbers from 0")
     return array
+
+
+def node_paths(values: object, where: str) -> list[list[Any]]:
+    """Read the paths of a schedule, whose nodes are yet to be looked at, or raise `FileFormatError`."""
+    if not isinstance(values, list) or not all(isinstance(path, list) for path in values):
+        raise FileFormatError(f"{where}: field schedule.paths is not a list of lists of node numbers")
+    return values

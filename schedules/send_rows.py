@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import index
 
-import numpy as np
-
 from ..errors import UnsupportedError
-from ..topologies.validation import shown
+from ..topologies.validation import is_whole, shown
 
 __all__ = ["as_count", "as_paths", "as_rows"]
 
 
 def as_count(value: object, name: str) -> int:
     """Read a whole number of a schedule; anything else raises `UnsupportedError`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+    if not is_whole(value):
         raise UnsupportedError(f"the schedule's {name} is {shown(value)}; expected a whole number")
     return int(value)
 

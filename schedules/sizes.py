@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-import numpy as np
-
 from ..errors import UnsupportedError
-from ..topologies.validation import shown
+from ..topologies.validation import is_whole, shown
 
 __all__ = ["as_bytes"]
 
@@ -44,7 +42,7 @@ def as_bytes(size: int | str) -> int:
     refusal = UnsupportedError(
         f"size {shown(size)} is not understood; expected bytes such as 4096, '64K', '1M' or '2.5G'"
     )
-    if isinstance(size, bool) or not isinstance(size, (int, str, np.integer)):
+    if not isinstance(size, str) and not is_whole(size):
         raise refusal
     if isinstance(size, str):
         match = re.fullmatch(r"(\d+)(\.\d{1,9})?\s*([KMGT]?)(?:I?B)?", size.strip(WHITE), re.IGNORECASE | re.ASCII)

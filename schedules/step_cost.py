@@ -5,12 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple, Self
 
-import numpy as np
-
 from ..errors import UnsupportedError
 from ..topologies import DirectGraph
 from ..topologies.direct_graph import as_direct_graph
-from ..topologies.validation import Exact, as_factor, as_latency, shown
+from ..topologies.validation import Exact, as_factor, as_latency, is_int, is_whole, shown
 from .sizes import as_bytes
 from .step_allreduce import AnyStepSchedule, check_fit
 
@@ -49,7 +47,7 @@ class StepCost(_Figures):
 
     def __new__(cls, steps: int, bandwidth_factor: Fraction | int) -> Self:
         """Check both, and make them Python's own numbers."""
-        if isinstance(steps, (bool, np.bool_)) or not isinstance(steps, (int, np.integer)) or steps < 0:
+        if not is_whole(steps) or steps < 0:
             raise UnsupportedError(f"the steps of the cost are {shown(steps)}; expected a whole number of at least 0")
         if not _is_exact(bandwidth_factor) or bandwidth_factor.numerator < 0:
             raise UnsupportedError(
@@ -87,7 +85,7 @@ class StepCost(_Figures):
 
 def _is_exact(value: object) -> bool:
     """Whether it is a fraction or a whole number; most are fractions."""
-    return isinstance(value, Fraction) or (isinstance(value, int) and not isinstance(value, bool))
+    return isinstance(value, Fraction) or is_int(value)
 
 
 def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import FileFormatError, UnsupportedError
 from ..topologies.validation import shown
-from .json_numbers import whole_count, whole_numbers
+from .json_numbers import node_paths, whole_count, whole_numbers
 from .step_schedule import StepSchedule
 
 __all__ = ["is_step_json", "steps_from_json", "steps_to_json"]
@@ -101,9 +101,7 @@ def steps_from_json(data: object, where: str) -> StepSchedule:
                 f"{where}: field schedule.{name} has {len(column)} entries, but schedule.steps has "
                 f"{len(columns['steps'])}; expected one for each send"
             )
-    paths = data["paths"]
-    if not isinstance(paths, list) or not all(isinstance(path, list) for path in paths):
-        raise FileFormatError(f"{where}: field schedule.paths is not a list of lists of node numbers")
+    paths = node_paths(data["paths"], where)
     return StepSchedule(
         ranks,
         chunks,

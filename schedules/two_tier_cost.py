@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CapacityOverflowError, UnsupportedError
-from ..topologies.validation import Exact, as_bandwidth, as_latency, shown
+from ..topologies.validation import Exact, as_bandwidth, as_latency, as_whole, shown
 from .all_to_allv_pieces import busiest_by_shift, busiest_by_stage, handed_over, local_bytes
 
 if TYPE_CHECKING:
@@ -94,10 +94,7 @@ class TwoTierModel:
         UnsupportedError
             If one of them is no whole number of at least 1.
         """
-        for name, count in (("servers", servers), ("gpus_per_server", gpus_per_server)):
-            if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-                raise UnsupportedError(f"{name} is {shown(count)}; expected a whole number of at least 1")
-        servers, gpus_per_server = int(servers), int(gpus_per_server)
+        servers, gpus_per_server = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server")
         ratio = Fraction(self.scale_out) / Fraction(self.scale_up)
         return 1 + ratio * (2 * (gpus_per_server - 1) + Fraction(gpus_per_server, servers))
 

@@ -35,7 +35,7 @@ def isomorphism(graph: DirectGraph, other: DirectGraph) -> IntArray | None:
     Raises
     ------
     NoAnswerError
-        If `MAX_ATTEMPTS` were not enough to find one or to rule all out.
+        If `node_matching.MAX_ATTEMPTS` were not enough to find one or to rule all out.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def automorphisms(graph: DirectGraph) -> IntArray:
     Raises
     ------
     NoAnswerError
-        If `MAX_ATTEMPTS` were not enough to tell two nodes apart or to map one to the other.
+        If `node_matching.MAX_ATTEMPTS` were not enough to tell two nodes apart or to map one to the other.
 
     Examples
     --------

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import FileFormatError
 from .bounded_files import name_of, read_text
-from .validation import shown
+from .validation import is_whole, shown
 
 __all__ = ["MAX_BYTES", "check_header", "parse_json", "read_json"]
 
@@ -92,7 +92,7 @@ def check_header(data: object, expected_format: str, max_version: int, where: st
     if data["format"] != expected_format:
         raise FileFormatError(f"{where} is of format {shown(data['format'])}; expected {expected_format!r}")
     version = data.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+    if not is_whole(version) or version < 1:
         raise FileFormatError(f"field version of {where} is {shown(version)}; expected a whole number from 1")
     if version > max_version:
         readable = "version 1" if max_version == 1 else f"versions 1 to {max_version}"

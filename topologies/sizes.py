@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..errors import TopologyError
-from .validation import shown
+from .validation import as_whole
 
 __all__ = ["MAX_LINKS", "as_size", "check_links"]
 
@@ -39,9 +37,7 @@ def as_size(value: object, what: str, *, least: int = 1, most: int = 2**16) -> i
     >>> as_size(4, "boxes")
     4
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
-        raise TopologyError(f"{what} is {shown(value)}; expected a whole number from {least} to {most}")
-    return int(value)
+    return as_whole(value, what, least=least, most=most, error=TopologyError)
 
 
 def check_links(links: int, what: str) -> None:

@@ -5,30 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from math import gcd, lcm
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-from ..errors import CapacityOverflowError, TopologyError
-from .validation import (
-    Exact,
-    as_amount,
-    as_bandwidth,
-    as_factor,
-    as_flag,
-    as_latency,
-    as_list,
-    as_name,
-    as_names,
-    as_several,
-    as_title,
-    shown,
-)
+from ..errors import TopologyError
+from . import changes
+from .links import Link, LinkArrays, as_link, grouped, link_arrays, merged_links
+from .validation import Exact, as_flag, as_list, as_name, as_names, as_title, shown
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -36,46 +21,6 @@ if TYPE_CHECKING:
     from .direct_graph import DirectGraph
 
 __all__ = ["Link", "LinkArrays", "Topology"]
-
-INT64_MAX = 2**63 - 1
-
-
-class Link(NamedTuple):
-    """A directed link.
-
-    Attributes
-    ----------
-    tail, head : str
-        The nodes that the link leaves and enters.
-    bandwidth : Fraction
-        GB/s (1e9 bytes per second) in this direction.
-    latency : Fraction
-        Microseconds.
-    """
-
-    tail: str
-    head: str
-    bandwidth: Fraction
-    latency: Fraction = Fraction(0)
-
-
-class LinkArrays(NamedTuple):
-    """The links of a topology as arrays, in the order of `Topology.links`.
-
-    Attributes
-    ----------
-    tails, heads : ndarray of int64, shape (links,)
-        Node indices as in `Topology.nodes`: compute nodes first, so a rank is its node's index.
-    capacities : ndarray of int64, shape (links,)
-        Bandwidths in multiples of `unit`; their greatest common divisor is 1.
-    unit : Fraction
-        GB/s per unit of capacity.
-    """
-
-    tails: npt.NDArray[np.int64]
-    heads: npt.NDArray[np.int64]
-    capacities: npt.NDArray[np.int64]
-    unit: Fraction
 
 
 @dataclass(frozen=True)
@@ -129,7 +74,7 @@ class Topology:
             raise TopologyError(f"the topology has {len(compute)} compute nodes; a collective needs at least 2")
         object.__setattr__(self, "compute_nodes", compute)
         object.__setattr__(self, "switch_nodes", switches)
-        object.__setattr__(self, "links", _merged_links(self.links, known))
+        object.__setattr__(self, "links", merged_links(self.links, known))
         for ability in ("multicast", "aggregation"):
             able = frozenset(as_name(node) for node in as_list(getattr(self, ability), f"{ability} switches"))
             if stranger := sorted(able - set(switches)):
@@ -177,7 +122,7 @@ class Topology:
         exact = []
         both = as_flag(bidirectional, "bidirectional")
         for entry in as_list(links, "the links"):
-            link = _as_link(entry)
+            link = as_link(entry)
             exact.append(link)
             if both:
                 exact.append(link._replace(tail=link.head, head=link.tail))
@@ -240,11 +185,11 @@ class Topology:
 
     @cached_property
     def _out_links(self) -> Mapping[str, tuple[Link, ...]]:
-        return _grouped(self.nodes, ((link.tail, link) for link in self.links))
+        return grouped(self.nodes, ((link.tail, link) for link in self.links))
 
     @cached_property
     def _in_links(self) -> Mapping[str, tuple[Link, ...]]:
-        return _grouped(self.nodes, ((link.head, link) for link in self.links))
+        return grouped(self.nodes, ((link.head, link) for link in self.links))
 
     def out_links(self, node: str) -> tuple[Link, ...]:
         """Links that leave `node`."""
@@ -273,20 +218,7 @@ class Topology:
         CapacityOverflowError
             If no common unit brings every bandwidth, and their sum, into int64.
         """
-        scale = lcm(*(link.bandwidth.denominator for link in self.links)) if self.links else 1
-        scaled = [int(link.bandwidth * scale) for link in self.links]
-        common = gcd(*scaled) if scaled else 1
-        if sum(scaled) // max(common, 1) > INT64_MAX:
-            raise CapacityOverflowError(
-                "the bandwidths share no unit that fits int64; round them to fewer digits before planning"
-            )
-        index = self.node_index
-        return LinkArrays(
-            np.array([index[link.tail] for link in self.links], dtype=np.int64),
-            np.array([index[link.head] for link in self.links], dtype=np.int64),
-            np.array([value // common for value in scaled], dtype=np.int64),
-            Fraction(common, scale),
-        )
+        return link_arrays(self.links, self.node_index)
 
     @cached_property
     def digest(self) -> str:
@@ -311,28 +243,11 @@ class Topology:
         TopologyError
             For an unknown or repeated rank, or if fewer than two remain.
         """
-        kept = as_names((self._rank_name(rank) for rank in as_several(ranks, "ranks")), "compute")
-        alive = {*kept, *self.switch_nodes}
-        links = tuple(link for link in self.links if link.tail in alive and link.head in alive)
-        linked = {node for link in links for node in (link.tail, link.head)}
-        switches = tuple(node for node in self.switch_nodes if node in linked)
-        return replace(
-            self,
-            compute_nodes=kept,
-            switch_nodes=switches,
-            links=links,
-            multicast=self.multicast & set(switches),
-            aggregation=self.aggregation & set(switches),
-            name=f"{self.name} [{len(kept)} of {self.num_ranks} ranks]",
-        )
+        return changes.restrict(self, ranks)
 
     def without_link(self, tail: str, head: str, *, bidirectional: bool = True) -> Topology:
         """Remove the link from `tail` to `head`, and its opposite if `bidirectional` and present."""
-        gone = {self.link(tail, head)[:2]}
-        if as_flag(bidirectional, "bidirectional"):
-            gone.add((head, tail))
-        links = tuple(link for link in self.links if link[:2] not in gone)
-        return replace(self, links=links, name=f"{self.name} without {tail}-{head}")
+        return changes.without_link(self, tail, head, bidirectional=bidirectional)
 
     def without_node(self, node: str) -> Topology:
         """Remove a failed GPU, NIC or switch with all its links.
@@ -345,30 +260,11 @@ class Topology:
             For an unknown node, or if fewer than two ranks remain.
         """
         self._check_nodes((node,))
-        kept = tuple(rank for rank in self.compute_nodes if rank != node)
-        links = tuple(link for link in self.links if node not in link[:2])
-        linked = {end for link in links for end in link[:2]}
-        switches = tuple(switch for switch in self.switch_nodes if switch in linked)
-        return replace(
-            self,
-            compute_nodes=kept,
-            switch_nodes=switches,
-            links=links,
-            multicast=self.multicast & set(switches),
-            aggregation=self.aggregation & set(switches),
-            name=f"{self.name} without {node}",
-        )
+        return changes.without_node(self, node)
 
     def derate(self, tail: str, head: str, factor: Exact, *, bidirectional: bool = True) -> Topology:
         """Multiply the bandwidth of one link (and of its opposite if `bidirectional`) by `factor`."""
-        exact = as_factor(factor, "derating factor")
-        changed = {self.link(tail, head)[:2]}
-        if as_flag(bidirectional, "bidirectional"):
-            changed.add((head, tail))
-        links = tuple(
-            link._replace(bandwidth=link.bandwidth * exact) if link[:2] in changed else link for link in self.links
-        )
-        return replace(self, links=links, name=f"{self.name} with {tail}-{head} x {exact}")
+        return changes.derate(self, tail, head, factor, bidirectional=bidirectional)
 
     def with_bandwidths(self, bandwidths: Mapping[tuple[str, str], Exact]) -> Topology:
         """Give links other bandwidths, such as what a model leaves to a collective; a link of 0 GB/s disappears.
@@ -393,70 +289,18 @@ class Topology:
         >>> triangle.with_bandwidths({("a", "b"): "1/3"}).links[0].bandwidth
         Fraction(1, 3)
         """
-        if not isinstance(bandwidths, Mapping):
-            raise TopologyError(f"bandwidths are {shown(bandwidths)}; expected a mapping from (tail, head) to GB/s")
-        chosen = {}
-        for ends, bandwidth in bandwidths.items():
-            if not isinstance(ends, tuple) or len(ends) != 2:
-                raise TopologyError(f"bandwidths name {shown(ends)}; expected pairs (tail, head)")
-            chosen[self.link(*ends)[:2]] = as_amount(bandwidth)
-        links = [link._replace(bandwidth=chosen.get(link[:2], link.bandwidth)) for link in self.links]
-        return replace(
-            self, links=tuple(link for link in links if link.bandwidth), name=f"{self.name} with other bandwidths"
-        )
+        return changes.with_bandwidths(self, bandwidths)
 
     def scaled(self, factor: Exact) -> Topology:
         """Multiply every bandwidth by `factor`."""
-        exact = as_factor(factor, "scale factor")
-        links = tuple(link._replace(bandwidth=link.bandwidth * exact) for link in self.links)
-        return replace(self, links=links, name=f"{self.name} x {exact}")
+        return changes.scaled(self, factor)
 
     def __repr__(self) -> str:
         """Name and size; `str` and `repr` are the same on purpose."""
         switches = f", {len(self.switch_nodes)} switches" if self.switch_nodes else ""
         return f"<Topology {self.name!r}: {self.num_ranks} ranks{switches}, {len(self.links)} links>"
 
-    def _rank_name(self, rank: int | str) -> str:
-        if isinstance(rank, str) and rank in self.compute_nodes:
-            return rank
-        if isinstance(rank, (int, np.integer)) and not isinstance(rank, bool) and 0 <= rank < self.num_ranks:
-            return self.compute_nodes[rank]
-        raise TopologyError(
-            f"rank {shown(rank)} is not in {self!r}; expected 0..{self.num_ranks - 1} or a compute node's name"
-        )
-
     def _check_nodes(self, nodes: Iterable[str]) -> None:
         for node in nodes:
             if not isinstance(node, str) or node not in self.node_index:
                 raise TopologyError(f"node {shown(node)} is not in {self!r}")
-
-
-def _as_link(entry: object) -> Link:
-    if not isinstance(entry, tuple) or len(entry) not in (3, 4):
-        raise TopologyError(f"link {shown(entry)} is not a tuple (tail, head, bandwidth[, latency])")
-    return Link(*entry)
-
-
-def _merged_links(links: Iterable[Link], known: Mapping[str, str]) -> tuple[Link, ...]:
-    merged: dict[tuple[str, str], Link] = {}
-    for entry in map(_as_link, as_list(links, "the links")):
-        tail, head = as_name(entry[0]), as_name(entry[1])
-        where = f"link ({tail!r}, {head!r})"
-        for node in (tail, head):
-            if node not in known:
-                raise TopologyError(f"{where} names the unknown node {node!r}; list it under compute or switches")
-        if tail == head:
-            raise TopologyError(f"{where} is a self-loop; remove it, data never travels from a node to itself")
-        link = Link(tail, head, as_bandwidth(entry[2], where), as_latency(entry[3], where))
-        if twin := merged.get((tail, head)):
-            total = as_bandwidth(twin.bandwidth + link.bandwidth, where)
-            link = Link(tail, head, total, max(twin.latency, link.latency))
-        merged[tail, head] = link
-    return tuple(merged.values())
-
-
-def _grouped(nodes: Iterable[str], pairs: Iterable[tuple[str, Link]]) -> Mapping[str, tuple[Link, ...]]:
-    groups: dict[str, list[Link]] = {node: [] for node in nodes}
-    for node, link in pairs:
-        groups[node].append(link)
-    return {node: tuple(links) for node, links in groups.items()}

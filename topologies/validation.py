@@ -1,23 +1,24 @@
-"""Turns what users write into the exact values that a `Topology` holds, or says what is wrong with it."""
+"""Turns what users write into exact values, or says what is wrong with it."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-import reprlib
 from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from itertools import islice
 from numbers import Rational
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import TopologyError, UnsupportedError
+from ..errors import ColloptError, TopologyError, UnsupportedError
+from .bandwidth_units import as_gigabytes, looks_like_unit
+from .wording import shown
 
 __all__ = [
     "MAX_BANDWIDTH",
@@ -34,6 +35,9 @@ __all__ = [
     "as_path",
     "as_several",
     "as_title",
+    "as_whole",
+    "is_int",
+    "is_whole",
     "shown",
 ]
 
@@ -52,13 +56,6 @@ MAX_EXPONENT = 400
 MAX_LISTED = 2**22
 """Entries of a list that is read; one that goes on longer may have no end."""
 
-MAX_SHOWN = 100
-"""Characters of a value in an error message."""
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
-_SHORT.maxlevel = 3
-
 
 def as_bandwidth(value: object, where: str) -> Fraction:
     """Read a bandwidth in GB/s as an exact positive fraction.
@@ -66,7 +63,7 @@ def as_bandwidth(value: object, where: str) -> Fraction:
     Parameters
     ----------
     value : int, float, str, Decimal or Fraction
-        GB/s (1e9 bytes per second), one direction.
+        GB/s (1e9 bytes per second), one direction; or text with its unit, such as ``"400Gb/s"``.
     where : str
         Names the thing in the error message, such as ``"link ('gpu0', 'sw0')"``.
 
@@ -83,8 +80,13 @@ def as_bandwidth(value: object, where: str) -> Fraction:
     --------
     >>> as_bandwidth(0.1, "link ('a', 'b')")
     Fraction(1, 10)
+    >>> as_bandwidth("400Gb/s", "every NIC")
+    Fraction(50, 1)
     """
-    bandwidth = _as_fraction(value, f"bandwidth of {where}", "a positive number of GB/s")
+    expected = "a positive number of GB/s"
+    if looks_like_unit(value):
+        expected += ", or one with another unit, such as 400Gb/s"
+    bandwidth = _as_fraction(as_gigabytes(value), f"bandwidth of {where}", expected)
     if bandwidth <= 0:
         raise TopologyError(
             f"bandwidth of {where} is {shown(value)}; expected a positive number of GB/s (leave out dead links)"
@@ -147,6 +149,53 @@ def as_list(values: object, what: str, *, most: int = MAX_LISTED) -> tuple[Any, 
     return kept
 
 
+def is_int(value: object) -> TypeGuard[int]:
+    """Whether it is an integer of Python's own, of which booleans are none here."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether it is an integer of Python or numpy; booleans are none, nor are floats and text."""
+    return is_int(value) or isinstance(value, np.integer)
+
+
+def as_whole(
+    value: object,
+    what: str,
+    *,
+    least: int = 1,
+    most: int | None = None,
+    error: type[ColloptError] = UnsupportedError,
+) -> int:
+    """Read a whole number of at least `least`, and at most `most` if that is given.
+
+    Parameters
+    ----------
+    value : int
+        One of Python or numpy; see `is_whole`.
+    what : str
+        Names the thing in the error message, such as ``"chunks"``.
+    least, most : int
+        Both included.
+    error : type of ColloptError
+        Raised for anything else.
+
+    Returns
+    -------
+    int
+        Python's own, which does not overflow.
+
+    Examples
+    --------
+    >>> as_whole(4, "chunks", most=8)
+    4
+    """
+    if not is_whole(value) or value < least or (most is not None and value > most):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise error(f"{what} is {shown(value)}; expected a whole number {limits}")
+    return int(value)
+
+
 def as_integers(values: object, what: str, expected: str) -> npt.NDArray[np.int64]:
     """Read an array, or lists in lists, of whole numbers; anything else raises `TopologyError`.
 
@@ -190,7 +239,7 @@ def as_path(value: object) -> Path:
 
 def as_name(value: object) -> str:
     """Read a node name: non-empty text, or an integer, which becomes its decimal digits."""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
+    if is_int(value) and abs(value) < 10**18:
         return str(value)
     if not isinstance(value, str) or not value.strip() or value != value.strip() or not value.isprintable():
         raise TopologyError(
@@ -217,19 +266,6 @@ def as_names(values: Iterable[object], kind: str) -> tuple[str, ...]:
             raise TopologyError(f"{kind} node {name!r} is listed twice; every node needs its own name")
         seen.add(name)
     return names
-
-
-def shown(value: object) -> str:
-    """Show `value` in an error message: its repr in one line, cut to a readable length and depth."""
-    try:
-        text = _SHORT.repr(value)
-    except Exception as error:  # noqa: BLE001 - the repr of a stranger may fail in any way
-        # Python refuses to print an integer of more than 4300 digits.
-        huge = isinstance(value, int) and isinstance(error, ValueError)
-        text = "an integer of more than 4300 digits" if huge else f"something of type {type(value).__name__}"
-    if not text.isprintable():
-        text = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 40]}...{text[-37:]}"
 
 
 def _as_fraction(value: object, what: str, expected: str) -> Fraction:

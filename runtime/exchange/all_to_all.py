@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import UnsupportedError
 from ..execution.agreement import connect
-from ..execution.arguments import import_torch, plain_group_of
+from ..execution.arguments import import_torch, member_rank, plain_group_of
 from ..execution.async_work import AsyncWork
 from ..execution.beside import in_turn, nothing_to_do, run_now, start
 from ..options import check_seconds
@@ -93,13 +93,8 @@ def all_to_all_single(
     With `async_op` the exchange goes on in a thread on CPU tensors, and on a stream of its own on CUDA tensors.  As the
     ranks agree on every call, on CPU tensors every call waits for those of the group that still go on.
     """
-    _, dist = import_torch()
-    if not dist.is_initialized():
-        raise UnsupportedError("torch.distributed is not initialised; call init_process_group, or start with torchrun")
-    if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
-        raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")
-    if dist.get_rank(group) < 0:
-        raise UnsupportedError("this process is not a member of the group; only members may call")
+    _check_group(group)
+    rank = member_rank(group)
     call = AllToAllCall(
         output,
         input,
@@ -124,11 +119,18 @@ def all_to_all_single(
     connect(call.group, input.device, call.timeout)
     if not exchange.row_bytes:
         return nothing_to_do([output]) if async_op else None
-    job = partial(run, call, own_steps(exchange, dist.get_rank(group)))
+    job = partial(run, call, own_steps(exchange, rank))
     if async_op:
         return start(call.group, job, [output], [input])
     run_now(call.group, job)
     return None
+
+
+def _check_group(group: object) -> None:
+    """Refuse what is no group; None is the default one."""
+    _, dist = import_torch()
+    if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
+        raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")
 
 
 def _patience(timeout: object) -> float | None:

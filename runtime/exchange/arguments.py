@@ -10,6 +10,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...topologies.validation import shown
 from ..execution.arguments import check_async, import_torch
+from ..execution.tensors import check_alike, check_tensor
 from ..options import check_choice, check_counts, check_seconds
 from .agreement import Terms
 
@@ -97,12 +98,7 @@ def _check_tensors(call: AllToAllCall) -> None:
     backend = dist.get_backend(call.group)
     home = HOMES.get(backend)
     for name, tensor in (("output", call.output), ("input", call.input)):
-        if not isinstance(tensor, torch.Tensor):
-            raise UnsupportedError(f"{name} is a {type(tensor).__name__}; expected a torch.Tensor")
-        if tensor.layout is not torch.strided or not tensor.is_contiguous():
-            raise UnsupportedError(f"{name} has shape {tuple(tensor.shape)} and is not contiguous; call .contiguous()")
-        if tensor.is_conj() or tensor.is_neg():
-            raise UnsupportedError(f"{name} is a lazy conjugate or negative; call .resolve_conj().resolve_neg()")
+        check_tensor(name, tensor)
         if tensor.dim() == 0:
             raise UnsupportedError(f"{name} is a single number; expected a tensor with rows, such as .view(1) of it")
         if home is not None and tensor.device.type != home:
@@ -115,10 +111,7 @@ def _check_tensors(call: AllToAllCall) -> None:
                 "torch.cuda.set_device first"
             )
     output, mine = call.output, call.input
-    if output.dtype != mine.dtype:
-        raise UnsupportedError(f"output is {output.dtype} and input is {mine.dtype}; expected the same type")
-    if output.device != mine.device:
-        raise UnsupportedError(f"output is on {output.device} and input is on {mine.device}; expected one device")
+    check_alike(output, mine)
     distance, size = output.data_ptr() - mine.data_ptr(), mine.element_size()
     if output.numel() and mine.numel() and -output.numel() * size < distance < mine.numel() * size:
         raise UnsupportedError("input and output overlap; give the output memory of its own")

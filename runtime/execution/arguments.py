@@ -13,8 +13,18 @@ from ..programs.program import Program
 from .batches import checked_rounds, shard_elements, works_in_place
 from .forks import check_process
 from .reductions import check_operation
+from .tensors import check_alike, check_tensor
 
-__all__ = ["Call", "check_async", "import_torch", "plain_group_of", "problem_of", "served_devices", "telling_device"]
+__all__ = [
+    "Call",
+    "check_async",
+    "import_torch",
+    "member_rank",
+    "plain_group_of",
+    "problem_of",
+    "served_devices",
+    "telling_device",
+]
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,17 @@ def import_torch() -> tuple[Any, Any]:
     if not dist.is_available():
         raise MissingDependencyError("this build of torch has no torch.distributed; install an ordinary one")
     return torch, dist
+
+
+def member_rank(group: Any) -> int:
+    """Return the rank of this process in the group; `UnsupportedError` if it has none."""
+    _, dist = import_torch()
+    if not dist.is_initialized():
+        raise UnsupportedError("torch.distributed is not initialised; call init_process_group, or start with torchrun")
+    rank: int = dist.get_rank(group)
+    if rank < 0:
+        raise UnsupportedError("this process is not a member of the group; only members may call")
+    return rank
 
 
 def plain_group_of(group: Any, *tensors: Any) -> Any:
@@ -167,20 +188,14 @@ def _check_options(call: Call) -> None:
 
 
 def _check_tensors(call: Call) -> None:
-    torch, dist = import_torch()
+    _, dist = import_torch()
     if call.whole is None:
         raise UnsupportedError(f"{call.whole_name} is None; {call.program.collective} needs one on every rank")
     if call.part is None and call.program.layout.in_pairs:
         raise UnsupportedError(f"input is None; {call.program.collective} needs one on every rank")
     for name, tensor in (("output", call.output), ("input", call.input)):
-        if tensor is None:
-            continue
-        if not isinstance(tensor, torch.Tensor):
-            raise UnsupportedError(f"{name} is a {type(tensor).__name__}; expected a torch.Tensor")
-        if not tensor.is_contiguous():
-            raise UnsupportedError(f"{name} has shape {tuple(tensor.shape)} and is not contiguous; call .contiguous()")
-        if tensor.is_conj() or tensor.is_neg():
-            raise UnsupportedError(f"{name} is a lazy conjugate or negative; call .resolve_conj().resolve_neg()")
+        if tensor is not None:
+            check_tensor(name, tensor)
     rank = dist.get_rank(call.group)
     _check_pair(call, rank)
     _check_numbers(call, rank)
@@ -197,11 +212,7 @@ def _check_pair(call: Call, rank: int) -> None:
     """Refuse tensors that differ in kind or overlap, unless the smaller is its own part of the larger."""
     if call.part is None:
         return
-    output, own = call.output, call.input
-    if output.dtype != own.dtype:
-        raise UnsupportedError(f"output is {output.dtype} and input is {own.dtype}; expected the same type")
-    if output.device != own.device:
-        raise UnsupportedError(f"output is on {output.device} and input is on {own.device}; expected one device")
+    check_alike(call.output, call.input)
     distance = call.part.data_ptr() - call.whole.data_ptr()
     size = call.whole.element_size()
     apart = distance <= -call.part.numel() * size or distance >= call.whole.numel() * size

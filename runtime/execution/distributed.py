@@ -22,7 +22,7 @@ from ..programs.layout import ROOTED
 from ..programs.lowering import lower
 from ..programs.program import Program
 from .agreement import agree, first_line, wait_for_all
-from .arguments import Call, import_torch, plain_group_of
+from .arguments import Call, import_torch, member_rank, plain_group_of
 from .async_work import AsyncWork
 from .batches import OwnRound, OwnRounds, Piece, own_rounds
 from .beside import TAG, run_now, start
@@ -180,12 +180,7 @@ def prepared(
     tuple of Call and callable
         The arguments, and what is left to do: to send the data.
     """
-    _, dist = import_torch()
-    if not dist.is_initialized():
-        raise UnsupportedError("torch.distributed is not initialised; call init_process_group, or start with torchrun")
-    rank: int = dist.get_rank(group)
-    if rank < 0:
-        raise UnsupportedError("this process is not a member of the group; only members may call")
+    rank = member_rank(group)
     program = program_of(plan)
     if program.collective in ROOTED and rank != program.layout.root:
         output, input = (None, input) if program.collective == "reduce" else (output, None)  # noqa: A001

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from ...errors import UnsupportedError
 from ...topologies.files import write_whole
+from ...topologies.validation import is_int
 from ..interpreting.checks import check_program
 from ..interpreting.interpreter import run_program
 from ..options import check_choice, require_program
@@ -184,7 +185,7 @@ def _placement(program: Program, limits: RuntimeLimits, placement: str | None) -
 
 def _check_window(min_bytes: int, max_bytes: int) -> None:
     for name, value in (("min_bytes", min_bytes), ("max_bytes", max_bytes)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= INT64_MAX:
+        if not is_int(value) or not 0 <= value <= INT64_MAX:
             raise UnsupportedError(f"{name} is {value!r}; expected a whole number of bytes from 0 to 2^63 - 1")
     # 0 means no limit to one runtime and "never" to another.
     if max_bytes < max(min_bytes, 1):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...errors import UnsupportedError
+from ...topologies.validation import is_int
 from ..options import check_choice
 from ..programs.packing import document_steps
 from ..programs.program import Program, RankProgram
@@ -113,7 +114,7 @@ def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int
         Naming the limit, the value, and how to mend it.
     """
     resident = limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
-    if isinstance(resident, bool) or not isinstance(resident, int) or not 1 <= resident <= limits.hard_thread_blocks:
+    if not is_int(resident) or not 1 <= resident <= limits.hard_thread_blocks:
         raise UnsupportedError(
             f"max_thread_blocks is {resident!r}; {limits.name} takes from 1 to {limits.hard_thread_blocks}"
         )

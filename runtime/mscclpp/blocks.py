@@ -1,10 +1,5 @@
 """From the steps of one rank to thread blocks of MSCCL++ operations.
 
-The first thread of a block waits, signals and acquires; all of its threads copy and add.  So a ``nop``, which makes
-the threads of a block wait for each other, stands between a wait and what relies on it, between copying or adding and
-the signal or release that tells of it, and between two operations of which one writes what the other one touches.  It
-is left out where the first thread relies on its own wait.
-
 Thread blocks of a GPU tell each other by semaphores, one for each pair (releasing, acquiring).  All of them must run at
 once; where a program has more than the GPU runs, the lightest are merged, which may make transfers wait for each other
 that need not.  The steps of a merged block follow the program's global order, in which every transfer can run once all
@@ -15,129 +10,30 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 from ...errors import UnsupportedError
 from ..programs.ordering import Order
-from ..programs.program import Program
+from ..programs.program import Instruction, Program
+from .connections import Connections, End
 from .plan import (
     CHANNEL_TYPES,
     MAX_CHANNELS,
     MAX_CHANNELS_PER_OPERATION,
     MAX_OPERATIONS,
     MAX_SEMAPHORES_PER_OPERATION,
-    ChannelType,
     Operation,
     Place,
     flat_length,
 )
+from .synced_block import SyncedBlock
 from .transfers import Transfers, stays_in_place
 
-__all__ = ["WEIGHTS", "Connections", "RankWriter", "merged_blocks"]
+__all__ = ["WEIGHTS", "RankWriter", "merged_blocks"]
 
-End = tuple[ChannelType, int]
-"""A channel of a GPU: its type, and its position among those of that type."""
 WEIGHTS = {"send": 4, "recv": 2, "recv_reduce": 4, "copy": 1, "reduce": 2}
 """About how many operations a step becomes."""
-
-
-@dataclass(frozen=True)
-class Connections:
-    """Channels of a plan.
-
-    Attributes
-    ----------
-    senders, receivers : dict of (sender, receiver, channel of the program) to (type, position)
-        Both ends of each connection.
-    peers : list of dict of {"memory", "port"} to list of int
-        Other end of each channel of each rank.
-    """
-
-    senders: dict[tuple[int, int, int], End]
-    receivers: dict[tuple[int, int, int], End]
-    peers: list[dict[ChannelType, list[int]]]
-
-    @classmethod
-    def of(cls, program: Program, on_ports: set[tuple[int, int]]) -> Connections:
-        """Give every connection a channel at either end.
-
-        Each connection has a pair of channels for itself: data and signals go one way, credits the other.
-        """
-        found = sorted(
-            (
-                min(rank.rank, block.send_peer),
-                max(rank.rank, block.send_peer),
-                rank.rank,
-                block.send_peer,
-                block.channel,
-            )
-            for rank in program.ranks
-            for block in rank.thread_blocks
-            if block.send_peer is not None
-        )
-        connections = cls({}, {}, [{"memory": [], "port": []} for _ in program.ranks])
-        for _, _, sender, receiver, channel in found:
-            kind: ChannelType = "port" if (sender, receiver) in on_ports else "memory"
-            for ends, here, there in (
-                (connections.senders, sender, receiver),
-                (connections.receivers, receiver, sender),
-            ):
-                peers = connections.peers[here][kind]
-                ends[sender, receiver, channel] = kind, len(peers)
-                peers.append(there)
-        return connections
-
-
-class _Block:
-    """Operations of one thread block, with the syncs between them that its threads need."""
-
-    def __init__(self) -> None:
-        self.operations: list[Operation] = []
-        self._waited: set[int] = set()  # Threads that know what the others do not.
-        self._reads: list[Place] = []  # Since the last sync.
-        self._writes: list[Place] = []
-
-    def sync(self) -> None:
-        """Let all threads know what any of them has done or heard."""
-        if self._waited or self._reads or self._writes:
-            self.operations.append(Operation("nop"))
-            self._waited.clear()
-            self._reads.clear()
-            self._writes.clear()
-
-    def hear(self, operation: Operation) -> None:
-        """Append an operation by which each of the first threads waits for something."""
-        self.operations.append(operation)
-        self._waited.update(range(_threads(operation)))
-
-    def tell(self, operation: Operation) -> None:
-        """Append an operation by which the first threads tell others what the block has done."""
-        alone = _threads(operation) == 1 and self._waited <= {0}
-        if self._reads or self._writes or (self._waited and not alone):
-            self.sync()
-        self.operations.append(operation)
-
-    def work(self, operation: Operation) -> None:
-        """Append an operation in which all threads take part."""
-        reads, writes = operation.sources, operation.targets
-        clash = any(_overlap(one, other) for one in writes for other in (*self._reads, *self._writes))
-        if self._waited or clash or any(_overlap(one, other) for one in reads for other in self._writes):
-            self.sync()
-        self.operations.append(operation)
-        self._reads.extend(reads)
-        self._writes.extend(writes)
-
-
-def _threads(operation: Operation) -> int:
-    return max(len(operation.channels), len(operation.semaphores))
-
-
-def _overlap(one: Place, other: Place) -> bool:
-    if one.rank != other.rank or ("scratch" in (one.buffer, other.buffer) and one.buffer != other.buffer):
-        return False
-    # Input and output may be one memory, at an offset that does not matter here.
-    return one.buffer != other.buffer or (one.start < other.start + other.count and other.start < one.start + one.count)
 
 
 class RankWriter:
@@ -222,7 +118,7 @@ class RankWriter:
         """Greet the senders, run the steps, and see the port channels through."""
         incoming = sorted({self._end(number) for number in own if self.order.instructions[number].receives})
         outgoing = sorted({self._end(number) for number in own if self.order.instructions[number].kind == "send"})
-        before, body, after = _Block(), _Block(), _Block()
+        before, body, after = SyncedBlock(), SyncedBlock(), SyncedBlock()
         for operation in _grouped("rlxsignal", incoming):
             before.tell(operation)
         for operation in _grouped("rlxwait", outgoing):
@@ -241,7 +137,7 @@ class RankWriter:
             steps = (Operation("pipeline", unit_bytes=unit_bytes, num_chunks=num_chunks, body=steps),)
         return (*before.operations, *steps, *after.operations)
 
-    def _step(self, block: _Block, number: int, acquires: list[int], releases: list[int]) -> None:
+    def _step(self, block: SyncedBlock, number: int, acquires: list[int], releases: list[int]) -> None:
         step = self.order.instructions[number]
         for part in _batches(acquires, MAX_SEMAPHORES_PER_OPERATION):
             block.hear(Operation("sem_acquire", semaphores=part))
@@ -254,7 +150,7 @@ class RankWriter:
         for part in _batches(releases, MAX_SEMAPHORES_PER_OPERATION):
             block.tell(Operation("sem_release", semaphores=part))
 
-    def _send(self, block: _Block, number: int) -> None:
+    def _send(self, block: SyncedBlock, number: int) -> None:
         kind, channel = self._end(number)
         receive = self.order.partners[number]
         step, arrival = self.order.instructions[number], self.transfers.arrivals[receive]
@@ -271,7 +167,7 @@ class RankWriter:
         if receive in self.transfers.acknowledgements:
             block.hear(Operation("wait", kind, (channel,)))
 
-    def _receive(self, block: _Block, number: int) -> None:
+    def _receive(self, block: SyncedBlock, number: int) -> None:
         kind, channel = self._end(number)
         step, arrival = self.order.instructions[number], self.transfers.arrivals[number]
         if number in self.transfers.credits:
@@ -280,21 +176,23 @@ class RankWriter:
         if number in self.transfers.acknowledgements:
             block.tell(Operation("signal", kind, (channel,)))
         if step.kind == "recv_reduce":
-            assert step.source is not None  # The checks know which kinds have which ends.
-            assert step.target is not None
-            source = Place(self.rank, step.source.buffer, step.source.start, step.count)
-            target = Place(self.rank, step.target.buffer, step.target.start, step.count)
+            source, target = self._places(step)
             block.work(Operation("re", sources=(source, arrival), targets=(target,)))
 
     def _local(self, number: int) -> Operation:
         step = self.order.instructions[number]
+        source, target = self._places(step)
+        if step.kind == "copy":
+            return Operation("copy", sources=(source,), targets=(target,))
+        return Operation("re", sources=(target, source), targets=(target,))
+
+    def _places(self, step: Instruction) -> tuple[Place, Place]:
+        """Where a step that reads and writes on this rank does so."""
         assert step.source is not None  # The checks know which kinds have which ends.
         assert step.target is not None
         source = Place(self.rank, step.source.buffer, step.source.start, step.count)
         target = Place(self.rank, step.target.buffer, step.target.start, step.count)
-        if step.kind == "copy":
-            return Operation("copy", sources=(source,), targets=(target,))
-        return Operation("re", sources=(target, source), targets=(target,))
+        return source, target
 
     def _end(self, number: int) -> End:
         """Return the channel that a transfer uses at this end."""

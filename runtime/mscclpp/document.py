@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from .plan import ALIGNMENT, CHANNEL_TYPES, COLLECTIVES, ExecutionPlan, Gpu, Operation, Place
 
@@ -78,31 +78,7 @@ def _block_document(number: int, block: tuple[Operation, ...], buffers: dict[tup
         if operation.channel_type:
             channels[operation.channel_type].update(operation.channels)
             refs[operation.channel_type].update(buffers[place.rank, place.buffer] for place in _remote(operation))
-    local = {(kind, each): at for kind, ids in channels.items() for at, each in enumerate(sorted(ids))}
-    known = {(kind, each): at for kind, ids in refs.items() for at, each in enumerate(sorted(ids))}
-
-    def op(operation: Operation) -> dict[str, Any]:
-        fields: dict[str, Any] = {"name": operation.name}
-        if operation.body:
-            fields["iter_context"] = {"unit_size": operation.unit_bytes, "num_chunks": operation.num_chunks}
-            fields["ops"] = [op(inner) for inner in operation.body]
-        if operation.channel_type:
-            fields["channel_ids"] = [local[operation.channel_type, each] for each in operation.channels]
-            fields["channel_type"] = operation.channel_type
-        for key, places in (("src_buff", operation.sources), ("dst_buff", operation.targets)):
-            if places:
-                fields[key] = [place_of(operation, place, key) for place in places]
-        if operation.semaphores:
-            fields["semaphore_ids"] = list(operation.semaphores)
-        return fields
-
-    def place_of(operation: Operation, place: Place, key: str) -> dict[str, Any]:
-        if key == "dst_buff" and operation.channel_type:
-            where: dict[str, Any] = {"buffer_id": known[operation.channel_type, buffers[place.rank, place.buffer]]}
-        else:
-            where = {"type": place.buffer[0]}
-        return {**where, "index": place.start, "size": place.count}
-
+    numbers = _Numbers(buffers, _positions(channels), _positions(refs))
     return {
         "id": number,
         "channels": [{"channel_type": kind, "channel_ids": sorted(channels[kind])} for kind in sorted(channels)],
@@ -111,8 +87,49 @@ def _block_document(number: int, block: tuple[Operation, ...], buffers: dict[tup
             for kind in sorted(refs)
             if refs[kind]
         ],
-        "ops": [op(operation) for operation in block],
+        "ops": [_operation_document(operation, numbers) for operation in block],
     }
+
+
+class _Numbers(NamedTuple):
+    """By what numbers the operations of a block name what they use: those in the block's own lists."""
+
+    buffers: dict[tuple[int, str], int]  # Of the GPU, by owner and kind.
+    channels: dict[tuple[str, int], int]
+    refs: dict[tuple[str, int], int]
+
+
+def _positions(numbers: Mapping[str, set[int]]) -> dict[tuple[str, int], int]:
+    return {(kind, each): at for kind, ids in numbers.items() for at, each in enumerate(sorted(ids))}
+
+
+def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, Any]:
+    fields: dict[str, Any] = {"name": operation.name}
+    if operation.body:
+        fields["iter_context"] = {"unit_size": operation.unit_bytes, "num_chunks": operation.num_chunks}
+        fields["ops"] = [_operation_document(inner, numbers) for inner in operation.body]
+    if operation.channel_type:
+        fields["channel_ids"] = [numbers.channels[operation.channel_type, each] for each in operation.channels]
+        fields["channel_type"] = operation.channel_type
+    if operation.sources:
+        fields["src_buff"] = [_place_document(place, {"type": place.buffer[0]}) for place in operation.sources]
+    if operation.targets:
+        fields["dst_buff"] = [
+            _place_document(place, _target_buffer(operation, place, numbers)) for place in operation.targets
+        ]
+    if operation.semaphores:
+        fields["semaphore_ids"] = list(operation.semaphores)
+    return fields
+
+
+def _target_buffer(operation: Operation, place: Place, numbers: _Numbers) -> dict[str, Any]:
+    if operation.channel_type:
+        return {"buffer_id": numbers.refs[operation.channel_type, numbers.buffers[place.rank, place.buffer]]}
+    return {"type": place.buffer[0]}
+
+
+def _place_document(place: Place, buffer: dict[str, Any]) -> dict[str, Any]:
+    return {**buffer, "index": place.start, "size": place.count}
 
 
 def _flat(block: tuple[Operation, ...]) -> Iterable[Operation]:

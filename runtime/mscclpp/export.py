@@ -19,7 +19,7 @@ from ..programs.channels import check_channels
 from ..programs.layout import ROOTED
 from ..programs.lowering import lower
 from ..programs.program import Program
-from .blocks import Connections
+from .connections import Connections
 from .document import to_mscclpp_text
 from .plan import CHANNEL_TYPES, MAX_CHANNELS, MAX_OPERATIONS, MAX_THREADS, ExecutionPlan
 from .room import crowding, first_replica, most_apart

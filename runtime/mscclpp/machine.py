@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
-from ..interpreting.machine import expected_outputs
 from ..options import check_counts
-from ..programs.layout import ROOTED, Layout
-from ..programs.program import Program
+from ..programs.layout import Layout
+from .accesses import Accesses
 from .plan import SIGNALLING, WAITING, ExecutionPlan, Operation, Place, channel_pairs
-from .processes import Clock, Data, Job, Memory, Process, Proxy, find_root, unrolled
+from .processes import Clock, Data, Job, Memory, Process, Proxy, unrolled
+from .promise import check_data, layout_of
 from .reader import read_mscclpp
 
 __all__ = ["ExecutionReport", "interpret_mscclpp", "run_execution_plan"]
@@ -113,7 +113,7 @@ def run_execution_plan(
             f"there are {processes} GPUs, thread blocks and port channels; expected {MOST_PROCESSES} at most: run a "
             "smaller plan"
         )
-    layout = _layout(plan)
+    layout = layout_of(plan)
     machine = None
     for number in range(interleavings):
         machine = _Machine(plan, layout, slices, seed * 1_000_003 + number)
@@ -137,19 +137,6 @@ def interpret_mscclpp(
         For operations that collopt does not run, and as for `run_execution_plan`.
     """
     return run_execution_plan(read_mscclpp(path), interleavings=interleavings, seed=seed, slices=slices)
-
-
-def _layout(plan: ExecutionPlan) -> Layout:
-    """Where chunks stand; the root is found by who reads its input, or writes its output."""
-    first = plan.gpus[0]
-    chunks = max(first.input_chunks, first.output_chunks)
-    if plan.collective == "all_to_all":
-        chunks *= plan.num_ranks
-    shards: tuple[int, ...] = ()
-    if plan.collective in ROOTED:
-        root = find_root(plan)
-        shards = tuple(chunks * (rank == root) for rank in range(plan.num_ranks))
-    return Layout.of(plan.collective, plan.num_ranks, chunks, shards)
 
 
 class _Machine:
@@ -189,9 +176,10 @@ class _Machine:
             steps = unrolled(self.plan.gpus[rank].thread_blocks[number], self.slices)
             self.blocks.append(Process(rank, number, index, steps, clock))
         self.proxies = {(rank, at): Proxy(rank, at, len(blocks) + index) for index, (rank, at) in enumerate(ports)}
-        self.names = {block.index: str(block) for block in self.blocks}
-        self.names.update({proxy.index: str(proxy) for proxy in self.proxies.values()})
+        names = {block.index: str(block) for block in self.blocks}
+        names.update({proxy.index: str(proxy) for proxy in self.proxies.values()})
         self.proxy_of = {proxy.index: proxy for proxy in self.proxies.values()}
+        self.accesses = Accesses(self.memory, names, self.starts)
 
     def run(self) -> None:
         """Take turns until all are through, then look at what is left."""
@@ -208,7 +196,7 @@ class _Machine:
                 self.runnable.pop()
         self._check_finished()
         self._check_known()
-        self._check_data()
+        check_data(self.plan, self.layout, self.memory, self.inputs)
 
     def _block_turn(self, block: Process) -> bool:
         """Run the next operation of a block; False if there is none, or it has to wait."""
@@ -293,9 +281,9 @@ class _Machine:
             return
         # What all threads know, and not what the first one does: each of them does its share.
         for source in operation.sources:
-            self._touch(source, part, block.clock, block.index, block.at, writes=False)
+            self.accesses.add(source, part, block.clock, block.index, block.at, writes=False)
         for target in operation.targets:
-            self._touch(target, part, block.clock, block.index, block.at, writes=True)
+            self.accesses.add(target, part, block.clock, block.index, block.at, writes=True)
         if operation.name == "re":
             total = sum(self.memory[place.rank].view(place, part) for place in operation.sources)
             self._store(operation.targets[0], part, total)
@@ -312,40 +300,13 @@ class _Machine:
         clock = job.clock.copy()
         clock[proxy.index] = proxy.done - 1
         if job.source is not None and job.target is not None:
-            self._touch(job.source, job.part, clock, proxy.index, proxy.done, writes=False)
-            self._touch(job.target, job.part, clock, proxy.index, proxy.done, writes=True)
+            self.accesses.add(job.source, job.part, clock, proxy.index, proxy.done, writes=False)
+            self.accesses.add(job.target, job.part, clock, proxy.index, proxy.done, writes=True)
             self._store(job.target, job.part, self.memory[job.source.rank].view(job.source, job.part).copy())
         if job.signals:
             clock[proxy.index] = proxy.done
             self._give(self._other_end("port", proxy.rank, proxy.channel), clock)
         return bool(proxy.jobs)
-
-    def _touch(self, place: Place, part: int | None, clock: Clock, index: int, count: int, *, writes: bool) -> None:
-        """Look whether an access knows of all that it conflicts with, and remember it."""
-        memory = self.memory[place.rank]
-        if not clock[self.starts + place.rank]:
-            raise ProgramError(
-                f"race: {self.names[index]} writes to {place.buffer} chunk {place.start} of rank {place.rank}, which "
-                "may not have started yet; let it wait for a signal"
-            )
-        for cell in memory.cells(place, part):
-            last = memory.writes.get(cell)
-            if last is not None and clock[last[0]] < last[1] and (last[0], last[1]) != (index, count):
-                self._refuse(place, cell, last[0], index, ("writes", "writes" if writes else "reads"))
-            if not writes:
-                memory.reads[cell][index] = count
-                continue
-            for reader, at in memory.reads.pop(cell, {}).items():
-                if clock[reader] < at and (reader, at) != (index, count):
-                    self._refuse(place, cell, reader, index, ("reads", "writes"))
-            memory.writes[cell] = index, count
-
-    def _refuse(self, place: Place, cell: tuple[str, int], earlier: int, later: int, ways: tuple[str, str]) -> None:
-        chunk = (cell[1] - self.memory[place.rank].first[place.buffer]) // self.slices
-        raise ProgramError(
-            f"race: {self.names[earlier]} {ways[0]} {place.buffer} chunk {chunk} of rank {place.rank} and "
-            f"{self.names[later]} {ways[1]} it, but nothing keeps them in order"
-        )
 
     def _check_finished(self) -> None:
         for block in self.blocks:
@@ -370,38 +331,9 @@ class _Machine:
 
     def _check_known(self) -> None:
         """Every GPU must know of all accesses to its memory before its kernel ends."""
-        for rank, memory in enumerate(self.memory):
+        for rank in range(self.plan.num_ranks):
             clock = np.zeros(self.width, dtype=np.int32)
             for block in self.blocks:
                 if block.rank == rank:
                     np.maximum(clock, block.everything(), out=clock)
-            accesses = [(cell, *last) for cell, last in memory.writes.items()]
-            accesses += [(cell, index, count) for cell, found in memory.reads.items() for index, count in found.items()]
-            for (buffer, element), index, count in accesses:
-                if clock[index] < count:
-                    raise ProgramError(
-                        f"race: rank {rank} may end before {self.names[index]} is through with {buffer} chunk "
-                        f"{element // self.slices}; let it wait for that"
-                    )
-
-    def _check_data(self) -> None:
-        layout, ranks = self.layout, self.plan.num_ranks
-        inputs = []
-        for rank in range(ranks):
-            begin, end = layout.input_range(rank)
-            held = self.inputs[rank].reshape(-1, self.slices)
-            inputs.append(held[: end - begin])
-        program = Program(self.plan.name, self.plan.collective, ranks, layout.chunks, (), shards=_shards(layout))
-        for rank, expected in enumerate(expected_outputs(program, inputs)):
-            memory = self.memory[rank]
-            if not self.plan.in_place and not np.array_equal(memory.arrays["input"], self.inputs[rank]):
-                raise ProgramError(f"rank {rank} ends with a changed input")
-            wrong = np.argwhere(memory.arrays["output"].reshape(-1, self.slices)[: len(expected)] != expected)
-            if len(wrong):
-                raise ProgramError(
-                    f"rank {rank} ends with wrong data in output chunk {wrong[0][0]}, slice {wrong[0][1]}"
-                )
-
-
-def _shards(layout: Layout) -> tuple[int, ...]:
-    return layout.shards if layout.collective in ROOTED else ()
+            self.accesses.check_end(rank, clock)

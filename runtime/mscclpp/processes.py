@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import ProgramError
 from ..programs.layout import Layout
 from ..programs.program import Buffer
-from .plan import ExecutionPlan, Gpu, Operation, Place
+from .plan import Gpu, Operation, Place
 
-__all__ = ["Clock", "Data", "Job", "Memory", "Process", "Proxy", "find_root", "unrolled"]
+__all__ = ["Clock", "Data", "Job", "Memory", "Process", "Proxy", "unrolled"]
 
 Data = npt.NDArray[Any]
 Clock = npt.NDArray[np.int32]
@@ -130,27 +129,3 @@ def unrolled(operations: Sequence[Operation], slices: int) -> list[tuple[Operati
         else:
             steps.append((operation, None))
     return steps
-
-
-def find_root(plan: ExecutionPlan) -> int:
-    """Return the only rank whose input is read, in a broadcast, or whose output is written, in a reduce.
-
-    Raises
-    ------
-    ProgramError
-        If it is not exactly one.
-    """
-    found = set()
-    for gpu in plan.gpus:
-        for block in gpu.thread_blocks:
-            for operation in (inner for outer in block for inner in (outer, *outer.body)):
-                if plan.collective == "broadcast":
-                    found |= {place.rank for place in operation.sources if place.buffer == "input"}
-                else:
-                    found |= {place.rank for place in operation.targets if place.buffer == "output"}
-    if not found and plan.in_place and plan.num_ranks == 1:
-        return 0
-    if len(found) != 1:
-        what = "read their input" if plan.collective == "broadcast" else "have their output written"
-        raise ProgramError(f"{len(found)} ranks of the {plan.collective} {what}; expected one, the root")
-    return found.pop()

@@ -18,12 +18,13 @@ from typing import Any
 
 from ...errors import ProgramError, UnsupportedError
 from ...topologies.files import write_whole
-from ...topologies.validation import shown
+from ...topologies.validation import is_int, shown
 from ..interpreting.checks import check_program
 from ..options import check_choice, check_counts, require_program
 from ..programs.ordering import global_order
 from ..programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram
-from .blocks import Connections, RankWriter
+from .blocks import RankWriter
+from .connections import Connections
 from .document import document_of, to_mscclpp_text
 from .machine import run_execution_plan
 from .plan import (
@@ -150,13 +151,13 @@ def to_execution_plan(
 
 
 def _check_multiple(name: str, value: object, unit: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value % unit or not unit <= value <= most:
+    if not is_int(value) or value % unit or not unit <= value <= most:
         raise UnsupportedError(f"{name} is {shown(value)}; expected a multiple of {unit} of at most {most}")
 
 
 def _check_window(low: object, high: object, smallest: int, largest: int) -> None:
     for name, value in (("min_bytes", low), ("max_bytes", high)):
-        if isinstance(value, bool) or not isinstance(value, int) or not smallest <= value <= largest:
+        if not is_int(value) or not smallest <= value <= largest:
             raise UnsupportedError(
                 f"{name} is {shown(value)}; expected a whole number of bytes from {smallest} to {largest}, the sizes "
                 "that this plan is right for"

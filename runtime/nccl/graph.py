@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...topologies.files import write_whole
-from ...topologies.validation import as_integers, shown
+from ...topologies.validation import as_integers, is_int, shown
 from ..options import check_choice
 from .ring_channels import ring_channels
 
@@ -84,12 +84,9 @@ def export_nccl_graph(
     )
     for channel, (enters, leaves) in zip(channels, ends, strict=True):
         element = ET.SubElement(graph, "channel")
-        if several:
-            ET.SubElement(element, "net", dev=str(enters))
-        for gpu in channel:
-            ET.SubElement(element, "gpu", dev=f"{gpu:x}")
-        if several:
-            ET.SubElement(element, "net", dev=str(leaves))
+        gpus = [("gpu", f"{gpu:x}") for gpu in channel]
+        for tag, device in [("net", str(enters)), *gpus, ("net", str(leaves))] if several else gpus:
+            ET.SubElement(element, tag, dev=device)
     ET.indent(graphs)
     # NCCL's parser takes no declaration in front.
     write_whole(path, ET.tostring(graphs, encoding="unicode") + "\n")
@@ -99,9 +96,9 @@ def _box(plan: Plan, gpus_per_box: object, box: object) -> tuple[int, int, bool]
     """First rank of a box, how many it has, and whether there are other boxes."""
     ranks = plan.topology.num_ranks
     size = ranks if gpus_per_box is None else gpus_per_box
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1 or ranks % size:
+    if not is_int(size) or size < 1 or ranks % size:
         raise UnsupportedError(f"gpus_per_box is {shown(size)}; expected a number that divides the {ranks} ranks")
-    if isinstance(box, bool) or not isinstance(box, int) or not 0 <= box < ranks // size:
+    if not is_int(box) or not 0 <= box < ranks // size:
         raise UnsupportedError(f"box is {shown(box)}; expected a number from 0 to {ranks // size - 1}")
     return box * size, size, size < ranks
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...topologies.files import write_whole
-from ...topologies.validation import shown
+from ...topologies.validation import is_int, shown
 from ..options import check_choice, check_counts
 from .ring_channels import MAX_CHANNELS, ring_channels
 
@@ -149,11 +149,7 @@ def _algorithm(plan: object) -> tuple[str, int]:
 
 
 def _channels(channels: object) -> int:
-    if (
-        isinstance(channels, bool)
-        or not isinstance(channels, int)
-        or channels not in {ANY, *range(1, MAX_CHANNELS + 1)}
-    ):
+    if not is_int(channels) or channels not in {ANY, *range(1, MAX_CHANNELS + 1)}:
         raise UnsupportedError(
             f"channels is {shown(channels)}; expected 1 to {MAX_CHANNELS}, or -1 to leave it to NCCL"
         )
@@ -162,7 +158,7 @@ def _channels(channels: object) -> int:
 
 def _write(path: str | os.PathLike[str], plan: Plan, windows: Sequence[_Window], protocol: str, boxes: object) -> None:
     check_choice("protocol", protocol, PROTOCOLS)
-    if isinstance(boxes, bool) or not isinstance(boxes, int) or (boxes < 1 and boxes != ANY):
+    if not is_int(boxes) or (boxes < 1 and boxes != ANY):
         raise UnsupportedError(f"boxes is {shown(boxes)}; expected at least 1, or -1 for any number")
     rows = [
         f"{COLLECTIVES[plan.collective]},{least},{most},{algorithm},{protocol},{channels},{boxes},"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ProgramError
-from ...topologies.validation import shown
+from ...topologies.validation import is_int, shown
 from ..options import require_program
 from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 
@@ -81,7 +81,7 @@ def _check_kind(thing: object, kind: type[Any], where: str) -> None:
 
 
 def _check_number(value: object, where: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not is_int(value):
         raise _refusal(where, value, "a whole number")
 
 

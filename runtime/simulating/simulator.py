@@ -26,8 +26,8 @@ import numpy.typing as npt
 from ...errors import CertificateError, UnsupportedError
 from ...planners import Plan
 from ...schedules import as_bytes
-from ...topologies.validation import shown
-from ..options import check_choice, check_counts
+from ...topologies.validation import as_whole, shown
+from ..options import check_choice
 from .link_order import with_gates
 from .piece_times import PieceTimes, piece_times
 from .sent_trees import transfers_of
@@ -170,8 +170,7 @@ class _Simulator:
         hops = len(self._transfers.hop_links)
         if slices is None:
             return 1 if self._plan.has_steps else max(1, min(DEFAULT_SLICES, MOST_EVENTS // hops))
-        slices = int(slices) if isinstance(slices, np.integer) else slices
-        check_counts({"slices": slices})
+        slices = as_whole(slices, "slices")
         if self._plan.has_steps:
             raise UnsupportedError(f"slices is {slices}, but the plan's steps send chunks whole; leave slices out")
         if slices * hops > MOST_EVENTS:

@@ -22,7 +22,7 @@ from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import as_bytes
 from ...topologies.files import write_all_whole
-from ...topologies.validation import as_path, shown
+from ...topologies.validation import as_path, as_whole, shown
 from ..options import check_counts
 from ..simulating.sent_trees import transfers_of
 from ..simulating.transfers import Transfers
@@ -100,8 +100,7 @@ def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int 
     """
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
-    slices = int(slices) if isinstance(slices, np.integer) else slices
-    check_counts({"slices": slices})
+    slices = as_whole(slices, "slices")
     check_counts({"reduce_us": reduce_us}, least=0)
     num_bytes, transfers = as_bytes(size), transfers_of(plan.schedule, plan.topology)
     if len(transfers.senders) * slices > MOST_MESSAGES:

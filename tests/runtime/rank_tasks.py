@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from collopt.errors import UnsupportedError
+from collopt.runtime.execution.news import tell
 
 
 def square(rank: int, folder: str) -> int:
@@ -57,4 +58,26 @@ def leave(rank: int, folder: str) -> None:
     """Rank 2 ends without a word."""
     if rank == 2:
         os._exit(7)
+    time.sleep(600)
+
+
+def say_and_wait(rank: int, folder: str, answer: str) -> str:
+    """Rank 0 says two things, and is done once somebody has answered."""
+    if rank == 0:
+        tell("one")
+        tell({"two": 2})
+        for _ in range(600):
+            if Path(answer).exists():
+                return "answered"
+            time.sleep(0.1)
+    return "silent"
+
+
+def note_say_and_sleep(rank: int, folder: str, notes: str) -> None:
+    """Once both have left their process numbers, rank 0 says so; they never end."""
+    note(rank, notes)
+    while rank == 0 and len(list(Path(notes).glob("*.pid"))) < 2:
+        time.sleep(0.02)
+    if rank == 0:
+        tell("noted")
     time.sleep(600)

@@ -10,7 +10,7 @@ from runtime_forests import COLLECTIVES, random_schedule, ring_forest, weighted_
 
 import collopt
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime import lower, lower_allgather, measure_plans
+from collopt.runtime import BenchReport, lower, lower_allgather, measure_plans
 from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.topologies import ring
 
@@ -34,6 +34,25 @@ def test_a_plan_and_the_backend_are_measured_side_by_side(collective: str) -> No
     assert all(reading.microseconds > 0 and reading.wrong == 0 for row in report.rows for reading in row.readings)
     assert report.root == (2 if collective in ("broadcast", "reduce") else -1)
     assert [device.rank for device in report.devices] == [0, 1, 2]
+
+
+def test_every_row_is_told_as_soon_as_it_is_measured() -> None:
+    """With those before it, and how many there will be; as the report has them at its end."""
+    told: list[tuple[BenchReport, int]] = []
+    report = measure_plans(
+        {"mine": lower_allgather(ring_forest(2))},
+        minbytes=64,
+        maxbytes=128,
+        stepfactor=2,
+        iters=1,
+        warmup_iters=0,
+        timeout_s=TIMEOUT_S,
+        on_row=lambda *news: told.append(news),
+    )
+    assert [(so_far.rows, total) for so_far, total in told] == [(report.rows[:done], 4) for done in range(1, 5)]
+    assert {(so_far.backend, so_far.start_time, so_far.end_time) for so_far, _ in told} == {
+        ("gloo", report.start_time, "")
+    }
 
 
 def test_an_all_to_all_has_one_place() -> None:

@@ -81,7 +81,10 @@ BAD: Cases = {
     "a field more": (put(1, "extra"), "field schedule"),
     **{f"no {name}": (lambda made, name=name: made.pop(name), "field schedule") for name in document()},
     **cases(
-        "count", [0, -1, *NO_INTEGERS], "field schedule.trees_per_root is not a whole number from 1", "trees_per_root"
+        "count",
+        [0, -1, *NO_INTEGERS],
+        r"field schedule.trees_per_root is .*; expected a whole number from 1",
+        "trees_per_root",
     ),
     **cases("paths", NO_ROWS, "schedule.paths", "paths"),
     **cases("path node", NO_INTEGERS, "schedule.paths are not whole numbers", "paths", 0, 1),

@@ -60,7 +60,9 @@ def read_box(
     document = read_document(path)
     format_ = find_format(document)
     if format_ is None or format_.box_reader is None:
-        raise document.error("it describes a whole network, not a box that could be joined to others; read_topology reads it")
+        raise document.error(
+            "it describes a whole network, not a box that could be joined to others; read_topology reads it"
+        )
     made = imported(document, format_, options)
     assert isinstance(made, Box), "that is what its reader makes"
     assumed = None if format_.states_latencies else latencies_note(box_latencies(made))
