@@ -36,13 +36,15 @@ SetOption = Annotated[
 def export(plan: PlanArgument, form: FormatOption, output: OutputOption, settings: SetOption = None) -> None:
     """Write a plan file in a format that a runtime, a simulator or NCCL reads."""
     from ..planners import load_plan
+    from ..planners.plan import EXPORTERS
+    from ..planners.registered import call_registered
 
     options = _options(settings or [])
     check_targets({"--output": output}, sources=(plan,))
     with working(f"verifying {plan}"):
         loaded = load_plan(plan)
     with working(f"writing {output}"), writing(output):
-        loaded.export(form, output, **options)
+        call_registered(EXPORTERS, "export format", form, (loaded, output), options)
     note(f"wrote {output if output.exists() else f'{output}.*'}")
 
 

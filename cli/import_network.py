@@ -61,9 +61,10 @@ def import_network(
 
 def _source(file: str) -> Path:
     """Return the path of a file, which no name of the catalogue is."""
-    from .networks import network_file
+    from .networks import entry_called, network_file
 
     if (source := network_file(file)) is None:
+        entry_called(file, ", or the path of a file")
         raise UsageError(f"{file} is a name of the catalogue; write ./{file} for the file of that name")
     return source
 

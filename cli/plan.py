@@ -200,6 +200,8 @@ def plan(
     _check_wanted(xml_options if xml is None else {}, shared_options if xml is None and mscclpp is None else {})
     if in_place and collective in PAIR_COLLECTIVES:
         raise UsageError(f"--in-place is not for {collective}, whose output is never its input; leave it out")
+    if output is not None and output.suffix.lower() == ".xml":
+        raise UsageError(f"--output {output}: plan files are JSON; give --xml {output} for MSCCL XML")
     if runtime is not None:
         runtime_limits(runtime)
     if size is not None:
@@ -217,10 +219,10 @@ def plan(
         intact = find_bound(whole, collective, **shards) if whole else None
     written: list[Path] = []
     try:
-        # What a runtime's limits can refuse comes first.
+        # The plan itself comes first: runtimes' limits may refuse the rest, and `export` tries other options then.
+        _write(output, made.save, written)
         _write(xml, lambda path: made.to_msccl_xml(path, **xml_options, **shared_options), written)
         _write(mscclpp, lambda path: made.to_mscclpp_json(path, **shared_options), written)
-        _write(output, made.save, written)
         if as_json or as_csv:
             figures = plan_figures(made) | _loss(made, intact) | _estimate(made, size)
             emit_json(figures) if as_json else emit_csv([flat(figures)])

@@ -55,7 +55,9 @@ class FileKind(NamedTuple):
         return self.advice.replace("{}", os.fspath(file))
 
 
-XML = r"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!--[\s\S]*?-->\s*)*"
+COMMENT = r"(?><!--(?>[\s\S]*?-->)\s*)"
+"""Atomic, or a comment could be divided from the next in two ways, and thirty of them in a billion."""
+XML = rf"\A\s*(?:<\?xml[^>]*>\s*)?(?>{COMMENT}*)"
 """What may come before the first element."""
 DESCRIBES = "collopt import {} says what it describes, and collopt plan plans for it"
 PICTURE = FileKind("a picture", "it is for people to look at")
@@ -95,12 +97,12 @@ KINDS = (
     (r"\A\s*GPU0\s+(?:GPU1|CPU Affinity)\b", FileKind(NVIDIA_KIND, DESCRIBES)),
     (XML + r"<graphs\b", FileKind("a graph of NCCL", "NCCL loads it if NCCL_GRAPH_FILE names it")),
     (
-        r"(?m)^\s*(?:allreduce|allgather|broadcast|reduce\w*),\d+,\d+,[a-z]",
+        r"(?m)^[ \t]*(?:allreduce|allgather|broadcast|reduce\w*),\d+,\d+,[a-z]",
         FileKind("a tuner table of NCCL", "NCCL's tuner plugin loads it if NCCL_TUNER_CONFIG_FILE names it"),
     ),
     (
         (
-            r"(?m)^#\s*(?:collopt bench:|nThread\s|Collective test starting:|size\s+count\s+type\b)"
+            r"(?m)^#[ \t]*(?:collopt bench:|nThread\s|Collective test starting:|size\s+count\s+type\b)"
             r'|\A\s*\{(?=[\s\S]*"warmup_iters"\s*:)'
         ),
         FileKind(MEASURED_KIND, "collopt calibrate {} fits latency and bandwidth to its times"),
@@ -115,7 +117,7 @@ KINDS = (
         FileKind(NUMBERS_KIND, "as the traffic of an all_to_allv it goes with --traffic {}"),
     ),
     (r"(?i)\A\s*<(?:!doctype html|html)\b", FileKind("a web page", "it is for a browser")),
-    (r"(?i)\A\s*(?:<\?xml[^>]*>\s*)?(?:<!--[\s\S]*?-->\s*|<!doctype svg[^>]*>\s*)*<svg\b", PICTURE),
+    (rf"(?i)\A\s*(?:<\?xml[^>]*>\s*)?(?>(?:{COMMENT}|<!doctype svg[^>]*>\s*)*)<svg\b", PICTURE),
 )
 """What texts begin with, and what they are."""
 

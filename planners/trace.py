@@ -50,7 +50,7 @@ def on_stage(
 
     Notes
     -----
-    What they raise ends the work.
+    They must not raise: it may end the work, or be taken for the work's own error, to which there may be another way.
 
     Examples
     --------

@@ -50,7 +50,10 @@ def draw_nodes(canvas: Canvas) -> list[Artist]:
 
 
 def draw_boxes(canvas: Canvas) -> None:
-    """Put a rectangle behind the nodes and links of each box, unless some of them would overlap."""
+    """Put a rectangle behind the nodes and links of each box, with its name where that can be read.
+
+    There are none where some of them would overlap.
+    """
     from matplotlib.patches import FancyBboxPatch
 
     boxes = box_of_nodes(canvas.topology)
@@ -66,15 +69,18 @@ def draw_boxes(canvas: Canvas) -> None:
     edges = sorted((low[0], high[0]) for low, high in corners.values())
     if any(after[0] < before[1] for before, after in itertools.pairwise(edges)):
         return
+    size = min(8.0, 0.35 * canvas.scale.unit)
     for box, (low, high) in corners.items():
         wide, tall = high - low
         style = "round,pad=0,rounding_size=0.3"
         canvas.axes.add_patch(
             FancyBboxPatch((low[0], low[1]), wide, tall, boxstyle=style, facecolor=BOX, edgecolor="none", zorder=BOXES)
         )
+        if size < SMALLEST_WORDS:
+            continue
         canvas.axes.annotate(
-            shortened(box, BOX_LETTERS), (low[0], low[1]), xytext=(4, 3), textcoords="offset points", va="bottom",
-            ha="left", fontsize=min(8.0, 0.35 * canvas.scale.unit), color="0.35", zorder=WORDS, parse_math=False,
+            shortened(box, BOX_LETTERS), (low[0], low[1]), xytext=(4, size / 2 - 1), textcoords="offset points",
+            va="bottom", ha="left", fontsize=size, color="0.35", zorder=WORDS, parse_math=False,
         )  # fmt: skip
 
 

@@ -112,4 +112,6 @@ def _savings(made: Plan) -> dict[str, str]:
     # A bound that holds for every schedule holds for those too in which switches copy and add.
     at_bound = made.gap == 0 and made.bound.scope == EVERY_SCHEDULE
     of_what = "traffic, not of the time" if at_bound else "traffic"
-    return {"in-network": f"switches that copy or add could save {percentage_text(saved)} of the {of_what}"}
+    # Who sees a gap has to know that it may be to what such switches alone can do.
+    bounds = ", and the bound counts on them" if made.gap and made.topology.aggregation else ""
+    return {"in-network": f"switches that copy or add could save {percentage_text(saved)} of the {of_what}{bounds}"}

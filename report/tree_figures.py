@@ -91,8 +91,10 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
     figure = empty_figure(width, min(LEVEL * (depth + 1) + 1.3, TALLEST))
     every = figure.subplots(1, len(shapes), squeeze=False, width_ratios=widths)[0]
     boxes = box_of_nodes(plan.topology)
-    colours = {box: BOX_COLOURS[number % len(BOX_COLOURS)] for number, box in enumerate(dict.fromkeys(
-        boxes[rank] for rank in plan.topology.compute_nodes))}  # fmt: skip
+    several = list(dict.fromkeys(boxes[rank] for rank in plan.topology.compute_nodes))
+    # Colours that some of the boxes would share tell nothing.
+    inks = BOX_COLOURS if len(several) <= len(BOX_COLOURS) else (colour(0),) * len(several)
+    colours = dict(zip(several, inks, strict=False))
     radius = min(8.5, 0.42 * 72 * width / sum(widths), 0.3 * 72 * (figure.get_figheight() - 1.3) / (depth + 1))
     for axes, shape in zip(every, shapes, strict=True):
         _draw(axes, shape, plan, colours, radius)

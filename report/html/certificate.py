@@ -252,7 +252,7 @@ def _divisions(bound: Bound) -> tuple[str, ...]:
     amount, bandwidth = bound.witness.crossing(bound.topology, bound.collective, bound.weights)
     return (
         f"time ≥ {amount} / {_divisor(bandwidth)} = {bound.inverse_rate} ns per byte of {_unit(bound)}",
-        f"algbw ≤ {bound.total_weight} / ({bound.inverse_rate}) = {bound.algbw} GB/s",
+        f"algbw ≤ {bound.total_weight} / {_divisor(bound.inverse_rate)} = {bound.algbw} GB/s",
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...schedules import AnyStepSchedule, FlowSchedule
+from ...schedules.units import count_text
 from ..busy_times import busiest, busy_times, step_run
 from ..link_shapes import link_curves
 from ..node_places import node_layout
@@ -36,6 +37,7 @@ STRAIGHT = 1e-3
 MOST_PIECES = 2**17
 """Pieces of data times hops beyond which no time line is simulated for a page."""
 SLICES = 8
+"""Of data that flows in a time line, or fewer where there would be too many pieces."""
 
 
 def network_data(topology: Topology) -> dict[str, Any]:
@@ -138,14 +140,15 @@ def _left_out(names: Sequence[str]) -> str:
 def _timeline(plan: Plan, size: int) -> dict[str, Any]:
     """Bars of the busiest links, or the reason why there are none."""
     pieces = _pieces(plan)
-    if pieces > MOST_PIECES:
+    slices = min(SLICES, MOST_PIECES // max(pieces, 1))
+    if not slices:
         return {
             "note": f"Left out: the plan moves {pieces} pieces, and pages have time lines of up to {MOST_PIECES}; "
             "collopt.report.step_table makes the table for any plan."
         }
     import pandas as pd
 
-    run = step_run(plan, size)
+    run = step_run(plan, size, None if plan.has_steps else slices)
     busy = busiest(run, MOST_ROWS)
     bars = busy_times(run, busy.links)
     ends = [plan.topology.links[link][:2] for link in busy.links.tolist()]
@@ -162,18 +165,25 @@ def _timeline(plan: Plan, size: int) -> dict[str, Any]:
         "end": bars["end_us"].round(4).tolist(),
         "bytes": bars["bytes"].round(1).tolist(),
         "done": round(run.microseconds, 4),
-        "note": busy.sentence,
+        "note": f"{_slicing(plan, slices)} {busy.sentence}".strip(),
     }
 
 
+def _slicing(plan: Plan, slices: int) -> str:
+    """Why a time line can end later than the page predicts elsewhere."""
+    if plan.has_steps:
+        return ""
+    return f"Data goes in {count_text(slices, 'slice')} here, and in very fine ones where this page predicts times."
+
+
 def _pieces(plan: Plan) -> int:
-    """Estimate how much a simulation has to go through."""
+    """Estimate how much a simulation of data in one slice has to go through."""
     schedule = plan.schedule
     if isinstance(schedule, AnyStepSchedule):
         return schedule.num_sends
     if isinstance(schedule, FlowSchedule):
-        return len(schedule.steps) * SLICES
+        return len(schedule.steps)
     links = sum(len(forest.path_nodes) - len(forest.path_starts) + 1 for forest in schedule.forests)
     paths = sum(len(forest.path_starts) - 1 for forest in schedule.forests)
     # Every tree reaches every rank, over paths that are this long on average.
-    return schedule.num_trees * plan.topology.num_ranks * links * SLICES // max(paths, 1)
+    return schedule.num_trees * plan.topology.num_ranks * links // max(paths, 1)

@@ -135,8 +135,6 @@ def _run_supervisor(folder: str, timeout_s: float, heard: Listener) -> int | Non
     there.close()
     try:
         return _heard_to_the_end(process, news, timeout_s, heard)
-    except subprocess.TimeoutExpired:
-        return None
     finally:
         news.close()
         if process.returncode != 0:
@@ -152,14 +150,20 @@ def _heard_to_the_end(
 ) -> int | None:
     """Pass on what ranks say until the supervisor has ended, and return its status, or None when the time is over."""
     deadline = time.monotonic() + timeout_s
-    with contextlib.suppress(EOFError):
-        # A rank that outlives the supervisor would keep the pipe open.
-        while process.poll() is None or news.poll():
-            if time.monotonic() > deadline:
-                return None
-            if news.poll(LOOK_S):
-                heard(news.recv())
-    return process.wait(max(0.0, deadline - time.monotonic()))
+    # A rank that outlives the supervisor would keep the pipe open.
+    while process.poll() is None or news.poll():
+        if time.monotonic() > deadline:
+            return None
+        if news.poll(LOOK_S):
+            try:
+                said = news.recv()
+            except EOFError:
+                break
+            heard(said)
+    try:
+        return process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _ignore(news: object) -> None:

@@ -209,8 +209,8 @@ class RankWriter:
         where = f"rank {self.rank} thread block {at}"
         if (length := flat_length(operations)) > MAX_OPERATIONS:
             raise UnsupportedError(
-                f"{where} has {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}; lower it with a "
-                "smaller max_steps, plan with fewer trees, or give slice_bytes=None"
+                f"{where} has {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}; plan with "
+                "fewer trees, trees_per_root=1 for the fewest, or with fewer chunks, or give slice_bytes=None"
             )
         for kind in CHANNEL_TYPES:
             channels = {channel for one in flat if one.channel_type == kind for channel in one.channels}

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+from weakref import finalize
 
 from ...errors import UnsupportedError
 from ..execution.arguments import import_torch
@@ -48,8 +49,8 @@ OPERATIONS = {
 logger = logging.getLogger("collopt.runtime.backend")
 
 _said: set[str] = set()
-_destroyed: list[Any] = []
-"""Plain groups, kept to the end of the process, as nobody can tell whether a model still has theirs."""
+_gone: list[Any] = []
+"""Plain groups of destroyed groups that no model holds any more; Python ends them when the next group begins."""
 
 
 class PlannedGroup(ProcessGroup):  # type: ignore[misc]
@@ -71,6 +72,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         # With the store, which the base class would take too, pybind11 makes an object that cannot be overridden.
         super().__init__(options.group_rank, options.group_size)
         check_process(self)
+        _gone.clear()
         backends = {device: connected(options, "", device, group_options) for device in available_devices()}
         self._plain = plain_group(options, "", backends)
         register(self, backends)
@@ -296,7 +298,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         while self._lanes:
             forget_lane(self._lanes.popitem()[1])
         self._plain.shutdown()
-        _destroyed.append(self._plain)
+        # A model that holds this group keeps it alive, and so keeps the plain one.
+        finalize(self, _gone.append, self._plain).atexit = False
 
     def abort(self) -> None:
         """End all communication without waiting for it."""

@@ -38,6 +38,10 @@ from collopt.topologies import ring, write_topology
         (b"{}", None),
         (b"\0\xff", None),
         (b"<topology>", None),
+        (b"<!-- one of many -->\n" * 1000 + b"<system>", "a topology dump of NCCL or RCCL"),
+        (b"<!-- one of many -->\n" * 1000 + b"<svg>", "a picture"),
+        (b"<!-- one of many -->\n" * 1000 + b"<other>", None),
+        (b"\n" * 65536, None),
     ],
 )
 def test_the_beginning_tells_what_a_file_is(tmp_path: Path, content: bytes, kind: str | None) -> None:

@@ -206,6 +206,26 @@ def test_long_names_fit_a_narrow_screen(browser: Browser, tmp_path: Path, collec
     assert page.run("document.documentElement.scrollWidth") == 400
 
 
+@pytest.mark.parametrize("width", [400, 1600])
+def test_legends_tell_steps_apart_and_keep_clear_of_buttons(browser: Browser, tmp_path: Path, width: int) -> None:
+    """Steps of one colour share an entry; buttons stand above the plots."""
+    path = tmp_path / "report.html"
+    write_report(collopt.plan(torus(4, 4), "all_to_all"), path, sizes=["64M"])
+    page = browser.open(path, width)
+    check_quiet(page, path)
+    shown = page.run(
+        "document.getElementById('plot-timeline').data.filter((t) => t.showlegend).map((t) => [t.name, t.marker.color])"
+    )
+    assert shown[0][0].endswith("1, 7, 13")
+    assert len({colour for _, colour in shown}) == len(shown) == 6
+    assert page.run(
+        "[...document.querySelectorAll('.plot')].every((plot) => plot.getBoundingClientRect().top"
+        " >= plot.querySelector('.modebar-btn').getBoundingClientRect().bottom)"
+    )
+    tiles = "[...document.querySelectorAll('.tiles dd')].find((tile) => tile.textContent === 'multicommodity')"
+    assert page.run(f"{tiles}.getBoundingClientRect().height") < 30
+
+
 def test_a_time_line_ends_with_the_last_byte(browser: Browser, tmp_path: Path) -> None:
     """Which comes a latency after the last time that a link is busy."""
     network = torus(3, 3, bandwidth=25, latency=10)

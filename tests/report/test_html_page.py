@@ -128,7 +128,7 @@ def test_the_table_has_every_link_until_there_are_too_many(made: Plan, monkeypat
     assert f"the first 5; {made.trees.num_trees - 5} are left out" in shown["parts"]["leftOut"]
     line = shown["timelines"][0]
     assert len(set(zip(line["tails"], line["heads"], strict=True))) == 7
-    assert line["note"].startswith(f"Shown are 7 of {left} links: the busiest, and of equally busy ones the first in")
+    assert f" Shown are 7 of {left} links: the busiest, and of equally busy ones the first in" in line["note"]
     assert line["note"].endswith(f"Left out: {left - 7} as busy.")
 
 
@@ -162,6 +162,20 @@ def test_large_plans_do_without_what_takes_too_long(made: Plan, monkeypatch: pyt
     assert "start" not in data["plans"][0]["timelines"][0]
     assert data["curves"]["leftOut"].startswith("Times of forestcoll are left out")
     assert data["curves"]["plans"][0]["time"] == []
+
+
+def test_time_lines_of_large_plans_have_fewer_slices(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They end later than the page predicts elsewhere, and say why; steps are not sliced, and do not."""
+    fine = data_of(text_of(made, sizes=["64M"]))["plans"][0]["timelines"][0]
+    assert fine["note"].startswith("Data goes in 8 slices here, and in very fine ones where this page predicts times.")
+    monkeypatch.setattr(plots, "MOST_PIECES", 2 * plots._pieces(made))
+    coarse = data_of(text_of(made, sizes=["64M"]))["plans"][0]["timelines"][0]
+    assert coarse["note"].startswith("Data goes in 2 slices here")
+    assert coarse["done"] > fine["done"] > made.estimate("64M")
+    stepped = collopt.plan(collopt.topologies.kautz(2, 1), "allgather", planner="bfb")
+    line = data_of(text_of(stepped, sizes=["64M"]))["plans"][0]["timelines"][0]
+    assert "slice" not in line["note"]
+    assert line["done"] == pytest.approx(stepped.estimate("64M"), abs=1e-3)
 
 
 def test_one_large_part_is_cut_short(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,14 @@ def test_legend_lists_bandwidths_in_their_widths() -> None:
     assert words[1:] == ["link of 6.00 GB/s", "link of 1.00 GB/s"]
 
 
+def test_boxes_too_small_for_names_have_none() -> None:
+    """They keep their rectangles; names would lie on the ranks."""
+    for groups, count in ((5, 5), (33, 0)):
+        figure = topology_figure(topologies.dragonfly(4, 2, 8, groups=groups))
+        names = [text.get_text() for text in figure.axes[0].texts if text.get_text().startswith("group")]
+        assert len(names) == count
+
+
 def test_one_way_links_have_arrowheads() -> None:
     """A Kautz graph is directed; a torus is not."""
     kautz = topologies.kautz(2, 2)

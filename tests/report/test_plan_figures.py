@@ -82,6 +82,16 @@ def test_ranks_and_hops_of_boxes_are_told_apart() -> None:
     assert words == ["rank in box0", "rank in box1", "hop within a box", "hop between boxes"]
 
 
+def test_boxes_do_not_share_colours() -> None:
+    """Where there are more boxes than colours, ranks have one colour: that in the legend."""
+    topology = topologies.dragonfly(2, 1, 3)
+    figure = tree_figure(collopt.plan(topology, "allgather"), root=0, tree=1)
+    (dots,) = figure.axes[0].collections
+    assert len(np.unique(dots.get_facecolors(), axis=0)) == 1
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert words[0] == "rank"
+
+
 def test_sums_run_towards_the_root() -> None:
     """An allreduce has trees in both directions, side by side."""
     inwards, outwards = tree_figure(sums(), root=4).axes

@@ -528,6 +528,18 @@ def outlived(rank: int, folder: str, *, turns: int) -> int:
     return turns
 
 
+def begun_and_destroyed(rank: int, folder: str, *, turns: int) -> list[int]:
+    """Count what this process has open after each of some groups."""
+    backend.configure(topology=ring(RANKS, bandwidth=25))
+    found = []
+    for turn in range(turns):
+        join(rank, f"{folder}/{turn}")
+        dist.all_reduce(torch.ones(100))
+        dist.destroy_process_group()
+        found.append(len(list(Path("/proc/self/fd").iterdir())))
+    return found
+
+
 def message_of(call: Callable[[], object]) -> str:
     """Return the class and text of the error of ours that `call` raises, or ``"fine"``."""
     try:

@@ -219,6 +219,14 @@ def test_a_model_may_outlive_its_group() -> None:
     assert run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD) == [30] * backend_tasks.RANKS
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not tell what a process has open")
+def test_groups_that_are_gone_leave_nothing_open() -> None:
+    """Beside the last one, which Python ends when the next begins."""
+    task = partial(backend_tasks.begun_and_destroyed, turns=6)
+    for opened in run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD):
+        assert opened[-1] <= opened[1]
+
+
 def test_importing_the_backend_without_torch_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """As everything else does that needs torch."""
     import importlib

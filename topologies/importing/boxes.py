@@ -66,7 +66,7 @@ def read_box(
     made = imported(document, format_, options)
     assert isinstance(made, Box), "that is what its reader makes"
     assumed = None if format_.states_latencies else latencies_note(box_latencies(made))
-    more = (doubt_about_nic(nic_bandwidth, options.nic_bandwidth), assumed)
+    more = (assumed, doubt_about_nic(nic_bandwidth, options.nic_bandwidth))
     return replace(made, notes=(*made.notes, *(note for note in more if note is not None)))
 
 

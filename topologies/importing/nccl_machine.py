@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -133,7 +133,19 @@ def read_machine(system: Element, options: BoxOptions) -> Machine:
     if options.nic_bandwidth is not None and cards:
         notes.append(f"every network card counts with the given {float(options.nic_bandwidth):g} GB/s")
         cards = [card._replace(bandwidth=options.nic_bandwidth) for card in cards]
+    else:
+        notes.extend(_speeds(cards))
     return Machine(system, tuple(gpus), tuple(cards), tuple(notes))
+
+
+def _speeds(cards: list[Card]) -> Iterator[str]:
+    """Say how fast cards are by the file, which states what they ran at, or what a driver made up."""
+    for bandwidth, number in Counter(card.bandwidth for card in cards if card.bandwidth is not None).items():
+        cards_count = "1 network card counts" if number == 1 else f"{number} network cards count"
+        yield (
+            f"{cards_count} with {float(bandwidth):g} GB/s, {float(8 * bandwidth):g} Gb/s, as the file says; if that "
+            "is not their speed, give nic_bandwidth"
+        )
 
 
 def _check_addresses(system: Element) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
 from ...errors import TopologyError
@@ -72,8 +72,9 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
     network = _several(made, given, document)
     more = (
         _silence(made, given),
-        doubt_about_nic(given.get("nic_bandwidth"), for_box.nic_bandwidth),
         latencies_note(network_latencies(network, made, stated=format_.states_latencies)),
+        # Last, where it is seen.
+        doubt_about_nic(given.get("nic_bandwidth"), for_box.nic_bandwidth),
     )
     return Imported(network, (*made.notes, *(note for note in more if note is not None)))
 
@@ -101,8 +102,26 @@ def import_boxes(paths: Sequence[str | os.PathLike[str]], options: ImportOptions
     if "nic_bandwidth" in for_box:
         given["nic_bandwidth"] = for_box["nic_bandwidth"]
     boxes = {path: read_box(path, **for_box) for path in dict.fromkeys(paths)}
-    notes = tuple(f"{os.fspath(path)}: {note}" for path, box in boxes.items() for note in box.notes)
-    return Imported(compose([boxes[path] for path in paths], **given), notes)
+    network = compose([boxes[path] for path in paths], **given)
+    return Imported(network, (*_joined_notes(boxes), *_lopsided(boxes, given["fabric"])))
+
+
+def _joined_notes(boxes: Mapping[str | os.PathLike[str], Box]) -> Iterator[str]:
+    """Say once what several files have in common, and of all else which file it is about."""
+    said: dict[str, list[str]] = {}
+    for path, box in boxes.items():
+        for note in box.notes:
+            said.setdefault(note, []).append(os.fspath(path))
+    for note, paths in said.items():
+        yield note if len(paths) == len(boxes) else f"{', '.join(paths)}: {note}"
+
+
+def _lopsided(boxes: Mapping[str | os.PathLike[str], Box], fabric: str) -> Iterator[str]:
+    """Say that cards are on a rail by their position, where that may not be what they are plugged into."""
+    counts = {os.fspath(path): len(box.nics) for path, box in boxes.items()}
+    if fabric == "rail" and len(set(counts.values())) > 1:
+        told = ", ".join(f"{path} has {count}" for path, count in counts.items())
+        yield f"card i of each box is on rail i, though the boxes have different numbers of network cards: {told}"
 
 
 def _check_known(given: dict[str, Any]) -> None:

@@ -13,14 +13,24 @@
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const short = (text, most) => (text.length <= most ? text : text.slice(0, Math.ceil(most / 2) - 1) + "…" + text.slice(-Math.floor(most / 2)));
   const colour = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
-  const series = (number) => colour("series-" + (number % 6));
+  const COLOURS = 6, MOST_TURNS = 24;
+  const series = (number) => colour("series-" + (number % COLOURS));
   // Colours of hops and steps take turns; very many go from the first of three colours to the last.
   function shade(number) {
     const top = highest(state.plan);
-    if (top <= 24) return series(number - 1);
+    if (top <= MOST_TURNS) return series(number - 1);
     const place = (2 * (number - 1)) / (top - 1), stop = Math.min(Math.floor(place), 1);
     const ends = [stop, stop + 1].map((at) => [1, 3, 5].map((from) => parseInt(series(2 * at).slice(from, from + 2), 16)));
     return "rgb(" + ends[0].map((part, at) => Math.round(part + (place - stop) * (ends[1][at] - part))).join(",") + ")";
+  }
+  // Of hops or steps that have one colour the legend has one entry, and of very many it has some.
+  function entries(numbers, word) {
+    const many = highest(state.plan) > MOST_TURNS, before = narrow() && numbers.length > COLOURS ? "" : word + " ";
+    return new Map(numbers.map((number, at) => {
+      const alike = many ? [number] : numbers.filter((other) => (other - number) % COLOURS === 0);
+      const shown = many ? at % Math.ceil(numbers.length / 8) === 0 : alike[0] === number;
+      return [number, { name: before + alike.join(", "), legendgroup: String(alike[0]), showlegend: shown }];
+    }));
   }
   const tops = new Map();
   function highest(plan) {
@@ -50,7 +60,7 @@
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 12, r: 12, t: 12, b: 12 },
       font: { family: "system-ui, sans-serif", size: 13, color: colour("ink") }, hovermode: "closest",
       hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("rule"), font: { color: colour("ink") }, align: "left" },
-      legend: { orientation: "h", y: -0.02, yanchor: "top", x: 0 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("muted"), activecolor: colour("accent") },
+      legend: { orientation: "h", y: -0.02, yanchor: "top", x: 0, tracegroupgap: 0 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("muted"), activecolor: colour("accent") },
     };
     const result = Object.assign(base, more);
     result.xaxis = Object.assign({}, axis, more.xaxis);
@@ -184,7 +194,6 @@
   function drawPart() {
     const parts = data.plans[state.plan].parts;
     const ends = parts.ends[state.part], ranks = parts.ranks[state.part];
-    const top = ranks.reduce((most, rank) => Math.max(most, rank), 1);
     const groups = new Map();
     ranks.forEach((rank, at) => {
       const tail = ends[2 * at], head = ends[2 * at + 1];
@@ -192,11 +201,9 @@
       groups.get(rank).push({ tail: tail, head: head, text: plain(network.nodes[tail]) + " → " + plain(network.nodes[head]) + "<br>" + parts.rankWord + " " + rank });
     });
     const dense = ranks.length > 400, scale = pixels("plot-frame");
-    const traces = [...groups.keys()].sort((a, b) => a - b).map((rank) => {
-      const trace = lines(groups.get(rank), { name: parts.rankWord + " " + rank, colour: shade(rank), width: dense ? 1.2 : 2.5, arrow: dense ? 5 : 11 }, scale);
-      trace.showlegend = top <= 8 || (rank - 1) % Math.ceil(top / 8) === 0;
-      return trace;
-    });
+    const numbers = [...groups.keys()].sort((a, b) => a - b), legends = entries(numbers, parts.rankWord);
+    const traces = numbers.map((rank) => Object.assign(
+      lines(groups.get(rank), { colour: shade(rank), width: dense ? 1.2 : 2.5, arrow: dense ? 5 : 11 }, scale), legends.get(rank)));
     const slider = byId("frame");
     slider.max = parts.labels.length - 1;
     slider.value = state.part;
@@ -233,19 +240,18 @@
       }
       return rowOf.get(key);
     });
-    const scale = line.done >= 1e5 ? [1e3, "ms"] : [1, "µs"];
+    const scale = line.done >= 1e4 ? [1e3, "ms"] : [1, "µs"];
     const steps = [...new Set(line.step)].sort((a, b) => a - b);
-    const word = parts.rankWord + " ";
+    const word = parts.rankWord + " ", legends = entries(steps, parts.rankWord);
     const traces = steps.map((step) => {
       const mine = rows.map((_, at) => at).filter((at) => line.step[at] === step);
-      return {
-        type: "bar", orientation: "h", name: word + step, showlegend: steps.length <= 8 || (step - 1) % Math.ceil(steps.length / 8) === 0,
-        y: mine.map((at) => rows[at]), base: mine.map((at) => line.start[at] / scale[0]),
+      return Object.assign({
+        type: "bar", orientation: "h", y: mine.map((at) => rows[at]), base: mine.map((at) => line.start[at] / scale[0]),
         x: mine.map((at) => (line.end[at] - line.start[at]) / scale[0]), width: 0.74, textposition: "none",
         hoverinfo: "text", marker: { color: shade(step), line: { width: 0 } },
         hovertext: mine.map((at) => plain(tails[at]) + " → " + plain(heads[at]) + "<br>" + word + step + "<br>"
           + microseconds(line.start[at]) + " to " + microseconds(line.end[at]) + "<br>" + bytes(line.bytes[at])),
-      };
+      }, legends.get(step));
     });
     const every = Math.max(1, Math.ceil(names.length / (narrow() ? 14 : 20)));
     const ticks = names.map((_, at) => at).filter((at) => at % every === 0);
@@ -254,7 +260,7 @@
       yaxis: { autorange: "reversed", tickvals: ticks, ticktext: ticks.map((at) => plain(names[at])), tickfont: { size: 11 }, showgrid: false },
       shapes: [{ type: "line", xref: "x", yref: "paper", x0: line.done / scale[0], x1: line.done / scale[0], y0: 0, y1: 1,
         line: { color: colour("ink"), width: 1.2, dash: "dash" } }],
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, tracegroupgap: 0 },
     }), CONFIG);
   }
 
