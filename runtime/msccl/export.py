@@ -50,9 +50,18 @@ def export_msccl_xml(
         has transfers are refused.
     instances : int
         Parts that every transfer is divided into, with thread blocks and channels of their own; see `lower`.
-    runtime, min_bytes, max_bytes, protocol, max_thread_blocks, placement
-        As for `to_xml_text`.  The runtime's step limit decides how many channels a connection needs; where a rank has
-        more thread blocks than `max_thread_blocks`, some of them are joined: `collopt.runtime.programs.packing`.
+    runtime : {"msccl", "msccl-executor-nccl", "rccl"}
+        As for `to_xml_text`, as are those below.  Its limit of steps decides how many channels a connection needs.
+    min_bytes : int
+        Smallest buffer.
+    max_bytes : int or None
+        Largest buffer.
+    protocol : {"Simple", "LL", "LL128"}
+        How data are sent.
+    max_thread_blocks : int or None
+        Where a rank has more, some of them are joined: `collopt.runtime.programs.packing`.
+    placement : {"out-of-place", "in-place", "both"} or None
+        Calls that the file is for.
 
     Raises
     ------

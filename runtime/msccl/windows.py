@@ -125,8 +125,10 @@ def lint_family(
         Files, and folders of which all files are meant.
     runtime : {"msccl", "msccl-executor-nccl", "rccl", "mscclpp"}
         What will load them; the last takes MSCCL++ plans, the others MSCCL XML.
-    version, max_thread_blocks
+    version : str or None
         As for `lint_file`.
+    max_thread_blocks : int or None
+        Likewise.
 
     Returns
     -------

@@ -66,8 +66,18 @@ def export_mscclpp_json(
     boxes : sequence of int, or None
         As for `to_execution_plan`; None means those of `boxes_of`.  Ranks are joined by memory channels inside a box,
         and by port channels otherwise.
-    placement, slice_bytes, min_bytes, max_bytes, max_thread_blocks, threads_per_block
-        As for `to_execution_plan`.
+    placement : {"out-of-place", "in-place"}
+        As for `to_execution_plan`, as are those below.
+    slice_bytes : int or None
+        Size of the slices in which data move along trees.
+    min_bytes : int or None
+        Smallest size that the executor takes the plan for.
+    max_bytes : int or None
+        Largest size.
+    max_thread_blocks : int
+        Thread blocks that the GPU runs at once.
+    threads_per_block : int
+        A multiple of 32 of at most 1024.
 
     Raises
     ------

@@ -102,8 +102,12 @@ def write_nccl_tuner(
     plans : sequence of Plan
         Of one collective on one topology, each as for `export_nccl_tuner`; they are compared by `Plan.estimate` at
         powers of two.
-    path, protocol, boxes
+    path : path
         As for `export_nccl_tuner`.
+    protocol : str
+        Likewise.
+    boxes : int
+        Likewise.
     max_bytes : int
         The largest size.
 

@@ -105,8 +105,10 @@ def simulate_sizes(
         As for `simulate`.
     sizes : iterable of int or str
         Each as for `simulate`.
-    slices, steps
+    slices : int or None
         As for `simulate`.
+    steps : {"overlap", "wait"}
+        Likewise.
 
     Returns
     -------

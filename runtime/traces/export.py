@@ -45,8 +45,12 @@ def export_chakra_et(
         With any schedule.
     path : path
         What the names of the files begin with; what ASTRA-sim's ``all-reduce-implementation-custom`` and the like take.
-    size, slices, reduce_us
+    size : int or str
         As for `plan_traces`.
+    slices : int
+        Likewise.
+    reduce_us : int
+        Likewise.
 
     Raises
     ------
