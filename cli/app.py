@@ -44,7 +44,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-COMPUTING = (bound, plan, family, compare, show, bench, find)
+BOTH = ("threads", "seed")
+TAKES = dict.fromkeys((bound, plan, family, compare, show, bench, find), BOTH) | dict.fromkeys((run, lint), ("seed",))
 for command in (
     import_network,
     bound,
@@ -65,7 +66,7 @@ for command in (
 ):
     # `import` is a word of Python.
     name = "import" if command is import_network else None
-    app.command(name, cls=Command)(with_common_options(command, computes=command in COMPUTING))
+    app.command(name, cls=Command)(with_common_options(command, takes=TAKES.get(command, ())))
 
 
 def _print_version(wanted: bool) -> None:

@@ -170,6 +170,7 @@ def bench(
     All ranks start on this machine; under torchrun every process is one of them, and the first one prints.
     """
     from ..runtime import launched_rank, measure_plans
+    from ..solvers.chance import current_seed
 
     if stepfactor is not None and stepbytes is not None:
         raise UsageError("--stepfactor and --stepbytes are two ways to go on; give one of them")
@@ -199,6 +200,7 @@ def bench(
             backend=backend,
             slices=slices,
             timeout_s=timeout,
+            seed=current_seed(),
             on_row=table.add,
         )
     if not rank and as_json:

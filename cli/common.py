@@ -1,11 +1,11 @@
-"""Options of every command: what it tells of its work, and with how many threads it computes."""
+"""Options of every command: what it tells of its work, its threads, and where chance starts."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any, get_type_hints
 
@@ -41,17 +41,27 @@ ThreadsOption = Annotated[
         help="Threads of the solver of linear programs; it chooses if left out. Everything else uses one.",
     ),
 ]
+SeedOption = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="N",
+        parser=whole_number("--seed"),
+        help="Where whatever is left to chance starts; 0 if left out.",
+    ),
+]
+FURTHER = {"threads": ThreadsOption, "seed": SeedOption}
 
 
-def with_common_options(command: Callable[..., None], *, computes: bool) -> Callable[..., None]:
-    """Give a command ``--verbose``, and ``--threads`` if it computes, and spread out its groups of options.
+def with_common_options(command: Callable[..., None], *, takes: Collection[str]) -> Callable[..., None]:
+    """Give a command ``--verbose`` and what else it takes of these, and spread out its groups of options.
 
     Parameters
     ----------
     command : callable
         As typer takes it; keeps its name and documentation.
-    computes : bool
-        Whether it may solve linear programs.
+    takes : collection of str
+        Some of ``"threads"``, where it may solve linear programs, and ``"seed"``, where something is left to chance.
 
     Returns
     -------
@@ -60,18 +70,17 @@ def with_common_options(command: Callable[..., None], *, computes: bool) -> Call
     """
     own = inspect.signature(command, eval_str=True)
     groups = {each.name: each.annotation for each in own.parameters.values() if each.annotation in GROUPS}
-    further = {"context": typer.Context, "verbose": VerboseOption} | ({"threads": ThreadsOption} if computes else {})
-    defaults = {"verbose": 0, "threads": None}
+    further = {"context": typer.Context, "verbose": VerboseOption} | {
+        name: FURTHER[name] for name in FURTHER if name in takes
+    }
+    defaults: dict[str, int | None] = {"verbose": 0, **dict.fromkeys(FURTHER)}
 
     @functools.wraps(command)
-    def called(*, context: typer.Context, verbose: int, threads: int | None = None, **rest: Any) -> None:
+    def called(*, context: typer.Context, verbose: int, **rest: Any) -> None:
         with ExitStack() as around:
             # The program's own -v, before the command's name, counts too.
             around.enter_context(_told(verbose + (context.obj or 0)))
-            if threads is not None:
-                from ..solvers.solver_options import limited_threads
-
-                around.enter_context(limited_threads(threads))
+            _limit(around, {name: rest.pop(name) for name in takes})
             for name, group in groups.items():
                 rest[name] = group(**{field: rest.pop(field) for field in group._fields})
             command(**rest)
@@ -87,6 +96,19 @@ def with_common_options(command: Callable[..., None], *, computes: bool) -> Call
     called.__signature__ = inspect.Signature([*taken, *added])  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*taken, *added)}
     return called
+
+
+def _limit(around: ExitStack, given: Mapping[str, int | None]) -> None:
+    """Let solvers and heuristics know of their threads and their seed."""
+    asked = {name: value for name, value in given.items() if value is not None}
+    if "threads" in asked:
+        from ..solvers.solver_options import limited_threads
+
+        around.enter_context(limited_threads(asked["threads"]))
+    if "seed" in asked:
+        from ..solvers.chance import seeded
+
+        around.enter_context(seeded(asked["seed"]))
 
 
 def _spread(parameter: inspect.Parameter) -> list[inspect.Parameter]:

@@ -74,6 +74,7 @@ def run(
     from ..planners import load_plan
     from ..runtime import launched_rank, run_local
     from ..schedules import PAIR_COLLECTIVES
+    from ..solvers.chance import current_seed
 
     loaded, rank = load_plan(plan), launched_rank()
     moves = ("allgather", "broadcast", *PAIR_COLLECTIVES)
@@ -93,6 +94,7 @@ def run(
             repeats=repeats,
             slices=slices,
             op=op,
+            seed=current_seed(),
         )
     if not rank:
         if as_json:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from ..errors import UnsupportedError
+from ..solvers.chance import current_seed
 from .hops import Hops, LinkUses
 from .ring_walk import Ring, Surroundings, Taste, next_ring
 
@@ -89,7 +90,11 @@ def _best_rings(near: Surroundings, hops: Hops, channels: int | None, ideal: Fra
     """Try regular orders first and after that random ones, until these have not helped for some time."""
     best, time, idle = list[Ring](), Fraction(0), 0
     for attempt in range(min(MAX_ATTEMPTS, 3 + EFFORT // len(near.order))):
-        taste = REGULAR[attempt] if attempt < len(REGULAR) else Taste(attempt % 2 == 0, random.Random(attempt))
+        taste = (
+            REGULAR[attempt]
+            if attempt < len(REGULAR)
+            else Taste(attempt % 2 == 0, random.Random(current_seed() * MAX_ATTEMPTS + attempt))
+        )
         idle += 1
         for rings in _candidates(near, hops, channels, taste):
             taken = sharing_time(hops, rings)

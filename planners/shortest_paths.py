@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..solvers.chance import current_seed
 from ..topologies import Topology
 from .hop_orders import best_order
 from .multicommodity import asked_traffic
@@ -34,7 +35,7 @@ def plan_shortest_paths(topology: Topology, collective: str, *, traffic: Any = N
     Returns
     -------
     Plan
-        Already verified.  Where several paths are as short, one of them is taken at random, the same one every time.
+        Already verified.  Which of equally short paths is taken depends on `collopt.solvers.seeded`.
 
     Raises
     ------
@@ -85,7 +86,7 @@ def _last_links(topology: Topology) -> IntArray:
     before = np.empty((topology.num_ranks, size), dtype=np.int64)
     for source in counted(range(topology.num_ranks), topology.num_ranks):
         # Without a little noise, all ranks would take the same ones of equally short paths.
-        noise = np.random.default_rng(source).random(len(tails)) / (2 * size)
+        noise = np.random.default_rng([source, current_seed()]).random(len(tails)) / (2 * size)
         graph = csr_array((lengths + noise, (tails, heads)), shape=(size, size))
         before[source] = dijkstra(graph, indices=source, return_predecessors=True)[1]
     known = tails * size + heads

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from ..solvers.chance import current_seed
 from ..solvers.counting import counted, listening
 
 __all__ = ["Trace", "counted", "on_stage"]
@@ -83,6 +84,8 @@ class Trace:
 
     def __init__(self) -> None:
         self.provenance: dict[str, float | str] = {}
+        if seed := current_seed():
+            self.note("seed", seed)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

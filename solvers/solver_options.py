@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from ..errors import UnsupportedError
+from .chance import MOST_SEED, current_seed
 from .progress import Listener
 
 __all__ = ["Algorithm", "HighsOptions", "limited_threads"]
@@ -71,6 +72,8 @@ class HighsOptions:
         Seconds.
     threads : int, optional
         If left out, those of `limited_threads`, or as many as HiGHS likes.
+    random_seed : int, optional
+        0 to 2147483647; if left out, that of `collopt.solvers.seeded`, or 0.
     primal_tolerance, dual_tolerance : float, optional
         How far a constraint, or a reduced cost, may be off; 1e-10 to 1.
     log : bool
@@ -88,6 +91,7 @@ class HighsOptions:
     algorithm: Algorithm | None = None
     time_limit: float | None = None
     threads: int | None = None
+    random_seed: int | None = None
     primal_tolerance: float | None = None
     dual_tolerance: float | None = None
     log: bool = False
@@ -102,6 +106,7 @@ class HighsOptions:
             raise UnsupportedError(f"progress is {self.progress!r}; expected a function of one argument, or None")
         _check_number("time_limit", self.time_limit, 0, math.inf)
         _check_number("threads", self.threads, 1, MOST_THREADS, whole=True)
+        _check_number("random_seed", self.random_seed, 0, MOST_SEED, whole=True)
         _check_number("primal_tolerance", self.primal_tolerance, 1e-10, 1)
         _check_number("dual_tolerance", self.dual_tolerance, 1e-10, 1)
 
@@ -118,6 +123,7 @@ class HighsOptions:
         given = {
             "time_limit": None if self.time_limit is None else float(self.time_limit),
             "threads": _usual_threads.get() if self.threads is None else self.threads,
+            "random_seed": current_seed() if self.random_seed is None else self.random_seed,
             "primal_feasibility_tolerance": self.primal_tolerance,
             "dual_feasibility_tolerance": self.dual_tolerance,
         }

@@ -131,16 +131,17 @@ def test_every_option_reaches_the_measurement(
         "backend": "gloo",
         "slices": 1,
         "timeout_s": 600.0,
+        "seed": 0,
     }
     call(capsys, "bench", plan_file)
     call(
         capsys, "bench", plan_file, "-b", "8", "-e", "1.5K", "-f", 3, "-n", 7, "-w", 0, "-c", 2, "-d", "half",
-        "-o", "max", "--backend", "nccl", "--slices", 4, "--timeout", 9,
+        "-o", "max", "--backend", "nccl", "--slices", 4, "--timeout", 9, "--seed", 5,
     )  # fmt: skip
     call(capsys, "bench", plan_file, "--minbytes", 8, "--maxbytes", 9, "--stepbytes", 1, "--iters", 2,
          "--warmup_iters", 3, "--check", 4, "--datatype", "int8", "--op", "min")  # fmt: skip
     short = {"minbytes": 8, "maxbytes": 1536, "stepfactor": 3, "iters": 7, "warmup_iters": 0, "check": 2,
-             "datatype": "half", "op": "max", "backend": "nccl", "slices": 4, "timeout_s": 9.0}  # fmt: skip
+             "datatype": "half", "op": "max", "backend": "nccl", "slices": 4, "timeout_s": 9.0, "seed": 5}  # fmt: skip
     long = {"minbytes": 8, "maxbytes": 9, "stepbytes": 1, "iters": 2, "warmup_iters": 3, "check": 4,
             "datatype": "int8", "op": "min"}  # fmt: skip
     for asked in calls:

@@ -1,4 +1,4 @@
-"""What every command has: logs, threads, forms of output, and completion by shells."""
+"""What every command has: logs, threads, the seed, forms of output, and completion by shells."""
 
 from __future__ import annotations
 
@@ -60,6 +60,25 @@ def test_threads_reach_the_solver(capsys: pytest.CaptureFixture[str], monkeypatc
     assert (
         call(capsys, "plan", "ring", "--nodes", 3, "allreduce", "--planner", "allreduce-lp", "--threads", 2).status == 0
     )
+
+
+def test_the_seed_reaches_the_heuristics(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The same one makes the same file; one that is given at all changes no proof."""
+    files = []
+    for number, seed in enumerate(([], ["--seed", 0], ["--seed", 1], ["--seed", 1])):
+        files.append(tmp_path / f"{number}.json")
+        words = ("hypercube", "--set", "dimension=3", "all_to_all", "--planner", "shortest-paths", "-o", files[-1])
+        assert call(capsys, "plan", *words, *seed).status == 0
+        assert call(capsys, "verify", files[-1]).status == 0
+    contents = [file.read_bytes() for file in files]
+    assert contents[0] == contents[1] != contents[2] == contents[3]
+
+
+@pytest.mark.parametrize("seed", ["-1", "1.5", "many", 2**31])
+@pytest.mark.parametrize("words", [("plan", *RING), ("lint", "x.xml"), ("run", "x.json"), ("bench", "x.json")])
+def test_other_seeds_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], seed: object) -> None:
+    """In one line, before a file is looked at."""
+    assert "seed is" in refusal(call(capsys, *words, f"--seed={seed}"))
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "1.5", "many", "4096"])

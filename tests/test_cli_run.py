@@ -92,7 +92,7 @@ def test_every_option_reaches_the_run(
     collopt.plan(ring(4), "allreduce").save(path)
     call(
         capsys, "run", path, "--backend", "nccl", "--elements", 5, "--dtype", "int8", "--repeats", 7,
-        "--slices", 2, "--timeout", 9.5, "--op", "max",
+        "--slices", 2, "--timeout", 9.5, "--op", "max", "--seed", 3,
     )  # fmt: skip
     assert calls == [
         {
@@ -103,6 +103,7 @@ def test_every_option_reaches_the_run(
             "slices": 2,
             "timeout_s": 9.5,
             "op": "max",
+            "seed": 3,
         }
     ]
 

@@ -7,6 +7,8 @@ import time
 from functools import partial
 from typing import Any, NamedTuple
 
+from ...solvers.chance import MOST_SEED
+from ...topologies.validation import as_whole
 from ..interpreting.checks import check_program
 from ..options import check_choice, check_counts, check_seconds
 from ..programs.program import Program
@@ -27,6 +29,7 @@ class _Job(NamedTuple):
     repeats: int
     slices: int
     op: str
+    seed: int
 
 
 class _Measurement(NamedTuple):
@@ -47,6 +50,7 @@ def run_local(
     repeats: int = 3,
     slices: int = 1,
     op: str = "sum",
+    seed: int = 0,
 ) -> RunReport:
     """Run a plan on this machine, one process per rank, and compare the result with torch's own collective.
 
@@ -73,6 +77,8 @@ def run_local(
         See `execute`.
     op : {"sum", "prod", "min", "max", "avg"}
         See `execute`.
+    seed : int
+        Of the data that are sent, 0 to 2147483647.
 
     Returns
     -------
@@ -96,7 +102,7 @@ def run_local(
     program = program_of(plan)
     check_program(program)
     check_operation(op, dtype, program.layout)
-    job = _Job(program, elements, dtype, repeats, slices, op)
+    job = _Job(program, elements, dtype, repeats, slices, op, as_whole(seed, "seed", least=0, most=MOST_SEED))
     parts = on_all_ranks(
         partial(_measure, job),
         Meeting(program.num_ranks, backend, timeout_s),
@@ -137,6 +143,7 @@ def _terms(job: _Job) -> dict[str, object]:
         "repeats": job.repeats,
         "slices": job.slices,
         "op": job.op,
+        "seed": job.seed,
     }
 
 
@@ -147,7 +154,7 @@ def _measure(job: _Job, device: Any) -> _Measurement:
 
     rank, elements = dist.get_rank(), _elements_in_all(job)
     with memory_for(f"elements={job.elements} of {job.dtype}", "fewer"):
-        output, mine = tensors(job.program, rank, elements, getattr(torch, job.dtype), device)
+        output, mine = tensors(job.program, rank, elements, getattr(torch, job.dtype), device, seed=job.seed)
         wanted = reference(job.program, rank, elements, mine, job.op)
     correct, times = True, []
     for _ in range(1 + job.repeats):

@@ -42,7 +42,7 @@ class Reference(NamedTuple):
         return bool(((output.to(self.value.dtype) - self.value).abs() <= self.tolerance).all())
 
 
-def tensors(program: Program, rank: int, elements: int, kind: Any, device: Any) -> tuple[Any, Any]:
+def tensors(program: Program, rank: int, elements: int, kind: Any, device: Any, *, seed: int = 0) -> tuple[Any, Any]:
     """Make one rank's output and random input.
 
     Parameters
@@ -50,13 +50,15 @@ def tensors(program: Program, rank: int, elements: int, kind: Any, device: Any) 
     program : Program
         Its layout decides about sizes.
     rank : int
-        Also the seed.
+        Whose.
     elements : int
         Of the whole collective.
     kind : torch.dtype
         Element type.
     device : torch.device
         Where to.
+    seed : int
+        0 or more; every rank's input is another one.
 
     Returns
     -------
@@ -66,7 +68,7 @@ def tensors(program: Program, rank: int, elements: int, kind: Any, device: Any) 
     import torch
 
     sizes = _sizes(program, rank, elements)
-    generator = torch.Generator().manual_seed(rank)
+    generator = torch.Generator().manual_seed(seed * program.num_ranks + rank)
     if program.layout.reduces and (kind.is_floating_point or kind.is_complex):
         # Between 1/2 and 3/2, so that products stay in range, with either sign.
         real = torch.rand(sizes["input"], generator=generator, dtype=torch.float64) + 0.5

@@ -41,6 +41,7 @@ class _Job(NamedTuple):
     iters: int
     warmup_iters: int
     check: int
+    seed: int
 
     @property
     def program(self) -> Program:
@@ -81,6 +82,7 @@ def measure_plans(
     backend: str = "gloo",
     slices: int = 1,
     timeout_s: float = 600.0,
+    seed: int = 0,
     on_row: Callable[[BenchReport, int], object] | None = None,
 ) -> BenchReport:
     """Measure plans of one collective, and the backend's own collective beside them, over a sweep of sizes.
@@ -109,6 +111,8 @@ def measure_plans(
         See `collopt.runtime.execute`.
     timeout_s : float
         Seconds for everything.
+    seed : int
+        Of the data that are sent, 0 to 2147483647.
     on_row : callable, optional
         Called after every row, with a report of those so far, which has no devices and no end yet, and the number of
         rows that there will be.  Where all ranks make this call, only the first one's is used.
@@ -134,7 +138,7 @@ def measure_plans(
     The backend is left out where shares are not equal, for which torch has no collective.
     """
     check_words(datatype, op, backend)
-    config = checked_config(minbytes, maxbytes, stepfactor, stepbytes, iters, warmup_iters, check, slices)
+    config = checked_config(minbytes, maxbytes, stepfactor, stepbytes, iters, warmup_iters, check, slices, seed)
     check_seconds("timeout_s", timeout_s)
     if not isinstance(plans, Mapping):
         raise UnsupportedError(f"the plans are {shown(plans)}; expected a mapping of names to them")
@@ -143,7 +147,7 @@ def measure_plans(
     check_operation(op, dtype, program.layout)
     sizes = sweep(minbytes, maxbytes, stepfactor, stepbytes)
     found = extents(program.layout, program.num_ranks, sizes, ELEMENT_BYTES[dtype])
-    job = _Job(programs, found, dtype, op, slices, iters, warmup_iters, check)
+    job = _Job(programs, found, dtype, op, slices, iters, warmup_iters, check, seed)
     report = _begun(job, datatype, config, backend)
     so_far: list[BenchRow] = []
 
@@ -202,7 +206,7 @@ def _measure(job: _Job, device: Any) -> _Part:
         rivals.insert(0, BackendRival(backend))
     rank, ranks, rows = dist.get_rank(), dist.get_world_size(), []
     for extent in job.sizes:
-        question = Question(job.program.layout, ranks, rank, extent.elements, job.dtype, job.op)
+        question = Question(job.program.layout, ranks, rank, extent.elements, job.dtype, job.op, job.seed)
         for rival in rivals:
             mine = tuple(_reading(job, question, rival, together, device) for together in PLACES)
             everyones: list[Any] = [None] * ranks

@@ -44,6 +44,7 @@ class Question:
     dtype : str
         By torch's name.
     op : str
+    seed : int
     """
 
     layout: Layout
@@ -52,6 +53,7 @@ class Question:
     elements: int
     dtype: str
     op: str = "sum"
+    seed: int = 0
 
     @property
     def collective(self) -> str:
@@ -207,12 +209,12 @@ def _write(pieces: Sequence[_Piece], tensor: Any) -> None:
 def _table(question: Question, rank: int) -> np.ndarray[Any, Any]:
     """What a rank has: whole numbers, one for each element of a period."""
     kind = question.op if question.layout.reduces else "none"
-    return _numbers(kind, question.dtype, rank, question.num_ranks)
+    return _numbers(kind, question.dtype, rank, question.num_ranks, question.seed)
 
 
 @lru_cache(maxsize=64)
-def _numbers(kind: str, dtype: str, rank: int, num_ranks: int) -> np.ndarray[Any, Any]:
-    random, places = np.random.default_rng(rank), np.arange(PERIOD)
+def _numbers(kind: str, dtype: str, rank: int, num_ranks: int, seed: int) -> np.ndarray[Any, Any]:
+    random, places = np.random.default_rng([rank, seed]), np.arange(PERIOD)
     exact = EXACT.get(dtype, ENOUGH)
     if kind == "none":
         return random.integers(0, exact + 1, PERIOD)

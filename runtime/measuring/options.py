@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...solvers.chance import MOST_SEED
+from ...topologies.validation import as_whole
 from ..execution.joining import BACKENDS
 from ..execution.reductions import OPERATIONS
 from ..options import check_choice, check_counts
@@ -28,12 +30,14 @@ def checked_config(
     warmup_iters: int,
     check: int,
     slices: int,
+    seed: int,
 ) -> dict[str, Any]:
     """Check the numbers, and name them as nccl-tests does in its JSON files."""
     counts = {"minbytes": minbytes, "maxbytes": maxbytes, "stepbytes": stepbytes, "iters": iters, "slices": slices}
     check_counts(counts)
     check_counts({"warmup_iters": warmup_iters, "check": check}, least=0)
     check_counts({} if stepfactor is None else {"stepfactor": stepfactor}, least=2)
+    as_whole(seed, "seed", least=0, most=MOST_SEED)
     step = {"step_bytes": stepbytes} if stepfactor is None else {"step_factor": stepfactor}
     return {
         "nthreads": 1,
@@ -49,4 +53,5 @@ def checked_config(
         "blocking_collectives": "false",
         "parallel_init": "false",
         "slices": slices,
+        "seed": seed,
     }

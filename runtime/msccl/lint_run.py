@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import ProgramError
+from ...solvers.chance import current_seed
 from ..interpreting.buffered_order import buffered_order
 from ..interpreting.checks import check_program
 from ..interpreting.hazards import check_hazards
@@ -69,8 +70,8 @@ def _check_data(program: Program, how: str, depth: int, findings: Findings) -> N
             check_hazards(program, global_order(program))
         else:
             check_program(program)
-        for seed in range(INTERLEAVINGS):
-            run_interleaving(program, seed=seed, fifo_depth=depth or 1)
+        for number in range(INTERLEAVINGS):
+            run_interleaving(program, seed=current_seed() * INTERLEAVINGS + number, fifo_depth=depth or 1)
     except ProgramError as error:
         findings.add("wrong data", f"{how}, {error}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from ...errors import FileFormatError, ProgramError, UnsupportedError
+from ...solvers.chance import current_seed
 from ...topologies.bounded_files import name_of, read_bytes
 from ..msccl.lint_report import Finding, LintReport, Window
 from ..programs.layout import ROOTED
@@ -60,7 +61,7 @@ def lint_plan(path: str | os.PathLike[str], *, max_thread_blocks: int = DEFAULT_
         message = f"a GPU has {most} thread blocks, which wait for each other, and runs {max_thread_blocks} at once"
         findings.append(Finding("hangs", message, ""))
     try:
-        run_execution_plan(plan, interleavings=2)
+        run_execution_plan(plan, interleavings=2, seed=current_seed())
     except ProgramError as error:
         findings.append(Finding("hangs" if "deadlocks" in str(error) else "wrong data", str(error), ""))
     except UnsupportedError as error:

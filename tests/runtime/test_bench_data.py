@@ -48,6 +48,14 @@ def inputs(collective: str, **options: str) -> list[torch.Tensor]:
     return [the_input(question(collective, rank, **options)) for rank in range(3)]  # type: ignore[arg-type]
 
 
+def test_another_seed_means_other_data_and_every_rank_has_its_own() -> None:
+    """Also where the seed of one rank is the number of another."""
+    asked = [replace(question("allreduce", rank), seed=seed) for rank in range(3) for seed in range(3)]
+    assert len({the_input(each).numpy().tobytes() for each in asked}) == len(asked)
+    seeded = [replace(question("allreduce", rank), seed=2) for rank in range(3)]
+    assert torch.equal(the_output(seeded[0]), sum(map(the_input, seeded)))  # type: ignore[arg-type]
+
+
 def test_what_is_expected_is_what_the_collectives_mean() -> None:
     """By their definitions, worked out from all inputs."""
     gathered = torch.cat(inputs("allgather"))

@@ -8,8 +8,7 @@ import pytest
 
 from collopt.errors import UnsupportedError
 from collopt.formulations import throughput
-from collopt.solvers import HighsOptions, solve
-from collopt.solvers.solver_options import limited_threads
+from collopt.solvers import HighsOptions, limited_threads, solve
 from collopt.topologies import ring
 
 

@@ -1,0 +1,52 @@
+"""Where what is left to chance starts.
+
+Nothing is random that decides whether a plan is right or how good its bound is.  But heuristics try orders at random,
+one of equally good answers has to be taken, and what checks a program runs it in several orders: all of these depend
+on one seed, so that the same one does the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from ..topologies.validation import as_whole
+
+__all__ = ["MOST_SEED", "current_seed", "seeded"]
+
+MOST_SEED = 2**31 - 1
+"""HiGHS takes no larger one."""
+_seed: ContextVar[int] = ContextVar("collopt_seed", default=0)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Start whatever is left to chance within the context from this seed.
+
+    Parameters
+    ----------
+    seed : int
+        0, as everywhere else, to 2147483647.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is no such number.
+
+    Examples
+    --------
+    >>> with seeded(7):
+    ...     current_seed()
+    7
+    """
+    token = _seed.set(as_whole(seed, "seed", least=0, most=MOST_SEED))
+    try:
+        yield
+    finally:
+        _seed.reset(token)
+
+
+def current_seed() -> int:
+    """Return the seed of the innermost `seeded`, or 0."""
+    return _seed.get()
