@@ -16,6 +16,7 @@ __all__ = [
     "NoAnswerError",
     "ProgramError",
     "SolverError",
+    "TooLargeError",
     "TopologyError",
     "UnsupportedError",
 ]
@@ -35,6 +36,10 @@ class FileFormatError(ColloptError, ValueError):
 
 class UnsupportedError(ColloptError, ValueError):
     """The request is well formed but outside what the chosen planner, runtime or format can do."""
+
+
+class TooLargeError(UnsupportedError):
+    """A plan has more pieces than a runtime takes: one with fewer trees, or fewer chunks, may fit."""
 
 
 class BoundError(ColloptError, ValueError):

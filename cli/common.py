@@ -14,10 +14,11 @@ import typer
 from .network_options import NetworkOptions
 from .output import note
 from .parameters import ShardOptions, whole_number
+from .runtime_files import RuntimeFiles
 
 __all__ = ["VerboseOption", "with_common_options"]
 
-GROUPS = (NetworkOptions, ShardOptions)
+GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles)
 """Options that several commands take together: a command has one parameter for all of a group."""
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 MOST_THREADS = 1024

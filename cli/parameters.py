@@ -36,6 +36,7 @@ __all__ = [
     "planners_option",
     "size_option",
     "sizes_option",
+    "takes_option",
     "whole_number",
 ]
 
@@ -190,13 +191,16 @@ def check_names(collective: str | None, planners: Iterable[str] = ()) -> None:
 
 def size_option(planner: str, collective: str, size: str | None) -> dict[str, Any]:
     """Return the size for a planner that plans for one; plans of the others are the same for all sizes."""
+    return {} if size is None or not takes_option(planner, collective, "size") else {"size": size}
+
+
+def takes_option(planner: str, collective: str, name: str) -> bool:
+    """Whether a planner has an option for a collective."""
     from ..planners import PLANNERS
 
     entry = PLANNERS.get(planner)
     function = None if entry is None else entry.functions.get(collective)
-    if size is None or function is None or "size" not in inspect.signature(function).parameters:
-        return {}
-    return {"size": size}
+    return function is not None and name in inspect.signature(function).parameters
 
 
 def whole_number(name: str, least: int | None = None, most: int | None = None) -> Callable[[object], int]:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...errors import UnsupportedError
+from ...errors import TooLargeError, UnsupportedError
 from ...topologies.validation import is_int
 from ..options import check_choice
 from ..programs.packing import document_steps
@@ -111,7 +111,7 @@ def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int
     Raises
     ------
     UnsupportedError
-        Naming the limit, the value, and how to mend it.
+        Naming the limit, the value, and how to mend it; `TooLargeError` where fewer trees or chunks may do.
     """
     resident = limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
     if not is_int(resident) or not 1 <= resident <= limits.hard_thread_blocks:
@@ -120,7 +120,7 @@ def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int
         )
     _check_collective(program, limits)
     if program.num_channels > limits.max_channels:
-        raise UnsupportedError(
+        raise TooLargeError(
             f"the program uses {program.num_channels} channels, {limits.name} has {limits.max_channels}; "
             f"lower it with fewer channels, or {_remedy(program)}"
         )
@@ -154,7 +154,7 @@ def _remedy(program: Program) -> str:
 def _check_blocks(program: Program, rank: RankProgram, limits: RuntimeLimits, resident: int) -> None:
     blocks = len(rank.thread_blocks)
     if blocks > resident:
-        raise UnsupportedError(
+        raise TooLargeError(
             f"rank {rank.rank} has {blocks} thread blocks, {limits.name} runs {resident} at once; lower it with fewer "
             f"channels, {_remedy(program)}, or on a GPU that runs more give max_thread_blocks"
         )
@@ -163,7 +163,7 @@ def _check_blocks(program: Program, rank: RankProgram, limits: RuntimeLimits, re
         default=0,
     )
     if awaited > MAX_AWAITED_BLOCK:
-        raise UnsupportedError(
+        raise TooLargeError(
             f"rank {rank.rank} waits for thread block {awaited}, MSCCL can name blocks 0 to {MAX_AWAITED_BLOCK}; "
             "lower it with fewer channels"
         )
@@ -176,7 +176,7 @@ def _check_steps(program: Program, rank: RankProgram, limits: RuntimeLimits) -> 
         steps = document_steps(block)
         total += steps
         if steps > limits.max_steps:
-            raise UnsupportedError(
+            raise TooLargeError(
                 f"rank {rank.rank} thread block {number} has {steps} steps, {limits.name} takes {limits.max_steps}; "
                 f"lower it with max_steps={limits.max_steps} or more channels"
             )
@@ -193,7 +193,7 @@ def _check_steps(program: Program, rank: RankProgram, limits: RuntimeLimits) -> 
                 )
     nodes = 1 + program.num_ranks + len(rank.thread_blocks) + total
     if nodes > MAX_NODES:
-        raise UnsupportedError(
+        raise TooLargeError(
             f"rank {rank.rank} needs {nodes} XML elements, MSCCL's parser keeps {MAX_NODES}; {_remedy(program)}"
         )
 

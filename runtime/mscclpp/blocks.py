@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
-from ...errors import UnsupportedError
+from ...errors import TooLargeError
 from ..programs.ordering import Order
 from ..programs.program import Instruction, Program
 from .connections import Connections, End
@@ -61,7 +61,7 @@ class RankWriter:
 
         Raises
         ------
-        UnsupportedError
+        TooLargeError
             If the steps do not fit the limits of the executor.
         """
         self._merge(max_thread_blocks)
@@ -208,14 +208,14 @@ class RankWriter:
         flat = [inner for operation in operations for inner in (operation, *operation.body)]
         where = f"rank {self.rank} thread block {at}"
         if (length := flat_length(operations)) > MAX_OPERATIONS:
-            raise UnsupportedError(
+            raise TooLargeError(
                 f"{where} has {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}; plan with "
                 "fewer trees, trees_per_root=1 for the fewest, or with fewer chunks, or give slice_bytes=None"
             )
         for kind in CHANNEL_TYPES:
             channels = {channel for one in flat if one.channel_type == kind for channel in one.channels}
             if len(channels) > MAX_CHANNELS:
-                raise UnsupportedError(
+                raise TooLargeError(
                     f"{where} uses {len(channels)} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}; plan "
                     "with fewer trees"
                 )

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ...errors import UnsupportedError
+from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
 from ...schedules import Forest
 from ...topologies import Topology
@@ -23,7 +23,7 @@ from .connections import Connections
 from .document import to_mscclpp_text
 from .plan import CHANNEL_TYPES, MAX_CHANNELS, MAX_OPERATIONS, MAX_THREADS, ExecutionPlan
 from .room import crowding, first_replica, most_apart
-from .writer import DEFAULT_SLICE_BYTES, DEFAULT_THREAD_BLOCKS, port_pairs, to_execution_plan
+from .writer import DEFAULT_SLICE_BYTES, DEFAULT_THREAD_BLOCKS, common_count, port_pairs, to_execution_plan
 
 __all__ = ["boxes_of", "export_mscclpp_json", "least_needs"]
 
@@ -162,7 +162,7 @@ def _room_for(
     for number, (max_steps, program) in enumerate(_singles(lowered, channels)):
         if number == 0:
             # Replicas of what no division into thread blocks makes fit take long to make, and to refuse ten times.
-            _check_room(program, options["boxes"], options["max_thread_blocks"], instances)
+            _check_room(program, instances, options)
         yield max_steps, program
 
 
@@ -182,7 +182,7 @@ def _replicas(lowered: Lowered, channels: int, instances: int, options: dict[str
             apart.append(max_steps)
     tried = [*apart, *(max_steps for *_, max_steps in sorted(merged)[:MERGED_TRIES])]
     if not tried:
-        raise UnsupportedError(refusals[0])
+        raise TooLargeError(refusals[0])
     return _first((lowered(max_steps, instances) for max_steps in tried), options)[0]
 
 
@@ -193,13 +193,15 @@ def _fitting(lowered: Lowered, channels: int, instances: int, options: dict[str,
     as many.
     """
     sized = options["min_bytes"] is not None or options["max_bytes"] is not None
+    singles = _room_for(lowered, channels, 1, options)
     if instances > 2 and not sized:
-        # Two are cut where shards begin, as any number of them is, and a single one is not.
-        pairs = (lowered(max_steps, 2) for max_steps, _ in _singles(lowered, channels))
+        known = list(singles)
+        singles = iter(known)
         with suppress(UnsupportedError):
-            _, pair = _first(pairs, options)
+            # Two are cut where shards begin, as any number of them is, and a single one is not.
+            _, pair = _first((lowered(max_steps, 2) for max_steps, _ in known), options)
             return max(2, min(instances - 1, most_apart(first_replica(pair), options["max_thread_blocks"])))
-    _first((program for _, program in _singles(lowered, channels)), options)
+    _first((program for _, program in singles), options)
     return 1
 
 
@@ -215,23 +217,26 @@ def _first(programs: Iterable[Program], options: dict[str, Any]) -> tuple[Execut
     raise refusal
 
 
-def _check_room(program: Program, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> None:
+def _check_room(program: Program, instances: int, options: dict[str, Any]) -> None:
     """Refuse so many replicas of a program that thread blocks have no room for them, however it is lowered.
 
     With fewer steps in a thread block it would have as many transfers, and no fewer channels.  What is not refused may
     find no room all the same.
     """
-    for rank, needs in enumerate(least_needs(program, boxes)):
+    boxes, max_thread_blocks = options["boxes"], options["max_thread_blocks"]
+    # All steps of a pipeline have as many chunks as each other: long before they are too many, they fill memory.
+    unit = None if options["slice_bytes"] is None else common_count(program)
+    for rank, needs in enumerate(least_needs(program, boxes, unit)):
         for what, count in needs.items():
             room = max_thread_blocks * (MAX_OPERATIONS if what == "operations" else MAX_CHANNELS)
             if count * instances > room:
-                raise UnsupportedError(
+                raise TooLargeError(
                     f"rank {rank} needs at least {count * instances} {what}, {max_thread_blocks} thread blocks of the "
                     f"MSCCL++ executor have {room}; plan with fewer trees or chunks"
                 )
 
 
-def least_needs(program: Program, boxes: Sequence[int]) -> list[dict[str, int]]:
+def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None) -> list[dict[str, int]]:
     """Count what the thread blocks of each rank hold at least: ``operations``, ``memory channels``, ``port channels``.
 
     Parameters
@@ -240,6 +245,8 @@ def least_needs(program: Program, boxes: Sequence[int]) -> list[dict[str, int]]:
         What is copied inside a rank may come to nothing, and is not counted.
     boxes : sequence of int
         Number of the box that each rank is in.
+    unit : int, optional
+        Chunks of the parts that each step is cut into; the steps are left whole by default.
 
     Returns
     -------
@@ -252,9 +259,11 @@ def least_needs(program: Program, boxes: Sequence[int]) -> list[dict[str, int]]:
     for rank in program.ranks:
         steps = [(block.send_peer, step) for block in rank.thread_blocks for step in block.instructions]
         # Each is a put or a wait; after a put into memory there is a signal, and after some waits a sum is made.
-        operations = sum(step.kind == "send" or step.receives for _, step in steps)
-        operations += sum(step.kind == "send" and (rank.rank, peer) not in on_ports for peer, step in steps)
-        operations += sum(step.kind == "recv_reduce" for _, step in steps)
+        operations = 0
+        for peer, step in steps:
+            each = (step.kind == "send" or step.receives) + (step.kind == "recv_reduce")
+            each += step.kind == "send" and (rank.rank, peer) not in on_ports
+            operations += each * (1 if unit is None else step.count // unit)
         channels = {f"{kind} channels": len(ends.peers[rank.rank][kind]) for kind in CHANNEL_TYPES}
         found.append({"operations": operations} | channels)
     return found

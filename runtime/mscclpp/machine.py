@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import ProgramError, UnsupportedError
+from ...errors import ProgramError, TooLargeError
 from ..options import check_counts
 from ..programs.layout import Layout
 from .accesses import Accesses
@@ -103,13 +103,13 @@ def run_execution_plan(
     check_counts({"seed": seed}, least=0)
     chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
     if chunks * slices > MOST_NUMBERS:
-        raise UnsupportedError(
+        raise TooLargeError(
             f"{chunks} chunks in {slices} slices are {chunks * slices} numbers; expected {MOST_NUMBERS} at most: run "
             "fewer slices, or a smaller plan"
         )
     processes = sum(1 + len(gpu.thread_blocks) + len(gpu.peers["port"]) for gpu in plan.gpus)
     if processes > MOST_PROCESSES:
-        raise UnsupportedError(
+        raise TooLargeError(
             f"there are {processes} GPUs, thread blocks and port channels; expected {MOST_PROCESSES} at most: run a "
             "smaller plan"
         )

@@ -24,6 +24,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +35,9 @@ from ..programs.program import Buffer, ChunkRange, Instruction, Program
 from .plan import Place
 
 __all__ = ["Transfers", "plan_transfers", "stays_in_place"]
+
+MOST_CLOCKS = 2**26
+"""Of all steps, held at a time where one rank has no more: a quarter of a gigabyte."""
 
 Cell = tuple[Buffer, int]
 
@@ -83,12 +88,12 @@ def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]
         else:
             arrivals[number] = Place(rank, target.buffer, target.start, step.count)
     known = _Knowledge(program, order)
-    return Transfers(
-        arrivals,
-        set(_credits(program, order, arrivals, known)),
-        set(_acknowledgements(order, arrivals, known, on_ports)),
-        scratch,
-    )
+    giving, acknowledging = set[int](), set[int]()
+    for clocks in _clocks_of_all(program, order):
+        here = {number: place for number, place in arrivals.items() if place.rank in clocks.ranks}
+        giving |= set(_credits(program, order, here, known, clocks))
+        acknowledging |= set(_acknowledgements(order, here, known, clocks, on_ports))
+    return Transfers(arrivals, giving, acknowledging, scratch)
 
 
 def stays_in_place(program: Program, rank: int, step: Instruction) -> bool:
@@ -111,14 +116,12 @@ def _needs_staging(step: Instruction, program: Program) -> bool:
 
 
 class _Knowledge:
-    """Who touches which chunk, and what is known to have happened where."""
+    """Who touches which chunk."""
 
     def __init__(self, program: Program, order: Order) -> None:
         self.program = program
-        self.order = order
         self.position = np.empty(len(order.sequence), dtype=np.int64)
         self.position[order.sequence] = np.arange(len(order.sequence))
-        self._clocks: dict[int, npt.NDArray[np.int32]] = {}
         self._reads: dict[int, dict[Cell, list[int]]] = {}
         self._writes: dict[int, dict[Cell, list[int]]] = {}
         for rank in range(program.num_ranks):
@@ -154,30 +157,52 @@ class _Knowledge:
         """Steps that write one of the chunks."""
         return {number for cell in cells for number in self._writes[rank].get(cell, ())}
 
+
+class _Clocks:
+    """What is known everywhere of the steps of some ranks."""
+
+    def __init__(self, program: Program, order: Order, ranks: range) -> None:
+        self.ranks = ranks
+        self._order = order
+        ends = accumulate((len(program.ranks[rank].thread_blocks) for rank in ranks), initial=0)
+        self._columns = dict(zip((*ranks, ranks.stop), ends, strict=True))
+
     def happens_before(self, earlier: int, later: int) -> bool:
-        """Whether a step has finished wherever another one has."""
-        site = self.order.sites[earlier]
-        if site.rank not in self._clocks:
-            self._clocks[site.rank] = _clocks(self.order, site.rank, len(self.program.ranks[site.rank].thread_blocks))
-        return bool(self._clocks[site.rank][later, site.thread_block] >= site.step)
+        """Whether a step of these ranks has finished wherever another one has."""
+        site = self._order.sites[earlier]
+        return bool(self._clocks[later, self._columns[site.rank] + site.thread_block] >= site.step)
+
+    @cached_property
+    def _clocks(self) -> npt.NDArray[np.int32]:
+        """Last step of each thread block of these ranks that is known to have finished at the end of each step."""
+        order = self._order
+        clocks = np.full((len(order.sequence), self._columns[self.ranks.stop]), -1, dtype=np.int32)
+        for number in order.sequence:
+            clock = clocks[number]
+            for other in order.before[number]:
+                np.maximum(clock, clocks[other], out=clock)
+            if order.instructions[number].receives:
+                np.maximum(clock, clocks[order.partners[number]], out=clock)
+            site = order.sites[number]
+            if site.rank in self.ranks:
+                clock[self._columns[site.rank] + site.thread_block] = site.step
+        return clocks
 
 
-def _clocks(order: Order, rank: int, width: int) -> npt.NDArray[np.int32]:
-    """Last step of each thread block of one rank that is known to have finished at the end of each step."""
-    clocks = np.full((len(order.sequence), width), -1, dtype=np.int32)
-    for number in order.sequence:
-        clock = clocks[number]
-        for other in order.before[number]:
-            np.maximum(clock, clocks[other], out=clock)
-        if order.instructions[number].receives:
-            np.maximum(clock, clocks[order.partners[number]], out=clock)
-        site = order.sites[number]
-        if site.rank == rank:
-            clock[site.thread_block] = site.step
-    return clocks
+def _clocks_of_all(program: Program, order: Order) -> Iterator[_Clocks]:
+    """Clocks of as many ranks at a time as memory is meant for."""
+    first, width = 0, 0
+    for rank in program.ranks:
+        width += len(rank.thread_blocks)
+        if width * len(order.sequence) > MOST_CLOCKS and rank.rank > first:
+            yield _Clocks(program, order, range(first, rank.rank))
+            first, width = rank.rank, len(rank.thread_blocks)
+    yield _Clocks(program, order, range(first, program.num_ranks))
 
 
-def _credits(program: Program, order: Order, arrivals: Mapping[int, Place], known: _Knowledge) -> Iterator[int]:
+def _credits(
+    program: Program, order: Order, arrivals: Mapping[int, Place], known: _Knowledge, clocks: _Clocks
+) -> Iterator[int]:
     """Receives whose target some earlier step may still be using when the sender writes."""
     for number, place in arrivals.items():
         if place.buffer == "scratch" and place.start >= program.ranks[place.rank].scratch_chunks:
@@ -185,12 +210,16 @@ def _credits(program: Program, order: Order, arrivals: Mapping[int, Place], know
         touching = known.touching(place.rank, known.cells(place.rank, place, place.count))
         earlier = [other for other in touching if known.position[other] < known.position[number]]
         send = order.partners[number]
-        if not all(known.happens_before(other, send) for other in earlier):
+        if not all(clocks.happens_before(other, send) for other in earlier):
             yield number
 
 
 def _acknowledgements(
-    order: Order, arrivals: Mapping[int, Place], known: _Knowledge, on_ports: set[tuple[int, int]]
+    order: Order,
+    arrivals: Mapping[int, Place],
+    known: _Knowledge,
+    clocks: _Clocks,
+    on_ports: set[tuple[int, int]],
 ) -> Iterator[int]:
     """Receives whose sender's source some later step may overwrite before it has been read."""
     for number in arrivals:
@@ -200,7 +229,7 @@ def _acknowledgements(
             continue
         step = order.instructions[send]
         later = _after(known.writing(sender, known.cells(sender, step.source, step.count)), send, known.position)
-        if not all(known.happens_before(number, other) for other in later):
+        if not all(clocks.happens_before(number, other) for other in later):
             yield number
 
 

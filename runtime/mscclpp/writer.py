@@ -16,7 +16,7 @@ from itertools import groupby
 from math import gcd
 from typing import Any
 
-from ...errors import ProgramError, UnsupportedError
+from ...errors import ProgramError, TooLargeError, UnsupportedError
 from ...topologies.files import write_whole
 from ...topologies.validation import is_int, shown
 from ..interpreting.checks import check_program
@@ -41,7 +41,7 @@ from .plan import (
 from .reader import parse_document
 from .transfers import plan_transfers
 
-__all__ = ["port_pairs", "to_execution_plan", "write_mscclpp"]
+__all__ = ["common_count", "port_pairs", "to_execution_plan", "write_mscclpp"]
 
 DEFAULT_SLICE_BYTES = 2**20
 DEFAULT_THREAD_BLOCKS = 108
@@ -132,9 +132,7 @@ def to_execution_plan(
         check_program(program)
     count = 0
     if slice_bytes is not None:
-        count = gcd(
-            *(step.count for rank in program.ranks for block in rank.thread_blocks for step in block.instructions)
-        )
+        count = common_count(program)
         program = _with_equal_counts(program, count)
     gpus = _gpus(program, port_pairs(program, boxes), max_thread_blocks, slice_bytes, count)
     smallest, largest = _size_window(program.collective, gpus, slice_bytes, count)
@@ -207,6 +205,11 @@ def port_pairs(program: Program, boxes: Sequence[int] | None) -> set[tuple[int, 
     }
 
 
+def common_count(program: Program) -> int:
+    """Most chunks that every step of a pipeline can have, of which all steps have the same number."""
+    return gcd(*(step.count for rank in program.ranks for block in rank.thread_blocks for step in block.instructions))
+
+
 def _with_equal_counts(program: Program, count: int) -> Program:
     """Cut every step into steps of `count` chunks, one after the other."""
 
@@ -259,7 +262,7 @@ def _size_window(collective: str, gpus: tuple[Gpu, ...], slice_bytes: int | None
         chunk = MAX_ITERATIONS * slice_bytes // count
         largest = min(largest, chunk // ALIGNMENT * ALIGNMENT * chunks)
     if largest < ALIGNMENT * chunks:
-        raise UnsupportedError(
+        raise TooLargeError(
             f"the program has buffers of {max(max(gpu.chunks.values()) for gpu in gpus)} chunks; in MSCCL++ a buffer "
             f"has fewer than 2^32 bytes and a chunk at least {ALIGNMENT}: plan with fewer trees"
         )

@@ -39,7 +39,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ...errors import UnsupportedError
+from ...errors import TooLargeError, UnsupportedError
 from ...schedules import (
     Allreduce,
     AllToAllvSchedule,
@@ -227,7 +227,7 @@ def _routed_steps(schedule: AnyStepSchedule, collective: str, options: LoweringO
 def _check_size(what: str, chunks: int, transfers: int, max_count: int, remedy: str) -> None:
     """Refuse a division of the data so fine that writing it down would take all memory."""
     if transfers > MAX_TRANSFERS:
-        raise UnsupportedError(
+        raise TooLargeError(
             f"the {what} divide the data into {chunks} chunks, which takes {transfers} transfers of {max_count} chunks "
             f"each; expected at most {MAX_TRANSFERS}: {remedy}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ from collopt.runtime import (
 )
 from collopt.runtime.mscclpp.export import least_needs
 from collopt.runtime.mscclpp.plan import flat_length
+from collopt.runtime.mscclpp.writer import common_count
 from collopt.runtime.programs import instances as replication
 from collopt.runtime.programs import lowering
 from collopt.runtime.programs.instances import replicated
@@ -302,12 +304,13 @@ def test_what_mscclpp_has_room_for_is_never_refused_unseen(tmp_path: Path, colle
     """What is counted of a single program is no more than what a file of several holds."""
     plan = collopt.plan(ring(4, bandwidth=25), collective)
     numbers = [rank * boxes // 4 for rank in range(4)]
-    for instances in (1, 3):
-        plan.to_mscclpp_json(tmp_path / "a.json", instances=instances, boxes=numbers, slice_bytes=None)
+    for instances, slice_bytes in product((1, 3), (None, 2**20)):
+        plan.to_mscclpp_json(tmp_path / "a.json", instances=instances, boxes=numbers, slice_bytes=slice_bytes)
         gpus = read_mscclpp(tmp_path / "a.json").gpus
         written = [sum(map(flat_length, gpu.thread_blocks)) for gpu in gpus]
         single = lower(plan.schedule, collective, max_steps=16)
-        for gpu, operations, needs in zip(gpus, written, least_needs(single, numbers), strict=True):
+        unit = None if slice_bytes is None else common_count(single)
+        for gpu, operations, needs in zip(gpus, written, least_needs(single, numbers, unit), strict=True):
             assert 0 < instances * needs["operations"] <= operations
             for kind in ("memory", "port"):
                 assert instances * needs[f"{kind} channels"] <= len(gpu.peers[kind])

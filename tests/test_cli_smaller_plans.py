@@ -1,0 +1,130 @@
+"""Files for runtimes of a smaller plan, where that is the best that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import collopt
+from cli_calls import call
+from collopt.cli.smaller_plans import write_fitting
+from collopt.errors import TooLargeError
+from collopt.planners import Plan
+from collopt.runtime import interpret_file, interpret_mscclpp
+from collopt.topologies import dgx_h100, mi250, ring
+
+BOXES = ("mi250", "--boxes", 2, "allgather")
+"""83 trees per root are best, which is 332 different trees."""
+FEW_BLOCKS = ("--runtime", "rccl", "--max-thread-blocks", 16)
+
+
+def limited(most: int) -> tuple[Callable[[Plan], None], list[Plan]]:
+    """A runtime that takes so many trees or chunks, and a list of what it took."""
+    taken: list[Plan] = []
+
+    def write(plan: Plan) -> None:
+        size = plan.trees.num_trees if plan.has_trees else plan.schedule.chunks_per_unit  # type: ignore[union-attr]
+        if size > most:
+            raise TooLargeError(f"there are {size} of {most}; plan with fewer")
+        taken.append(plan)
+
+    return write, taken
+
+
+def test_a_plan_that_fits_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """And nothing is said of it."""
+    made = collopt.plan(ring(4), "allgather")
+    write, taken = limited(made.trees.num_trees)
+    assert write_fitting(made, write, "auto", {}) is made
+    assert taken == [made]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("most", "trees_per_root"), [(10**6, 83), (165, 5), (33, 1)])
+def test_the_fastest_that_fits_is_taken(most: int, trees_per_root: int) -> None:
+    """Of the numbers of trees that a scan tries; ForestColl, Table 1, has the same ones."""
+    network = mi250(boxes=2)
+    made = collopt.plan(network, "allgather")
+    write, taken = limited(most)
+    found = write_fitting(made, write, "auto", {})
+    assert taken == [found]
+    assert found.trees.forests[-1].trees_per_root == trees_per_root
+    same = {} if trees_per_root == 83 else {"trees_per_root": trees_per_root}
+    assert found.algbw == collopt.plan(network, "allgather", **same).algbw
+
+
+def test_roots_and_weights_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    """A smaller plan is for the same data."""
+    made = collopt.plan(mi250(boxes=2), "broadcast", root=3)
+    write, taken = limited(made.trees.num_trees - 1)
+    found = write_fitting(made, write, "forestcoll", {"root": 3})
+    assert taken == [found]
+    assert found.trees.root_weights.tolist() == made.trees.root_weights.tolist()
+    assert "the best plan, of" in capsys.readouterr().err
+
+
+def test_an_all_to_all_has_fewer_chunks(capsys: pytest.CaptureFixture[str]) -> None:
+    """As many as fit of a few numbers."""
+    made = collopt.plan(mi250(), "all_to_all")
+    assert isinstance(made.schedule, collopt.schedules.FlowSchedule)
+    assert made.schedule.chunks_per_unit > 2
+    write, taken = limited(2)
+    found = write_fitting(made, write, "auto", {})
+    assert [plan.schedule.chunks_per_unit for plan in taken] == [2]  # type: ignore[union-attr]
+    assert taken == [found]
+    assert "this one, by --chunks 2, has 2 chunks each and" in capsys.readouterr().err
+
+
+def test_where_nothing_fits_the_best_plan_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the words about that one; planners that have no such number are not asked again."""
+    for planner in ("forestcoll", "ring"):
+        made = collopt.plan(ring(4), "allgather", planner=planner)
+        write, taken = limited(0)
+        with pytest.raises(TooLargeError, match=f"there are {made.trees.num_trees} of 0; plan with fewer"):
+            write_fitting(made, write, planner, {})
+        assert taken == []
+    assert capsys.readouterr().err == ""
+
+
+def test_files_and_the_plan_are_those_of_the_smaller_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """All of them, so that what runs is what was saved; they are right, and a note says what they cost."""
+    plan, xml = tmp_path / "plan.json", tmp_path / "plan.xml"
+    answer = call(capsys, "plan", *BOXES, "-o", plan, "--xml", xml, *FEW_BLOCKS)
+    assert answer.status == 0
+    note, *_ = answer.err.splitlines()
+    assert note.startswith("collopt: note: the best plan, of 332 trees, does not fit: ")
+    assert note.endswith("this one, by --trees-per-root 5, has 160 trees and 347.83 instead of 354.13 GB/s")
+    assert answer.err.count("wrote ") == 2
+    assert "trees per root  5" in answer.out
+    saved = collopt.load_plan(plan)
+    assert saved.options == {"trees_per_root": 5}
+    interpret_file(xml)
+    assert call(capsys, "plan", *BOXES, "--trees-per-root", 5, "--xml", tmp_path / "same.xml",
+                *FEW_BLOCKS).status == 0  # fmt: skip
+    assert (tmp_path / "same.xml").read_bytes() == xml.read_bytes()
+
+
+def test_a_number_that_was_asked_for_is_not_changed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """It is refused, and the plan is there all the same."""
+    plan, xml = tmp_path / "plan.json", tmp_path / "plan.xml"
+    answer = call(capsys, "plan", *BOXES, "--trees-per-root", 83, "-o", plan, "--xml", xml, *FEW_BLOCKS)
+    assert (answer.status, answer.out) == (2, "")
+    assert "fewer trees" in answer.err.splitlines()[-1]
+    assert plan.exists()
+    assert not xml.exists()
+
+
+@pytest.mark.slow
+def test_boxes_whose_best_trees_are_many_have_a_file_for_mscclpp(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """On four of DGX H100, 592 trees come close to the limit of its thread blocks."""
+    path = tmp_path / "plan.json"
+    answer = call(capsys, "plan", "dgx-h100", "--boxes", 4, "allreduce", "--mscclpp", path)
+    assert answer.status == 0
+    assert "the best plan, of 592 trees, does not fit: " in answer.err
+    assert interpret_mscclpp(path, interleavings=1).puts > 0
+    assert collopt.plan(dgx_h100(boxes=4), "allreduce", trees_per_root=1).algbw == Fraction(1800, 7)
