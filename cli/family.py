@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import UnsupportedError
 from ..schedules import as_bytes
 from ..schedules.units import time_text
 from .lint import RUNTIME_NAMES, row
@@ -22,14 +26,19 @@ from .parameters import (
     size_option,
 )
 from .progress import computing, working
+from .smaller_plans import write_fitting
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pandas as pd
 
     from ..planners import Plan
     from ..topologies import Topology
 
 __all__ = ["family"]
+
+MSCCLPP = "mscclpp"
 
 PlannersOption = Annotated[
     str,
@@ -63,7 +72,9 @@ def family(
     check_names(collective, names)
     network = find_network(topology, described)
     with computing(f"planning {collective} on {network.name}"):
-        plans = [made for name in names for made in _plans(network, collective, name, ends, ShardOptions(root).read())]
+        made = {name: _plans(network, collective, name, ends, ShardOptions(root).read()) for name in names}
+    with working(f"making files for {runtime}"):
+        plans = [_fitting(each, name, asked, runtime) for name, all_ in made.items() for each, asked in all_]
     with working(f"writing {output}"):
         frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
     environment, loading = _loading(runtime, frame)
@@ -99,17 +110,37 @@ def _ends(sizes: str) -> tuple[int, int]:
 
 def _plans(
     network: Topology, collective: str, planner: str, ends: tuple[int, int], shards: dict[str, Any]
-) -> list[Plan]:
-    """Make a planner's plan, or where it plans for a size, one for each end."""
+) -> list[tuple[Plan, dict[str, Any]]]:
+    """Make a planner's plan, or where it plans for a size, one for each end; with what each was asked with."""
     from ..planners import plan as make_plan
 
-    found: list[Plan] = []
+    found: list[tuple[Plan, dict[str, Any]]] = []
     for size in ends:
         options = size_option(planner, collective, str(max(size, 1)))
         if not found or options:
-            found.append(make_plan(network, collective, planner=planner, **options, **shards))
+            with _about(planner):
+                found.append((make_plan(network, collective, planner=planner, **options, **shards), options | shards))
     # Not of every network: links of equal latency are used in the same way for all sizes.
-    return found if all("planned_for" in made.provenance for made in found) else found[:1]
+    return found if all("planned_for" in made.provenance for made, _ in found) else found[:1]
+
+
+def _fitting(made: Plan, planner: str, asked: dict[str, Any], runtime: str) -> Plan:
+    """Return a plan, or a smaller one if the runtime does not take it."""
+    from ..runtime.families import format_of
+
+    options = {} if runtime == MSCCLPP else {"runtime": runtime}
+    with TemporaryDirectory() as folder, _about(planner):
+        file = Path(folder) / "plan"
+        return write_fitting(made, lambda each: each.export(format_of(runtime), file, **options), planner, asked)
+
+
+@contextmanager
+def _about(planner: str) -> Iterator[None]:
+    """Let what is refused say of which planner it is."""
+    try:
+        yield
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{planner} has no plan for this: {error}") from None
 
 
 def _loading(runtime: str, frame: pd.DataFrame) -> tuple[dict[str, str], list[str]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from ..schedules import PAIR_COLLECTIVES
+from ..topologies.files import write_whole
 from .files import writing
 from .parameters import UsageError, whole_number
 from .progress import working
@@ -133,12 +135,16 @@ class RuntimeFiles(NamedTuple):
             runtime_limits(self.runtime)
 
     def write(self, made: Plan, written: list[Path]) -> None:
-        """Write a plan's files, and list those that are there."""
+        """Write a plan's files, once all of them are known to be possible, and list those that are there."""
         shared = self._given(*OF_ANY)
         if shared.pop("in_place", False):
             shared["placement"] = "in-place"
-        write(self.xml, lambda path: made.to_msccl_xml(path, **self._given(*OF_XML), **shared), written)
-        write(self.mscclpp, lambda path: made.to_mscclpp_json(path, **shared), written)
+        xml, mscclpp = "msccl-xml", "mscclpp-json"
+        wanted = {xml: self.xml, mscclpp: self.mscclpp}
+        options = {xml: self._given(*OF_XML) | shared, mscclpp: shared}
+        contents = {path: _exported(made, form, path, options[form]) for form, path in wanted.items() if path}
+        for path, content in contents.items():
+            write(path, lambda target, content=content: write_whole(target, content), written)  # type: ignore[misc]
 
     def calls(self, path: Path) -> str:
         """Which calls a file is for, where it is not for both."""
@@ -147,17 +153,26 @@ class RuntimeFiles(NamedTuple):
         return ""
 
     def _given(self, *names: str) -> dict[str, Any]:
-        return {name: value for name, value in self._asdict().items() if name in names and value not in (None, False)}
+        unset = (None, False)
+        values = self._asdict().items()
+        return {name: value for name, value in values if name in names and not any(value is each for each in unset)}
 
 
 def write(path: Path | None, save: Callable[[Path], None], written: list[Path]) -> None:
     """Write a file, if it is to be, and list it once it is there."""
     if path is None:
         return
-    with working(f"writing {path}"), writing(path):
+    with writing(path):
         save(path)
     if path not in written:
         written.append(path)
+
+
+def _exported(made: Plan, form: str, path: Path, options: dict[str, Any]) -> bytes:
+    """What is to be in a file."""
+    with working(f"making {path}"), TemporaryDirectory() as folder:
+        made.export(form, target := Path(folder) / path.name, **options)
+        return target.read_bytes()
 
 
 def _flag(name: str) -> str:

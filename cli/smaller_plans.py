@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["write_fitting"]
 
+FEW_TREES, MANY_TREES = 8, 256
+"""Trees of a root that are few, and of all roots that are many."""
 FEW_CHUNKS = (4, 2, 1)
 """Numbers of chunks to try, per shard or unit of traffic."""
 
@@ -76,12 +78,23 @@ def _fewer_trees(made: Plan, planner: str, asked: Mapping[str, Any]) -> Iterator
     from ..planners import scan_trees_per_root
 
     with computing(f"planning {made.collective} on {made.topology.name} with fewer trees"):
-        plans = list(scan_trees_per_root(made.topology, made.collective, planner=planner, **asked)["plan"])
+        counts = list(_counts(made))
+        frame = scan_trees_per_root(made.topology, made.collective, counts or None, planner=planner, **asked)
+        plans = list(frame["plan"])
     fewest = made.trees.num_trees
     for other in sorted(plans, key=lambda plan: (-plan.algbw, plan.trees.num_trees)):
         if other.trees.num_trees < fewest:
             fewest = other.trees.num_trees
             yield other, f"--trees-per-root {other.trees.forests[-1].trees_per_root}"
+
+
+def _counts(made: Plan) -> Iterator[int]:
+    """Numbers of trees per root to try: some that are small, and doubles of them as long as all trees are few."""
+    roots = int((made.trees.root_weights > 0).sum())
+    count = 1
+    while count < made.trees.forests[-1].trees_per_root and (count <= FEW_TREES or count * roots <= MANY_TREES):
+        yield count
+        count += 1 if count < FEW_TREES else count
 
 
 def _fewer_chunks(made: Plan, planner: str, asked: Mapping[str, Any]) -> Iterator[tuple[Plan, str]]:
@@ -105,4 +118,5 @@ def _chunks(made: Plan) -> int:
 
 
 def _size(made: Plan) -> str:
-    return f"{made.trees.num_trees} trees" if made.has_trees else f"{_chunks(made)} chunks each"
+    number, what = (made.trees.num_trees, "tree") if made.has_trees else (_chunks(made), "chunk")
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -7,12 +7,15 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
 from ..errors import BoundError, CapacityOverflowError, ColloptError, UnsupportedError
 from ..schedules import COLLECTIVES, PAIR_COLLECTIVES, Bound, as_bytes
+from ..solvers.chance import current_seed, seeded
+from ..solvers.solver_options import current_threads, limited_threads
 from ..topologies import Topology
 from ..topologies.validation import shown
 from .bounds import BOUNDS
@@ -92,7 +95,8 @@ def outcomes(
     if executor is None:
         return (outcome(*call) for call in counted(calls, len(calls)))
     try:
-        futures = [executor.submit(outcome, *call) for call in calls]
+        here = current_seed(), current_threads()
+        futures = [executor.submit(_elsewhere, *here, *call) for call in calls]
     except RuntimeError as error:  # shut down, or broken
         raise UnsupportedError(f"executor takes no tasks: {_defect(error)}; give one that runs") from None
     pairs = zip(futures, tasks, strict=True)
@@ -147,6 +151,12 @@ def outcome(topology: Topology, collective: str, kind: Kind, name: str, shards: 
     except Exception as error:  # noqa: BLE001 - a defect of one planner, which must not cost the others' answers
         status, reason = "failed", _defect(error)
     return Outcome(kind, name, answer, status, reason, time.perf_counter() - start)
+
+
+def _elsewhere(seed: int, threads: int | None, *call: Any) -> Outcome:
+    """Ask in another thread or process, which knows nothing of the seed and the threads that count here."""
+    with seeded(seed), nullcontext() if threads is None else limited_threads(threads):
+        return outcome(*call)
 
 
 def _collected(future: Future[Outcome], kind: Kind, name: str) -> Outcome:

@@ -14,7 +14,7 @@ from ..errors import UnsupportedError
 from .chance import MOST_SEED, current_seed
 from .progress import Listener
 
-__all__ = ["Algorithm", "HighsOptions", "limited_threads"]
+__all__ = ["Algorithm", "HighsOptions", "current_threads", "limited_threads"]
 
 MOST_THREADS = 2**20
 _usual_threads: ContextVar[int | None] = ContextVar("collopt_usual_threads", default=None)
@@ -46,6 +46,11 @@ def limited_threads(threads: int) -> Iterator[None]:
         yield
     finally:
         _usual_threads.reset(token)
+
+
+def current_threads() -> int | None:
+    """Return the number of the innermost `limited_threads`, or None."""
+    return _usual_threads.get()
 
 
 class Algorithm(Enum):
@@ -134,5 +139,6 @@ def _check_number(name: str, value: float | None, least: float, most: float, *, 
     kind = int if whole else (int, float)
     if value is None or (isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most):
         return
-    expected = f"{'a whole number' if whole else 'a number'} from {least:g} to {most:g}, or None"
+    between = f"from {least} to {most}" if whole else f"from {least:g} to {most:g}"
+    expected = f"{'a whole number' if whole else 'a number'} {between}, or None"
     raise UnsupportedError(f"{name} is {value!r}; expected {expected}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cli_calls import call, refusal
+from collopt.runtime.msccl.limits import RUNTIMES
 from collopt.topologies import Topology, write_topology
 
 WORDS = ("family", "dgx1-v100", "allgather", "--sizes", "1K-1M")
@@ -90,3 +92,24 @@ def test_a_folder_that_is_not_empty_is_refused(capsys: pytest.CaptureFixture[str
     (tmp_path / "mine").write_text("text")
     assert "is not empty" in refusal(call(capsys, *WORDS, "--planners", "auto", "-o", tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_planner_whose_best_plan_is_too_large_has_a_smaller_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `plan` does it, and for the same sizes."""
+    monkeypatch.setitem(RUNTIMES, "rccl", replace(RUNTIMES["rccl"], max_thread_blocks=16))
+    folder = tmp_path / "plans"
+    answer = call(capsys, "family", "mi250", "--boxes", 2, "allgather", "--planners", "auto", "--sizes", "1M-1G",
+                  "--runtime", "rccl", "-o", folder, "--json")  # fmt: skip
+    assert answer.status == 0
+    assert "the best plan, of 332 trees, does not fit: " in answer.err
+    (row,) = answer.data["files"]
+    assert f"{row['algbw']:.2f}" == "347.83"
+
+
+def test_what_is_refused_names_the_planner(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of several it is one that has to be left out."""
+    words = ("dgx-a100", "allreduce", "--planners", "auto,bfb", "--sizes", "1K-1G", "-o", tmp_path / "plans")
+    assert refusal(call(capsys, "family", *words)).startswith("bfb has no plan for this: ")
+    assert not list(tmp_path.iterdir())

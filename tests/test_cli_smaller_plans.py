@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import collopt
-from cli_calls import call
+from cli_calls import call, refusal
 from collopt.cli.smaller_plans import write_fitting
 from collopt.errors import TooLargeError
 from collopt.planners import Plan
@@ -75,7 +75,15 @@ def test_an_all_to_all_has_fewer_chunks(capsys: pytest.CaptureFixture[str]) -> N
     found = write_fitting(made, write, "auto", {})
     assert [plan.schedule.chunks_per_unit for plan in taken] == [2]  # type: ignore[union-attr]
     assert taken == [found]
-    assert "this one, by --chunks 2, has 2 chunks each and" in capsys.readouterr().err
+    assert "this one, by --chunks 2, has 2 chunks and 72.73 instead of 75.00 GB/s" in capsys.readouterr().err
+
+
+def test_more_trees_are_tried_where_there_are_few_roots() -> None:
+    """Eight trees of a broadcast are half as fast as sixteen."""
+    made = collopt.plan(mi250(boxes=2), "broadcast", root=5)
+    write, _ = limited(16)
+    assert write_fitting(made, write, "auto", {"root": 5}).algbw == made.algbw
+    assert collopt.plan(mi250(boxes=2), "broadcast", root=5, trees_per_root=8).algbw == made.algbw / 2
 
 
 def test_where_nothing_fits_the_best_plan_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,6 +123,47 @@ def test_a_number_that_was_asked_for_is_not_changed(capsys: pytest.CaptureFixtur
     assert "fewer trees" in answer.err.splitlines()[-1]
     assert plan.exists()
     assert not xml.exists()
+
+
+@pytest.mark.parametrize("words", [("ring", "--nodes", 20, "allgather"), ("mi250", "all_to_all")])
+def test_no_file_stays_of_a_plan_that_another_runtime_refuses(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[object, ...]
+) -> None:
+    """XML would fit, MSCCL++ takes none: then there is the best plan alone, as without files."""
+    plan, xml, mscclpp = (tmp_path / name for name in ("plan.json", "a.xml", "b.json"))
+    answer = call(capsys, "plan", *words, "-o", plan, "--xml", xml, "--mscclpp", mscclpp, "--max-thread-blocks", 1)
+    assert (answer.status, answer.out) == (2, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+    assert collopt.load_plan(plan).gap == 0
+
+
+@pytest.mark.parametrize(("option", "runtime"), [("--xml", ("--runtime", "rccl")), ("--mscclpp", ())])
+def test_instances_are_for_smaller_plans_too(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str, runtime: tuple[str, ...]
+) -> None:
+    """Of plans of which a single instance fits, one is found of which as many do."""
+    blocks = 16 if runtime else 40
+    answer = call(
+        capsys, "plan", *BOXES, option, tmp_path / "file", *runtime, "--instances", 2, "--max-thread-blocks", blocks
+    )
+    assert answer.status == 0
+    assert "does not fit" in answer.err
+    assert (tmp_path / "file").exists()
+
+
+@pytest.mark.parametrize("option", ["--instances", "--channels", "--max-thread-blocks", "--max-bytes"])
+def test_nought_is_not_the_same_as_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str) -> None:
+    """It is refused, with files for runtimes and without."""
+    words = ("plan", "ring", "--nodes", 4, "allgather", option, 0)
+    assert call(capsys, *words, "--xml", tmp_path / "a.xml").status == 2
+    assert "files for runtimes" in refusal(call(capsys, *words))
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_smaller_plan_is_refused_for_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """No number of trees mends a size that no plan is right for."""
+    words = ("plan", *BOXES, "--mscclpp", tmp_path / "a.json", "--max-bytes", 10**12)
+    assert f"max_bytes is {10**12}; expected" in refusal(call(capsys, *words))
 
 
 @pytest.mark.slow

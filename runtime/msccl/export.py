@@ -131,7 +131,7 @@ def _check_instances(
         single = lowered(1)
         check_limits(single, limits, blocks)
         most = _most_instances(single, instances, limits, blocks, lowered)
-        raise UnsupportedError(
+        raise type(error)(
             f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {most}, "
             "which fits"
         ) from None

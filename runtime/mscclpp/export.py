@@ -110,7 +110,7 @@ def export_mscclpp_json(
             raise
         # If it refuses a single one too, instances are not what is wrong.
         fitting = _fitting(lowered, channels, instances, options)
-        raise UnsupportedError(
+        raise type(error)(
             f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {fitting}, "
             "which fits"
         ) from None
@@ -211,8 +211,11 @@ def _first(programs: Iterable[Program], options: dict[str, Any]) -> tuple[Execut
     for program in programs:
         try:
             return to_execution_plan(program, **options), program
-        except UnsupportedError as error:
+        except TooLargeError as error:
             refusal = refusal or error
+        except UnsupportedError as error:
+            # What one that fits is refused for is what has to be mended.
+            refusal = error if refusal is None or isinstance(refusal, TooLargeError) else refusal
     assert refusal is not None
     raise refusal
 

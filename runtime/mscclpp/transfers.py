@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -34,7 +34,7 @@ from ..programs.ordering import Order
 from ..programs.program import Buffer, ChunkRange, Instruction, Program
 from .plan import Place
 
-__all__ = ["Transfers", "plan_transfers", "stays_in_place"]
+__all__ = ["Transfers", "plan_transfers", "stays_in_place", "untold_transfers"]
 
 MOST_CLOCKS = 2**26
 """Of all steps, held at a time where one rank has no more: a quarter of a gigabyte."""
@@ -62,8 +62,8 @@ class Transfers:
     scratch: list[int]
 
 
-def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]]) -> Transfers:
-    """Decide for each transfer where it arrives and what has to be told.
+def untold_transfers(program: Program, order: Order) -> Transfers:
+    """Decide for each transfer where it arrives, as if nothing had to be told.
 
     Parameters
     ----------
@@ -71,8 +71,6 @@ def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]
         `check_program` accepts it.
     order : Order
         Of the program.
-    on_ports : set of (int, int)
-        Pairs (sender, receiver) that are joined by port channels.
     """
     scratch = [rank.scratch_chunks for rank in program.ranks]
     arrivals: dict[int, Place] = {}
@@ -87,13 +85,30 @@ def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]
             scratch[rank] += step.count
         else:
             arrivals[number] = Place(rank, target.buffer, target.start, step.count)
+    return Transfers(arrivals, set(), set(), scratch)
+
+
+def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]]) -> Transfers:
+    """Decide for each transfer where it arrives and what has to be told.
+
+    Parameters
+    ----------
+    program : Program
+        `check_program` accepts it.
+    order : Order
+        Of the program.
+    on_ports : set of (int, int)
+        Pairs (sender, receiver) that are joined by port channels.
+    """
+    untold = untold_transfers(program, order)
+    arrivals = untold.arrivals
     known = _Knowledge(program, order)
     giving, acknowledging = set[int](), set[int]()
     for clocks in _clocks_of_all(program, order):
         here = {number: place for number, place in arrivals.items() if place.rank in clocks.ranks}
         giving |= set(_credits(program, order, here, known, clocks))
         acknowledging |= set(_acknowledgements(order, here, known, clocks, on_ports))
-    return Transfers(arrivals, giving, acknowledging, scratch)
+    return replace(untold, credits=giving, acknowledgements=acknowledging)
 
 
 def stays_in_place(program: Program, rank: int, step: Instruction) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import gcd
@@ -39,7 +39,7 @@ from .plan import (
     message_chunks,
 )
 from .reader import parse_document
-from .transfers import plan_transfers
+from .transfers import Transfers, plan_transfers, untold_transfers
 
 __all__ = ["common_count", "port_pairs", "to_execution_plan", "write_mscclpp"]
 
@@ -238,15 +238,21 @@ def _with_equal_counts(program: Program, count: int) -> Program:
 def _gpus(
     program: Program, on_ports: set[tuple[int, int]], max_thread_blocks: int, slice_bytes: int | None, count: int
 ) -> tuple[Gpu, ...]:
-    order = global_order(program)
-    transfers = plan_transfers(program, order, on_ports)
-    ends = Connections.of(program, on_ports)
+    order, ends = global_order(program), Connections.of(program, on_ports)
     steps: dict[int, list[int]] = defaultdict(list)
     for number in order.sequence:
         steps[order.sites[number].rank].append(number)
+
+    def writers(transfers: Transfers) -> Iterator[RankWriter]:
+        for rank in program.ranks:
+            yield RankWriter(program, order, rank.rank, steps[rank.rank], transfers, ends)
+
+    for writer in writers(untold_transfers(program, order)):
+        # What is told only adds operations, and takes longest to find out: most of what is too long is so without.
+        writer.write(max_thread_blocks, slice_bytes, count)
+    transfers = plan_transfers(program, order, on_ports)
     gpus = []
-    for rank in program.ranks:
-        writer = RankWriter(program, order, rank.rank, steps[rank.rank], transfers, ends)
+    for rank, writer in zip(program.ranks, writers(transfers), strict=True):
         blocks = writer.write(max_thread_blocks, slice_bytes, count)
         # Buffers that a rank of a broadcast or reduce leaves alone have their size all the same.
         sizes = rank.input_chunks or rank.output_chunks, rank.output_chunks or rank.input_chunks

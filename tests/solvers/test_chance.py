@@ -11,7 +11,7 @@ import pytest
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.schedules import FlowSchedule
-from collopt.solvers import HighsOptions, seeded
+from collopt.solvers import HighsOptions, limited_threads, seeded
 from collopt.solvers.chance import MOST_SEED, current_seed
 from collopt.topologies import Topology, from_networkx, hypercube
 
@@ -78,3 +78,15 @@ def test_a_search_for_rings_may_find_better_ones_from_another_seed() -> None:
     assert plans[0].algbw == plans[2].algbw > plans[1].algbw
     assert plans[0].bound == plans[1].bound
     assert ["seed" in plan.provenance for plan in plans] == [False, True, False]
+
+
+def test_executors_are_told() -> None:
+    """Their threads and processes know nothing of the context that tasks come from."""
+    cube = hypercube(3, bandwidth=25)
+    with seeded(1), limited_threads(1):
+        expected = collopt.plan(cube, "all_to_all", planner="shortest-paths")
+        with ThreadPoolExecutor(1) as pool:
+            frame = collopt.compare(cube, "all_to_all", planners=["shortest-paths"], executor=pool)
+    (found,) = frame[frame["kind"] == "plan"]["plan"]
+    assert found.provenance["seed"] == 1
+    assert found.schedule.path_nodes.tolist() == expected.schedule.path_nodes.tolist()  # type: ignore[union-attr]
