@@ -96,7 +96,7 @@ def outcomes(
         return (outcome(*call) for call in counted(calls, len(calls)))
     try:
         here = current_seed(), current_threads()
-        futures = [executor.submit(_elsewhere, *here, *call) for call in calls]
+        futures = [executor.submit(_elsewhere, *call, *here) for call in calls]
     except RuntimeError as error:  # shut down, or broken
         raise UnsupportedError(f"executor takes no tasks: {_defect(error)}; give one that runs") from None
     pairs = zip(futures, tasks, strict=True)
@@ -153,10 +153,18 @@ def outcome(topology: Topology, collective: str, kind: Kind, name: str, shards: 
     return Outcome(kind, name, answer, status, reason, time.perf_counter() - start)
 
 
-def _elsewhere(seed: int, threads: int | None, *call: Any) -> Outcome:
+def _elsewhere(
+    topology: Topology,
+    collective: str,
+    kind: Kind,
+    name: str,
+    shards: dict[str, Any],
+    seed: int,
+    threads: int | None,
+) -> Outcome:
     """Ask in another thread or process, which knows nothing of the seed and the threads that count here."""
     with seeded(seed), nullcontext() if threads is None else limited_threads(threads):
-        return outcome(*call)
+        return outcome(topology, collective, kind, name, shards)
 
 
 def _collected(future: Future[Outcome], kind: Kind, name: str) -> Outcome:
