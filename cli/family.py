@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import UnsupportedError
+from ..errors import TooLargeError, UnsupportedError
 from ..schedules import as_bytes
 from ..schedules.units import time_text
 from .lint import RUNTIME_NAMES, row
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ..topologies import Topology
 
 __all__ = ["family"]
-
-MSCCLPP = "mscclpp"
 
 PlannersOption = Annotated[
     str,
@@ -73,10 +71,13 @@ def family(
     network = find_network(topology, described)
     with computing(f"planning {collective} on {network.name}"):
         made = {name: _plans(network, collective, name, ends, ShardOptions(root).read()) for name in names}
-    with working(f"making files for {runtime}"):
-        plans = [_fitting(each, name, asked, runtime) for name, all_ in made.items() for each, asked in all_]
+    plans = [each for found in made.values() for each, _ in found]
     with working(f"writing {output}"):
-        frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
+        try:
+            frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
+        except TooLargeError:
+            plans = [_fitting(each, name, asked, runtime) for name, found in made.items() for each, asked in found]
+            frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
     environment, loading = _loading(runtime, frame)
     if as_json:
         emit_json({"runtime": runtime, "files": frame.to_dict("records"), "environment": environment})
@@ -127,6 +128,7 @@ def _plans(
 def _fitting(made: Plan, planner: str, asked: dict[str, Any], runtime: str) -> Plan:
     """Return a plan, or a smaller one if the runtime does not take it."""
     from ..runtime.families import format_of
+    from ..runtime.msccl.windows import MSCCLPP
 
     options = {} if runtime == MSCCLPP else {"runtime": runtime}
     with TemporaryDirectory() as folder, _about(planner):

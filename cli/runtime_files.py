@@ -153,9 +153,9 @@ class RuntimeFiles(NamedTuple):
         return ""
 
     def _given(self, *names: str) -> dict[str, Any]:
-        unset = (None, False)
-        values = self._asdict().items()
-        return {name: value for name, value in values if name in names and not any(value is each for each in unset)}
+        values = {name: getattr(self, name) for name in names}
+        # 0 is a value, which those that take it refuse.
+        return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 def write(path: Path | None, save: Callable[[Path], None], written: list[Path]) -> None:

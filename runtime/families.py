@@ -241,7 +241,7 @@ def _writer(format: str, runtime: str, options: dict[str, Any]) -> Callable[[Siz
             window.plan.export(format, path, **extra, **sizes, **options)
         except UnsupportedError as error:
             what = f"the plan by {window.plan.planner!r} cannot be written for {window.first} to {window.last} bytes"
-            raise UnsupportedError(f"{what}: {error}") from error
+            raise type(error)(f"{what}: {error}") from error
 
     return write
 

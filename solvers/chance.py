@@ -13,7 +13,7 @@ from contextvars import ContextVar
 
 from ..topologies.validation import as_whole
 
-__all__ = ["MOST_SEED", "current_seed", "seeded"]
+__all__ = ["MOST_SEED", "as_seed", "current_seed", "seeded"]
 
 MOST_SEED = 2**31 - 1
 """HiGHS takes no larger one."""
@@ -40,7 +40,7 @@ def seeded(seed: int) -> Iterator[None]:
     ...     current_seed()
     7
     """
-    token = _seed.set(as_whole(seed, "seed", least=0, most=MOST_SEED))
+    token = _seed.set(as_seed(seed))
     try:
         yield
     finally:
@@ -50,3 +50,16 @@ def seeded(seed: int) -> Iterator[None]:
 def current_seed() -> int:
     """Return the seed of the innermost `seeded`, or 0."""
     return _seed.get()
+
+
+def as_seed(seed: int) -> int:
+    """Return a seed as Python's own integer, or raise `UnsupportedError`.
+
+    Examples
+    --------
+    >>> as_seed(-1)
+    Traceback (most recent call last):
+        ...
+    collopt.errors.UnsupportedError: seed is -1; expected a whole number from 0 to 2147483647
+    """
+    return as_whole(seed, "seed", least=0, most=MOST_SEED)

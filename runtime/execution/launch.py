@@ -7,8 +7,7 @@ import time
 from functools import partial
 from typing import Any, NamedTuple
 
-from ...solvers.chance import MOST_SEED
-from ...topologies.validation import as_whole
+from ...solvers.chance import as_seed
 from ..interpreting.checks import check_program
 from ..options import check_choice, check_counts, check_seconds
 from ..programs.program import Program
@@ -102,7 +101,7 @@ def run_local(
     program = program_of(plan)
     check_program(program)
     check_operation(op, dtype, program.layout)
-    job = _Job(program, elements, dtype, repeats, slices, op, as_whole(seed, "seed", least=0, most=MOST_SEED))
+    job = _Job(program, elements, dtype, repeats, slices, op, as_seed(seed))
     parts = on_all_ranks(
         partial(_measure, job),
         Meeting(program.num_ranks, backend, timeout_s),

@@ -147,7 +147,7 @@ def measure_plans(
     check_operation(op, dtype, program.layout)
     sizes = sweep(minbytes, maxbytes, stepfactor, stepbytes)
     found = extents(program.layout, program.num_ranks, sizes, ELEMENT_BYTES[dtype])
-    job = _Job(programs, found, dtype, op, slices, iters, warmup_iters, check, seed)
+    job = _Job(programs, found, dtype, op, slices, iters, warmup_iters, check, config["seed"])
     report = _begun(job, datatype, config, backend)
     so_far: list[BenchRow] = []
 

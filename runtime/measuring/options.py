@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...solvers.chance import MOST_SEED
-from ...topologies.validation import as_whole
+from ...solvers.chance import as_seed
 from ..execution.joining import BACKENDS
 from ..execution.reductions import OPERATIONS
 from ..options import check_choice, check_counts
@@ -37,7 +36,6 @@ def checked_config(
     check_counts(counts)
     check_counts({"warmup_iters": warmup_iters, "check": check}, least=0)
     check_counts({} if stepfactor is None else {"stepfactor": stepfactor}, least=2)
-    as_whole(seed, "seed", least=0, most=MOST_SEED)
     step = {"step_bytes": stepbytes} if stepfactor is None else {"step_factor": stepfactor}
     return {
         "nthreads": 1,
@@ -53,5 +51,5 @@ def checked_config(
         "blocking_collectives": "false",
         "parallel_init": "false",
         "slices": slices,
-        "seed": seed,
+        "seed": as_seed(seed),
     }

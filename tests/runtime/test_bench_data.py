@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from collopt.runtime.measuring.data import (
     make_tensors,
     wrong_elements,
 )
+from collopt.runtime.measuring.options import checked_config
 from collopt.runtime.measuring.sizes import DATATYPES
 from collopt.runtime.programs.layout import Layout
 
@@ -165,3 +167,9 @@ def test_averages_may_be_rounded_in_any_way_and_no_further() -> None:
     assert wrong_elements(asked, before, expected) == wrong_elements(asked, after, expected) == 0
     assert wrong_elements(asked, expected * (1 + 1e-5), expected) == ELEMENTS
     assert wrong_elements(asked, expected * float("nan"), expected) == ELEMENTS
+
+
+def test_the_seed_in_a_report_is_one_that_json_takes() -> None:
+    """Whatever kind of whole number it was given as."""
+    config = checked_config(8, 8, None, 1, 1, 0, 1, 1, np.int64(3))  # type: ignore[arg-type]
+    assert json.loads(json.dumps(config))["seed"] == 3
