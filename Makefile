@@ -3,8 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAGE := out/package
-ROOMS := $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
-MODULES := $(wildcard *.py) $(foreach room,$(ROOMS),$(wildcard $(room)/*.py $(room)/*/*.py))
+LAYERS := $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
+MODULES := $(wildcard *.py) $(foreach layer,$(LAYERS),$(shell find $(layer) -name '*.py'))
 
 # The first interpreter that runs, is new enough and can make a virtual environment (version managers leave shims that
 # cannot run, and Debian ships a Python without ensurepip).  3.11 first: it is the version that the suite is run on most.
@@ -43,7 +43,7 @@ ruff: env
 # they look at a copy that has only what a wheel has.
 stage:
 	@rm -rf $(STAGE) && mkdir -p $(STAGE)/collopt
-	@cp -R $(ROOMS) $(wildcard *.py) py.typed $(STAGE)/collopt
+	@cp -R $(LAYERS) $(wildcard *.py) py.typed $(STAGE)/collopt
 
 types: env stage
 	cd $(STAGE) && MYPYPATH=. $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml \

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from collopt.planners.direct_all_to_all import MOST_COLUMNS, all_to_all_rate_bounds, certified_rate
-from collopt.solvers.concurrent_flow import concurrent_flow
+from collopt.planners.pairs.direct_connect_rate import MOST_COLUMNS, all_to_all_rate_bounds, certified_rate
+from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow
 from collopt.topologies import (
     DirectGraph,
     automorphisms,
@@ -34,7 +34,7 @@ from collopt.topologies import (
     torus,
     unidirectional_ring,
 )
-from collopt.topologies.link_orbits import link_orbits
+from collopt.topologies.graphs.orbits import link_orbits
 
 GAP = Fraction(1, 100)
 

@@ -16,10 +16,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from collopt.planners.all_to_allv_baselines import spread_out
-from collopt.planners.fast import schedule_all_to_allv
-from collopt.schedules.all_to_allv import AllToAllvSchedule
-from collopt.schedules.two_tier_cost import H200, PIPELINES
-from collopt.solvers.birkhoff import embed
+from collopt.planners.pairs.fast import schedule_all_to_allv
+from collopt.schedules.fast.schedule import AllToAllvSchedule
+from collopt.schedules.fast.two_tier_cost import H200, PIPELINES
+from collopt.solvers.fast.birkhoff import embed
 
 IntArray = npt.NDArray[np.int64]
 

@@ -17,13 +17,14 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from unittest.mock import patch
 
-from collopt.planners import bfb_cost, find_topologies, kautz_store, sweep_topologies
-from collopt.solvers.kautz_bandwidth import kautz_figures, kautz_table
+from collopt.planners import bfb_cost, find_topologies, sweep_topologies
+from collopt.planners.finder import kautz_cache
+from collopt.solvers.bfb.kautz_bandwidth import kautz_figures, kautz_table
 from collopt.topologies import DirectGraph, generalized_kautz
 
 DEGREES = (2, 4, 8, 16)
 SIZE, DEGREE = 1024, 4
-LAST = kautz_store.LARGEST
+LAST = kautz_cache.LARGEST
 SAMPLE = range(200, LAST + 1, 257)
 """Of all remainders: the table's kernel has less to do where d + 1 and the size have a common divisor."""
 MIB = 2**10
@@ -46,7 +47,7 @@ def sweep(degree: int) -> dict[str, object]:
     """List the topologies of all sizes up to 2000."""
     for divisor in range(2, degree + 1):
         if degree % divisor == 0:
-            kautz_store.load_kautz_table(divisor)
+            kautz_cache.load_kautz_table(divisor)
     sweep_topologies([12], 1)
     start = time.process_time()
     frame = sweep_topologies(range(2, LAST + 1), degree)
@@ -79,9 +80,9 @@ def table(degree: int) -> dict[str, object]:
 def measure() -> list[dict[str, object]]:
     """One size, the sweeps and the tables; ratios are those of the general kernel to the table's."""
     fresh = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, {kautz_store.FOLDER_VARIABLE: folder}):
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, {kautz_cache.FOLDER_VARIABLE: folder}):
         for degree in DEGREES:
-            kautz_store.load_kautz_table(degree)
+            kautz_cache.load_kautz_table(degree)
         with ProcessPoolExecutor(1, mp_context=fresh, max_tasks_per_child=1) as pool:
             rows = [pool.submit(search).result()]
             rows += pool.map(sweep, DEGREES)

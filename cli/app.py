@@ -15,26 +15,26 @@ import typer
 
 from ..errors import CertificateError, ColloptError, ProgramError
 from . import INTERRUPTED
-from .bench import bench
-from .bound import bound
-from .calibrate import calibrate
-from .common import VerboseOption, with_common_options
-from .compare import compare
+from .arguments.parameters import Command
+from .common_options import VerboseOption, with_common_options
 from .completion import complete_for, completes_for
-from .doctor import doctor
-from .export import export
-from .family import family
-from .find import find
-from .import_network import import_network
-from .lint import lint
-from .output import emit, give_up_output, note
-from .parameters import Command
-from .plan import plan
-from .report import report
-from .run import run
-from .show import show
-from .topologies import topologies
-from .verify import verify
+from .inspecting.export import export
+from .inspecting.import_network import import_network
+from .inspecting.lint import lint
+from .inspecting.report import report
+from .inspecting.show import show
+from .inspecting.topologies import topologies
+from .inspecting.verify import verify
+from .planning.bound import bound
+from .planning.compare import compare
+from .planning.family import family
+from .planning.find import find
+from .planning.plan import plan
+from .running.bench import bench
+from .running.calibrate import calibrate
+from .running.doctor import doctor
+from .running.run import run
+from .terminal.output import emit, give_up_output, note
 
 __all__ = ["app", "main"]
 

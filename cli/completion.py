@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..topologies.validation import shown
-from .output import emit
-from .parameters import UsageError
+from ..support.validation import shown
+from .arguments.parameters import UsageError
+from .terminal.output import emit
 
 __all__ = ["SHELLS", "complete_for", "completes_for"]
 

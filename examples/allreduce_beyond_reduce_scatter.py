@@ -11,8 +11,8 @@ import sys
 
 import collopt
 from collopt.errors import ColloptError
-from collopt.planners.forestcoll import plan_trees
-from collopt.planners.strength import plan_strength
+from collopt.planners.trees.forestcoll import plan_trees
+from collopt.planners.trees.strength import plan_strength
 from collopt.runtime import lower, run_program
 from collopt.schedules import Partition
 from collopt.topologies import Topology, dgx_a100, mi250

@@ -8,17 +8,17 @@ from . import (
     all_to_all,
     allreduce,
     allreduce_cuts,
+    allreduce_rounding,
     bfb,
-    convex,
-    rate_rounding,
-    rounding,
+    bfb_rounding,
     sharing,
     survival,
     synthesis,
     throughput,
 )
-from .blocks import Blocks
-from .pyomo_model import PyomoModel
+from .modelling import cvxpy_constraints
+from .modelling.blocks import Blocks
+from .modelling.pyomo_model import PyomoModel
 
 __all__ = [
     "Blocks",
@@ -26,10 +26,10 @@ __all__ = [
     "all_to_all",
     "allreduce",
     "allreduce_cuts",
+    "allreduce_rounding",
     "bfb",
-    "convex",
-    "rate_rounding",
-    "rounding",
+    "bfb_rounding",
+    "cvxpy_constraints",
     "sharing",
     "survival",
     "synthesis",

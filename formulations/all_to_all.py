@@ -83,13 +83,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import TopologyError, UnsupportedError
-from ..schedules.pair_input import pair_amounts
+from ..schedules.traffic.pair_input import pair_amounts
+from ..support.validation import as_integers
 from ..topologies import Topology
-from ..topologies.link_orbits import LinkOrbits, link_orbits, no_link_orbits
-from ..topologies.validation import as_integers
-from .block_model import BlockModel
-from .blocks import Blocks
-from .inputs import as_topology
+from ..topologies.graphs.orbits import LinkOrbits, link_orbits, no_link_orbits
+from .modelling.block_model import BlockModel
+from .modelling.blocks import Blocks
+from .modelling.inputs import as_topology
 
 __all__ = ["AllToAllModel", "Variables", "build"]
 

@@ -61,12 +61,12 @@ from functools import cached_property
 from typing import Any
 
 from ..errors import UnsupportedError
-from ..schedules.forest import Direction
+from ..schedules.trees.forest import Direction
+from ..support.validation import shown
 from ..topologies import Link, Topology
-from ..topologies.ranks import as_root
-from ..topologies.validation import shown
-from .inputs import as_topology
-from .pyomo_model import PyomoModel
+from ..topologies.network.ranks import as_root
+from .modelling.inputs import as_topology
+from .modelling.pyomo_model import PyomoModel
 
 __all__ = ["AllreduceModel", "Variables", "build"]
 

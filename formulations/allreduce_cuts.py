@@ -43,11 +43,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnsupportedError
-from ..schedules.forest import Direction
+from ..schedules.trees.forest import Direction
 from ..topologies import Topology
-from .block_model import BlockModel
-from .blocks import Blocks
-from .inputs import as_topology
+from .modelling.block_model import BlockModel
+from .modelling.blocks import Blocks
+from .modelling.inputs import as_topology
 
 __all__ = ["AllreduceCutModel", "Hops", "build", "build_mirrored", "opposite_links"]
 

@@ -34,7 +34,7 @@ Examples
 --------
 Two hops away on a ring of 4 there is one rank, whose shard can come both ways round:
 
->>> from collopt.solvers.highs import solve
+>>> from collopt.solvers.highs.session import solve
 >>> from collopt.topologies import ring
 >>> model = build(ring(4), 2, ranks=["gpu0"])
 >>> solution = solve(model)
@@ -56,11 +56,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnsupportedError
+from ..support.validation import shown
 from ..topologies import Link, Topology
-from ..topologies.validation import shown
-from .direct_connect import hop_distances
-from .inputs import as_count, as_topology
-from .pyomo_model import PyomoModel, new_program
+from .modelling.direct_connect import hop_distances
+from .modelling.inputs import as_count, as_topology
+from .modelling.pyomo_model import PyomoModel, new_program
 
 __all__ = ["BfbModel", "Variables", "build", "build_chunked", "build_timed"]
 
@@ -144,7 +144,7 @@ def build_chunked(topology: Topology, distance: int, chunks: int, *, ranks: Iter
     """State the same for shards of equal chunks that stay whole: integer program (13).
 
     Where all links into a rank are equally fast its optimum is ``ceil(chunks * U)`` chunks, with the U of `build`; see
-    `collopt.formulations.rounding`.
+    `collopt.formulations.bfb_rounding`.
 
     Parameters
     ----------

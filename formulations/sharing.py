@@ -16,7 +16,8 @@ constraints
 ==================  ====================================================  ==================================
 
 The objective is the least weighted rate, the first round of max-min fairness; any other expression of the parts'
-variables can replace it.  For a sum of logarithms (proportional fairness) see `collopt.formulations.convex`.
+variables can replace it.  For a sum of logarithms (proportional fairness) see
+`collopt.formulations.modelling.cvxpy_constraints`.
 
 Pyomo, because it is read and extended.
 
@@ -45,11 +46,11 @@ from fractions import Fraction
 from typing import Any
 
 from ..errors import TopologyError, UnsupportedError
+from ..support.validation import as_factor, shown
 from ..topologies import Topology
-from ..topologies.validation import as_factor, shown
 from .allreduce import AllreduceModel
-from .inputs import as_topology
-from .pyomo_model import PyomoModel
+from .modelling.inputs import as_topology
+from .modelling.pyomo_model import PyomoModel
 from .throughput import ThroughputModel
 
 __all__ = ["SharingModel", "Variables", "build"]

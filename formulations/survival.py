@@ -40,11 +40,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UnsupportedError
+from ..support.validation import shown
 from ..topologies import Topology
-from ..topologies.validation import shown
 from . import throughput
-from .inputs import as_topology
-from .pyomo_model import PyomoModel
+from .modelling.inputs import as_topology
+from .modelling.pyomo_model import PyomoModel
 from .throughput import ThroughputModel
 
 __all__ = ["SurvivalModel", "Variables", "build", "cables"]

@@ -29,7 +29,7 @@ Examples
 --------
 A ring of 4, both ways round: two steps and halves of shards are enough for the least time, 3 shards over 2 links:
 
->>> from collopt.solvers.highs import solve
+>>> from collopt.solvers.highs.session import solve
 >>> from collopt.topologies import ring
 >>> model = build(ring(4), steps=2, chunks=2)
 >>> round(solve(model).objective)
@@ -48,11 +48,11 @@ from math import lcm
 from typing import Any, NamedTuple
 
 from ..errors import UnsupportedError
-from ..schedules.step_schedule import Send, StepSchedule
+from ..schedules.steps.schedule import Send, StepSchedule
 from ..topologies import Topology
-from .direct_connect import hop_distances
-from .inputs import as_count
-from .pyomo_model import PyomoModel
+from .modelling.direct_connect import hop_distances
+from .modelling.inputs import as_count
+from .modelling.pyomo_model import PyomoModel
 
 __all__ = ["SynthesisModel", "Variables", "as_schedule", "build"]
 

@@ -68,12 +68,12 @@ from math import gcd, lcm
 from typing import Any
 
 from ..errors import UnsupportedError
-from ..schedules.forest import Direction
-from ..schedules.weights import as_weights
+from ..schedules.traffic.shard_weights import as_weights
+from ..schedules.trees.forest import Direction
+from ..support.validation import shown
 from ..topologies import Topology
-from ..topologies.validation import shown
-from .inputs import as_count, as_topology
-from .pyomo_model import PyomoModel, new_program
+from .modelling.inputs import as_count, as_topology
+from .modelling.pyomo_model import PyomoModel, new_program
 
 __all__ = ["FixedCountModel", "ThroughputModel", "Variables", "build", "build_fixed_count"]
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from .bfb import BfbLoad, best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb
-from .bfb_timed import TimedBfb, timed_bfb, timed_loads
-from .candidate_frontier import Frontier
-from .candidates import Candidate
-from .compare import compare
-from .direct_all_to_all import all_to_all_rate_bounds
-from .fast import schedule_all_to_allv
-from .finder import find_topologies, sweep_topologies
-from .frontier import scan_trees_per_root
-from .lp_bounds import lp_bound
-from .plan import Plan
-from .plan_files import load_plan
+from .analysis.compare import compare
+from .analysis.lp_bounds import lp_bound
+from .analysis.sensitivity import sensitivity
+from .analysis.synthesis import Synthesis, synthesis_frontier, synthesise
+from .analysis.trees_per_root import scan_trees_per_root
+from .bfb.bfb import BfbLoad, best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb
+from .bfb.latencies import TimedBfb, timed_bfb, timed_loads
+from .finder.candidate import Candidate
+from .finder.find import find_topologies, sweep_topologies
+from .finder.frontier import Frontier
+from .from_schedule import plan_of_schedule
+from .pairs.direct_connect_rate import all_to_all_rate_bounds
+from .pairs.fast import schedule_all_to_allv
+from .plans.files import load_plan
+from .plans.plan import Plan
+from .plans.stages import on_stage
 from .registry import PLANNERS, Planner, bound, plan
-from .schedule_plans import plan_of_schedule
-from .sensitivity import sensitivity
-from .synthesis import Synthesis, synthesis_frontier, synthesise
-from .trace import on_stage
 from .training_iteration import DirectConnectTimes, TrainingIteration, simulate_iteration
 
 __all__ = [

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CapacityOverflowError, CertificateError
-from ..schedules.read_only import read_only
-from ..schedules.two_tier_cost import TwoTierModel, check_model
-from ..topologies.validation import Exact, as_amount
-from .fast import as_traffic
+from ..schedules.fast.two_tier_cost import TwoTierModel, check_model
+from ..support.arrays import read_only
+from ..support.validation import Exact, as_amount
+from .pairs.fast import as_traffic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,7 +148,7 @@ def unbalanced_birkhoff(traffic: npt.ArrayLike | pd.DataFrame, *, servers: int, 
 
     What stays inside servers goes in the first step.  Parameters as of `schedule_all_to_allv`.
     """
-    from ..solvers.birkhoff import decompose
+    from ..solvers.fast.birkhoff import decompose
 
     matrix, n, m = as_traffic(traffic, servers, gpus_per_server)
     source, destination = _others(matrix)

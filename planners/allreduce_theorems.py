@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 
 from ..schedules import Bound, Cut, RankCuts
-from ..solvers.max_flow import max_flow
+from ..solvers.flow.max_flow import max_flow
 from ..topologies import Topology
-from .allreduce_bound import named, narrowest_cut
-from .cut_rounds import best_rates
-from .forestcoll import bound_trees
+from .trees.allreduce_bound import named, narrowest_cut
+from .trees.cutting_planes import best_rates
+from .trees.forestcoll import bound_trees
 
 __all__ = ["AllreduceBounds", "allreduce_bounds"]
 

@@ -22,10 +22,10 @@ import numpy as np
 
 from ..errors import TopologyError, UnsupportedError
 from ..schedules import as_bytes
-from ..schedules.step_cost import NS_PER_US, StepCost
-from ..topologies.sizes import as_size
-from ..topologies.trees import tree_pair
-from ..topologies.validation import Exact
+from ..schedules.steps.cost import NS_PER_US, StepCost
+from ..support.sizes_part import as_size
+from ..support.validation import Exact
+from ..topologies.direct_connect.binary_trees import tree_pair
 from .compute_trace import as_exact
 
 __all__ = [

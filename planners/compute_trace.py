@@ -27,8 +27,8 @@ from numbers import Rational
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import FileFormatError, TopologyError, UnsupportedError
-from ..topologies.bounded_files import name_of, read_text
-from ..topologies.validation import as_list, shown
+from ..support.reading import name_of, read_text
+from ..support.validation import as_list, shown
 
 if TYPE_CHECKING:
     import pandas as pd

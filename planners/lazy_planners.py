@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..topologies import Topology
-from .plan import Plan
+from .plans.plan import Plan
 
 __all__ = [
     "Make",
@@ -41,7 +41,7 @@ def forestcoll(collective: str) -> Make:
         root: int | str | None = None,
         weights: Sequence[object] | None = None,
     ) -> Plan:
-        from .forestcoll import plan_trees
+        from .trees.forestcoll import plan_trees
 
         return plan_trees(topology, collective, trees_per_root=trees_per_root, root=root, weights=weights)
 
@@ -50,14 +50,14 @@ def forestcoll(collective: str) -> Make:
 
 def strength(topology: Topology) -> Plan:
     """Call `plan_strength`."""
-    from .strength import plan_strength
+    from .trees.strength import plan_strength
 
     return plan_strength(topology)
 
 
 def allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) -> Plan:
     """Call `plan_allreduce_lp`."""
-    from .allreduce_lp import plan_allreduce_lp
+    from .trees.allreduce_lp import plan_allreduce_lp
 
     return plan_allreduce_lp(topology, trees_per_root=trees_per_root)
 
@@ -73,7 +73,7 @@ def ring(collective: str) -> Make:
         root: int | str | None = None,
         weights: Sequence[object] | None = None,
     ) -> Plan:
-        from .ring import plan_ring
+        from .patterns.ring import plan_ring
 
         return plan_ring(topology, collective, channels=channels, order=order, root=root, weights=weights)
 
@@ -84,7 +84,7 @@ def double_binary_tree(collective: str) -> Make:
     """Return `plan_double_binary_tree` for one collective."""
 
     def make(topology: Topology, *, root: int | str | None = None) -> Plan:
-        from .double_binary_tree import plan_double_binary_tree
+        from .patterns.double_binary_tree import plan_double_binary_tree
 
         return plan_double_binary_tree(topology, collective, root=root)
 
@@ -95,7 +95,7 @@ def recursive_doubling(collective: str) -> Make:
     """Return `plan_recursive_doubling` for one collective."""
 
     def make(topology: Topology) -> Plan:
-        from .recursive_doubling import plan_recursive_doubling
+        from .patterns.recursive_halving_doubling import plan_recursive_doubling
 
         return plan_recursive_doubling(topology, collective)
 
@@ -106,7 +106,7 @@ def hierarchical_ring(collective: str) -> Make:
     """Return `plan_hierarchical_ring` for one collective."""
 
     def make(topology: Topology, *, weights: Sequence[object] | None = None) -> Plan:
-        from .hierarchical_ring import plan_hierarchical_ring
+        from .patterns.hierarchical_ring import plan_hierarchical_ring
 
         return plan_hierarchical_ring(topology, collective, weights=weights)
 
@@ -117,7 +117,7 @@ def multitree(collective: str) -> Make:
     """Return `plan_multitree` for one collective."""
 
     def make(topology: Topology, *, weights: Sequence[object] | None = None) -> Plan:
-        from .multitree import plan_multitree
+        from .patterns.multitree import plan_multitree
 
         return plan_multitree(topology, collective, weights=weights)
 
@@ -128,7 +128,7 @@ def blink(collective: str) -> Make:
     """Return `plan_blink` for one collective."""
 
     def make(topology: Topology, *, root: int | str | None = None, weights: Sequence[object] | None = None) -> Plan:
-        from .blink import plan_blink
+        from .patterns.blink import plan_blink
 
         return plan_blink(topology, collective, root=root, weights=weights)
 
@@ -139,7 +139,7 @@ def bfb(collective: str) -> Make:
     """Return `plan_bfb` for one collective."""
 
     def make(topology: Topology, *, chunks: int | None = None, size: int | str | None = None) -> Plan:
-        from .bfb import plan_bfb
+        from .bfb.bfb import plan_bfb
 
         return plan_bfb(topology, collective, chunks=chunks, size=size)
 
@@ -150,14 +150,14 @@ def multicommodity(collective: str) -> Make:
     """Return `plan_pairs` for one collective."""
 
     def make(topology: Topology, *, chunks: int | None = None, order: str | None = None) -> Plan:
-        from .multicommodity import plan_pairs
+        from .pairs.multicommodity import plan_pairs
 
         return plan_pairs(topology, collective, chunks=chunks, order=order)
 
     def make_with_traffic(
         topology: Topology, *, traffic: Any = None, chunks: int | None = None, order: str | None = None
     ) -> Plan:
-        from .multicommodity import plan_pairs
+        from .pairs.multicommodity import plan_pairs
 
         return plan_pairs(topology, collective, traffic=traffic, chunks=chunks, order=order)
 
@@ -168,12 +168,12 @@ def shortest_paths(collective: str) -> Make:
     """Return `plan_shortest_paths` for one collective."""
 
     def make(topology: Topology) -> Plan:
-        from .shortest_paths import plan_shortest_paths
+        from .pairs.shortest_paths import plan_shortest_paths
 
         return plan_shortest_paths(topology, collective)
 
     def make_with_traffic(topology: Topology, *, traffic: Any = None) -> Plan:
-        from .shortest_paths import plan_shortest_paths
+        from .pairs.shortest_paths import plan_shortest_paths
 
         return plan_shortest_paths(topology, collective, traffic=traffic)
 

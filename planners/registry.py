@@ -10,12 +10,12 @@ from typing import Any
 
 from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import COLLECTIVES, PAIR_COLLECTIVES, Bound
+from ..support.validation import shown
 from ..topologies import Topology
-from ..topologies.validation import shown
 from . import lazy_planners as lazy
 from .lazy_planners import Make
-from .plan import Plan
-from .requests import check_collective, check_topology, shard_weights
+from .plans.plan import Plan
+from .trees.problem import check_collective, check_topology, shard_weights
 
 __all__ = ["PLANNERS", "Planner", "bound", "check_planner", "plan", "unknown_name"]
 
@@ -167,8 +167,8 @@ def bound(
     >>> bound(mi250(boxes=2), "allgather").inverse_rate
     Fraction(15, 166)
     """
-    from .forestcoll import bound_trees
-    from .multicommodity import bound_pairs
+    from .pairs.multicommodity import bound_pairs
+    from .trees.forestcoll import bound_trees
 
     check_topology(topology)
     check_collective(collective, EVERY_COLLECTIVE, "the bound does not cover")
@@ -197,7 +197,7 @@ def plan(topology: Topology, collective: str, *, planner: str = "auto", **option
         for `bound`.  Where roots have unequal parts of the data, ``trees_per_root`` is the number per unit of such a
         part: see `Forest.root_weights`.  ``"bfb"``, whose plans have steps, takes ``chunks`` per shard, and the
         ``size`` that it plans for; ``"multicommodity"`` takes `chunks`, the ``order`` of hops, and for an all-to-allv
-        the ``traffic``: see `collopt.planners.multicommodity.plan_pairs`.
+        the ``traffic``: see `collopt.planners.pairs.multicommodity.plan_pairs`.
 
     Returns
     -------

@@ -9,22 +9,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .drawing import save_figure
-    from .figures import (
+    from .figures.evaluation import (
         best_runtime_figure,
         pareto_figure,
         relative_bandwidth_figure,
         runtime_figure,
         timeline_figure,
     )
+    from .figures.network import topology_figure
+    from .figures.plan import bandwidth_figure, gantt_figure, utilisation_figure
+    from .figures.style import save_figure
+    from .figures.trees import tree_figure
     from .html import write_report
-    from .link_shapes import link_curves
-    from .network_figures import topology_figure
-    from .node_places import node_layout
-    from .plan_figures import bandwidth_figure, gantt_figure, utilisation_figure
-    from .plan_tables import curve_table, link_table, step_table, tree_table
-    from .tree_figures import tree_figure
-    from .witness_links import bound_links
+    from .layout.link_shapes import link_curves
+    from .layout.node_layout import node_layout
+    from .tables.plan_tables import curve_table, link_table, step_table, tree_table
+    from .tables.witness_links import bound_links
 
 __all__ = [
     "bandwidth_figure",
@@ -49,24 +49,24 @@ __all__ = [
 ]
 
 _NAMES = {
-    "bandwidth_figure": "plan_figures",
-    "best_runtime_figure": "figures",
-    "bound_links": "witness_links",
-    "curve_table": "plan_tables",
-    "gantt_figure": "plan_figures",
-    "link_curves": "link_shapes",
-    "link_table": "plan_tables",
-    "node_layout": "node_places",
-    "pareto_figure": "figures",
-    "relative_bandwidth_figure": "figures",
-    "runtime_figure": "figures",
-    "save_figure": "drawing",
-    "step_table": "plan_tables",
-    "timeline_figure": "figures",
-    "topology_figure": "network_figures",
-    "tree_figure": "tree_figures",
-    "tree_table": "plan_tables",
-    "utilisation_figure": "plan_figures",
+    "bandwidth_figure": "figures.plan",
+    "best_runtime_figure": "figures.evaluation",
+    "bound_links": "tables.witness_links",
+    "curve_table": "tables.plan_tables",
+    "gantt_figure": "figures.plan",
+    "link_curves": "layout.link_shapes",
+    "link_table": "tables.plan_tables",
+    "node_layout": "layout.node_layout",
+    "pareto_figure": "figures.evaluation",
+    "relative_bandwidth_figure": "figures.evaluation",
+    "runtime_figure": "figures.evaluation",
+    "save_figure": "figures.style",
+    "step_table": "tables.plan_tables",
+    "timeline_figure": "figures.evaluation",
+    "topology_figure": "figures.network",
+    "tree_figure": "figures.trees",
+    "tree_table": "tables.plan_tables",
+    "utilisation_figure": "figures.plan",
     "write_report": "html",
 }
 

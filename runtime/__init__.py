@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from .exchange.all_to_all import all_to_all_single
-from .execution.distributed import execute, execute_allgather
-from .execution.launch import run_local
-from .execution.run_report import RunReport
-from .execution.torchrun import launched_rank
-from .families import write_family
-from .interpreting.checks import check_program
-from .interpreting.interpreter import interpret_file, run_program
-from .measuring.bench import measure_plans
-from .measuring.calibration import Calibration, Measurement, calibrate
-from .measuring.nccl_tests import read_nccl_tests
-from .measuring.report import BenchReport
-from .measuring.times import MeasuredTimes
-from .msccl.files import read_xml, to_xml_text, write_xml
-from .msccl.lint import lint_file
-from .msccl.windows import lint_family
-from .mscclpp.machine import interpret_mscclpp
-from .mscclpp.plan import ExecutionPlan
-from .mscclpp.reader import read_mscclpp
-from .mscclpp.writer import to_execution_plan, write_mscclpp
+from .chakra.export import plan_traces
+from .chakra.reader import read_trace
+from .chakra.replay import Replay, replay_traces
+from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, rotate_trace, write_trace
+from .distributed.all_to_allv.all_to_all_single import all_to_all_single
+from .distributed.execution.execute import execute, execute_allgather
+from .distributed.execution.launch import run_local
+from .distributed.execution.run_report import RunReport
+from .distributed.processes.torchrun import launched_rank
+from .families.size_ranges import SizeWindow, fastest_windows
+from .families.windows import lint_family
+from .families.write import write_family
+from .interpreter.check import check_program
+from .interpreter.interpret import interpret_file, run_program
+from .lowering.lower import lower, lower_allgather
+from .measuring.bench.bench import measure_plans
+from .measuring.bench.report import BenchReport
+from .measuring.calibration.calibrate import Calibration, Measurement, calibrate
+from .measuring.calibration.measured_times import MeasuredTimes
+from .measuring.calibration.nccl_tests import read_nccl_tests
+from .msccl.format.writer import read_xml, to_xml_text, write_xml
+from .msccl.lint.lint import lint_file
+from .mscclpp.format.execution_plan import ExecutionPlan
+from .mscclpp.format.reader import read_mscclpp
+from .mscclpp.lowering.lower import to_execution_plan, write_mscclpp
+from .mscclpp.machine.machine import interpret_mscclpp
 from .nccl.tuner import write_nccl_tuner
-from .programs.lowering import lower, lower_allgather
 from .programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 from .programs.unfused import without_receive_reduce
-from .simulating.simulation import Simulation
-from .simulating.simulator import simulate, simulate_sizes
-from .size_windows import SizeWindow, fastest_windows
-from .traces.chakra import Attribute, NodeKind, Trace, TraceNode, rotate_trace, write_trace
-from .traces.export import plan_traces
-from .traces.reader import read_trace
-from .traces.replay import Replay, replay_traces
+from .simulation.result import Simulation
+from .simulation.simulate import simulate, simulate_sizes
 
 __all__ = [
     "Attribute",

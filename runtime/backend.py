@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ColloptError, UnsupportedError
-from .execution.arguments import import_torch
-from .torch_backend.meeting import compare
-from .torch_backend.settings import BackendSettings, configure, settings_of
+from .distributed.calls.arguments import import_torch
+from .distributed.torch_backend.handshake import compare
+from .distributed.torch_backend.settings import BackendSettings, configure, settings_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -49,7 +49,7 @@ def usage(group: dist.ProcessGroup | None = None) -> Usage:
         If the group has another backend.
     """
     _, dist = import_torch()
-    from .torch_backend.group import PlannedGroup
+    from .distributed.torch_backend.process_group import PlannedGroup
 
     found = dist.group.WORLD if group is None else group
     if not isinstance(found, PlannedGroup):
@@ -59,8 +59,8 @@ def usage(group: dist.ProcessGroup | None = None) -> Usage:
 
 def _create(options: Any, group_options: Any) -> Any:
     """Make a group; torch calls this on each of its ranks."""
-    from .torch_backend.group import PlannedGroup
-    from .torch_backend.plans import PlanShelf
+    from .distributed.torch_backend.plan_cache import PlanShelf
+    from .distributed.torch_backend.process_group import PlannedGroup
 
     told: str | ColloptError
     settings, shelf = None, None

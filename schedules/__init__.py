@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from .all_to_allv import AllToAllvSchedule, Stage
-from .allreduce import Allreduce, TreeSchedule
+from ..support.sizes import as_bytes
 from .any_schedule import AnySchedule, rate_of_loads, verified_loads
-from .base_schedules import base_reduce_scatter, base_schedule
-from .bound import COLLECTIVES, Bound, bus_factor
-from .cost import forest_latency, schedule_time
-from .expansions import (
+from .bounds.bound import COLLECTIVES, Bound, bus_factor
+from .bounds.cut_duals import Prices
+from .bounds.cuts import EVERY_SCHEDULE, Crossing, Cut, Partition, RankCuts, Witness
+from .bounds.length_duals import LinkLengths
+from .bounds.parts import LinkPrice
+from .bounds.sensitivity import bound_sensitivity, link_prices
+from .expansions.expansions import (
     bidirectional_schedule,
     cartesian_power_schedule,
     degree_expansion_schedule,
     line_graph_schedule,
 )
-from .flow_schedule import FlowPath, FlowSchedule
-from .flow_verify import verified_flow_loads
-from .forest import Forest, TreeEdge
-from .forest_json import forest_from_json, forest_to_json
-from .in_network import InNetwork, in_network
-from .link_lengths import LinkLengths
-from .link_price import LinkPrice
-from .link_prices import bound_sensitivity, link_prices
-from .pair_traffic import PAIR_COLLECTIVES
-from .predictions import (
+from .expansions.predicted_cost import (
     bidirectional_cost_bound,
     cartesian_power_cost,
     cartesian_product_cost,
@@ -31,20 +24,33 @@ from .predictions import (
     is_line_graph_cost_exact,
     line_graph_cost_bound,
 )
-from .prices import Prices
-from .rates import busiest_links, congestion
-from .reversal import allreduce_schedule, reduce_scatter_schedule, relabelled, reversed_schedule, without_repeats
+from .expansions.reversal import (
+    allreduce_schedule,
+    reduce_scatter_schedule,
+    relabelled,
+    reversed_schedule,
+    without_repeats,
+)
+from .expansions.stored_broadcasts import base_reduce_scatter, base_schedule
+from .fast.schedule import AllToAllvSchedule, Stage
+from .fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTimes
+from .flows.schedule import FlowPath, FlowSchedule
+from .flows.verify import verified_flow_loads
+from .paths.congestion import busiest_links, congestion
+from .predicted_time import forest_latency, schedule_time
 from .schedule_json import schedule_from_json, schedule_to_json
-from .sizes import as_bytes
-from .step_allreduce import AnyStepSchedule, StepAllreduce
-from .step_cost import StepCost, step_cost
-from .step_json import steps_from_json, steps_to_json
-from .step_schedule import Send, StepSchedule
-from .step_time import step_schedule_time
-from .step_verify import verified_step_loads, verified_step_schedule_loads
-from .two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTimes
-from .verify import verified_link_loads, verified_schedule_loads
-from .witnesses import EVERY_SCHEDULE, Crossing, Cut, Partition, RankCuts, Witness
+from .steps.allreduce import AnyStepSchedule, StepAllreduce
+from .steps.cost import StepCost, step_cost
+from .steps.schedule import Send, StepSchedule
+from .steps.step_time import step_schedule_time
+from .steps.steps_json import steps_from_json, steps_to_json
+from .steps.verify import verified_step_loads, verified_step_schedule_loads
+from .traffic.pair_traffic import PAIR_COLLECTIVES
+from .trees.allreduce import Allreduce, TreeSchedule
+from .trees.forest import Forest, TreeEdge
+from .trees.forest_json import forest_from_json, forest_to_json
+from .trees.in_network import InNetwork, in_network
+from .trees.verify import verified_link_loads, verified_schedule_loads
 
 __all__ = [
     "COLLECTIVES",

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..topologies import Topology
-from .allreduce import TreeSchedule
-from .flow_schedule import FlowSchedule
-from .flow_verify import verified_flow_loads
-from .rates import congestion
-from .step_allreduce import AnyStepSchedule
-from .step_verify import verified_step_schedule_loads
-from .verify import verified_schedule_loads
+from .flows.schedule import FlowSchedule
+from .flows.verify import verified_flow_loads
+from .paths.congestion import congestion
+from .steps.allreduce import AnyStepSchedule
+from .steps.verify import verified_step_schedule_loads
+from .trees.allreduce import TreeSchedule
+from .trees.verify import verified_schedule_loads
 
 __all__ = ["AnySchedule", "rate_of_loads", "verified_loads"]
 

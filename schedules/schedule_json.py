@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import FileFormatError, UnsupportedError
-from ..topologies.validation import shown
-from .allreduce import Allreduce
+from ..support.validation import shown
 from .any_schedule import AnySchedule
-from .flow_json import flow_from_json, flow_to_json, is_flow_json
-from .flow_schedule import FlowSchedule
-from .forest import Forest
-from .forest_json import forest_from_json, forest_to_json
-from .step_allreduce import StepAllreduce
-from .step_json import is_step_json, steps_from_json, steps_to_json
-from .step_schedule import StepSchedule
+from .flows.flow_json import flow_from_json, flow_to_json, is_flow_json
+from .flows.schedule import FlowSchedule
+from .steps.allreduce import StepAllreduce
+from .steps.schedule import StepSchedule
+from .steps.steps_json import is_step_json, steps_from_json, steps_to_json
+from .trees.allreduce import Allreduce
+from .trees.forest import Forest
+from .trees.forest_json import forest_from_json, forest_to_json
 
 __all__ = ["schedule_from_json", "schedule_to_json"]
 

@@ -3,13 +3,13 @@
 The names below solve linear programs; the routines with kernels are imported module by module, where they are needed.
 """
 
-from .chance import seeded
-from .exact_lp import ExactAnswer
-from .highs import Session, solve
-from .intervals import Interval
-from .progress import Progress
-from .solution import DualStatus, PrimalStatus, Solution, Status, Termination
-from .solver_options import Algorithm, HighsOptions, limited_threads
+from ..support.seed import seeded
+from .highs.callbacks import Progress
+from .highs.options import Algorithm, HighsOptions, limited_threads
+from .highs.session import Session, solve
+from .highs.solution import DualStatus, PrimalStatus, Solution, Status, Termination
+from .lp.certified_interval import Interval
+from .lp.exact_optimum import ExactAnswer
 
 __all__ = [
     "Algorithm",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collopt.topologies.importing.box_options import BoxOptions
-from collopt.topologies.importing.document import Document, read_document
-from collopt.topologies.importing.nccl_xml import read_box
-from collopt.topologies.scale_out import Box
+from collopt.topologies.importing.nccl.nccl_xml import read_box
+from collopt.topologies.importing.sources.document import Document, read_document
+from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.switched.scale_out import Box
 from sample_files import sample
 
 SWITCH = "0x068000"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from collopt.planners import bfb
+from collopt.planners.bfb import bfb
 from collopt.topologies import DirectGraph
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "circulant_conjecture.py"

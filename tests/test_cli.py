@@ -19,12 +19,12 @@ import collopt
 from cli_calls import call, netfile, process, refusal
 from collopt.cli import main
 from collopt.cli.app import app
-from collopt.cli.output import emit, note
-from collopt.cli.progress import computing
+from collopt.cli.terminal.output import emit, note
+from collopt.cli.terminal.progress import computing
 from collopt.errors import SolverError
 from collopt.planners import PLANNERS
-from collopt.runtime.msccl.limits import RUNTIMES
-from collopt.schedules.wording import gap, rate, shortened
+from collopt.runtime.msccl.format.limits import RUNTIMES
+from collopt.support.wording_part import gap, rate, shortened
 
 COMMANDS = [
     "import",

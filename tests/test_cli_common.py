@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from cli_calls import call, process, refusal
-from collopt.cli.output import emit, emit_csv, flat, plain_table
-from collopt.cli.parameters import complete_collective, complete_planner, complete_topology
+from collopt.cli.arguments.parameters import complete_collective, complete_planner, complete_topology
+from collopt.cli.terminal.output import emit, emit_csv, flat, plain_table
 from collopt.planners import PLANNERS
-from collopt.planners.trace import Trace, counted, on_stage
+from collopt.planners.plans.stages import Trace, counted, on_stage
 
 RING = ("ring", "--nodes", "4", "allgather")
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import collopt
-import collopt.topologies.installed
+import collopt.support.packages
 from cli_calls import call, process
-from collopt.planners.trace import on_stage
-from collopt.runtime.torch_facts import TorchFacts, torch_facts
+from collopt.planners.plans.stages import on_stage
+from collopt.runtime.distributed.processes.torch_facts import TorchFacts, torch_facts
 
 
 def test_a_healthy_installation(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,7 +61,7 @@ def test_a_wrong_answer_of_the_solver_is_a_failure(
 
 def test_what_is_missing_is_no_failure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said what to install."""
-    monkeypatch.setattr("collopt.runtime.torch_facts.torch_facts", lambda: TorchFacts(None))
+    monkeypatch.setattr("collopt.runtime.distributed.processes.torch_facts.torch_facts", lambda: TorchFacts(None))
     monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     answer = call(capsys, "doctor")
@@ -76,14 +76,14 @@ def test_torch_that_does_not_load_is_told(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setitem(sys.modules, "torch.distributed", None)
     facts = torch_facts()
     assert (facts.version, "torch.distributed" in facts.problem) == (None, True)
-    monkeypatch.setattr("collopt.runtime.torch_facts.torch_facts", lambda: facts)
+    monkeypatch.setattr("collopt.runtime.distributed.processes.torch_facts.torch_facts", lambda: facts)
     assert "  installed  FAILED: import of torch.distributed halted" in call(capsys, "doctor").out
 
 
 def test_gpus_and_rocm_are_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """With NCCL and a GPU there is nothing to install."""
     facts = TorchFacts("2.9.0", "ROCm 6.4", ("gloo", "nccl"), ("MI300X", "MI300X"))
-    monkeypatch.setattr("collopt.runtime.torch_facts.torch_facts", lambda: facts)
+    monkeypatch.setattr("collopt.runtime.distributed.processes.torch_facts.torch_facts", lambda: facts)
     answer = call(capsys, "doctor")
     assert "  GPUs       MI300X, MI300X\n" in answer.out
     assert "collopt run and bench on NCCL or RCCL  yes\n" in answer.out
@@ -93,9 +93,9 @@ def test_what_is_broken_or_too_old_does_not_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Being installed is not enough."""
-    version = collopt.topologies.installed.version
+    version = collopt.support.packages.version
     monkeypatch.setattr(
-        "collopt.topologies.installed.version", lambda name: "3.8.4" if name == "matplotlib" else version(name)
+        "collopt.support.packages.version", lambda name: "3.8.4" if name == "matplotlib" else version(name)
     )
     monkeypatch.delitem(sys.modules, "plotly.offline", raising=False)
     monkeypatch.setitem(sys.modules, "plotly.offline", None)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli_calls import call, refusal
-from collopt.runtime.msccl.limits import RUNTIMES
+from collopt.runtime.msccl.format.limits import RUNTIMES
 from collopt.topologies import Topology, write_topology
 
 WORDS = ("family", "dgx1-v100", "allgather", "--sizes", "1K-1M")

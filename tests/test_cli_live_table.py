@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import collopt
-from collopt.cli import live_table
-from collopt.cli.live_table import LiveTable
-from collopt.planners.trace import on_stage
+from collopt.cli.terminal import live_table
+from collopt.cli.terminal.live_table import LiveTable
+from collopt.planners.plans.stages import on_stage
 from collopt.runtime import BenchReport
-from collopt.runtime.measuring.report import BenchRow, Reading
+from collopt.runtime.measuring.bench.report import BenchRow, Reading
 from collopt.topologies import ring
 
 if TYPE_CHECKING:

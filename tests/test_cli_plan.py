@@ -396,7 +396,7 @@ def test_more_thread_blocks_are_advised_to_people(
     monkeypatch.chdir(tmp_path)
     ring = ["plan", "ring", "--nodes", "2", "allgather", *words]
     assert "--instances" not in call(capsys, *ring).err
-    monkeypatch.setattr("collopt.cli.progress._shown", lambda _: nullcontext())
+    monkeypatch.setattr("collopt.cli.terminal.progress._shown", lambda _: nullcontext())
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert ("try --instances 4 too" in call(capsys, *ring).err) == advised
 

@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from collopt.cli import progress_bar
-from collopt.cli.progress import computing
-from collopt.cli.progress_bar import progress_shown
+from collopt.cli.terminal import progress_bar
+from collopt.cli.terminal.progress import computing
+from collopt.cli.terminal.progress_bar import progress_shown
 from collopt.formulations import all_to_all
 from collopt.planners import plan
-from collopt.planners.outcomes import outcomes
-from collopt.planners.trace import counted
-from collopt.solvers import progress, solve
-from collopt.solvers.bottleneck import bottleneck_cut
+from collopt.planners.analysis.outcomes import outcomes
+from collopt.planners.plans.stages import counted
+from collopt.solvers import solve
+from collopt.solvers.highs import callbacks
+from collopt.solvers.trees.bottleneck import bottleneck_cut
 from collopt.topologies import hypercube, ring, torus, write_topology
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def test_bottleneck_and_packing_have_bars(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_linear_programs_have_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows how much there is."""
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_CALLS", 0)
+    monkeypatch.setattr(callbacks, "SECONDS_BETWEEN_CALLS", 0)
     lines = lines_of(seen_of(monkeypatch, lambda: solve(all_to_all.build(hypercube(3)))))
     assert [line for line in lines if re.search(r"working \[hard\] +\d+ iterations", line)]
     assert not [line for line in lines if "━" in line]

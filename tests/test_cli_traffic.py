@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cli_calls import call, refusal
-from collopt.cli import traffic_files
-from collopt.cli.traffic_files import read_traffic
+from collopt.cli.arguments import traffic_files
+from collopt.cli.arguments.traffic_files import read_traffic
 from collopt.errors import FileFormatError
 
 TRAFFIC = np.ones((8, 8), dtype=np.int64) + 4 * np.eye(8, k=1, dtype=np.int64)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli_calls import call, refusal
-from collopt.cli.typed_options import EXAMPLES, FLAGS, as_typed
-from collopt.topologies.importing.reading import ImportOptions
+from collopt.cli.arguments.typed_options import EXAMPLES, FLAGS, as_typed
+from collopt.topologies.importing.read import ImportOptions
 
 MACHINE = """<system version="1">
   <cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143" affinity="ff">

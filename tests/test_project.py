@@ -24,12 +24,14 @@ def pyproject() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_every_room_is_packaged_and_nothing_else(pyproject: dict[str, Any]) -> None:
-    """A wheel would silently miss a room that pyproject's list of packages forgets."""
-    folders = [path.parent.relative_to(ROOT) for depth in ("*", "*/*") for path in ROOT.glob(f"{depth}/__init__.py")]
-    rooms = {".".join(("collopt", *folder.parts)) for folder in folders if folder.parts[0] not in ("out", "build")}
-    assert rooms
-    assert sorted(pyproject["tool"]["setuptools"]["packages"]) == sorted({"collopt"} | rooms)
+def test_every_package_is_listed_and_nothing_else(pyproject: dict[str, Any]) -> None:
+    """A wheel would silently miss a package that pyproject's list forgets."""
+    patterns = ("*", "*/*", "*/*/*")  # three folders deep below the root
+    folders = [path.parent.relative_to(ROOT) for depth in patterns for path in ROOT.glob(f"{depth}/__init__.py")]
+    elsewhere = ("out", "build", "tests", "docs", "examples", "benchmarks", ".venv")
+    packages = {".".join(("collopt", *folder.parts)) for folder in folders if folder.parts[0] not in elsewhere}
+    assert packages
+    assert sorted(pyproject["tool"]["setuptools"]["packages"]) == sorted({"collopt"} | packages)
 
 
 def test_the_tests_run_on_this_checkout() -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from .amd import mi250, mi300x
-from .base_graphs import complete_bipartite, diamond, hamming
-from .base_schedules import BaseSchedule, base_schedule_names, base_schedule_rows, base_transpose_names
 from .catalogue import CatalogueEntry, build, catalogue
-from .circulant_search import circulant_diameter, least_circulant_diameter, low_diameter_offsets
-from .circulants import circulant, circulant_digraph, directed_circulant, low_diameter_circulant
-from .compose import compose
-from .cyclic_rings import bidirectional_ring, shifted_ring, unidirectional_ring
-from .direct import complete, hypercube, ring, torus
-from .direct_graph import Adjacency, DirectGraph
-from .distance_regular import DISTANCE_REGULAR, distance_regular
-from .expansions import (
+from .direct_connect.binary_trees import double_binary_tree
+from .direct_connect.circulant_search import circulant_diameter, least_circulant_diameter, low_diameter_offsets
+from .direct_connect.circulants import circulant, circulant_digraph, directed_circulant, low_diameter_circulant
+from .direct_connect.cyclic_rings import bidirectional_ring, shifted_ring, unidirectional_ring
+from .direct_connect.distance_regular import DISTANCE_REGULAR, distance_regular
+from .direct_connect.kautz import de_bruijn, generalized_kautz, kautz, modified_de_bruijn
+from .direct_connect.small_graphs import complete_bipartite, diamond, hamming
+from .direct_connect.tori import complete, hypercube, ring, torus
+from .direct_connect.twisted_tori import twisted_hypercube, twisted_torus
+from .files import read_topology, write_topology
+from .graphs.automorphisms import symmetries
+from .graphs.expansions import (
     bidirectional,
     cartesian_power,
     cartesian_product,
@@ -21,9 +22,16 @@ from .expansions import (
     line_graph,
     parallel,
 )
-from .fabrics import dragonfly, fat_tree, leaf_spine, rail
-from .files import read_topology, write_topology
-from .graph_properties import (
+from .graphs.isomorphism import automorphisms, isomorphism, orbits
+from .graphs.isomorphism_search import is_isomorphism
+from .graphs.moore_bounds import (
+    bandwidth_optimum,
+    moore_bound,
+    moore_steps,
+    undirected_moore_bound,
+    undirected_moore_steps,
+)
+from .graphs.properties import (
     IntersectionArray,
     average_distance,
     distance_sum,
@@ -34,19 +42,17 @@ from .graph_properties import (
     is_vertex_transitive,
     reverse_symmetry,
 )
-from .graphs import from_networkx, to_networkx
+from .graphs.stored_broadcasts import BaseSchedule, base_schedule_names, base_schedule_rows, base_transpose_names
 from .importing.boxes import read_box
-from .isomorphism import automorphisms, isomorphism, orbits
-from .link_classes import LinkClass, link_classes
-from .node_matching import is_isomorphism
-from .nvidia import dgx1_v100, dgx_a100, dgx_h100
-from .optima import bandwidth_optimum, moore_bound, moore_steps, undirected_moore_bound, undirected_moore_steps
-from .scale_out import Box, Nic
-from .symmetries import symmetries
-from .topology import Link, LinkArrays, Topology
-from .trees import double_binary_tree
-from .twisted import twisted_hypercube, twisted_torus
-from .word_graphs import de_bruijn, generalized_kautz, kautz, modified_de_bruijn
+from .network.direct_graph import Adjacency, DirectGraph
+from .network.link_classes import LinkClass, link_classes
+from .network.networkx_graphs import from_networkx, to_networkx
+from .network.topology import Link, LinkArrays, Topology
+from .switched.amd import mi250, mi300x
+from .switched.compose import compose
+from .switched.fabrics import dragonfly, fat_tree, leaf_spine, rail
+from .switched.nvidia import dgx1_v100, dgx_a100, dgx_h100
+from .switched.scale_out import Box, Nic
 
 __all__ = [
     "DISTANCE_REGULAR",

@@ -11,21 +11,19 @@ from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from ..errors import TopologyError
-from . import (
-    amd,
-    base_graphs,
+from ..support.validation import Exact, shown
+from .direct_connect import (
+    binary_trees,
     circulants,
     cyclic_rings,
-    direct,
     distance_regular,
-    fabrics,
-    nvidia,
-    trees,
-    twisted,
-    word_graphs,
+    kautz,
+    small_graphs,
+    tori,
+    twisted_tori,
 )
-from .topology import Topology
-from .validation import Exact, shown
+from .network.topology import Topology
+from .switched import amd, fabrics, nvidia
 
 __all__ = ["REQUIRED", "CatalogueEntry", "Parameter", "build", "catalogue"]
 
@@ -42,28 +40,28 @@ BUILDERS: dict[str, Callable[..., Topology]] = {
     "rail": fabrics.rail,
     "fat-tree": fabrics.fat_tree,
     "dragonfly": fabrics.dragonfly,
-    "ring": direct.ring,
+    "ring": tori.ring,
     "unidirectional-ring": cyclic_rings.unidirectional_ring,
     "bidirectional-ring": cyclic_rings.bidirectional_ring,
     "shifted-ring": cyclic_rings.shifted_ring,
-    "double-binary-tree": trees.double_binary_tree,
+    "double-binary-tree": binary_trees.double_binary_tree,
     "circulant": circulants.circulant,
     "low-diameter-circulant": circulants.low_diameter_circulant,
     "circulant-digraph": circulants.circulant_digraph,
     "directed-circulant": circulants.directed_circulant,
-    "kautz": word_graphs.kautz,
-    "generalized-kautz": word_graphs.generalized_kautz,
-    "de-bruijn": word_graphs.de_bruijn,
-    "modified-de-bruijn": word_graphs.modified_de_bruijn,
-    "diamond": base_graphs.diamond,
+    "kautz": kautz.kautz,
+    "generalized-kautz": kautz.generalized_kautz,
+    "de-bruijn": kautz.de_bruijn,
+    "modified-de-bruijn": kautz.modified_de_bruijn,
+    "diamond": small_graphs.diamond,
     "distance-regular": distance_regular.distance_regular,
-    "torus": direct.torus,
-    "twisted-torus": twisted.twisted_torus,
-    "complete-bipartite": base_graphs.complete_bipartite,
-    "hamming": base_graphs.hamming,
-    "twisted-hypercube": twisted.twisted_hypercube,
-    "hypercube": direct.hypercube,
-    "complete": direct.complete,
+    "torus": tori.torus,
+    "twisted-torus": twisted_tori.twisted_torus,
+    "complete-bipartite": small_graphs.complete_bipartite,
+    "hamming": small_graphs.hamming,
+    "twisted-hypercube": twisted_tori.twisted_hypercube,
+    "hypercube": tori.hypercube,
+    "complete": tori.complete,
 }
 
 EXPECTED = {

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import FileFormatError, TopologyError, UnsupportedError
-from .json_files import check_header, read_json
-from .topology import Topology
-from .validation import as_path, shown
+from ..support.json_files import check_header, read_json
+from ..support.validation import as_path, shown
+from .network.topology import Topology
 
 if TYPE_CHECKING:
-    from .importing.reading import ImportOptions
+    from .importing.read import ImportOptions
 
 __all__ = [
     "read_json",
@@ -62,7 +62,7 @@ def read_topology(path: str | os.PathLike[str], **options: Unpack[ImportOptions]
     TopologyError
         If an option is not usable, is missing, or asks for what the file says itself.
     """
-    from .importing.reading import import_network
+    from .importing.read import import_network
 
     return import_network(path, options).topology
 
@@ -161,7 +161,7 @@ def topology_from_json(data: object, where: str) -> Topology:
     """
     from pydantic import ValidationError
 
-    from .schema import TopologyDocument, first_problem
+    from .network.schema import TopologyDocument, first_problem
 
     check_header(data, TOPOLOGY_FORMAT, TOPOLOGY_VERSION, where)
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from collopt import report
-from collopt.solvers.kautz_bandwidth import kautz_figures
+from collopt.solvers.bfb.kautz_bandwidth import kautz_figures
 from collopt.topologies import bandwidth_optimum, moore_steps
 
 DEGREES = (2, 4, 8, 16)

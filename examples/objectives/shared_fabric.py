@@ -9,7 +9,8 @@ from __future__ import annotations
 import cvxpy
 
 import collopt
-from collopt.formulations import convex, sharing, throughput
+from collopt.formulations import sharing, throughput
+from collopt.formulations.modelling import cvxpy_constraints
 
 
 def parts(topology: collopt.Topology) -> dict[str, throughput.ThroughputModel]:
@@ -33,7 +34,7 @@ def max_min(topology: collopt.Topology) -> dict[str, float]:
 def proportional(topology: collopt.Topology) -> dict[str, float]:
     """Maximise the sum of the logarithms of the rates."""
     collectives = parts(topology)
-    program = convex.restate(sharing.build(topology, collectives))
+    program = cvxpy_constraints.restate(sharing.build(topology, collectives))
     rates = {name: program.variables[f"{name}.rate"] for name in collectives}
     program.maximize(sum(map(cvxpy.log, rates.values()))).solve(solver=cvxpy.CLARABEL)
     return {name: float(rate.value) for name, rate in rates.items()}

@@ -12,10 +12,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ...schedules import PAIR_COLLECTIVES, Bound, Cut, LinkLengths, LinkPrice, Partition, Prices, RankCuts
-from ...schedules.units import count_text
-from ...schedules.witnesses import ENTERING
-from ...schedules.wording import SHOWN, rate, shortened
-from ..witness_links import witness_view
+from ...schedules.bounds.cuts import ENTERING
+from ...support.formatting import count_text
+from ...support.wording_part import SHOWN, rate, shortened
+from ..tables.witness_links import witness_view
 
 __all__ = ["Certificate", "Term", "certificate"]
 

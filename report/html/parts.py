@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schedules import FlowSchedule
-from ...schedules.units import count_text, percentage_text
-from ..tree_hops import HOPS, STEPS, SUMS_FIRST, hops_before, tree_hops
+from ...support.formatting import count_text, percentage_text
+from ..tables.tree_hops import HOPS, STEPS, SUMS_FIRST, hops_before, tree_hops
 
 if TYPE_CHECKING:
     from ...planners import Plan

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...schedules import AnyStepSchedule, FlowSchedule
-from ...schedules.units import count_text
-from ..busy_times import busiest, busy_times, step_run
-from ..link_shapes import link_curves
-from ..node_places import node_layout
-from ..plan_tables import link_table
-from ..predicted_times import is_predictable, predicted_times
-from ..witness_links import witness_view
+from ...support.formatting import count_text
+from ..layout.link_shapes import link_curves
+from ..layout.node_layout import node_layout
+from ..tables.busy_times import busiest, busy_times, step_run
+from ..tables.plan_tables import link_table
+from ..tables.predicted_times import is_predictable, predicted_times
+from ..tables.witness_links import witness_view
 from .parts import parts
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import Forest
-from ..options import check_counts
+from ..lowering.lower import lower
 from ..programs.channels import check_channels
+from ..programs.checks import check_counts
 from ..programs.layout import ROOTED
-from ..programs.lowering import lower
 from ..programs.packing import document_steps, packed
 from ..programs.program import Program
 from ..programs.unfused import without_receive_reduce
-from .files import write_xml
-from .limits import RuntimeLimits, check_limits, runtime_limits
+from .format.limits import RuntimeLimits, check_limits, runtime_limits
+from .format.writer import write_xml
 
 __all__ = ["export_msccl_xml"]
 

@@ -14,16 +14,16 @@ from ...planners import Plan
 from ...schedules import Forest
 from ...topologies import Topology
 from ...topologies.files import write_whole
-from ..options import check_counts
+from ..lowering.lower import lower
 from ..programs.channels import check_channels
+from ..programs.checks import check_counts
 from ..programs.layout import ROOTED
-from ..programs.lowering import lower
 from ..programs.program import Program
-from .connections import Connections
-from .document import to_mscclpp_text
-from .plan import CHANNEL_TYPES, MAX_CHANNELS, MAX_OPERATIONS, MAX_THREADS, ExecutionPlan
-from .room import crowding, first_replica, most_apart
-from .writer import DEFAULT_SLICE_BYTES, DEFAULT_THREAD_BLOCKS, common_count, port_pairs, to_execution_plan
+from .format.execution_plan import CHANNEL_TYPES, MAX_CHANNELS, MAX_OPERATIONS, MAX_THREADS, ExecutionPlan
+from .format.writer import to_mscclpp_text
+from .lowering.block_capacity import crowding, first_replica, most_apart
+from .lowering.channels import Connections
+from .lowering.lower import DEFAULT_SLICE_BYTES, DEFAULT_THREAD_BLOCKS, common_count, port_pairs, to_execution_plan
 
 __all__ = ["boxes_of", "export_mscclpp_json", "least_needs"]
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 
 from ...errors import FileFormatError, ProgramError, UnsupportedError
-from ...solvers.chance import current_seed
-from ...topologies.bounded_files import name_of, read_bytes
-from ..msccl.lint_report import Finding, LintReport, Window
+from ...support.reading import name_of, read_bytes
+from ...support.seed import current_seed
+from ..interpreter.findings import Finding, LintReport, Window
 from ..programs.layout import ROOTED
-from .machine import run_execution_plan
-from .plan import ALIGNMENT, COLLECTIVES, ExecutionPlan, message_chunks
-from .reader import MAX_BYTES_OF_FILE, parse_content
-from .writer import DEFAULT_THREAD_BLOCKS
+from .format.execution_plan import ALIGNMENT, COLLECTIVES, ExecutionPlan, message_chunks
+from .format.reader import MAX_BYTES_OF_FILE, parse_content
+from .lowering.lower import DEFAULT_THREAD_BLOCKS
+from .machine.machine import run_execution_plan
 
 __all__ = ["LOADING", "RUNTIME", "VERSION", "lint_plan"]
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from ...errors import UnsupportedError
 from ...planners import Plan
+from ...support.validation import as_integers, is_int, shown
 from ...topologies.files import write_whole
-from ...topologies.validation import as_integers, is_int, shown
-from ..options import check_choice
+from ..programs.checks import check_choice
 from .ring_channels import ring_channels
 
 __all__ = ["PATH_TYPES", "export_nccl_graph"]

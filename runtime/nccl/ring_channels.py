@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import Forest
-from ...topologies.validation import shown
+from ...support.validation import shown
 
 __all__ = ["ring_channels"]
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from ...errors import UnsupportedError
 from ...planners import Plan
+from ...support.validation import is_int, shown
 from ...topologies.files import write_whole
-from ...topologies.validation import is_int, shown
-from ..options import check_choice, check_counts
+from ..programs.checks import check_choice, check_counts
 from .ring_channels import MAX_CHANNELS, ring_channels
 
 __all__ = ["PROTOCOLS", "export_nccl_tuner", "write_nccl_tuner"]

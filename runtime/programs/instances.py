@@ -24,7 +24,7 @@ from functools import cache
 from itertools import accumulate
 
 from ...errors import ProgramError, UnsupportedError
-from ..options import check_counts, require_program
+from .checks import check_counts, require_program
 from .layout import Layout
 from .program import Buffer, ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 
@@ -59,7 +59,7 @@ def replicated(program: Program, instances: int) -> Program:
 
     Examples
     --------
-    >>> from collopt.runtime.programs.lowering import lower_allgather
+    >>> from collopt.runtime.lowering.lower import lower_allgather
     >>> from collopt.schedules import Forest
     >>> program = lower_allgather(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]))
     >>> print(replicated(program, 3))

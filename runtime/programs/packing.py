@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..options import check_counts, require_program
+from .checks import check_counts, require_program
 from .ordering import Site, global_order
 from .program import Dependency, Instruction, Program, RankProgram, ThreadBlock
 
@@ -41,7 +41,7 @@ def packed(program: Program, max_thread_blocks: int, max_steps: int) -> Program:
 
     Examples
     --------
-    >>> from collopt.runtime.programs.lowering import lower_allgather
+    >>> from collopt.runtime.lowering.lower import lower_allgather
     >>> from collopt.schedules import Forest
     >>> program = lower_allgather(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]))
     >>> [len(packed(program, most, 64).ranks[0].thread_blocks) for most in (3, 2, 1)]

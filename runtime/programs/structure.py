@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ProgramError
-from ...topologies.validation import is_int, shown
-from ..options import require_program
+from ...support.validation import is_int, shown
+from .checks import require_program
 from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 
 __all__ = ["check_structure"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..options import require_program
+from .checks import require_program
 from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 
 __all__ = ["without_receive_reduce"]
@@ -34,7 +34,7 @@ def without_receive_reduce(program: Program) -> Program:
 
     Examples
     --------
-    >>> from collopt.runtime.programs.lowering import lower
+    >>> from collopt.runtime.lowering.lower import lower
     >>> from collopt.schedules import Forest
     >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
     >>> program = lower(replace(forest, direction="reduce"), "reduce_scatter")

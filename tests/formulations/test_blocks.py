@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from collopt.errors import UnsupportedError
-from collopt.formulations.blocks import Blocks
+from collopt.formulations.modelling.blocks import Blocks
 from collopt.solvers import Algorithm, HighsOptions, Solution, Termination, solve
 
 algorithms = pytest.mark.parametrize("algorithm", Algorithm, ids=lambda algorithm: algorithm.name.lower())

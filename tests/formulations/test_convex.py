@@ -9,7 +9,8 @@ import pytest
 
 import collopt
 from collopt.errors import UnsupportedError
-from collopt.formulations import convex, sharing, throughput
+from collopt.formulations import sharing, throughput
+from collopt.formulations.modelling import cvxpy_constraints
 from collopt.topologies import dgx_a100, mi250, ring, torus
 
 TOPOLOGIES = [ring(4, bandwidth=30), torus(3, 3, bandwidth=10), dgx_a100(boxes=1), mi250(boxes=1)]
@@ -19,7 +20,7 @@ TOPOLOGIES = [ring(4, bandwidth=30), torus(3, 3, bandwidth=10), dgx_a100(boxes=1
 def test_linear_objective_gives_the_same_optimum(topology: collopt.Topology) -> None:
     """CVXPY and HiGHS solve the same program."""
     model = throughput.build(topology)
-    program = convex.restate(model)
+    program = cvxpy_constraints.restate(model)
     problem = program.maximize(program.variables["rate"])
     problem.solve(solver=cvxpy.HIGHS)
     assert problem.value == pytest.approx(collopt.solve(model).objective)
@@ -31,7 +32,7 @@ def test_blocks_are_arrays_of_expressions() -> None:
     amount = blocks.variables("amount", (2, 2), upper=[[3, np.inf], [1, 2]])
     blocks.constraint("total", (), [(0, amount.ravel(), 1)], lower=4, upper=4)
     blocks.constraint("pair", 2, [(np.array([0, 1]), amount[0], 1)], lower=[0.5, 0.25])
-    program = convex.restate(blocks)
+    program = cvxpy_constraints.restate(blocks)
     assert program.variables["amount"].shape == (2, 2)
     problem = program.minimize(cvxpy.sum_squares(program.variables["amount"]))
     problem.solve(solver=cvxpy.CLARABEL)
@@ -42,7 +43,7 @@ def test_proportional_fairness_meets_its_optimality_condition() -> None:
     """At the best sum of logarithms no other division gains more, in relative terms, than it loses."""
     topology = ring(4, bandwidth=30)
     parts = {"gather": throughput.build(topology), "spread": throughput.build(topology, weights=[1, 0, 0, 0])}
-    program = convex.restate(sharing.build(topology, parts))
+    program = cvxpy_constraints.restate(sharing.build(topology, parts))
     rates = [program.variables["gather.rate"], program.variables["spread.rate"]]
     program.maximize(sum(map(cvxpy.log, rates))).solve(solver=cvxpy.CLARABEL)
     # 4 units of broadcast cost as much as 1 of allgather, and each gets half of the fabric.
@@ -52,12 +53,12 @@ def test_proportional_fairness_meets_its_optimality_condition() -> None:
 def test_refuses_what_cvxpy_could_not_solve() -> None:
     """Things that are no model, whole variables, and objectives of the wrong curvature."""
     with pytest.raises(UnsupportedError, match="cannot restate a int"):
-        convex.restate(3)
+        cvxpy_constraints.restate(3)
     whole = throughput.build(ring(4, bandwidth=30))
     whole.program.rate.domain = pyo.NonNegativeIntegers
     with pytest.raises(UnsupportedError, match="whole variables"):
-        convex.restate(whole)
-    program = convex.restate(throughput.build(ring(4, bandwidth=30)))
+        cvxpy_constraints.restate(whole)
+    program = cvxpy_constraints.restate(throughput.build(ring(4, bandwidth=30)))
     with pytest.raises(UnsupportedError, match="not seen to be concave"):
         program.maximize(cvxpy.square(program.variables["rate"]))
     with pytest.raises(UnsupportedError, match="not seen to be convex"):
@@ -68,7 +69,7 @@ def test_refuses_what_cvxpy_could_not_solve() -> None:
 
 def test_refuses_objectives_that_are_none() -> None:
     """Nothing, a mapping of expressions, and the variable of somebody else; one in a new constraint is known."""
-    program = convex.restate(throughput.build(ring(4, bandwidth=30)))
+    program = cvxpy_constraints.restate(throughput.build(ring(4, bandwidth=30)))
     for wrong in (None, float("nan"), "rate", program.variables["share"]):
         with pytest.raises(UnsupportedError, match=r"the objective is .*expected an expression of CVXPY"):
             program.maximize(wrong)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.formulations import allreduce
-from collopt.formulations.rate_rounding import RoundedRates, round_flow, round_rates
+from collopt.formulations.allreduce_rounding import RoundedRates, round_flow, round_rates
 from collopt.solvers import solve
 from collopt.topologies import Topology, leaf_spine, ring
 from strategies import switch_free_topologies

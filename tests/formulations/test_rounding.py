@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.formulations import bfb
-from collopt.formulations.rounding import as_sends, excess_bound, least_chunks, round_shares
+from collopt.formulations.bfb_rounding import as_sends, excess_bound, least_chunks, round_shares
 from collopt.schedules import StepSchedule, verified_step_loads
-from collopt.solvers.highs import solve
+from collopt.solvers.highs.session import solve
 from collopt.topologies import Topology, complete, hypercube, ring, torus
 from oracles.bfb_subsets import diameter_of, least_load
 from strategies import switch_free_topologies

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 
 import collopt
 from collopt.planners.allreduce_theorems import allreduce_bounds
-from collopt.planners.cut_rounds import best_rates
-from collopt.planners.lp_bounds import build_program
-from collopt.planners.strength import strength_bound
+from collopt.planners.analysis.lp_bounds import build_program
+from collopt.planners.trees.cutting_planes import best_rates
+from collopt.planners.trees.strength import strength_bound
 from collopt.topologies import (
     Topology,
     dgx1_v100,

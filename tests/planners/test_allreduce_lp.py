@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from collopt.formulations import allreduce
-from collopt.planners import cut_rounds
-from collopt.planners.allreduce_lp import plan_allreduce_lp
 from collopt.planners.allreduce_theorems import allreduce_bounds
-from collopt.planners.cut_rounds import best_rates
-from collopt.planners.forestcoll import plan_trees
-from collopt.planners.strength import strength_bound
+from collopt.planners.trees import cutting_planes
+from collopt.planners.trees.allreduce_lp import plan_allreduce_lp
+from collopt.planners.trees.cutting_planes import best_rates
+from collopt.planners.trees.forestcoll import plan_trees
+from collopt.planners.trees.strength import strength_bound
 from collopt.schedules import Partition
 from collopt.solvers import solve
-from collopt.solvers.solution import Solution
+from collopt.solvers.highs.solution import Solution
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, dgx_h100, leaf_spine, mi250, ring
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -110,7 +110,7 @@ def test_without_an_exact_basis_rates_are_rounded(topology: Topology, monkeypatc
 
 def test_programs_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message has the size and the limit."""
-    monkeypatch.setattr(cut_rounds, "MAX_COLUMNS", 7)
+    monkeypatch.setattr(cutting_planes, "MAX_COLUMNS", 7)
     with pytest.raises(UnsupportedError, match="has 8 variables; expected at most 7"):
         plan_allreduce_lp(ring(4))
 

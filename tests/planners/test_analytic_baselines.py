@@ -11,10 +11,10 @@ import pytest
 from collopt.errors import UnsupportedError
 from collopt.formulations import all_to_all
 from collopt.planners import analytic_baselines as baselines
-from collopt.planners.bfb import bfb_cost
+from collopt.planners.bfb.bfb import bfb_cost
 from collopt.solvers import solve
 from collopt.topologies import DirectGraph, Topology, torus
-from collopt.topologies.trees import tree_pair
+from collopt.topologies.direct_connect.binary_trees import tree_pair
 
 MIB = 2**20
 B = "12.5"

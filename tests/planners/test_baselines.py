@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.planners import PLANNERS, Plan
-from collopt.planners.double_binary_tree import plan_double_binary_tree
-from collopt.planners.multitree import plan_multitree
-from collopt.planners.recursive_doubling import plan_recursive_doubling
+from collopt.planners.patterns.double_binary_tree import plan_double_binary_tree
+from collopt.planners.patterns.multitree import plan_multitree
+from collopt.planners.patterns.recursive_halving_doubling import plan_recursive_doubling
 from collopt.runtime import lower, run_program
 from collopt.schedules import COLLECTIVES, StepSchedule
 from collopt.topologies import (
@@ -32,7 +32,7 @@ from collopt.topologies import (
     ring,
     torus,
 )
-from collopt.topologies.trees import tree_pair
+from collopt.topologies.direct_connect.binary_trees import tree_pair
 from oracles.slow_check import plan_holds
 from strategies import eulerian_topologies, switch_free_topologies
 

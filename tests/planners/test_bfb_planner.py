@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from collopt.errors import BoundError, CapacityOverflowError, UnsupportedError
 from collopt.formulations import bfb as programs
-from collopt.planners.bfb import best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb
-from collopt.planners.bfb_timed import timed_bfb, timed_loads
+from collopt.planners.bfb.bfb import best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb
+from collopt.planners.bfb.latencies import timed_bfb, timed_loads
 from collopt.schedules import (
     Cut,
     Partition,
@@ -25,7 +25,7 @@ from collopt.schedules import (
     step_schedule_time,
     verified_step_loads,
 )
-from collopt.solvers.highs import solve
+from collopt.solvers.highs.session import solve
 from collopt.topologies import DirectGraph, Topology, complete, dgx_a100, hypercube, ring, torus
 from oracles.bfb_subsets import diameter_of, least_load, least_time, offered_links
 from strategies import bandwidths, switch_free_topologies

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 
 from collopt.errors import BoundError, NoAnswerError, UnsupportedError
-from collopt.planners import all_to_all_rate_bounds, direct_all_to_all
+from collopt.planners import all_to_all_rate_bounds
 from collopt.planners.analytic_baselines import all_to_all_us
-from collopt.solvers.concurrent_flow import concurrent_flow
+from collopt.planners.pairs import direct_connect_rate
+from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow
 from collopt.topologies import (
     DirectGraph,
     automorphisms,
@@ -172,9 +173,9 @@ def test_bounds_printed_beside_are_those_of_as_many_nodes_as_can_be_at_each_dist
 def test_program_and_concurrent_flow_agree_within_their_certificates(graph: DirectGraph) -> None:
     """The exact rate is between the bounds of either."""
     alike = automorphisms(graph)
-    exact = direct_all_to_all.exact_rate(graph, alike)
+    exact = direct_connect_rate.exact_rate(graph, alike)
     assert all_to_all_rate_bounds(graph) == (exact, exact)
-    lower, upper = direct_all_to_all.certified_rate(graph, alike)
+    lower, upper = direct_connect_rate.certified_rate(graph, alike)
     assert lower <= exact <= upper
     assert 1 - lower / upper < Fraction(1, 10**4)
     demands = np.ones((graph.num_nodes, graph.num_nodes), dtype=np.int64)
@@ -189,7 +190,7 @@ def test_program_and_concurrent_flow_agree_within_their_certificates(graph: Dire
 def test_small_programs_are_solved_exactly_on_random_graphs(graph: DirectGraph) -> None:
     """With parallel links and self-loops; no symmetries are known to the second spelling."""
     lower, upper = all_to_all_rate_bounds(graph)
-    assert lower == upper == direct_all_to_all.exact_rate(graph, np.empty((0, graph.num_nodes), dtype=np.int64))
+    assert lower == upper == direct_connect_rate.exact_rate(graph, np.empty((0, graph.num_nodes), dtype=np.int64))
 
 
 @pytest.mark.parametrize(("gap", "least"), [("0.01", 1e-4), ("0.0001", 0)])
@@ -197,11 +198,11 @@ def test_the_way_follows_size_and_gap(gap: str, least: float, monkeypatch: pytes
     """Programs that count as large go to the concurrent flow, unless the gap is small; too large ones always."""
     graph = of(generalized_kautz(4, 40))
     exact = all_to_all_rate_bounds(graph)[0]
-    monkeypatch.setattr(direct_all_to_all, "EXACT_COLUMNS", 10)
+    monkeypatch.setattr(direct_connect_rate, "EXACT_COLUMNS", 10)
     lower, upper = all_to_all_rate_bounds(graph, gap)
     assert upper * (1 - Fraction(gap)) <= lower <= exact <= upper
     assert 1 - lower / upper > least
-    monkeypatch.setattr(direct_all_to_all, "MOST_COLUMNS", 10)
+    monkeypatch.setattr(direct_connect_rate, "MOST_COLUMNS", 10)
     assert all_to_all_rate_bounds(graph, "0.02") != (exact, exact)
 
 
@@ -214,8 +215,8 @@ def test_a_gap_that_the_rounds_do_not_reach_is_left_to_the_program(monkeypatch: 
         return found
 
     exact = all_to_all_rate_bounds(graph)[0]
-    monkeypatch.setattr("collopt.solvers.concurrent_flow.concurrent_flow", hasty)
-    monkeypatch.setattr(direct_all_to_all, "EXACT_COLUMNS", 10)
+    monkeypatch.setattr("collopt.solvers.multicommodity.concurrent_flow.concurrent_flow", hasty)
+    monkeypatch.setattr(direct_connect_rate, "EXACT_COLUMNS", 10)
     lower, upper = all_to_all_rate_bounds(graph, "0.0021")
     assert rounds[0].gap > Fraction(21, 10_000)
     assert upper * (1 - Fraction(21, 10_000)) <= lower <= exact <= upper
@@ -230,7 +231,7 @@ def test_without_an_exact_optimum_or_symmetries_there_are_bounds(monkeypatch: py
         raise NoAnswerError("too long")
 
     for name in ("automorphisms", "exact_rate", "certified_rate"):
-        monkeypatch.setattr(direct_all_to_all, name, give_up)
+        monkeypatch.setattr(direct_connect_rate, name, give_up)
         lower, upper = all_to_all_rate_bounds(graph, "0.001")
         assert upper * Fraction(999, 1000) <= lower <= exact <= upper
 

@@ -9,7 +9,7 @@ import pytest
 
 from collopt import topologies
 from collopt.planners import bfb_cost, bfb_schedule
-from collopt.planners.recipes import Base, CartesianPower, CartesianProduct, LineGraph, Recipe
+from collopt.planners.finder.constructions import Base, CartesianPower, CartesianProduct, LineGraph, Recipe
 from collopt.schedules import StepCost, base_schedule, step_cost, verified_step_loads
 from collopt.topologies import (
     DirectGraph,

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners.all_to_allv_baselines import BASELINES, DirectExchange, at_once, spread_out, unbalanced_birkhoff
-from collopt.planners.fast import STAGES, schedule_all_to_allv
-from collopt.schedules.all_to_allv import ARRAYS
-from collopt.schedules.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
-from collopt.solvers.birkhoff import DECOMPOSITIONS
+from collopt.planners.pairs.fast import STAGES, schedule_all_to_allv
+from collopt.schedules.fast.schedule import ARRAYS
+from collopt.schedules.fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
+from collopt.solvers.fast.birkhoff import DECOMPOSITIONS
 
 IntArray = npt.NDArray[np.int64]
 

@@ -126,7 +126,7 @@ def test_the_general_way_is_optimal_too(topology: Topology) -> None:
         raise SolverError("not this time")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("collopt.planners.tree_engine._structured_forest", fail)
+        patch.setattr("collopt.planners.trees.forest._structured_forest", fail)
         made = plan(topology, "allgather")
     assert made.provenance["refused"] == "not this time"
     assert made.inverse_rate == optimal_inverse_rate(topology)

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import collopt
-from collopt.cli.figures import plan_figures, witness_figures, witness_text
+from collopt.cli.arguments.plan_summary import plan_figures, witness_figures, witness_text
 from collopt.errors import CertificateError
 from collopt.planners import Plan
-from collopt.planners.plan_files import plan_from_json, plan_to_json
-from collopt.report.schedule_rows import busiest_links
-from collopt.runtime.interpreting.interpreter import run_program
-from collopt.runtime.programs.lowering import lower
+from collopt.planners.plans.files import plan_from_json, plan_to_json
+from collopt.report.tables.schedule_rows import busiest_links
+from collopt.runtime.interpreter.interpret import run_program
+from collopt.runtime.lowering.lower import lower
 from collopt.schedules import Allreduce, Bound, Forest, Partition, congestion
 from collopt.topologies import Topology, ring
 

@@ -23,13 +23,13 @@ from collopt.errors import (
     UnsupportedError,
 )
 from collopt.formulations import all_to_all
-from collopt.planners import pair_flows as pair_flows_module
 from collopt.planners import plan_of_schedule
-from collopt.planners.multicommodity import bound_pairs, plan_pairs
-from collopt.planners.pair_bounds import lengths_bound
+from collopt.planners.pairs import flows as pair_flows_module
+from collopt.planners.pairs.multicommodity import bound_pairs, plan_pairs
+from collopt.planners.pairs.pair_bounds import lengths_bound
 from collopt.schedules import Cut, FlowSchedule, LinkLengths
-from collopt.solvers.exact_lp import ExactAnswer
-from collopt.solvers.solution import Solution
+from collopt.solvers.highs.solution import Solution
+from collopt.solvers.lp.exact_optimum import ExactAnswer
 from collopt.topologies import (
     Topology,
     complete,

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from collopt import Plan, load_plan, plan
 from collopt.errors import CertificateError, ColloptError, FileFormatError, TopologyError
-from collopt.planners.plan_files import plan_from_json, plan_to_json
+from collopt.planners.plans.files import plan_from_json, plan_to_json
 from collopt.schedules import Bound, Cut, Partition, RankCuts
-from collopt.schedules.link_price import LinkPrice
-from collopt.schedules.prices import Prices
+from collopt.schedules.bounds.cut_duals import Prices
+from collopt.schedules.bounds.parts import LinkPrice
 from collopt.topologies import Topology, dgx_a100, mi250, ring, write_topology
 from strategies import eulerian_topologies, switch_free_topologies
 

@@ -12,7 +12,7 @@ import pytest
 from collopt import bound, compare, plan, scan_trees_per_root, sensitivity
 from collopt.errors import UnsupportedError
 from collopt.planners import PLANNERS, Plan, Planner
-from collopt.planners.lp_bounds import lp_bound
+from collopt.planners.analysis.lp_bounds import lp_bound
 from collopt.topologies import Topology, ring
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import collopt
 from collopt import Plan, load_plan, plan
 from collopt.errors import CertificateError, ColloptError, FileFormatError, TopologyError, UnsupportedError
-from collopt.planners.plan_files import plan_from_json, plan_to_json
+from collopt.planners.plans.files import plan_from_json, plan_to_json
 from collopt.schedules import AnyStepSchedule, Bound, Cut, Forest, Partition, Send, StepAllreduce, StepSchedule
 from collopt.topologies import Topology, complete, hypercube, ring
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 import collopt
 from collopt.errors import BoundError, UnsupportedError
 from collopt.formulations import allreduce
-from collopt.planners.forestcoll import plan_trees
-from collopt.planners.strength import plan_strength, strength_bound
+from collopt.planners.trees.forestcoll import plan_trees
+from collopt.planners.trees.strength import plan_strength, strength_bound
 from collopt.runtime import lower, run_program
 from collopt.schedules import Partition
 from collopt.topologies import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from collopt.planners import sweep_topologies
-from collopt.planners.trace import on_stage
+from collopt.planners.plans.stages import on_stage
 
 
 def test_a_sweep_tells_how_far_it_is() -> None:

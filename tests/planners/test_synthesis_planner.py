@@ -9,7 +9,7 @@ import pytest
 
 import collopt
 from collopt.errors import CertificateError, NoAnswerError, UnsupportedError
-from collopt.planners.synthesis import synthesis_frontier, synthesise
+from collopt.planners.analysis.synthesis import synthesis_frontier, synthesise
 from collopt.topologies import Topology, complete, dgx_a100, ring
 
 OUT = [(1, 2), (2, 3), (4, 5), (0, 6), (0, 6), (3, 7), (5, 7), (1, 4)]
@@ -106,12 +106,12 @@ def test_time_that_runs_out_leaves_no_claim() -> None:
 def test_nothing_is_called_proved_that_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """If branch and bound ends with a gap, the limit says so, and never less than the cut."""
     whole = synthesise(DIAMOND)
-    monkeypatch.setattr("collopt.solvers.solution.Solution.bound", 3.6)
+    monkeypatch.setattr("collopt.solvers.highs.solution.Solution.bound", 3.6)
     assert (whole.limit, whole.inverse_rate) == (4, 4)
     assert synthesise(DIAMOND).limit == 4
-    monkeypatch.setattr("collopt.solvers.solution.Solution.bound", 2.000_000_1)
+    monkeypatch.setattr("collopt.solvers.highs.solution.Solution.bound", 2.000_000_1)
     assert synthesise(DIAMOND).limit == whole.bound.inverse_rate == Fraction(7, 2)
-    monkeypatch.setattr("collopt.solvers.solution.Solution.bound", float("-inf"))
+    monkeypatch.setattr("collopt.solvers.highs.solution.Solution.bound", float("-inf"))
     found = synthesise(ring(4))
     assert (found.limit, found.bound.inverse_rate, found.inverse_rate) == (Fraction(3, 2), Fraction(3, 2), 2)
     assert not found.proved

@@ -9,8 +9,8 @@ import pytest
 
 from collopt.errors import UnsupportedError
 from collopt.planners.all_to_allv_baselines import BASELINES
-from collopt.planners.fast import schedule_all_to_allv
-from collopt.schedules.all_to_allv import ARRAYS
+from collopt.planners.pairs.fast import schedule_all_to_allv
+from collopt.schedules.fast.schedule import ARRAYS
 
 PLANS = (schedule_all_to_allv, *BASELINES.values())
 

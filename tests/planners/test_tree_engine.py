@@ -10,10 +10,10 @@ import pytest
 
 import collopt
 from collopt.errors import SolverError
-from collopt.planners import tree_engine
-from collopt.planners.trace import on_stage
-from collopt.solvers.tree_lowering import lower_trees
-from collopt.solvers.tree_packing import Packing
+from collopt.planners.plans.stages import on_stage
+from collopt.planners.trees import forest
+from collopt.solvers.trees.height_reduction import lower_trees
+from collopt.solvers.trees.tree_packing import Packing
 from collopt.topologies import Topology, dgx_a100, dragonfly, fat_tree, leaf_spine, mi250, ring
 
 Integers = npt.NDArray[np.int64]
@@ -26,7 +26,7 @@ STAGES = ["bottleneck", "tight sets", "switch removal", "tree packing", "tree lo
 @pytest.mark.parametrize("broken", ["trim_to_tight_sets", "remove_switches", "pack_forest"])
 def test_the_general_way_takes_over(topology: Topology, broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever fails in the fast way, the plan is as good, and says why it was made the other way."""
-    original = getattr(tree_engine, broken)
+    original = getattr(forest, broken)
     calls = []
 
     def fail_once(*arguments: object) -> object:
@@ -35,7 +35,7 @@ def test_the_general_way_takes_over(topology: Topology, broken: str, monkeypatch
             raise SolverError("on purpose")
         return original(*arguments)
 
-    monkeypatch.setattr(tree_engine, broken, fail_once)
+    monkeypatch.setattr(forest, broken, fail_once)
     plan = collopt.plan(topology, "allgather")
     assert plan.gap == 0
     assert plan.provenance["refused"] == "on purpose"
@@ -82,7 +82,7 @@ def test_a_wrong_forest_of_the_fast_way_is_refused(
         calls.append(broken)
         return lower_trees(packing, tails) if len(calls) > 1 else broken(packing, tails)
 
-    monkeypatch.setattr(tree_engine, "lower_trees", break_once)
+    monkeypatch.setattr(forest, "lower_trees", break_once)
     plan = collopt.plan(mi250(boxes=2), collective)
     assert len(calls) == 2
     assert reason in str(plan.provenance["refused"])

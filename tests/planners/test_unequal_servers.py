@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.planners.fast import STAGES, schedule_all_to_allv
-from collopt.schedules.all_to_allv import ARRAYS, AllToAllvSchedule
-from collopt.schedules.two_tier_cost import H200, PIPELINES, TwoTierModel
-from collopt.solvers.staged_exchange import staged_exchange
-from collopt.solvers.unequal_exchange import unequal_exchange
+from collopt.planners.pairs.fast import STAGES, schedule_all_to_allv
+from collopt.schedules.fast.schedule import ARRAYS, AllToAllvSchedule
+from collopt.schedules.fast.two_tier_cost import H200, PIPELINES, TwoTierModel
+from collopt.solvers.fast.stages import staged_exchange
+from collopt.solvers.fast.unequal_servers import unequal_exchange
 
 IntArray = npt.NDArray[np.int64]
 

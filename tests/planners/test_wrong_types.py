@@ -11,10 +11,10 @@ import pytest
 
 import collopt
 from collopt.errors import CertificateError, ColloptError, TopologyError, UnsupportedError
-from collopt.planners.allreduce_bound import allreduce_bound
-from collopt.planners.bfb import bfb_cost, bfb_schedule, plan_bfb
-from collopt.planners.forestcoll import bound_trees, plan_trees
+from collopt.planners.bfb.bfb import bfb_cost, bfb_schedule, plan_bfb
 from collopt.planners.training_iteration import simulate_iteration
+from collopt.planners.trees.allreduce_bound import allreduce_bound
+from collopt.planners.trees.forestcoll import bound_trees, plan_trees
 from collopt.schedules import Forest, in_network, verified_link_loads, verified_schedule_loads
 from collopt.topologies import ring
 

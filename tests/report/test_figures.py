@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib", reason="figures need matplotlib")
 
 from collopt import report
 from collopt.errors import MissingDependencyError, UnsupportedError
-from collopt.report.drawing import COLOURS
+from collopt.report.figures.style import COLOURS
 
 RUNTIMES = pd.DataFrame(
     {
@@ -253,7 +253,7 @@ def test_a_broken_matplotlib_is_no_missing_one(monkeypatch: pytest.MonkeyPatch, 
         with pytest.raises(MissingDependencyError) as caught:
             report.timeline_figure(TIMELINE)
     assert "matplotlib cannot be imported here (RuntimeError: numpy ABI); mend that with: pip" in str(caught.value)
-    monkeypatch.setattr("collopt.topologies.installed.version", lambda _: "3.1.2rc1")
+    monkeypatch.setattr("collopt.support.packages.version", lambda _: "3.1.2rc1")
     with pytest.raises(
         MissingDependencyError, match=r"need 'matplotlib>=3\.9', but matplotlib is of version 3\.1\.2rc1"
     ):

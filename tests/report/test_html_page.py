@@ -18,8 +18,9 @@ pytest.importorskip("plotly", reason="reports need plotly")
 import collopt
 from collopt.errors import CertificateError, MissingDependencyError, UnsupportedError
 from collopt.planners import Plan
-from collopt.report import predicted_times, write_report
+from collopt.report import write_report
 from collopt.report.html import entries, parts, plots, report_page
+from collopt.report.tables import predicted_times
 from collopt.topologies import Topology, dgx_a100, ring, torus
 
 HOSTILE = ("</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "<b>&lt;$x^2$</b>")

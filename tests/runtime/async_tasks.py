@@ -19,9 +19,9 @@ from runtime_forests import COLLECTIVES, random_schedule, ring_forest
 from runtime_tasks import RANKS, join, message_of, same
 
 from collopt.runtime import all_to_all_single, execute, lower_allgather
-from collopt.runtime.execution.async_work import AsyncWork
-from collopt.runtime.execution.distributed import program_of
-from collopt.runtime.execution.references import poison, reference, tensors
+from collopt.runtime.distributed.calls.async_work import AsyncWork
+from collopt.runtime.distributed.execution.execute import program_of
+from collopt.runtime.distributed.execution.reference_results import poison, reference, tensors
 
 CPU = torch.device("cpu")
 

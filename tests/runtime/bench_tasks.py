@@ -10,7 +10,7 @@ from runtime_forests import random_schedule
 from runtime_tasks import RANKS, join
 
 from collopt.runtime import BenchReport, execute, lower, measure_plans
-from collopt.runtime.measuring import rivals as bench_rivals
+from collopt.runtime.measuring.bench import libraries as bench_rivals
 
 SIZE = 4096
 

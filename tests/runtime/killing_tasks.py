@@ -26,7 +26,7 @@ from runtime_forests import random_schedule
 
 from collopt.errors import ColloptError
 from collopt.runtime import all_to_all_single, execute
-from collopt.runtime.execution.distributed import program_of
+from collopt.runtime.distributed.execution.execute import program_of
 
 RANKS = 5
 GROUP_TIMEOUT_S = 600

@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 import numpy as np
 
 from collopt.runtime import Program
-from collopt.runtime.execution.batches import Operation, Piece, Sum, own_rounds, shard_elements
+from collopt.runtime.distributed.rounds.batches import Operation, Piece, Sum, own_rounds, shard_elements
 from collopt.runtime.programs.layout import Layout
 
 Queues = dict[tuple[int, int], deque[np.ndarray]]

@@ -25,10 +25,10 @@ from runtime_forests import (
 
 from collopt.errors import ColloptError
 from collopt.runtime import Program, execute, execute_allgather, lower_allgather, run_local
-from collopt.runtime.execution.batches import shard_elements
-from collopt.runtime.execution.distributed import program_of
-from collopt.runtime.execution.reductions import OPERATIONS
-from collopt.runtime.execution.references import poison, reference, tensors
+from collopt.runtime.distributed.calls.reduce_ops import OPERATIONS
+from collopt.runtime.distributed.execution.execute import program_of
+from collopt.runtime.distributed.execution.reference_results import poison, reference, tensors
+from collopt.runtime.distributed.rounds.batches import shard_elements
 
 RANKS = 4
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from collopt.runtime.execution.agreement import connect, wait, wait_for_all
-from collopt.runtime.execution.arguments import plain_group_of, served_devices, telling_device
+from collopt.runtime.distributed.calls.agreement import connect, wait, wait_for_all
+from collopt.runtime.distributed.calls.arguments import plain_group_of, served_devices, telling_device
 
 
 class Group:

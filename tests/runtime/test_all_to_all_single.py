@@ -11,15 +11,15 @@ import torch
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import all_to_all_single
-from collopt.runtime.exchange.steps import Exchange, own_steps
-from collopt.runtime.execution.local_ranks import run_ranks
+from collopt.runtime.distributed.all_to_allv.steps import Exchange, own_steps
+from collopt.runtime.distributed.processes.local_ranks import run_ranks
 
 PRELOAD = (
     "torch",
     "torch.distributed",
-    "collopt.planners.fast",
-    "collopt.solvers.staged_exchange",
-    "collopt.solvers.exchange_steps",
+    "collopt.planners.pairs.fast",
+    "collopt.solvers.fast.stages",
+    "collopt.runtime.distributed.all_to_allv.step_kernel",
 )
 
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.exchange.steps import Copy, Exchange, OwnSteps, own_steps
-from collopt.solvers.step_tables import INPUT, OUTPUT, SCRATCH
+from collopt.runtime.distributed.all_to_allv.step_tables import INPUT, OUTPUT, SCRATCH
+from collopt.runtime.distributed.all_to_allv.steps import Copy, Exchange, OwnSteps, own_steps
 
 IntArray = npt.NDArray[np.int64]
 Memory = tuple[IntArray, IntArray, IntArray]

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 import runtime_tasks
 
-from collopt.runtime.exchange.steps import Exchange, own_steps
-from collopt.runtime.execution.local_ranks import run_ranks
+from collopt.runtime.distributed.all_to_allv.steps import Exchange, own_steps
+from collopt.runtime.distributed.processes.local_ranks import run_ranks
 
 PRELOAD = (
     "torch",
     "torch.distributed",
-    "collopt.planners.fast",
-    "collopt.solvers.staged_exchange",
-    "collopt.solvers.exchange_steps",
+    "collopt.planners.pairs.fast",
+    "collopt.solvers.fast.stages",
+    "collopt.runtime.distributed.all_to_allv.step_kernel",
 )
 RANKS = runtime_tasks.RANKS
 

@@ -8,9 +8,9 @@ import pytest
 
 from collopt import plan
 from collopt.errors import UnsupportedError
-from collopt.runtime.torch_backend import settings as backend_settings
-from collopt.runtime.torch_backend.plans import PlanShelf, Request
-from collopt.runtime.torch_backend.settings import BackendSettings, configure, settings_of
+from collopt.runtime.distributed.torch_backend import settings as backend_settings
+from collopt.runtime.distributed.torch_backend.plan_cache import PlanShelf, Request
+from collopt.runtime.distributed.torch_backend.settings import BackendSettings, configure, settings_of
 from collopt.topologies import dgx_a100, ring
 
 

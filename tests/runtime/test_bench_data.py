@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from collopt.runtime.measuring.data import (
+from collopt.runtime.measuring.bench.buffers import (
     PERIOD,
     Question,
     fill_input,
@@ -18,8 +18,8 @@ from collopt.runtime.measuring.data import (
     make_tensors,
     wrong_elements,
 )
-from collopt.runtime.measuring.options import checked_config
-from collopt.runtime.measuring.sizes import DATATYPES
+from collopt.runtime.measuring.bench.options import checked_config
+from collopt.runtime.measuring.bench.sizes import DATATYPES
 from collopt.runtime.programs.layout import Layout
 
 ELEMENTS = 3 * PERIOD + 17

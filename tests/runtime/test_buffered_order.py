@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from collopt.errors import ProgramError
 from collopt.runtime import ChunkRange, Instruction, Program, RankProgram, ThreadBlock
-from collopt.runtime.interpreting.buffered_order import buffered_order
-from collopt.runtime.interpreting.interpreter import run_interleaving
+from collopt.runtime.interpreter.interpret import run_interleaving
+from collopt.runtime.msccl.lint.run import buffered_order
 
 
 def exchange(first: str, second: str, count: int = 1) -> Program:

@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime.execution import beside, call_queue
-from collopt.runtime.execution.async_work import AsyncWork
-from collopt.runtime.execution.call_queue import CallQueue
-from collopt.runtime.execution.forks import check_process
-from collopt.runtime.torch_backend.works import run_plan
+from collopt.runtime.distributed.calls import call_queue, concurrency
+from collopt.runtime.distributed.calls.async_work import AsyncWork
+from collopt.runtime.distributed.calls.call_queue import CallQueue
+from collopt.runtime.distributed.calls.fork_guard import check_process
+from collopt.runtime.distributed.torch_backend.works import run_plan
 
 LONG_S = 30.0
 """Longer than anything here takes."""
@@ -150,22 +150,22 @@ def test_questions_keep_their_turn(caplog: pytest.LogCaptureFixture) -> None:
         threads.add(threading.get_ident())
         return name
 
-    assert beside.in_turn(group, lambda: ask("alone")) == "alone"
+    assert concurrency.in_turn(group, lambda: ask("alone")) == "alone"
     assert threads == {threading.get_ident()}
     threads.clear()
-    beside._queues[group] = queue = CallQueue()
+    concurrency._queues[group] = queue = CallQueue()
     first = queue.submit(lambda: (time.sleep(0.05), seen.append("first")))
-    first.add_done_callback(lambda _: beside.in_turn(group, lambda: ask("callback")))
-    assert beside.in_turn(group, lambda: ask("after")) == "after"
+    first.add_done_callback(lambda _: concurrency.in_turn(group, lambda: ask("callback")))
+    assert concurrency.in_turn(group, lambda: ask("after")) == "after"
     assert seen == ["alone", "first", "callback", "after"]
     assert threads == {queue._thread.ident}
     with pytest.raises(ProgramError, match="disagree"):
-        beside.in_turn(group, failing("the ranks disagree"))
+        concurrency.in_turn(group, failing("the ranks disagree"))
     queue.join()
     assert caplog.messages == []
     queue.submit(failing("gone"))
     with pytest.raises(ProgramError, match="earlier call"):
-        beside.in_turn(group, lambda: ask("never"))
+        concurrency.in_turn(group, lambda: ask("never"))
 
 
 def test_a_fork_has_no_use_for_calls_and_groups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_the_thread_ends_with_the_group_and_keeps_no_tensor() -> None:
 
     group, tensor = Held(), Held()
     kept = weakref.ref(tensor)
-    beside._queues[group] = queue = CallQueue()
+    concurrency._queues[group] = queue = CallQueue()
     thread = queue._thread
     queue.submit(lambda tensor=tensor: None)
     del tensor
@@ -235,15 +235,15 @@ def test_a_call_waits_for_those_that_go_on() -> None:
         """Stands for one."""
 
     group, seen = Group(), []
-    beside.run_now(group, lambda: seen.append("alone"))
-    assert group not in beside._queues
-    beside._queues[group] = CallQueue()
-    beside._queues[group].submit(lambda: (time.sleep(0.05), seen.append("before"))[1])
-    beside.run_now(group, lambda: seen.append("after"))
+    concurrency.run_now(group, lambda: seen.append("alone"))
+    assert group not in concurrency._queues
+    concurrency._queues[group] = CallQueue()
+    concurrency._queues[group].submit(lambda: (time.sleep(0.05), seen.append("before"))[1])
+    concurrency.run_now(group, lambda: seen.append("after"))
     assert seen == ["alone", "before", "after"]
-    beside._queues[group].submit(failing("gone"))
+    concurrency._queues[group].submit(failing("gone"))
     with pytest.raises(ProgramError, match="earlier call"):
-        beside.run_now(group, lambda: seen.append("never"))
+        concurrency.run_now(group, lambda: seen.append("never"))
     assert seen == ["alone", "before", "after"]
 
 

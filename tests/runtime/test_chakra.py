@@ -21,8 +21,8 @@ from collopt.runtime import (
     simulate,
     write_trace,
 )
-from collopt.runtime.traces import reader
-from collopt.runtime.traces.protobuf import bytes_field, fields, packed_field, signed, varint, varint_at, varint_field
+from collopt.runtime.chakra import reader
+from collopt.runtime.chakra.protobuf import bytes_field, fields, packed_field, signed, varint, varint_at, varint_field
 from collopt.topologies import complete, dgx_a100, kautz, mi250, ring, torus
 from sample_files import sample
 

@@ -36,8 +36,8 @@ from collopt.runtime import (
     lower_allgather,
     without_receive_reduce,
 )
-from collopt.runtime.interpreting.hazards import check_hazards
-from collopt.runtime.interpreting.interpreter import run_interleaving
+from collopt.runtime.interpreter.hazards import check_hazards
+from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.runtime.programs.ordering import global_order
 from collopt.schedules import TreeSchedule
 

@@ -26,7 +26,7 @@ from collopt.runtime import (
     to_xml_text,
     write_xml,
 )
-from collopt.runtime.interpreting.interpreter import run_interleaving
+from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.runtime.msccl.export import export_msccl_xml
 from collopt.schedules import FlowSchedule, Forest
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, fat_tree, hypercube, mi250, ring, torus

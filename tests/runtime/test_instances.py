@@ -31,11 +31,11 @@ from collopt.runtime import (
     run_program,
     without_receive_reduce,
 )
+from collopt.runtime.lowering import lower as lowering
 from collopt.runtime.mscclpp.export import least_needs
-from collopt.runtime.mscclpp.plan import flat_length
-from collopt.runtime.mscclpp.writer import common_count
+from collopt.runtime.mscclpp.format.execution_plan import flat_length
+from collopt.runtime.mscclpp.lowering.lower import common_count
 from collopt.runtime.programs import instances as replication
-from collopt.runtime.programs import lowering
 from collopt.runtime.programs.instances import replicated
 from collopt.runtime.programs.packing import packed
 from collopt.schedules import AnyStepSchedule, FlowSchedule, Send, StepSchedule, TreeSchedule

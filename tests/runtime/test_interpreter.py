@@ -37,7 +37,7 @@ from collopt.runtime import (
     run_program,
     write_xml,
 )
-from collopt.runtime.interpreting.interpreter import run_interleaving
+from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.schedules import Forest
 
 

@@ -16,8 +16,8 @@ from runtime_forests import COLLECTIVES, exchange, random_forest, random_schedul
 import collopt
 from collopt.errors import MissingDependencyError, ProgramError, UnsupportedError
 from collopt.runtime import RunReport, lower, lower_allgather, run_local
-from collopt.runtime.execution.local_ranks import run_ranks
-from collopt.runtime.execution.references import Reference
+from collopt.runtime.distributed.execution.reference_results import Reference
+from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.topologies import dgx_a100
 
 RING = lower_allgather(ring_forest(4))

@@ -13,8 +13,8 @@ from runtime_forests import random_schedule, ring_forest
 
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.runtime import lower, lower_allgather, to_xml_text
-from collopt.runtime.msccl.lint import lint_file
-from collopt.runtime.msccl.lint_report import LintReport
+from collopt.runtime.interpreter.findings import LintReport
+from collopt.runtime.msccl.lint.lint import lint_file
 
 AZURE = "msccl-executor-nccl"
 TEXT = to_xml_text(lower_allgather(ring_forest(3)))

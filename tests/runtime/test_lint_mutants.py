@@ -10,11 +10,11 @@ from lint_mutants import Mutant, mutants, same_meaning
 from runtime_forests import random_schedule
 
 from collopt.runtime import Program, lower, to_xml_text
-from collopt.runtime.msccl.dialects import dialect_of
-from collopt.runtime.msccl.document import read_document
-from collopt.runtime.msccl.lint import lint_file
-from collopt.runtime.msccl.lint_report import Findings, LintReport
-from collopt.runtime.msccl.meaning import layout_of, program_of
+from collopt.runtime.interpreter.findings import Findings, LintReport
+from collopt.runtime.msccl.format.dialects import dialect_of
+from collopt.runtime.msccl.lint.document import read_document
+from collopt.runtime.msccl.lint.lint import lint_file
+from collopt.runtime.msccl.lint.to_program import layout_of, program_of
 from collopt.runtime.programs.unfused import without_receive_reduce
 
 

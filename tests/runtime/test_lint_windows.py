@@ -13,8 +13,8 @@ from runtime_forests import random_schedule, ring_forest
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import lower, lower_allgather, to_xml_text
-from collopt.runtime.msccl.lint_report import LintReport, Window
-from collopt.runtime.msccl.windows import lint_family, window_report
+from collopt.runtime.families.windows import lint_family, window_report
+from collopt.runtime.interpreter.findings import LintReport, Window
 from collopt.topologies import ring
 
 AZURE = "msccl-executor-nccl"

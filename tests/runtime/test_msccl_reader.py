@@ -13,7 +13,7 @@ from runtime_forests import block, exchange, random_schedule, ring_forest, send,
 
 from collopt.errors import ColloptError, FileFormatError, ProgramError, UnsupportedError
 from collopt.runtime import ChunkRange, Instruction, interpret_file, lower, lower_allgather, read_xml, to_xml_text
-from collopt.runtime.msccl.reader import read_placements
+from collopt.runtime.msccl.format.reader import read_placements
 
 TEXT = to_xml_text(lower_allgather(ring_forest(3)))
 WAITING = '<step s="1" type="s" srcbuf="o" srcoff="2" dstbuf="o" dstoff="2" cnt="1" depid="0" deps="0" hasdep="0" />'

@@ -27,8 +27,8 @@ from runtime_rounds import run_in_rounds
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import ChunkRange, Program, lower, lower_allgather, run_program, without_receive_reduce
-from collopt.runtime.execution.batches import own_rounds
-from collopt.runtime.execution.rounds import rounds_of
+from collopt.runtime.distributed.rounds.batches import own_rounds
+from collopt.runtime.distributed.rounds.rounds import rounds_of
 from collopt.schedules import Forest, TreeSchedule
 
 

@@ -15,9 +15,9 @@ from collopt import Topology
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import plan_of_schedule
 from collopt.runtime import Simulation, simulate, simulate_sizes
-from collopt.runtime.simulating.sent_trees import transfers_of
+from collopt.runtime.simulation.tree_transfers import transfers_of
 from collopt.schedules import Allreduce, FlowSchedule, Forest, StepAllreduce, StepSchedule, TreeSchedule, as_bytes
-from collopt.schedules.step_time import step_schedule_time
+from collopt.schedules.steps.step_time import step_schedule_time
 from collopt.topologies import complete, dgx_a100, hypercube, kautz, mi250, ring, torus
 
 SPEED = 25

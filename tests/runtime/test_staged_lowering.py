@@ -30,11 +30,11 @@ from collopt.runtime import (
     write_mscclpp,
     write_xml,
 )
-from collopt.runtime.execution.local_ranks import run_ranks
-from collopt.runtime.programs import staged_strands
+from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.lowering import staged_transfers
 from collopt.schedules import AllToAllvSchedule
 
-PRELOAD = ("torch", "torch.distributed", "collopt.runtime.execution.distributed")
+PRELOAD = ("torch", "torch.distributed", "collopt.runtime.distributed.execution.execute")
 LARGE = 2**31 - 1
 
 
@@ -267,7 +267,7 @@ def test_ranks_that_run_it_agree_with_torch_bit_for_bit() -> None:
 @pytest.mark.parametrize("sizes", [[2, 2], [4, 4, 2], [3, 2]])
 def test_too_many_chunks_are_refused_with_what_to_change(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
     """And the change that the message names is enough."""
-    monkeypatch.setattr(staged_strands, "MAX_CHUNKS", 2**12)
+    monkeypatch.setattr(staged_transfers, "MAX_CHUNKS", 2**12)
     traffic = np.random.default_rng(1).integers(0, 10**6, (sum(sizes),) * 2)
     with pytest.raises(UnsupportedError, match=r"chunks; expected at most 4096: schedule larger units") as caught:
         lower(scheduled(traffic, sizes), "all_to_allv")

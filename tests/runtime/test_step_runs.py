@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from runtime_steps import TESTBED, random_steps, schedule_for
 
-from collopt.planners.bfb import plan_bfb
+from collopt.planners.bfb.bfb import plan_bfb
 from collopt.runtime import lower, run_local
-from collopt.runtime.execution.distributed import program_of
+from collopt.runtime.distributed.execution.execute import program_of
 from collopt.schedules import AnyStepSchedule
 
 COLLECTIVES = ("allgather", "reduce_scatter", "allreduce")

@@ -24,7 +24,7 @@ from collopt.runtime import (
     without_receive_reduce,
     write_xml,
 )
-from collopt.runtime.execution.distributed import program_of
+from collopt.runtime.distributed.execution.execute import program_of
 from collopt.runtime.msccl.export import export_msccl_xml
 
 THINGS = [None, True, 2.5, "x", b"x", [], {}, object(), np.array([1, 2])]

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, CertificateError, TopologyError, UnsupportedError
-from collopt.planners.fast import schedule_all_to_allv
-from collopt.schedules.all_to_allv import ARRAYS, AllToAllvSchedule
-from collopt.schedules.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
+from collopt.planners.pairs.fast import schedule_all_to_allv
+from collopt.schedules.fast.schedule import ARRAYS, AllToAllvSchedule
+from collopt.schedules.fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
 
 IntArray = npt.NDArray[np.int64]
 

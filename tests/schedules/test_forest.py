@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from collopt.errors import CertificateError
 from collopt.planners import plan
-from collopt.schedules import Forest, TreeEdge, depths
+from collopt.schedules import Forest, TreeEdge
+from collopt.schedules.trees import depths
 from collopt.topologies import Topology, dgx_a100
 from oracles.slow_check import loads_of
 from strategies import eulerian_topologies

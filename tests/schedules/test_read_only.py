@@ -14,8 +14,8 @@ import pytest
 from collopt import Plan, plan
 from collopt.errors import UnsupportedError
 from collopt.schedules import Allreduce, Forest
-from collopt.schedules.forest import ARRAYS
-from collopt.schedules.read_only import read_only
+from collopt.schedules.trees.forest import ARRAYS
+from collopt.support.arrays import read_only
 from collopt.topologies import ring
 
 Thing = TypeVar("Thing")

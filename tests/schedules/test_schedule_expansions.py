@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, TopologyError, UnsupportedError
-from collopt.planners.bfb import bfb_schedule
+from collopt.planners.bfb.bfb import bfb_schedule
 from collopt.schedules import (
     StepCost,
     StepSchedule,
@@ -31,7 +31,7 @@ from collopt.schedules import (
     step_cost,
     verified_step_loads,
 )
-from collopt.schedules.step_schedule import Send
+from collopt.schedules.steps.schedule import Send
 from collopt.topologies import (
     DirectGraph,
     base_schedule_names,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError
 from collopt.schedules import Send, StepAllreduce, StepSchedule, schedule_from_json, schedule_to_json
-from collopt.schedules.step_json import is_step_json, steps_from_json, steps_to_json
-from collopt.schedules.step_schedule import ARRAYS
+from collopt.schedules.steps.schedule import ARRAYS
+from collopt.schedules.steps.steps_json import is_step_json, steps_from_json, steps_to_json
 
 NUMBERS = st.integers(0, 2**63 - 1)
 EXCHANGE = StepSchedule.from_sends(2, 2, [(0, 0, 0, 2, (0, 1)), (0, 1, 0, 2, (1, 0))])

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.schedules.step_allreduce import StepAllreduce
-from collopt.schedules.step_schedule import Send, StepSchedule
+from collopt.schedules.steps.allreduce import StepAllreduce
+from collopt.schedules.steps.schedule import Send, StepSchedule
 from collopt.topologies import Topology, complete, ring
 
 STAR = Topology.from_links(

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError
-from collopt.schedules import step_arrivals
-from collopt.schedules.step_allreduce import StepAllreduce
-from collopt.schedules.step_schedule import Send, StepSchedule
-from collopt.schedules.step_verify import verified_step_loads, verified_step_schedule_loads
+from collopt.schedules.steps import arrivals
+from collopt.schedules.steps.allreduce import StepAllreduce
+from collopt.schedules.steps.schedule import Send, StepSchedule
+from collopt.schedules.steps.verify import verified_step_loads, verified_step_schedule_loads
 from collopt.topologies import Topology, hypercube, ring, torus
 from oracles.slow_steps import step_loads_of, steps_hold
 from strategies import eulerian_topologies
@@ -327,7 +327,7 @@ def answer(made: StepSchedule, topology: Topology, **settings: int) -> object:
     """The loads, or why the schedule is refused, with other sizes of blocks and tables."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.items():
-            patch.setattr(step_arrivals, name, value)
+            patch.setattr(arrivals, name, value)
         try:
             return verified_step_loads(made, topology).tolist()
         except CertificateError as refusal:

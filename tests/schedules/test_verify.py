@@ -230,7 +230,7 @@ def test_a_broken_forest_is_refused_for_what_is_wrong(case: str) -> None:
 @pytest.mark.parametrize("case", BROKEN)
 def test_trees_are_checked_alike_in_small_blocks(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large forests are gone through in parts; trees keep their numbers in messages."""
-    monkeypatch.setattr("collopt.schedules.verify.BLOCK_ENTRIES", 3)
+    monkeypatch.setattr("collopt.schedules.trees.verify.BLOCK_ENTRIES", 3)
     assert np.array_equal(verified_link_loads(forest(), TOPOLOGY), forest().link_loads(TOPOLOGY))
     test_a_broken_forest_is_refused_for_what_is_wrong(case)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, UnsupportedError
-from collopt.solvers.birkhoff import DECOMPOSITIONS, decompose
+from collopt.solvers.fast.birkhoff import DECOMPOSITIONS, decompose
 
 IntArray = npt.NDArray[np.int64]
 

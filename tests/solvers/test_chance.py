@@ -12,7 +12,7 @@ import collopt
 from collopt.errors import UnsupportedError
 from collopt.schedules import FlowSchedule
 from collopt.solvers import HighsOptions, limited_threads, seeded
-from collopt.solvers.chance import MOST_SEED, current_seed
+from collopt.support.seed import MOST_SEED, current_seed
 from collopt.topologies import Topology, from_networkx, hypercube
 
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
-from collopt.planners.bfb import bfb_cost
-from collopt.solvers.circulant_loads import circulant_costs
+from collopt.planners.bfb.bfb import bfb_cost
+from collopt.solvers.bfb.circulant_loads import circulant_costs
 from collopt.topologies import circulant_digraph
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collopt import solve
 from collopt.errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
 from collopt.formulations import all_to_all
-from collopt.solvers.concurrent_flow import ConcurrentFlow, concurrent_flow, source_flows
+from collopt.solvers.multicommodity.concurrent_flow import ConcurrentFlow, concurrent_flow, source_flows
 from collopt.topologies import (
     DirectGraph,
     Topology,
@@ -24,7 +24,7 @@ from collopt.topologies import (
     line_graph,
     torus,
 )
-from collopt.topologies.isomorphism import automorphisms
+from collopt.topologies.graphs.isomorphism import automorphisms
 from strategies import eulerian_topologies, switch_free_topologies
 
 Network = tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]

@@ -17,18 +17,19 @@ from hypothesis import strategies as st
 from collopt.errors import SolverError
 from collopt.formulations import Blocks, all_to_all
 from collopt.planners import plan
-from collopt.solvers import HighsOptions, Progress, progress, solve
-from collopt.solvers.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
-from collopt.solvers.concurrent_flow import concurrent_flow
-from collopt.solvers.counting import counted, counter, listening, portions, texts
-from collopt.solvers.max_flow import paired_network
-from collopt.solvers.orientation import orient
-from collopt.solvers.rank_needs import rank_needs
-from collopt.solvers.sink_sweep import sweep_sinks
-from collopt.solvers.strength import strength
-from collopt.solvers.switch_guess import remove_all_switches, split_all_switches
-from collopt.solvers.tree_lowering import lower_trees
-from collopt.solvers.tree_packing import pack_trees
+from collopt.solvers import HighsOptions, Progress, solve
+from collopt.solvers.flow.max_flow import paired_network
+from collopt.solvers.flow.sink_sweep import sweep_sinks
+from collopt.solvers.highs import callbacks
+from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow
+from collopt.solvers.strength.orientation import orient
+from collopt.solvers.strength.rank_demands import rank_needs
+from collopt.solvers.strength.strength import strength
+from collopt.solvers.trees.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
+from collopt.solvers.trees.height_reduction import lower_trees
+from collopt.solvers.trees.transport_splitting import remove_all_switches, split_all_switches
+from collopt.solvers.trees.tree_packing import pack_trees
+from collopt.support.progress import counted, counter, listening, portions, texts
 from collopt.topologies import Topology, dgx_h100, fat_tree, from_networkx, mi250, ring
 
 Integers = npt.NDArray[np.int64]
@@ -231,7 +232,7 @@ def test_concurrent_flow_tells_its_rounds_and_its_gap() -> None:
 
 def test_linear_programs_tell_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows how many there will be."""
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_CALLS", 0)
+    monkeypatch.setattr(callbacks, "SECONDS_BETWEEN_CALLS", 0)
     model = all_to_all.build(irregular(12))
     with heard_within() as heard:
         solve(model)
@@ -243,7 +244,7 @@ def test_linear_programs_tell_iterations(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_integer_programs_tell_the_best_answer_and_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the nodes of the search; a listener of the solve itself is called as well."""
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_CALLS", 0)
+    monkeypatch.setattr(callbacks, "SECONDS_BETWEEN_CALLS", 0)
     own: list[Progress] = []
 
     def until_any(told: Progress) -> bool:
@@ -259,7 +260,7 @@ def test_integer_programs_tell_the_best_answer_and_its_bound(monkeypatch: pytest
 
 def test_an_error_of_a_listener_comes_out_of_a_linear_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once HiGHS has stopped; the next solve is as if nothing had been."""
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_CALLS", 0)
+    monkeypatch.setattr(callbacks, "SECONDS_BETWEEN_CALLS", 0)
     model = all_to_all.build(irregular(12))
 
     def refuse(text: str) -> None:
@@ -294,7 +295,7 @@ def test_an_error_of_a_listener_comes_out_and_breaks_nothing(fatal: int) -> None
 
 def test_of_counts_within_counts_the_second_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """And a third not at all."""
-    monkeypatch.setattr("collopt.solvers.counting.SECONDS_BETWEEN_TEXTS", 0)
+    monkeypatch.setattr("collopt.support.progress.SECONDS_BETWEEN_TEXTS", 0)
     with heard_within() as heard:
         for _ in counted(range(2), 2):
             for _ in counted(range(1200), 1200):

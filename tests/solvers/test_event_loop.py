@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from collopt.solvers.event_loop import Network, run_events
-from collopt.solvers.heaps import drop, push
+from collopt.runtime.simulation.event_loop import Network, run_events
+from collopt.runtime.simulation.heaps import drop, push
 
 
 def network(

@@ -17,8 +17,8 @@ from scipy.sparse import csc_array, random_array
 from collopt.errors import CertificateError, NoAnswerError
 from collopt.formulations import Blocks
 from collopt.solvers import Algorithm, HighsOptions, solve
-from collopt.solvers.rational_system import RationalSystem
-from collopt.solvers.rationals import IntegerMatrix, as_exact, exact, float_fraction, simplest_between
+from collopt.solvers.lp.rational_system import RationalSystem
+from collopt.solvers.lp.rationals import IntegerMatrix, as_exact, exact, float_fraction, simplest_between
 
 with_basis = pytest.mark.parametrize("algorithm", [None, Algorithm.SIMPLEX, Algorithm.IPM])
 without_basis = pytest.mark.parametrize("algorithm", [Algorithm.IPM_WITHOUT_CROSSOVER, Algorithm.PDLP])

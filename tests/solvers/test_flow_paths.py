@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.concurrent_flow import concurrent_flow, source_flows
-from collopt.solvers.flow_paths import Paths, joined, path_loads, source_paths
+from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow, source_flows
+from collopt.solvers.paths.decomposition import Paths, joined, path_loads, source_paths
 from collopt.topologies import generalized_kautz
 
 IntArray = np.ndarray

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from collopt.errors import ColloptError, NoAnswerError, UnsupportedError
-from collopt.formulations.blocks import BlockProgram, Blocks
+from collopt.formulations.modelling.blocks import BlockProgram, Blocks
 from collopt.solvers import (
     Algorithm,
     DualStatus,
@@ -24,8 +24,8 @@ from collopt.solvers import (
     Termination,
     solve,
 )
-from collopt.solvers.rays import conflict
-from collopt.solvers.rays import escape as escape_along
+from collopt.solvers.highs.rays import conflict
+from collopt.solvers.highs.rays import escape as escape_along
 
 algorithms = pytest.mark.parametrize("algorithm", Algorithm, ids=lambda algorithm: algorithm.name.lower())
 
@@ -201,7 +201,7 @@ def test_interior_point_alone_does_not_make_a_model_infeasible(algorithm: Algori
 
 def test_what_no_ray_proves_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """HiGHS's word alone is passed on as such, and nothing can be read from it."""
-    monkeypatch.setattr("collopt.solvers.highs.proof", lambda *attempt, by_simplex: None)
+    monkeypatch.setattr("collopt.solvers.highs.session.proof", lambda *attempt, by_simplex: None)
     for blocks, said in ((contradiction(), "infeasible"), (escape(), "unbounded")):
         solution = solve(blocks)
         assert solution.status == Status(Termination.UNKNOWN, PrimalStatus.NONE, DualStatus.NONE)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.flow_paths import Paths
-from collopt.solvers.hop_order import ordered_hops
-from collopt.solvers.path_rows import fewest_steps, split, step_quotas
+from collopt.solvers.paths.chunk_batches import fewest_steps, split, step_quotas
+from collopt.solvers.paths.decomposition import Paths
+from collopt.solvers.paths.list_scheduling import ordered_hops
 from collopt.topologies import Topology, complete, hypercube, ring, torus
 
 IntArray = np.ndarray

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
-from collopt.planners.bfb import bfb_cost
-from collopt.solvers.kautz_bandwidth import as_figures, kautz_figures, kautz_table
+from collopt.planners.bfb.bfb import bfb_cost
+from collopt.solvers.bfb.kautz_bandwidth import as_figures, kautz_figures, kautz_table
 from collopt.topologies import DirectGraph
 
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
-from collopt.solvers.balanced_shares import share_out
-from collopt.solvers.chunk_times import chunk_capacities, chunked_times, least_chunked_times
-from collopt.solvers.hop_masks import Intake, groups_at, intake, widest
-from collopt.solvers.load_balancing import busiest_sets, loads_by_newton, loads_by_subsets
+from collopt.solvers.bfb.balanced_shares import share_out
+from collopt.solvers.bfb.chunk_times import chunk_capacities, chunked_times, least_chunked_times
+from collopt.solvers.bfb.link_masks import Intake, groups_at, intake, widest
+from collopt.solvers.bfb.load_balancing import busiest_sets, loads_by_newton, loads_by_subsets
 from collopt.topologies import Topology, complete, hypercube, torus
 from oracles.bfb_subsets import diameter_of, least_load, offered_links
 from strategies import switch_free_topologies

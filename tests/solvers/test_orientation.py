@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 from collopt.errors import CapacityOverflowError
-from collopt.solvers.orientation import Orientation, orient
-from collopt.solvers.strength import Strength, strength
-from collopt.solvers.tree_packing import pack_trees
+from collopt.solvers.strength.orientation import Orientation, orient
+from collopt.solvers.strength.strength import Strength, strength
+from collopt.solvers.trees.tree_packing import pack_trees
 from collopt.topologies import Topology, hypercube, ring, torus
 from oracles.brute_force_cuts import supplies_fit
 from two_way_networks import TwoWay, random_regular, two_way, two_way_topologies

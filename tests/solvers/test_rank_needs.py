@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.rank_needs import rank_needs
-from collopt.solvers.strength import strength
+from collopt.solvers.strength.rank_demands import rank_needs
+from collopt.solvers.strength.strength import strength
 from collopt.topologies import Topology, ring
 from oracles.strengths import narrowest_cuts
 from two_way_networks import two_way, two_way_topologies

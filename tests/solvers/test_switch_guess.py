@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collopt.solvers import switch_guess
-from collopt.solvers.bottleneck import bottleneck_cut
-from collopt.solvers.sink_sweep import SinkSweep, sweep_sinks
-from collopt.solvers.switch_guess import SwitchPlan, remove_all_switches, split_all_switches
+from collopt.solvers.flow.sink_sweep import SinkSweep, sweep_sinks
+from collopt.solvers.trees import transport_splitting
+from collopt.solvers.trees.bottleneck import bottleneck_cut
+from collopt.solvers.trees.transport_splitting import SwitchPlan, remove_all_switches, split_all_switches
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, fat_tree, leaf_spine, mi250
 from strategies import eulerian_topologies
 
@@ -73,7 +73,7 @@ def test_plans_account_for_every_unit_around_their_switch(
 )
 def test_real_clusters_need_no_exact_splitting(topology: Topology, monkeypatch: pytest.MonkeyPatch) -> None:
     """The guesses pass, those for the MI250 and the DGX-1 after a lesson."""
-    monkeypatch.setattr(switch_guess, "split_pairs", None)
+    monkeypatch.setattr(transport_splitting, "split_pairs", None)
     capacities, supplies = critical(topology)
     check(remove_all_switches(capacities, supplies, len(supplies)), capacities, supplies, len(supplies))
 
@@ -88,7 +88,7 @@ def test_the_second_guess_keeps_to_the_lesson_of_the_first(topology: Topology, m
         short.append(bool(sweep.lacking.any()))
         return sweep
 
-    monkeypatch.setattr(switch_guess, "sweep_sinks", counted)
+    monkeypatch.setattr(transport_splitting, "sweep_sinks", counted)
     capacities, supplies = critical(topology)
     plans = remove_all_switches(capacities, supplies, len(supplies))
     assert short == [True, False]

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collopt.solvers.bottleneck import bottleneck_cut
-from collopt.solvers.routed_graph import RoutedGraph
-from collopt.solvers.sink_sweep import sweep_sinks
-from collopt.solvers.tight_sets import Family, tight_family
-from collopt.solvers.trimming import trim_to_tight_sets
+from collopt.solvers.flow.sink_sweep import sweep_sinks
+from collopt.solvers.trees.bottleneck import bottleneck_cut
+from collopt.solvers.trees.routed_graph import RoutedGraph
+from collopt.solvers.trees.tight_sets import Family, tight_family
+from collopt.solvers.trees.trimming import trim_to_tight_sets
 from collopt.topologies import Topology, dgx_a100, fat_tree, leaf_spine, mi250
 from strategies import eulerian_topologies
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.solvers.tree_centres import centred
+from collopt.solvers.strength.tree_centers import centred
 
 Integers = npt.NDArray[np.int64]
 

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 
-from collopt.solvers.bottleneck import bottleneck_cut
-from collopt.solvers.tree_lowering import lower_trees
-from collopt.solvers.tree_packing import Packing, pack_trees
+from collopt.solvers.trees.bottleneck import bottleneck_cut
+from collopt.solvers.trees.height_reduction import lower_trees
+from collopt.solvers.trees.tree_packing import Packing, pack_trees
 from collopt.topologies import Topology, hypercube, torus
 from strategies import switch_free_topologies
 

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.bottleneck import bottleneck_cut
-from collopt.solvers.tree_packing import Packing, pack_trees
+from collopt.solvers.trees.bottleneck import bottleneck_cut
+from collopt.solvers.trees.tree_packing import Packing, pack_trees
 from collopt.topologies import Topology, complete, hypercube, mi250, ring, torus
 from oracles.brute_force_cuts import supplies_fit
 from strategies import switch_free_topologies

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.formulations import Blocks, throughput
-from collopt.formulations.blocks import BlockProgram
+from collopt.formulations.modelling.blocks import BlockProgram
 from collopt.solvers import Algorithm, HighsOptions, Progress, Session, Solution, Termination, solve
-from collopt.solvers.highs import _Handle
-from collopt.solvers.program_changes import changes_between
+from collopt.solvers.highs.session import _Handle
+from collopt.solvers.lp.program_changes import changes_between
 from collopt.topologies import dgx_a100, ring
 
 

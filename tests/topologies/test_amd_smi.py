@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError
 from collopt.topologies import mi300x
-from collopt.topologies.importing.amd_smi import matches, read_box
-from collopt.topologies.importing.box_options import BoxOptions
-from collopt.topologies.importing.document import Document, read_document
-from collopt.topologies.scale_out import Box, repeat_box
+from collopt.topologies.importing.sources.document import Document, read_document
+from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.importing.vendor_tools.amd_smi import matches, read_box
+from collopt.topologies.switched.scale_out import Box, repeat_box
 from sample_files import sample
 from vendor_tables import FRONTIER, refusal, square
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from collopt.topologies import compose, link_classes, read_box
-from collopt.topologies.importing.reading import ImportOptions, import_network
-from collopt.topologies.scale_out import Box
+from collopt.topologies.importing.read import ImportOptions, import_network
+from collopt.topologies.switched.scale_out import Box
 from nccl_texts import cpu, gpu, link, nic, port, slot, switched, system
 
 PROFILE = {"name": "lab_1MB", "gpus_per_node": 4, "alpha": 1, "node_betas_list": [20]}

@@ -9,10 +9,10 @@ import pytest
 
 from collopt import read_topology
 from collopt.errors import TopologyError
+from collopt.support.quantities import as_gigabytes, doubt_about_nic
+from collopt.support.validation import as_bandwidth
 from collopt.topologies import rail, read_box
-from collopt.topologies.bandwidth_units import as_gigabytes, doubt_about_nic
-from collopt.topologies.importing.reading import import_network
-from collopt.topologies.validation import as_bandwidth
+from collopt.topologies.importing.read import import_network
 from nccl_texts import cpu, gpu, nic, port, switched, system
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.topologies.offset_sets import digraph_offset_sets, sample_with_one, two_way_offset_sets
+from collopt.topologies.direct_connect.offset_sets import digraph_offset_sets, sample_with_one, two_way_offset_sets
 
 
 @settings(deadline=None, max_examples=80)

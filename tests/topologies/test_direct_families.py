@@ -35,7 +35,7 @@ from collopt.topologies import (
     twisted_torus,
     unidirectional_ring,
 )
-from collopt.topologies.word_graphs import REWIRED_CYCLES
+from collopt.topologies.direct_connect.kautz import REWIRED_CYCLES
 
 
 class Row(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from collopt.errors import ColloptError, TopologyError, UnsupportedError
+from collopt.support.validation import as_integers
 from collopt.topologies import (
     DirectGraph,
     automorphisms,
@@ -35,8 +36,7 @@ from collopt.topologies import (
     parallel,
     reverse_symmetry,
 )
-from collopt.topologies.graph_names import offset_names
-from collopt.topologies.validation import as_integers
+from collopt.topologies.graphs.names import offset_names
 
 K3 = complete(3).graph
 assert K3 is not None

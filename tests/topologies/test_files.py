@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.topologies import Topology, dgx_h100, mi250, read_topology, ring, write_topology
 from collopt.topologies.files import topology_from_json, topology_to_json, write_all_whole, write_whole
-from collopt.topologies.schema import TopologyDocument
+from collopt.topologies.network.schema import TopologyDocument
 from strategies import eulerian_topologies, switch_free_topologies
 
 DATA = Path(__file__).parents[1] / "data"

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from collopt.topologies.importing.gpu_products import ALIASES, PRODUCTS, find_product, product_of
-from collopt.topologies.importing.pcie_speeds import LANE
-from collopt.topologies.importing.slots import SLOTS
+from collopt.topologies.importing.nccl.pcie_speeds import LANE
+from collopt.topologies.importing.sources.gpu_products import ALIASES, PRODUCTS, find_product, product_of
+from collopt.topologies.importing.vendor_tools.pcie_paths import SLOTS
 from nccl_texts import GPU, box_of, cpu, gpu, link, pci, slot, switched, system
 
 

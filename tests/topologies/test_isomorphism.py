@@ -26,10 +26,10 @@ from collopt.topologies import (
     isomorphism,
     kautz,
     line_graph,
-    node_matching,
     orbits,
     unidirectional_ring,
 )
+from collopt.topologies.graphs import isomorphism_search
 from regular_graphs import BASES, regular_graphs, renumbered
 
 
@@ -148,7 +148,7 @@ def test_graphs_of_different_sizes_are_not_isomorphic() -> None:
 
 def test_a_search_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather than answering that there is no isomorphism."""
-    monkeypatch.setattr(node_matching, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(isomorphism_search, "MAX_ATTEMPTS", 2)
     cube = DirectGraph.of(hypercube(4))
     with pytest.raises(NoAnswerError, match="2 attempts"):
         isomorphism(cube, renumbered(cube, 1))

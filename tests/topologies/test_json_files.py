@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from collopt.errors import ColloptError, FileFormatError
-from collopt.topologies import files, json_files
+from collopt.support import json_files
+from collopt.topologies import files
 from collopt.topologies.files import read_json
 
 HEADER = '{"format": "demo", "version": 2'

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError
 from collopt.topologies import Topology
-from collopt.topologies.importing.box_options import BoxOptions
-from collopt.topologies.importing.document import Document
-from collopt.topologies.importing.imported import Imported
-from collopt.topologies.importing.msccl_topology import matches, read_network
+from collopt.topologies.importing.other_planners.msccl_tools import matches, read_network
+from collopt.topologies.importing.sources.document import Document
+from collopt.topologies.importing.sources.imported import Imported
+from collopt.topologies.importing.sources.options import BoxOptions
 from vendor_tables import refusal
 
 

@@ -9,11 +9,11 @@ import pytest
 from collopt import plan
 from collopt.errors import FileFormatError
 from collopt.topologies import dgx1_v100, dgx_a100, mi250, mi300x
-from collopt.topologies.importing.box_options import BoxOptions
-from collopt.topologies.importing.document import Document
-from collopt.topologies.importing.nccl_xml import matches, read_box
-from collopt.topologies.scale_out import Box, join_boxes
-from collopt.topologies.topology import Topology
+from collopt.topologies.importing.nccl.nccl_xml import matches, read_box
+from collopt.topologies.importing.sources.document import Document
+from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.network.topology import Topology
+from collopt.topologies.switched.scale_out import Box, join_boxes
 from nccl_texts import GPU, SWITCH, box_of, cpu, gpu, link, nic, pci, port, real_file, slot, switched, system, tag
 
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError, TopologyError
-from collopt.topologies.importing.box_options import BoxOptions
-from collopt.topologies.importing.document import MAX_BYTES, Document
-from collopt.topologies.importing.nccl_tree import MAX_DEPTH, MAX_ELEMENTS, MAX_VALUE
-from collopt.topologies.importing.nccl_xml import matches, read_box
-from collopt.topologies.scale_out import join_boxes
+from collopt.topologies.importing.nccl.elements import MAX_DEPTH, MAX_ELEMENTS, MAX_VALUE
+from collopt.topologies.importing.nccl.nccl_xml import matches, read_box
+from collopt.topologies.importing.sources.document import MAX_BYTES, Document
+from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.switched.scale_out import join_boxes
 from nccl_texts import GPU, SWITCH, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system, tag
 
 WHOLE = system(

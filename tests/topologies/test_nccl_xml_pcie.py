@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from collopt import bound
 from collopt.errors import FileFormatError
 from collopt.topologies import compose
-from collopt.topologies.importing.pcie_speeds import LANE
-from collopt.topologies.scale_out import Box
+from collopt.topologies.importing.nccl.pcie_speeds import LANE
+from collopt.topologies.switched.scale_out import Box
 from nccl_texts import GPU, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system, tag
 
 BROADCOM = {"vendor": "0x1000", "device": "0xc010", "subsystem_vendor": "0x1000", "subsystem_device": "0xa096"}

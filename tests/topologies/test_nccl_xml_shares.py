@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.topologies import compose
-from collopt.topologies.importing.box_options import BoxOptions
-from collopt.topologies.importing.document import Document
-from collopt.topologies.importing.nccl_machine import read_machine
-from collopt.topologies.importing.nccl_tree import read_tree
-from collopt.topologies.importing.pcie_tree import Node, read_pcie
-from collopt.topologies.scale_out import Box
+from collopt.topologies.importing.nccl.elements import read_tree
+from collopt.topologies.importing.nccl.machine import read_machine
+from collopt.topologies.importing.nccl.pcie_tree import Node, read_pcie
+from collopt.topologies.importing.sources.document import Document
+from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.switched.scale_out import Box
 from nccl_texts import box_of, cpu, gpu, nic, pci, port, switched, system
 
 Tree = dict[str, Any]

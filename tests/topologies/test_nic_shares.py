@@ -7,8 +7,8 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.topologies.nic_shares import UNLIMITED, Share, notes_on, share_out
-from collopt.topologies.scale_out import SharedLink
+from collopt.topologies.switched.nic_shares import UNLIMITED, Share, notes_on, share_out
+from collopt.topologies.switched.scale_out import SharedLink
 
 
 def link(bandwidth: int, *ways: tuple[int, int]) -> SharedLink:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from collopt import plan, read_topology
 from collopt.errors import ColloptError, FileFormatError
 from collopt.topologies import Topology, read_box
-from collopt.topologies.importing.box_options import BoxOptions
-from collopt.topologies.importing.document import Document
-from collopt.topologies.importing.ns3 import matches, read_network
+from collopt.topologies.importing.other_planners.ns3 import matches, read_network
+from collopt.topologies.importing.sources.document import Document
+from collopt.topologies.importing.sources.options import BoxOptions
 
 LEAVES = """\
 6 2 5

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from collopt import bound
 from collopt.errors import FileFormatError, TopologyError
 from collopt.topologies import compose, dgx1_v100, dgx_a100, dgx_h100
-from collopt.topologies.importing.box_options import BoxOptions
-from collopt.topologies.importing.document import Document, read_document
-from collopt.topologies.importing.nvidia_smi import matches, read_box
-from collopt.topologies.nvidia import CUBE_MESH
-from collopt.topologies.scale_out import Box, repeat_box
+from collopt.topologies.importing.sources.document import Document, read_document
+from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.importing.vendor_tools.nvidia_smi import matches, read_box
+from collopt.topologies.switched.nvidia import CUBE_MESH
+from collopt.topologies.switched.scale_out import Box, repeat_box
 from nccl_texts import box_of, cpu, gpu, nic, pci, port, switched, system
 from sample_files import sample
 from vendor_tables import gpu_labels, refusal, square

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError
-from collopt.topologies.amd import MI250_LINKS
-from collopt.topologies.importing import amd_sysfs, rocm_smi_bandwidth, rocm_smi_topology
-from collopt.topologies.importing.box_options import BoxOptions
-from collopt.topologies.importing.document import Document, read_document
-from collopt.topologies.scale_out import Box, repeat_box
+from collopt.topologies.importing.sources.document import Document, read_document
+from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.importing.vendor_tools import amd_sysfs, rocm_smi_bandwidth, rocm_smi_topology
+from collopt.topologies.switched.amd import MI250_LINKS
+from collopt.topologies.switched.scale_out import Box, repeat_box
 from sample_files import sample
 from vendor_tables import FRONTIER, node_bandwidths, refusal, rocm_topology, two_hives
 

@@ -11,7 +11,7 @@ import pytest
 
 from collopt.errors import TopologyError
 from collopt.topologies import Link, Topology, dgx1_v100, dgx_a100, dgx_h100, mi250, mi300x
-from collopt.topologies.scale_out import Box, Nic, repeat_box
+from collopt.topologies.switched.scale_out import Box, Nic, repeat_box
 
 VENDOR_BOXES = [dgx_a100, dgx_h100, dgx1_v100, mi250, mi300x]
 PAIR = Box("pair", 2, (Link("gpu0", "gpu1", Fraction(8)),), (Nic(("gpu0", "gpu1"), "1.5", 2),))

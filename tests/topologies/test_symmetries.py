@@ -26,7 +26,7 @@ from collopt.topologies import (
     torus,
 )
 from collopt.topologies import symmetries as find_symmetries
-from collopt.topologies.link_orbits import LinkOrbits, link_images, link_orbits, no_link_orbits
+from collopt.topologies.graphs.orbits import LinkOrbits, link_images, link_orbits, no_link_orbits
 
 Mapping = tuple[int, ...]
 EQUAL = st.just(None)

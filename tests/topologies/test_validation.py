@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import TopologyError, UnsupportedError
-from collopt.topologies.validation import (
+from collopt.support.validation import (
     as_bandwidth,
     as_factor,
     as_latency,

@@ -10,7 +10,7 @@ import pytest
 
 from collopt.errors import TopologyError
 from collopt.topologies import DirectGraph, Topology, de_bruijn, generalized_kautz, kautz, modified_de_bruijn
-from collopt.topologies.word_graphs import REWIRED_CYCLES
+from collopt.topologies.direct_connect.kautz import REWIRED_CYCLES
 
 
 def arcs_of(topology: Topology) -> list[tuple[int, int]]:

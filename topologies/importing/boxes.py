@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from ..bandwidth_units import doubt_about_nic
-from ..scale_out import Box
-from ..validation import Exact
-from .box_options import BoxOptions
-from .document import Document, read_document
+from ...support.quantities import doubt_about_nic
+from ...support.validation import Exact
+from ..switched.scale_out import Box
 from .formats import Format, find_format
-from .gpu_products import FIGURES
-from .imported import Imported
 from .latencies import box_latencies, latencies_note
+from .sources.document import Document, read_document
+from .sources.gpu_products import FIGURES
+from .sources.imported import Imported
+from .sources.options import BoxOptions
 
 __all__ = ["imported", "read_box"]
 

@@ -7,10 +7,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
 
-from ..scale_out import Box
-from .box_options import OPTIONS, BoxOptions
-from .document import Document
-from .imported import Imported
+from ..switched.scale_out import Box
+from .sources.document import Document
+from .sources.imported import Imported
+from .sources.options import OPTIONS, BoxOptions
 from .strangers import what_it_is
 
 __all__ = ["FORMATS", "Format", "find_format"]
@@ -63,17 +63,17 @@ class Format(NamedTuple):
 
 
 FORMATS = (
-    Format("NCCL or RCCL topology XML", "nccl_xml"),
-    Format("nvidia-smi topo -m", "nvidia_smi"),
-    Format("rocm-smi --shownodesbw", "rocm_smi_bandwidth"),
-    Format("rocm-smi --showtopo", "rocm_smi_topology"),
-    Format("amd-smi topology", "amd_smi"),
-    Format("xgmi_num_links of AMD's driver", "amd_sysfs"),
-    Format("TACCL topology", "taccl"),
-    Format("TE-CCL input", "teccl"),
-    Format("MSCCL topology JSON", "msccl_topology"),
-    Format("ASTRA-sim network YAML", "astra_sim"),
-    Format("physical topology of ns-3", "ns3"),
+    Format("NCCL or RCCL topology XML", "nccl.nccl_xml"),
+    Format("nvidia-smi topo -m", "vendor_tools.nvidia_smi"),
+    Format("rocm-smi --shownodesbw", "vendor_tools.rocm_smi_bandwidth"),
+    Format("rocm-smi --showtopo", "vendor_tools.rocm_smi_topology"),
+    Format("amd-smi topology", "vendor_tools.amd_smi"),
+    Format("xgmi_num_links of AMD's driver", "vendor_tools.amd_sysfs"),
+    Format("TACCL topology", "other_planners.taccl"),
+    Format("TE-CCL input", "other_planners.teccl"),
+    Format("MSCCL topology JSON", "other_planners.msccl_tools"),
+    Format("ASTRA-sim network YAML", "other_planners.astra_sim"),
+    Format("physical topology of ns-3", "other_planners.ns3"),
 )
 """In the order in which they are tried."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from ..link_classes import kind_of, link_classes
-from ..scale_out import Box
-from ..topology import Topology
+from ..network.link_classes import kind_of, link_classes
+from ..network.topology import Topology
+from ..switched.scale_out import Box
 
 __all__ = ["box_latencies", "latencies_note", "network_latencies"]
 

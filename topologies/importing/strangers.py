@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .document import Document
+from .sources.document import Document
 
 __all__ = ["what_it_is"]
 

@@ -1,0 +1,226 @@
+"""From what a person types about a network to a `Topology`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from ...errors import FileFormatError, TopologyError
+from ...support.quantities import doubt_about_nic
+from ...support.validation import as_bandwidth, shown
+from ...topologies import CatalogueEntry, Topology, build, catalogue
+from ..terminal.output import note
+from .network_options import NetworkOptions
+from .parameters import UsageError, whole_number
+from .typed_options import FLAGS, as_typed
+
+if TYPE_CHECKING:
+    from ...topologies.importing.read import ImportOptions
+
+__all__ = ["entry_called", "find_network", "flag_of", "join_files", "looks_like_path", "network_file"]
+
+FILE_COUNTS = {"boxes", "nics", "boxes_per_leaf"}
+"""Options of files that are whole numbers."""
+
+
+def find_network(name: str, options: NetworkOptions) -> Topology:
+    """Build or read the topology that a command is about.
+
+    Parameters
+    ----------
+    name : str
+        A catalogue name, which comes first, or the path of a file.
+    options : NetworkOptions
+        What goes with a file depends on its format.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    UsageError
+        If the options are not understood, or do not go with the topology.
+    TopologyError, FileFormatError
+        If there is no such topology, or it makes no sense.
+    """
+    file = network_file(name)
+    return _changed(_built(name, options) if file is None else _read([file], options), options)
+
+
+def join_files(files: Sequence[Path], options: NetworkOptions) -> Topology:
+    """Join the boxes that files describe, one each, by the fabric that `options` ask for.
+
+    Raises
+    ------
+    UsageError, TopologyError, FileFormatError
+        As `find_network`.
+    """
+    return _changed(_read(files, options), options)
+
+
+def _changed(topology: Topology, options: NetworkOptions) -> Topology:
+    """Leave out what the options say."""
+    if options.ranks is not None:
+        topology = topology.restrict(_ranks(options.ranks))
+    for failed in options.without or []:
+        topology = _without(topology, failed)
+    return topology
+
+
+def network_file(name: str) -> Path | None:
+    """Return the path that `name` is, standard input for ``-``, or None if it has to be a catalogue name."""
+    if name == "-":
+        return Path("/dev/stdin")
+    path = Path(name)
+    if _entry(name):
+        return None
+    return path if looks_like_path(name) or path.exists() else None
+
+
+def looks_like_path(name: str) -> bool:
+    """Whether `name`, which no file has to have, is spelled as no name of the catalogue is: ``a/b`` or ``a.xml``."""
+    return bool(Path(name).suffix) or any(mark in name for mark in (os.sep, os.altsep) if mark)
+
+
+def flag_of(option: str) -> str:
+    """Say how a builder's option is typed."""
+    return FLAGS.get(option, f"--set {option}=...")
+
+
+def entry_called(name: str, alternative: str = "") -> CatalogueEntry:
+    """Look up a catalogue entry, or raise `TopologyError` with the names that are near and those that there are."""
+    if entry := _entry(name):
+        return entry
+    names = [entry.name for entry in catalogue()]
+    close = get_close_matches(name.lower()[:50], names, n=2)
+    hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+    raise TopologyError(
+        f"there is no topology called {shown(name)}{hint}; expected one of {', '.join(names)}{alternative}"
+    )
+
+
+def _entry(name: str) -> CatalogueEntry | None:
+    return next((entry for entry in catalogue() if entry.name == name.replace("_", "-")), None)
+
+
+def _read(files: Sequence[Path], options: NetworkOptions) -> Topology:
+    """Read one file, or several boxes."""
+    from ...support.file_kinds import NETWORK_KINDS, wrong_kind
+    from ...topologies.importing.read import import_boxes, import_network
+
+    if stray := [flag for flag in options.given() if flag in ("--nodes", "--shape")]:
+        raise UsageError(
+            f"{stray[0]} does not go with {files[0]}, which says everything about its network; leave it out"
+        )
+    chosen = _file_options(
+        _settings(options, {"boxes": options.boxes, "fabric": options.fabric}, f"the file {files[0]}")
+    )
+    try:
+        made = import_boxes(files, chosen) if len(files) > 1 else import_network(files[0], chosen)
+    except (TopologyError, FileFormatError) as error:
+        if told := next(filter(None, (wrong_kind(file, "a network", NETWORK_KINDS) for file in files)), None):
+            raise FileFormatError(told) from None
+        raise type(error)(_typed(str(error), files)) from None
+    for said in made.notes:
+        note(f"collopt: note: {_typed(said, files)}")
+    return made.topology
+
+
+def _typed(message: str, files: Sequence[Path]) -> str:
+    """Let a message about one of the files name options as they are typed."""
+    return as_typed(message, next((str(file) for file in files if str(file) in message), ""))
+
+
+def _file_options(settings: Mapping[str, object]) -> ImportOptions:
+    """Turn texts into what `import_network` takes; numbers of GB/s may stay texts."""
+    options = dict(settings)
+    for name in FILE_COUNTS & options.keys():
+        options[name] = whole_number(FLAGS.get(name, f"--set {name}"))(options[name])
+    if options.get("oversubscription") == "none":
+        options["oversubscription"] = None
+    return cast("ImportOptions", options)
+
+
+def _built(name: str, options: NetworkOptions) -> Topology:
+    entry = entry_called(name, ", or the path of a file")
+    if Path(name).is_file():
+        note(f"collopt: note: {name} is taken from the catalogue; write .{os.sep}{name} for the file of that name")
+    values = _values(entry, options)
+    # Of an option that there is not, `build` says first which may have been meant.
+    understood = values.keys() <= {parameter.name for parameter in entry.parameters}
+    for parameter in entry.parameters:
+        if understood and parameter.required and parameter.name not in values:
+            raise TopologyError(f"{entry.name} needs {flag_of(parameter.name)}: {parameter.expected}")
+    try:
+        built = build(entry.name, **values)
+    except TopologyError as error:
+        raise TopologyError(as_typed(str(error))) from None
+    if (given := values.get("nic_bandwidth")) is not None and (
+        doubt := doubt_about_nic(given, as_bandwidth(given, "every NIC"))
+    ):
+        note(f"collopt: note: {as_typed(doubt)}")
+    return built
+
+
+def _values(entry: CatalogueEntry, options: NetworkOptions) -> dict[str, object]:
+    """Gather the builder's options from wherever they were typed."""
+    typed = {"boxes": options.boxes, "n": options.nodes, "shape": options.shape, "fabric": options.fabric}
+    known = [parameter.name for parameter in entry.parameters]
+    for option, value in typed.items():
+        if value is not None and option not in known:
+            raise UsageError(f"{entry.name} has no option {FLAGS[option]}; expected {', '.join(map(flag_of, known))}")
+    return _settings(options, typed, entry.name)
+
+
+def _settings(options: NetworkOptions, typed: Mapping[str, object], owner: str) -> dict[str, object]:
+    """Add what ``--set`` says to the options that have a flag of their own."""
+    values = {option: value for option, value in typed.items() if value is not None}
+    for setting in options.settings or []:
+        option, equals, value = setting.partition("=")
+        option = option.strip().replace("-", "_")
+        if not option or not equals:
+            raise UsageError(f"--set {shown(setting)} is not of the form NAME=VALUE, such as bandwidth=25")
+        if option in values:
+            raise UsageError(f"option {option!r} of {owner} is given twice; keep one")
+        values[option] = value
+    return values
+
+
+def _without(topology: Topology, failed: str) -> Topology:
+    """Remove a node, or with ``A--B`` the links between two nodes."""
+    tail, dashes, head = failed.partition("--")
+    if not dashes:
+        return topology.without_node(_node(topology, failed))
+    tail, head = _node(topology, tail), _node(topology, head)
+    between = {(link.tail, link.head) for link in topology.links}
+    return topology.without_link(*((tail, head) if (tail, head) in between else (head, tail)))
+
+
+def _node(topology: Topology, text: str) -> str:
+    """Find a node by its name, or by the end of it where that is enough."""
+    matches = [node for node in topology.nodes if node == text] or [
+        node for node in topology.nodes if node.endswith(f"/{text}")
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    names = f"could be {', '.join(matches[:4])}" if matches else "is not a node of this network"
+    raise UsageError(f"--without {shown(text)} {names}; write the name of one node, such as {topology.nodes[0]}")
+
+
+def _ranks(text: str) -> Iterator[int | str]:
+    """Read rank numbers, ranges of them and node names; one at a time, so that a vast range ends at its first error."""
+    for part in text.split(","):
+        word = part.strip()
+        bounds = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", word)
+        if not bounds:
+            yield word
+            continue
+        first, last = int(bounds[1]), int(bounds[2] or bounds[1])
+        if last < first:
+            raise UsageError(f"the range {word} of --ranks runs backwards; expected {last}-{first}")
+        yield from range(first, last + 1)

@@ -1,0 +1,88 @@
+"""The figures of a plan, as several commands report them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from ...schedules import EVERY_SCHEDULE, AnyStepSchedule, Cut, FlowSchedule
+from ...schedules.bounds.witness_json import witness_to_json
+
+if TYPE_CHECKING:
+    from ...planners import Plan
+    from ...schedules import Bound
+
+__all__ = ["crossed_bandwidth", "plan_figures", "witness_figures", "witness_text"]
+
+
+def plan_figures(plan: Plan) -> dict[str, Any]:
+    """Describe a plan by plain values, ready for JSON; exact numbers are texts such as ``"15/166"``."""
+    from ...report.tables.schedule_rows import busiest_links
+
+    return {
+        "topology": plan.topology.name,
+        "digest": plan.topology.digest,
+        "collective": plan.collective,
+        "num_ranks": plan.topology.num_ranks,
+        "planner": plan.planner,
+        "options": dict(plan.options),
+        "inverse_rate": str(plan.inverse_rate),
+        "algbw": float(plan.algbw),
+        "algbw_exact": str(plan.algbw),
+        "busbw": float(plan.busbw),
+        "bound": {
+            "inverse_rate": str(plan.bound.inverse_rate),
+            "algbw": float(plan.bound.algbw),
+            "algbw_exact": str(plan.bound.algbw),
+        },
+        "gap": str(plan.gap),
+        "optimal": plan.gap == 0 and plan.bound.scope == EVERY_SCHEDULE,
+        **_schedule_figures(plan),
+        "num_links": len(plan.topology.links),
+        "busiest_links": busiest_links(plan),
+    }
+
+
+def _schedule_figures(plan: Plan) -> dict[str, Any]:
+    """Describe steps, flows and trees each by their own figures."""
+    schedule = plan.schedule
+    if isinstance(schedule, AnyStepSchedule):
+        return {
+            "num_steps": schedule.num_steps,
+            "chunks_per_shard": [part.chunks_per_shard for part in schedule.schedules],
+            "num_sends": schedule.num_sends,
+        }
+    if isinstance(schedule, FlowSchedule):
+        return {
+            "num_steps": schedule.num_steps,
+            "chunks_per_unit": schedule.chunks_per_unit,
+            "num_paths": schedule.num_paths,
+            "max_transfers": int(schedule.transfers.max()),
+            "step_rate": str(schedule.step_rate(plan.topology)),
+        }
+    return {
+        "trees_per_root": schedule.forests[-1].trees_per_root,
+        "root_weights": schedule.root_weights.tolist(),
+        "num_trees": schedule.num_trees,
+        "min_height": plan.heights.lowest,
+        "mean_height": plan.heights.mean,
+        "max_height": plan.heights.highest,
+    }
+
+
+def crossed_bandwidth(bound: Bound) -> Fraction:
+    """Bandwidth of the links that the bound's witness adds up."""
+    return bound.witness.crossing(bound.topology, bound.collective, bound.weights).bandwidth
+
+
+def witness_text(bound: Bound) -> str:
+    """Say in one line what the bound follows from."""
+    return bound.witness.reason(bound.topology, bound.collective)
+
+
+def witness_figures(bound: Bound) -> dict[str, Any]:
+    """Describe the bound's witness by plain values, ready for JSON."""
+    figures = {"cut_bandwidth": str(crossed_bandwidth(bound)), **witness_to_json(bound.witness)}
+    if isinstance(bound.witness, Cut):
+        figures["cut_ranks"] = bound.witness.supply(bound.topology)
+    return figures

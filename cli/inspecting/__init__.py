@@ -1,0 +1,1 @@
+"""Show, report, verify, lint, export, import, topologies."""

@@ -1,0 +1,62 @@
+"""``collopt export``: a plan that was made before, in a format that a runtime, a simulator or NCCL reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...support.validation import shown
+from ..arguments.output_files import check_targets, writing
+from ..arguments.parameters import PlanArgument, UsageError
+from ..terminal.output import note
+from ..terminal.progress import working
+
+__all__ = ["export"]
+
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format", metavar="NAME", help="msccl-xml, mscclpp-json, nccl-graph-xml, nccl-tuner-csv or chakra-et."
+    ),
+]
+OutputOption = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to this file; of chakra-et, what its files begin with."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="An option of the format, as its page has it. Repeatable."),
+]
+
+
+def export(plan: PlanArgument, form: FormatOption, output: OutputOption, settings: SetOption = None) -> None:
+    """Write a plan file in a format that a runtime, a simulator or NCCL reads."""
+    from ...planners import load_plan
+    from ...planners.plans.plan import EXPORTERS
+    from ...support.entry_points import call_registered
+
+    options = _options(settings or [])
+    check_targets({"--output": output}, sources=(plan,))
+    with working(f"verifying {plan}"):
+        loaded = load_plan(plan)
+    with working(f"writing {output}"), writing(output):
+        call_registered(EXPORTERS, "export format", form, (loaded, output), options)
+    note(f"wrote {output if output.exists() else f'{output}.*'}")
+
+
+def _options(settings: Sequence[str]) -> dict[str, object]:
+    """Read options of a format; those that look like whole numbers are."""
+    options: dict[str, object] = {}
+    for setting in settings:
+        name, equals, value = (part.strip() for part in setting.partition("="))
+        name = name.replace("-", "_")
+        if not name.isidentifier() or not equals:
+            raise UsageError(f"--set {shown(setting)} is not of the form NAME=VALUE, such as boxes=2")
+        if name in options:
+            raise UsageError(f"--set {name} is given twice; keep one")
+        options[name] = int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else None if value == "none" else value
+    return options

@@ -1,0 +1,89 @@
+"""``collopt import``: what was understood of a file that describes a network or a box, kept as a file of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..arguments.network_options import NetworkOptions
+from ..arguments.output_files import check_targets, writing
+from ..arguments.parameters import (
+    JsonOption,
+    UsageError,
+)
+from ..terminal.output import emit_json, emit_rows, note
+
+if TYPE_CHECKING:
+    from ...topologies import LinkClass, Topology
+
+__all__ = ["import_network"]
+
+FilesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE...",
+        help="What NCCL, RCCL, nvidia-smi, rocm-smi or amd-smi wrote, or an input of another planner; - is standard "
+        "input. Several are boxes to be joined by --fabric, one for each time that a file is named.",
+    ),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the network to this topology file.")
+]
+
+
+def import_network(
+    files: FilesArgument,
+    described: NetworkOptions,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what files of other tools describe, and write it as a topology file."""
+    from ...topologies import link_classes, write_topology
+    from ..arguments.networks import find_network, join_files
+
+    sources = [_source(file) for file in files]
+    check_targets({"--output": output}, sources=sources)
+    network = join_files(sources, described) if len(files) > 1 else find_network(files[0], described)
+    classes = link_classes(network)
+    if output is not None:
+        with writing(output):
+            write_topology(network, output)
+    if as_json:
+        emit_json(_figures(network, classes))
+    else:
+        told = ", ".join("standard input" if file == "-" else file for file in dict.fromkeys(files))
+        emit_rows(f"{network.name}, from {told}", _rows(network, classes))
+    if output is not None:
+        note(f"wrote {output}")
+
+
+def _source(file: str) -> Path:
+    """Return the path of a file, which no name of the catalogue is."""
+    from ..arguments.networks import entry_called, network_file
+
+    if (source := network_file(file)) is None:
+        entry_called(file, ", or the path of a file")
+        raise UsageError(f"{file} is a name of the catalogue; write ./{file} for the file of that name")
+    return source
+
+
+def _rows(network: Topology, classes: tuple[LinkClass, ...]) -> dict[str, str]:
+    from ...support.wording_part import rate, shortened
+
+    switches = shortened(network.switch_nodes) if network.switch_nodes else "none"
+    links = {f"{len(each.links)} x {each.name}": rate(each.bandwidth) for each in classes}
+    return {"ranks": f"{network.num_ranks}: {shortened(network.compute_nodes)}", "switches": switches} | links
+
+
+def _figures(network: Topology, classes: tuple[LinkClass, ...]) -> dict[str, Any]:
+    return {
+        "name": network.name,
+        "digest": network.digest,
+        "ranks": list(network.compute_nodes),
+        "switches": list(network.switch_nodes),
+        "link_classes": [
+            {"name": each.name, "links": len(each.links), "bandwidth_gbps": float(each.bandwidth)} for each in classes
+        ],
+    }

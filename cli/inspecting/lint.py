@@ -1,0 +1,152 @@
+"""``collopt lint``: what a runtime makes of MSCCL XML files or MSCCL++ plans, and how to have them picked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..arguments.parameters import JsonOption, UsageError, whole_number
+from ..terminal.output import emit, emit_json
+from ..terminal.progress import working
+
+if TYPE_CHECKING:
+    from ...runtime.families.windows import FamilyReport
+    from ...runtime.interpreter.findings import Finding, LintReport
+
+__all__ = ["RUNTIME_NAMES", "lint", "row"]
+
+FAILED = 1
+"""Exit status of a check that failed, as in `collopt.cli.app`."""
+FAILING = ("rejected", "hangs", "wrong data")
+MOST_BLOCKS = 1024
+WIDTH = len("environment")
+
+FilesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE...", help="MSCCL XML files or MSCCL++ plans from anybody, or folders of them."),
+]
+RUNTIME_NAMES = "msccl, msccl-executor-nccl, rccl, or mscclpp for MSCCL++ plans"
+RuntimeOption = Annotated[
+    str | None,
+    typer.Option("--runtime", metavar="NAME", help=f"What will load it: {RUNTIME_NAMES}, of which it may be left out."),
+]
+VersionOption = Annotated[
+    str | None,
+    typer.Option("--version", metavar="V", help="Of rccl, the release of ROCm: 6.4. The last with MSCCL if left out."),
+]
+BlocksOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-thread-blocks",
+        metavar="N",
+        parser=whole_number("--max-thread-blocks", 1, MOST_BLOCKS),
+        help="Thread blocks that the GPU runs at once, if not the 108 of an A100.",
+    ),
+]
+
+
+def lint(
+    files: FilesArgument,
+    runtime: RuntimeOption = None,
+    version: VersionOption = None,
+    max_thread_blocks: BlocksOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether a runtime would reject a file, ignore it, hang on it or compute something else, and why."""
+    from ...runtime.families.windows import lint_family
+
+    _refuse_others(files)
+    runtime = _only_reader(files) if runtime is None else runtime
+    if runtime is None:
+        raise UsageError(f"--runtime is missing; say what loads the file, such as --runtime msccl: {RUNTIME_NAMES}")
+    with working(f"reading {', '.join(files)}"):
+        family = lint_family(files, runtime, version, max_thread_blocks=max_thread_blocks)
+    if as_json:
+        emit_json(_as_json(family))
+    else:
+        emit("\n".join(_lines(family)))
+    found = [finding for report in family.reports for finding in report.findings]
+    if any(finding.severity in FAILING for finding in (*found, *family.findings)):
+        raise typer.Exit(FAILED)
+
+
+def _only_reader(files: list[str]) -> str | None:
+    """Return the runtime of files that only one can load, as it is with MSCCL++ plans."""
+    from ...support.file_kinds import MSCCLPP_KIND, kind_of
+
+    kinds = [kind_of(Path(file)) for file in files]
+    return "mscclpp" if kinds and all(kind and kind.name == MSCCLPP_KIND for kind in kinds) else None
+
+
+def _refuse_others(files: list[str]) -> None:
+    """Say of files for others which command is for them; whatever is in folders, runtimes would read too."""
+    from ...support.file_kinds import MSCCL_KIND, MSCCLPP_KIND, wrong_kind
+
+    for file in files:
+        if file and not Path(file).exists():
+            raise UsageError(f"{file} does not exist; check the path")
+        if told := wrong_kind(file, "what MSCCL or MSCCL++ load", [MSCCL_KIND, MSCCLPP_KIND]):
+            raise UsageError(told)
+
+
+def _lines(family: FamilyReport) -> Iterator[str]:
+    alone = len(family.reports) == 1
+    for report in family.reports:
+        yield _printable(f"{report.path}: {report.verdict} by {report.runtime} {report.version}")
+        if report.summary:
+            yield row("for", report.summary)
+        yield from _findings(report.findings)
+        if alone:
+            yield from _loading(family, report)
+    if alone:
+        return
+    yield f"{len(family.reports)} files together"
+    yield from _findings(family.findings)
+    for span in family.spans:
+        yield row("picked", str(span))
+    yield from _loading(family, family.reports[0])
+
+
+def _findings(findings: Iterable[Finding]) -> Iterator[str]:
+    for finding in findings:
+        yield row(finding.severity, f"{f'{finding.where}: ' if finding.where else ''}{finding.message}")
+
+
+def _loading(family: FamilyReport, report: LintReport) -> Iterator[str]:
+    for name, value in family.environment.items():
+        yield row("environment", f"{name}={value}")
+    for line in report.loading:
+        yield row("loading", line)
+
+
+def row(name: str, text: str) -> str:
+    """Set a name and what is said of it on one line."""
+    return f"  {name:<{WIDTH}}  {_printable(text)}"
+
+
+def _printable(text: str) -> str:
+    """What a file or its name holds must not steer a terminal."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def _as_json(family: FamilyReport) -> dict[str, Any]:
+    return {
+        "runtime": family.runtime,
+        "version": family.version,
+        "files": [
+            {
+                "path": report.path,
+                "verdict": report.verdict,
+                "summary": report.summary,
+                "findings": [finding._asdict() for finding in report.findings],
+                "loading": list(report.loading),
+            }
+            for report in family.reports
+        ],
+        "findings": [finding._asdict() for finding in family.findings],
+        "picked": [span._asdict() for span in family.spans],
+        "environment": dict(family.environment),
+    }

@@ -1,0 +1,119 @@
+"""``collopt topologies``: what can be built by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..arguments.parameters import CsvOption, JsonOption, UsageError, complete_topology
+from ..terminal.output import emit, emit_csv, emit_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ...topologies import CatalogueEntry
+    from ...topologies.catalogue import Parameter
+
+__all__ = ["topologies"]
+
+NameArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="Show the options of this one.", autocompletion=complete_topology),
+]
+
+
+def topologies(name: NameArgument = None, as_json: JsonOption = False, as_csv: CsvOption = False) -> None:
+    """List the topologies that can be built by name, or the options of one."""
+    from ...topologies import catalogue
+    from ..arguments.networks import entry_called
+
+    if name is not None:
+        _refuse_path(name)
+        entry = entry_called(name)
+        if as_json:
+            emit_json(_as_json(entry))
+        elif as_csv:
+            emit_csv(_as_json(entry)["options"])
+        else:
+            _print_options(entry)
+    elif as_json:
+        emit_json([_as_json(entry) for entry in catalogue()])
+    elif as_csv:
+        emit_csv([{"topology": entry.name} | option for entry in catalogue() for option in _as_json(entry)["options"]])
+    else:
+        _print_names(catalogue())
+
+
+def _refuse_path(name: str) -> None:
+    """Tell whoever names a file which command is for it, instead of all names that there are."""
+    from ...support.file_kinds import kind_of
+    from ..arguments.networks import looks_like_path
+
+    if looks_like_path(name):
+        if not Path(name).exists():
+            raise UsageError(f"{name} does not exist; check the path")
+        if Path(name).is_dir():
+            raise UsageError(f"{name} is a folder and no name of the catalogue; expected a name, or none for all")
+        kind = kind_of(Path(name))
+        advice = kind.command(name) if kind else f"collopt import {name} says what it describes"
+        raise UsageError(f"{name} is a file and no name of the catalogue; {advice}")
+
+
+def _as_json(entry: CatalogueEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "summary": entry.summary,
+        "options": [
+            {
+                "name": option.name,
+                "kind": option.kind,
+                "expected": option.expected,
+                "required": option.required,
+                "default": None if option.required else _plain(option.default),
+            }
+            for option in entry.parameters
+        ],
+    }
+
+
+def _plain(value: object) -> object:
+    """Turn a default into what JSON has; an exact number that is not whole becomes text, as in topology files."""
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def _print_names(entries: tuple[CatalogueEntry, ...]) -> None:
+    table = _table("name", "summary", "options")
+    for entry in entries:
+        table.add_row(entry.name, entry.summary, " ".join(map(_in_short, entry.parameters)))
+    emit(table)
+
+
+def _print_options(entry: CatalogueEntry) -> None:
+    from ..arguments.networks import flag_of
+
+    emit(f"{entry.name}: {entry.summary}")
+    table = _table("option", "value", "default")
+    for option in entry.parameters:
+        table.add_row(flag_of(option.name), option.expected, "required" if option.required else _in_words(option))
+    emit(table)
+
+
+def _table(*headers: str) -> Table:
+    from rich.table import Table
+
+    table = Table(*headers, box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.columns[0].no_wrap = True
+    return table
+
+
+def _in_short(option: Parameter) -> str:
+    return option.name if option.required else f"{option.name}={_in_words(option)}"
+
+
+def _in_words(option: Parameter) -> str:
+    """Write a default as it would be typed."""
+    if option.default is None:
+        return "none"
+    return str(option.default).lower() if isinstance(option.default, bool) else str(option.default)

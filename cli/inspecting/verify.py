@@ -1,0 +1,60 @@
+"""``collopt verify``: check a plan file and say what was checked."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ...errors import CertificateError
+from ..arguments.network_options import NetworkOptions
+from ..arguments.parameters import (
+    JsonOption,
+    PlanArgument,
+    UsageError,
+)
+from ..arguments.plan_summary import plan_figures
+from ..terminal.output import emit_json, emit_rows
+from ..terminal.progress import working
+
+__all__ = ["verify"]
+
+TopologyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        metavar="TOPOLOGY",
+        help="The network that the plan is to be used on: a name from `collopt topologies`, or the path of a file.",
+        rich_help_panel="Network",
+    ),
+]
+
+
+def verify(
+    plan: PlanArgument,
+    described: NetworkOptions,
+    topology: TopologyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check everything that a plan file claims, trusting nothing in it."""
+    from ...planners import load_plan
+    from ..arguments.networks import find_network
+
+    if topology is None and described.given():
+        raise UsageError(f"{described.given()[0]} describes a network; give --topology too, or leave it out")
+    network = None if topology is None else find_network(topology, described)
+    try:
+        with working(f"verifying {plan}"):
+            checked = load_plan(plan, network)
+    except CertificateError as error:
+        if as_json:
+            emit_json({"plan": str(plan), "verified": False, "reason": str(error)})
+        raise
+    if as_json:
+        emit_json({"plan": str(plan), "verified": True, "compared": network is not None} | plan_figures(checked))
+    else:
+        from ...report.tables.summary import check_rows
+
+        title = f"{plan}: {checked.collective} on {checked.topology.name} by {checked.planner}, verified"
+        origin = "is the one given" if network is not None else "comes from the file; --topology compares it with yours"
+        emit_rows(title, check_rows(checked, origin))

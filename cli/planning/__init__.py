@@ -1,0 +1,1 @@
+"""Plan, bound, compare, family, find."""

@@ -1,0 +1,95 @@
+"""``collopt bound``: what no schedule can beat, and the cut that shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...schedules import PAIR_COLLECTIVES, Cut, Partition
+from ...support.wording_part import SHOWN, rate, shortened
+from ..arguments.network_options import NetworkOptions
+from ..arguments.parameters import (
+    CollectiveArgument,
+    CsvOption,
+    JsonOption,
+    ShardOptions,
+    TopologyArgument,
+    check_names,
+)
+from ..arguments.plan_summary import witness_figures, witness_text
+from ..terminal.output import emit_csv, emit_json, emit_rows, flat
+from ..terminal.progress import computing
+
+if TYPE_CHECKING:
+    from ...schedules import Bound
+    from ...topologies import Topology
+
+__all__ = ["bound"]
+
+
+def bound(
+    topology: TopologyArgument,
+    collective: CollectiveArgument,
+    described: NetworkOptions,
+    data: ShardOptions,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Find the exact bound on the speed of a collective, and the bottleneck cut that proves it."""
+    from ...planners import bound as find_bound
+    from ..arguments.networks import find_network
+
+    check_names(collective)
+    network = find_network(topology, described)
+    with computing(f"bounding {collective} on {network.name}"):
+        found = find_bound(network, collective, **data.read())
+        found.verify()
+    if as_json:
+        emit_json(_as_json(found))
+    elif as_csv:
+        emit_csv([flat(_as_json(found))])
+    else:
+        _print(found)
+
+
+def _as_json(found: Bound) -> dict[str, Any]:
+    return {
+        "topology": found.topology.name,
+        "digest": found.topology.digest,
+        "collective": found.collective,
+        "num_ranks": found.topology.num_ranks,
+        "inverse_rate": str(found.inverse_rate),
+        "algbw": float(found.algbw),
+        "algbw_exact": str(found.algbw),
+        "busbw": float(found.busbw),
+        **({} if found.collective in PAIR_COLLECTIVES else {"trees_per_root": found.trees_per_root}),
+        "weights": list(found.weights),
+        **witness_figures(found),
+    }
+
+
+def _print(found: Bound) -> None:
+    network, witness, pairs = found.topology, found.witness, found.collective in PAIR_COLLECTIVES
+    part = "a shard" if not pairs else "a traffic of 1" if found.weights else "what one rank has for another"
+    rows = {
+        "algbw": f"at most {rate(found.algbw)}",
+        "busbw": f"at most {rate(found.busbw)}",
+        "time": f"at least {found.inverse_rate} ns for each byte of {part}",
+    }
+    if found.collective != "allreduce" and not pairs:
+        rows["trees per root"] = f"{found.trees_per_root} reach it exactly"
+    rows["bottleneck cut" if isinstance(witness, Cut) else "bottleneck"] = witness_text(found)
+    if isinstance(witness, Cut):
+        rows["ranks inside"] = shortened(node for node in network.compute_nodes if node in witness.nodes)
+        if switches := [node for node in network.switch_nodes if node in witness.nodes]:
+            rows["switches inside"] = shortened(switches)
+    if isinstance(witness, Partition):
+        rows["ranks in parts"] = _parts(witness, network)
+    emit_rows(f"{found.collective} on {network.name}, {network.num_ranks} ranks", rows)
+
+
+def _parts(witness: Partition, network: Topology) -> str:
+    """Name the ranks of each part that has some."""
+    members = [[node for node in network.compute_nodes if node in part] for part in witness.parts]
+    shown = [shortened(ranks) for ranks in members if ranks]
+    more = f" | and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+    return " | ".join(shown[:SHOWN]) + more

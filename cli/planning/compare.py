@@ -1,0 +1,136 @@
+"""``collopt compare``: what different planners achieve on one network, beside what can be achieved at all."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any
+
+from ...errors import UnsupportedError
+from ...support.formatting import percentage_text, time_text
+from ...support.wording_part import rate
+from ..arguments.network_options import NetworkOptions
+from ..arguments.parameters import (
+    CollectiveArgument,
+    CsvOption,
+    JsonOption,
+    ShardOptions,
+    TopologyArgument,
+    check_names,
+    planners_option,
+    sizes_option,
+)
+from ..terminal.output import emit, emit_csv, emit_json, emit_rows
+from ..terminal.progress import computing
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+__all__ = ["compare"]
+
+PlannersOption = Annotated[list[str] | None, planners_option("Only this planner; all if left out. Repeatable.")]
+SizesOption = Annotated[
+    list[str] | None,
+    sizes_option("Predict times for so many bytes in all: 64M, 1G; bfb plans for one that is alone. Repeatable."),
+]
+
+MICROSECONDS = 10**6
+SCHEDULES = {"trees": "num_trees", "hops": "max_height", "steps": "num_steps"}
+"""Columns about schedules, which show where some plan has such figures."""
+
+
+def compare(
+    topology: TopologyArgument,
+    collective: CollectiveArgument,
+    described: NetworkOptions,
+    data: ShardOptions,
+    planner: PlannersOption = None,
+    size: SizesOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Plan a collective with every planner, and list what each gives beside what can be proved."""
+    from ...planners.analysis.compare import compared
+    from ...planners.analysis.outcomes import check_possible, outcomes
+    from ..arguments.networks import find_network
+
+    check_names(collective, planner or ())
+    network = find_network(topology, described)
+    sizes, shards = list(dict.fromkeys(size or [])), data.read()
+    found = outcomes(network, collective, planners=planner or None, sizes=sizes, **shards)
+    # What no planner can mend is told once, not in every row.
+    check_possible(network, collective, **shards)
+    with computing(f"comparing planners of {collective} on {network.name}"):
+        frame = compared(list(found), sizes)
+    if as_json:
+        emit_json(_plain(frame))
+    elif as_csv:
+        emit_csv(_plain(frame))
+    else:
+        _print(frame, f"{collective} on {network.name}, {network.num_ranks} ranks", sizes)
+    if not (frame["status"] == "ok")[frame["kind"] == "plan"].any():
+        raise UnsupportedError(_refusal(frame, collective, network.name))
+
+
+def _refusal(frame: pd.DataFrame, collective: str, network: str) -> str:
+    """Say why there is no plan: in the words of the planner, where only one was asked."""
+    refused = frame[frame["kind"] == "plan"].to_dict("records")
+    if len(refused) == 1:
+        return f"{refused[0]['planner']} has no plan: {refused[0]['reason']}"
+    return f"none of {len(refused)} planners has a plan of {collective} on {network}; see their reasons"
+
+
+def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows for JSON: exact numbers as text, null for what is missing."""
+    import pandas as pd
+
+    rows = frame.drop(columns="plan").to_dict("records")
+    return [
+        {
+            str(name): None if pd.isna(value) else str(value) if isinstance(value, Fraction) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+
+
+def _print(frame: pd.DataFrame, title: str, sizes: list[str]) -> None:
+    answered, bounds = frame["status"] == "ok", frame["kind"] == "bound"
+    emit_rows(title, _bounds(frame[bounds & answered]) or {"bound": "none"})
+    if len(plans := frame[~bounds & answered]):
+        emit(_table(plans.sort_values("algbw", ascending=False, kind="stable"), sizes))
+    for status in ("not applicable", "failed"):
+        if len(others := frame[frame["status"] == status]):
+            rows = others.to_dict("records")
+            emit_rows(status, {f"{row['kind']} {row['planner']}": row["reason"] for row in rows})
+
+
+def _bounds(frame: pd.DataFrame) -> dict[str, str]:
+    return {
+        f"bound by {row['planner']}": f"{rate(row['algbw_exact'])}, in {time_text(row['seconds'] * MICROSECONDS)}"
+        + (f"; {row['reason']}" if row["reason"] else "")
+        for row in frame.to_dict("records")
+    }
+
+
+def _table(frame: pd.DataFrame, sizes: list[str]) -> Table:
+    """Plans, the fastest first."""
+    import pandas as pd
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("planner", no_wrap=True)
+    kinds = {header: name for header, name in SCHEDULES.items() if frame[name].notna().any()}
+    for header in ("algbw GB/s", "gap", *kinds, *sizes, "planned in"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for row in frame.to_dict("records"):
+        missed = 1 - row["algbw_exact"] / row["bound_exact"]
+        table.add_row(
+            row["planner"],
+            f"{row['algbw']:.2f}",
+            "optimal" if missed == 0 else percentage_text(missed),
+            *("" if pd.isna(row[name]) else str(row[name]) for name in kinds.values()),
+            *(time_text(row[f"us_{size}"]) for size in sizes),
+            time_text(row["seconds"] * MICROSECONDS),
+        )
+    return table

@@ -1,0 +1,165 @@
+"""``collopt family``: a folder of files, of which a runtime picks the fastest for every size."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...errors import TooLargeError, UnsupportedError
+from ...schedules import as_bytes
+from ...support.formatting import time_text
+from ..arguments.network_options import NetworkOptions
+from ..arguments.parameters import (
+    CollectiveArgument,
+    JsonOption,
+    RootOption,
+    ShardOptions,
+    TopologyArgument,
+    UsageError,
+    check_names,
+    size_option,
+)
+from ..arguments.smaller_plans import write_fitting
+from ..inspecting.lint import RUNTIME_NAMES, row
+from ..terminal.output import emit, emit_json, note
+from ..terminal.progress import computing, working
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+    from ...planners import Plan
+    from ...topologies import Topology
+
+__all__ = ["family"]
+
+PlannersOption = Annotated[
+    str,
+    typer.Option("--planners", metavar="NAMES", help="Whose plans share the sizes, with commas: auto,ring,bfb."),
+]
+SizesOption = Annotated[
+    str, typer.Option("--sizes", metavar="LOW-HIGH", help="Bytes in all, the smallest and the largest: 1K-1G.")
+]
+RuntimeOption = Annotated[str, typer.Option("--runtime", metavar="NAME", help=f"What will load them: {RUNTIME_NAMES}.")]
+FolderOption = Annotated[
+    str, typer.Option("--output", "-o", metavar="FOLDER", help="Write the files there; it must be new or empty.")
+]
+
+
+def family(
+    topology: TopologyArgument,
+    collective: CollectiveArgument,
+    output: FolderOption,
+    planners: PlannersOption,
+    sizes: SizesOption,
+    described: NetworkOptions,
+    runtime: RuntimeOption = "msccl-executor-nccl",
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a folder of files, of which a runtime picks that of the fastest plan for every size."""
+    from ...runtime.families.write import format_of, write_family
+    from ..arguments.networks import find_network
+
+    format, names, ends = format_of(runtime), _names(planners), _ends(sizes)  # noqa: A001 - as in `write_family`
+    check_names(collective, names)
+    network = find_network(topology, described)
+    with computing(f"planning {collective} on {network.name}"):
+        made = {name: _plans(network, collective, name, ends, ShardOptions(root).read()) for name in names}
+    plans = [each for found in made.values() for each, _ in found]
+    with working(f"writing {output}"):
+        try:
+            frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
+        except TooLargeError:
+            plans = [_fitting(each, name, asked, runtime) for name, found in made.items() for each, asked in found]
+            frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
+    environment, loading = _loading(runtime, frame)
+    if as_json:
+        emit_json({"runtime": runtime, "files": frame.to_dict("records"), "environment": environment})
+    else:
+        _print(frame, f"{collective} on {network.name}, {network.num_ranks} ranks, for {runtime}")
+        for name, value in environment.items():
+            emit(row("environment", f"{name}={value}"))
+        for line in loading:
+            emit(row("loading", line))
+    note(f"wrote {len(frame)} files to {output}")
+    unused = list(dict.fromkeys(plan.planner for plan in plans if plan.planner not in set(frame["planner"])))
+    if unused:
+        note(f"collopt: note: {', '.join(unused)} is nowhere the fastest and has no file")
+
+
+def _names(planners: str) -> list[str]:
+    names = [name.strip() for name in planners.split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError(f"--planners is {planners!r}; expected different names with commas between, such as auto,ring")
+    return names
+
+
+def _ends(sizes: str) -> tuple[int, int]:
+    low, between, high = sizes.partition("-")
+    if not between:
+        raise UsageError(f"--sizes is {sizes!r}; expected the smallest and the largest, such as 1K-1G")
+    if high.strip() == "0":
+        raise UsageError(f"--sizes is {sizes!r}; expected the largest to be at least 1 byte")
+    return 0 if low.strip() == "0" else as_bytes(low), as_bytes(high)
+
+
+def _plans(
+    network: Topology, collective: str, planner: str, ends: tuple[int, int], shards: dict[str, Any]
+) -> list[tuple[Plan, dict[str, Any]]]:
+    """Make a planner's plan, or where it plans for a size, one for each end; with what each was asked with."""
+    from ...planners import plan as make_plan
+
+    found: list[tuple[Plan, dict[str, Any]]] = []
+    for size in ends:
+        options = size_option(planner, collective, str(max(size, 1)))
+        if not found or options:
+            with _about(planner):
+                found.append((make_plan(network, collective, planner=planner, **options, **shards), options | shards))
+    # Not of every network: links of equal latency are used in the same way for all sizes.
+    return found if all("planned_for" in made.provenance for made, _ in found) else found[:1]
+
+
+def _fitting(made: Plan, planner: str, asked: dict[str, Any], runtime: str) -> Plan:
+    """Return a plan, or a smaller one if the runtime does not take it."""
+    from ...runtime.families.windows import MSCCLPP
+    from ...runtime.families.write import format_of
+
+    options = {} if runtime == MSCCLPP else {"runtime": runtime}
+    with TemporaryDirectory() as folder, _about(planner):
+        file = Path(folder) / "plan"
+        return write_fitting(made, lambda each: each.export(format_of(runtime), file, **options), planner, asked)
+
+
+@contextmanager
+def _about(planner: str) -> Iterator[None]:
+    """Let what is refused say of which planner it is."""
+    try:
+        yield
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{planner} has no plan for this: {error}") from None
+
+
+def _loading(runtime: str, frame: pd.DataFrame) -> tuple[dict[str, str], list[str]]:
+    """Say how to have the files picked up."""
+    from ...runtime.families.write import loading_notes
+
+    return loading_notes(runtime, list(frame["file"]))
+
+
+def _print(frame: pd.DataFrame, title: str) -> None:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for header in ("min bytes", "max bytes", "estimate", "algbw GB/s", "planner", "file"):
+        table.add_column(header, justify="left" if header in ("planner", "file") else "right", no_wrap=True)
+    for each in frame.to_dict("records"):
+        times = f"{time_text(each['us_at_min'])} to {time_text(each['us_at_max'])}"
+        bandwidth = f"{each['algbw']:.2f}"
+        table.add_row(str(each["min_bytes"]), str(each["max_bytes"]), times, bandwidth, each["planner"], each["file"])
+    emit(table)

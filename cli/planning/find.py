@@ -1,0 +1,262 @@
+"""``collopt find``: which direct-connect topologies a number of nodes and ports allows, and what each is good for."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...errors import TopologyError
+from ...support.formatting import bandwidth_text, count_text, time_text
+from ...support.validation import as_factor, as_latency, shown
+from ..arguments.output_files import check_targets, writing
+from ..arguments.parameters import CsvOption, JsonOption, UsageError, check_names, whole_number
+from ..terminal.output import emit, emit_csv, emit_json, emit_rows, note
+from ..terminal.progress import computing
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ...planners import Candidate, Frontier
+
+__all__ = ["find"]
+
+COLLECTIVES = ("allgather", "reduce_scatter", "allreduce")
+
+NodesArgument = Annotated[int, typer.Argument(metavar="NODES", parser=whole_number("NODES"), help="How many nodes.")]
+DegreeOption = Annotated[
+    int,
+    typer.Option(
+        "--degree", metavar="D", parser=whole_number("--degree"), help="Links out of each node, and as many into it."
+    ),
+]
+BidirectionalOption = Annotated[
+    bool, typer.Option("--bidirectional", help="Only topologies in which each link has an opposite one.")
+]
+AlphaOption = Annotated[str, typer.Option("--alpha", metavar="US", help="µs per step.")]
+WorkloadOption = Annotated[
+    str, typer.Option("--size", metavar="SIZE", help="Bytes to exchange: 64M, 1G; see `collopt find` in the manual.")
+]
+BandwidthOption = Annotated[
+    str, typer.Option("--bandwidth", metavar="GBPS", help="GB/s of all links out of a node together.")
+]
+NoAllToAllOption = Annotated[bool, typer.Option("--no-all-to-all", help="Leave all-to-all out.")]
+SaveOption = Annotated[
+    Path | None, typer.Option("--save", metavar="FILE", help="Write a topology as a file to plan on.")
+]
+PlanOption = Annotated[
+    Path | None,
+    typer.Option("--plan", metavar="FILE", help="Write a plan with the topology's own schedule, to verify and run."),
+]
+XmlOption = Annotated[Path | None, typer.Option("--xml", metavar="FILE", help="Write that schedule as MSCCL XML.")]
+CollectiveOption = Annotated[
+    str,
+    typer.Option(
+        "--collective", metavar="NAME", help="What to plan: allgather, reduce_scatter or allreduce, the default."
+    ),
+]
+CandidateOption = Annotated[
+    int | None,
+    typer.Option(
+        "--candidate",
+        metavar="K",
+        parser=whole_number("--candidate"),
+        help="Which to write, as numbered; the best for the collective if left out.",
+    ),
+]
+
+
+def find(
+    nodes: NodesArgument,
+    degree: DegreeOption = 4,
+    bidirectional: BidirectionalOption = False,
+    alpha: AlphaOption = "10",
+    size: WorkloadOption = "1M",
+    bandwidth: BandwidthOption = "12.5",
+    no_all_to_all: NoAllToAllOption = False,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+    collective: CollectiveOption = "allreduce",
+    save: SaveOption = None,
+    plan: PlanOption = None,
+    xml: XmlOption = None,
+    candidate: CandidateOption = None,
+) -> None:
+    """Find direct-connect topologies that trade few steps for little data per link, and build them.
+
+    Names are those of the literature: L(G) is the line graph of G, □ a product, Π a generalized Kautz graph, C and
+    DirCirc are circulants.  T_L counts steps, of α each; T_B is in M/B, the time to send all data over all ports of a
+    node.
+    """
+    from ...planners import find_topologies
+
+    targets = {"--save": save, "--plan": plan, "--xml": xml}
+    _check_request(collective, candidate, targets)
+    _check_link(alpha, bandwidth)
+    with computing(f"looking for topologies of {nodes} nodes"):
+        found = find_topologies(
+            nodes,
+            degree,
+            bidirectional=bidirectional,
+            alpha=alpha,
+            size=size,
+            node_bandwidth=bandwidth,
+            all_to_all=not no_all_to_all,
+        )
+    chosen = _chosen(found, collective, candidate)
+    with computing(f"writing {chosen.name}"):
+        _write(chosen, found, collective, targets)
+    if as_json:
+        emit_json(_plain(found, collective))
+    elif as_csv:
+        emit_csv(_rows(found))
+    else:
+        _print(found, size, collective)
+    for option, path in targets.items():
+        if path is not None:
+            what = "the links of" if option == "--save" else f"the {collective} of"
+            note(f"wrote {what} {chosen.name} to {path}; {_link_text(found)}")
+
+
+def _check_request(collective: str, candidate: int | None, targets: dict[str, Path | None]) -> None:
+    check_names(collective)
+    if collective not in COLLECTIVES:
+        raise UsageError(f"--collective is {shown(collective)}; expected one of {', '.join(COLLECTIVES)}")
+    if candidate is not None and not any(targets.values()):
+        raise UsageError("--candidate says which topology to write; give --save, --plan or --xml FILE too")
+    check_targets(targets)
+
+
+def _check_link(alpha: str, bandwidth: str) -> None:
+    """Let errors name the option; the library has other names for them."""
+    as_factor(bandwidth, "--bandwidth")
+    try:
+        as_latency(alpha, "a step")
+    except TopologyError as error:
+        raise UsageError(f"--alpha: {error}") from None
+
+
+def _chosen(found: Frontier, collective: str, number: int | None) -> Candidate:
+    if number is None:
+        return found.best(collective)
+    if not 1 <= number <= len(found):
+        raise UsageError(f"--candidate is {number}; expected a number from 1 to {len(found)}")
+    return found[number - 1]
+
+
+def _write(chosen: Candidate, found: Frontier, collective: str, targets: dict[str, Path | None]) -> None:
+    """Write a topology whose links share the bandwidth of a node evenly, and take alpha each, or a plan on it."""
+    from ...topologies import write_topology
+
+    workload = found.workload
+    link = {"bandwidth": workload.node_bandwidth / found.degree, "latency": workload.alpha}
+    if path := targets["--save"]:
+        with writing(path):
+            write_topology(chosen.topology(**link), path)
+    if not targets["--plan"] and not targets["--xml"]:
+        return
+    made = chosen.plan(collective, **link)
+    for path, write in ((targets["--plan"], made.save), (targets["--xml"], made.to_msccl_xml)):
+        if path:
+            with writing(path):
+                write(path)
+
+
+def _link_text(found: Frontier) -> str:
+    """Say what `--bandwidth` and `--alpha` make of each link."""
+    bandwidth = bandwidth_text(found.workload.node_bandwidth / found.degree, 3)
+    return f"its links have {bandwidth} and {time_text(found.workload.alpha)} each"
+
+
+def _plain(found: Frontier, collective: str) -> dict[str, Any]:
+    """Everything for JSON: exact numbers as text."""
+    best, bounds, workload = found.best(collective), found.bounds, found.workload
+    return {
+        "nodes": found.nodes,
+        "degree": found.degree,
+        "bidirectional": found.bidirectional,
+        "size": workload.num_bytes,
+        "alpha_us": float(workload.alpha),
+        "node_bandwidth": float(workload.node_bandwidth),
+        "collective": collective,
+        "bounds": {
+            "steps": bounds.steps,
+            "bandwidth_factor": float(bounds.bandwidth_factor),
+            "bandwidth_factor_exact": str(bounds.bandwidth_factor),
+            "all_to_all": float(bounds.all_to_all),
+        },
+        "unmeasured": found.unmeasured,
+        "best": list(found).index(best) + 1,
+        "candidates": _rows(found),
+    }
+
+
+def _rows(found: Frontier) -> list[dict[str, Any]]:
+    rows = found.to_frame().drop(columns="candidate").to_dict("records")
+    return [
+        {str(name): str(value) if isinstance(value, Fraction) else value for name, value in row.items()} for row in rows
+    ]
+
+
+def _print(found: Frontier, size: str, collective: str) -> None:
+    workload, bounds = found.workload, found.bounds
+    kind = "two-way link" if found.bidirectional else "link"
+    least = 2 * (bounds.steps * workload.alpha + bounds.bandwidth_factor * workload.transfer)
+    rows = {
+        "bound of T_L": f"{bounds.steps} α",
+        "bound of T_B": f"{_factor(bounds.bandwidth_factor)} M/B",
+        "bound of allreduce": f"{time_text(least)} for {size} by a reduce-scatter and an allgather",
+    }
+    if found[0].all_to_all is not None:
+        slowest = workload.transfer * Fraction(found.degree, found.nodes) / bounds.all_to_all
+        rows["bound of all-to-all"] = f"{time_text(slowest)}, {float(bounds.all_to_all):.3e} of a link for each pair"
+    emit_rows(f"{found.nodes} nodes, {count_text(found.degree, kind)} each", rows)
+    emit(_table(found, size, collective))
+    if found.unmeasured:
+        note(f"too large to be measured, and left out or taken at what theorems say: {found.unmeasured} topologies")
+
+
+def _table(found: Frontier, size: str, collective: str) -> Table:
+    """Candidates by increasing T_L of the allgather; a star marks the best for the collective.
+
+    Where a reduce-scatter costs something else than an allgather, it has columns too.
+    """
+    from rich.table import Table
+
+    table, best = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0)), found.best(collective)
+    differ = any(each.cost != each.reduce_scatter_cost for each in found)
+    for header in ("", "T_L", "T_B"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("exactly", no_wrap=True)
+    if differ:
+        table.add_column("reduce-scatter", no_wrap=True)
+    table.add_column(f"{collective.replace('_', '-')} {size}", justify="right", no_wrap=True)
+    if found[0].all_to_all is not None:
+        table.add_column("all-to-all", justify="right", no_wrap=True)
+    table.add_column("topology", overflow="fold")
+    for number, candidate in enumerate(found, 1):
+        steps, factor = candidate.cost
+        cells = [f"{'*' if candidate is best else ''}{number}", f"{steps} α", f"{float(factor):.4f}", str(factor)]
+        if differ:
+            steps, factor = candidate.reduce_scatter_cost
+            cells.append(f"{steps} α  {float(factor):.4f}  {factor}")
+        cells.append(time_text(candidate.time_of(collective, found.workload)))
+        if candidate.all_to_all is not None:
+            cells.append(_all_to_all(candidate, found))
+        table.add_row(*cells, candidate.name)
+    return table
+
+
+def _all_to_all(candidate: Candidate, found: Frontier) -> str:
+    """Time between what nothing can beat and what shortest paths in equal parts reach."""
+    assert candidate.all_to_all is not None
+    slowest, fastest = (
+        time_text(found.workload.transfer * Fraction(found.degree, found.nodes) / rate) for rate in candidate.all_to_all
+    )
+    return slowest if slowest == fastest else f"{fastest} to {slowest}"
+
+
+def _factor(value: Fraction) -> str:
+    return f"{float(value):.4f} (exactly {value})"

@@ -1,0 +1,194 @@
+"""``collopt plan``: make a plan, prove it, write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...schedules import as_bytes
+from ...support.formatting import percentage_text, time_text
+from ...support.wording_part import gap, rate
+from ..arguments.network_options import NetworkOptions
+from ..arguments.output_files import check_targets
+from ..arguments.parameters import (
+    CollectiveArgument,
+    CsvOption,
+    JsonOption,
+    ShardOptions,
+    TopologyArgument,
+    UsageError,
+    check_names,
+    complete_planner,
+    size_option,
+    whole_number,
+)
+from ..arguments.plan_summary import plan_figures
+from ..arguments.runtime_files import RuntimeFiles, write
+from ..arguments.smaller_plans import write_fitting
+from ..terminal.output import advise, emit_csv, emit_json, emit_rows, flat, note
+from ..terminal.progress import computing
+
+if TYPE_CHECKING:
+    from ...planners import Plan
+    from ...schedules import Bound
+
+__all__ = ["plan"]
+
+TreesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--trees-per-root",
+        metavar="K",
+        parser=whole_number("--trees-per-root"),
+        help="Trees per root, or per unit of its part of the data; as many as the bound takes if left out.",
+    ),
+]
+ChunksOption = Annotated[
+    int | None,
+    typer.Option(
+        "--chunks",
+        metavar="N",
+        parser=whole_number("--chunks"),
+        help="Chunks per shard, for plans in steps, or per unit of traffic; as many as the best takes if left out.",
+    ),
+]
+SizeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--size",
+        metavar="SIZE",
+        help="Estimate the time for so many bytes in all: 64M, 1G; bfb also plans for this size.",
+    ),
+]
+PlannerOption = Annotated[
+    str,
+    typer.Option(
+        "--planner",
+        metavar="NAME",
+        autocompletion=complete_planner,
+        help="Who plans: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
+        "recursive-halving-doubling, multitree, blink, bfb, multicommodity or shortest-paths; auto if left out.",
+    ),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan to this file.")
+]
+
+
+def plan(
+    topology: TopologyArgument,
+    collective: CollectiveArgument,
+    described: NetworkOptions,
+    data: ShardOptions,
+    files: RuntimeFiles,
+    trees_per_root: TreesOption = None,
+    chunks: ChunksOption = None,
+    planner: PlannerOption = "auto",
+    size: SizeOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Plan a collective, prove the plan, and write it as a plan file or for a runtime."""
+    from ...planners import bound as find_bound
+    from ...planners import plan as make_plan
+    from ..arguments.networks import find_network, network_file
+
+    # Whatever can be refused is refused before the work.
+    check_names(collective, [planner])
+    files.check(collective)
+    if output is not None and output.suffix.lower() == ".xml":
+        raise UsageError(f"--output {output}: plan files are JSON; give --xml {output} for MSCCL XML")
+    if size is not None:
+        as_bytes(size)
+    check_targets(
+        {"--output": output, "--xml": files.xml, "--mscclpp": files.mscclpp},
+        sources=(network_file(topology), data.traffic),
+    )
+    network, shards = find_network(topology, described), data.read()
+    with computing(f"planning {collective} on {network.name}"):
+        options = _given(trees_per_root=trees_per_root, chunks=chunks) | size_option(planner, collective, size)
+        made = make_plan(network, collective, planner=planner, **options, **shards)
+        # Weights are for the ranks that are left, so they say nothing of the whole network.
+        loses = bool(described.without) and data.weights is None
+        whole = find_network(topology, described._replace(without=None)) if loses else None
+        intact = find_bound(whole, collective, **shards) if whole else None
+    written: list[Path] = []
+    try:
+        # The plan itself comes first: runtimes' limits may refuse the rest, and `export` tries other options then.
+        write(output, made.save, written)
+        fitting = _write_files(made, files, written, planner, None if trees_per_root or chunks else options | shards)
+        if fitting is not made:
+            made = fitting
+            write(output, made.save, written)
+        if as_json or as_csv:
+            figures = plan_figures(made) | _loss(made, intact) | _estimate(made, size)
+            emit_json(figures) if as_json else emit_csv([flat(figures)])
+        else:
+            _print(made, intact, size)
+    finally:
+        for path in written:
+            note(f"wrote {path}{files.calls(path)}")
+        if {files.xml, files.mscclpp} & set(written) and files.channels is None and files.instances is None:
+            advise("one thread block seldom fills a link of a GPU; try --instances 4 too, and measure both")
+
+
+def _write_files(
+    made: Plan, files: RuntimeFiles, written: list[Path], planner: str, asked: Mapping[str, Any] | None
+) -> Plan:
+    """Write files for runtimes, with fewer trees or chunks if they must be and their number was left open."""
+    if asked is None:
+        files.write(made, written)
+        return made
+    return write_fitting(made, lambda each: files.write(each, written), planner, asked)
+
+
+def _given(**options: object) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
+    from ...report.tables.schedule_rows import schedule_rows
+
+    network = made.topology
+    emit_rows(
+        f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified",
+        {
+            "algbw": rate(made.algbw),
+            "busbw": rate(made.busbw),
+            "bound": f"{rate(made.bound.algbw)} algbw",
+            "gap": gap(made.gap),
+        }
+        | schedule_rows(made)
+        | ({} if size is None else {"estimate": f"{size} in {time_text(made.estimate(size))}, {_flow(made)}"})
+        | (
+            {}
+            if intact is None
+            else {"loss": f"{_lost(made, intact)} of the {rate(intact.algbw)} of the whole network"}
+        ),
+    )
+
+
+def _flow(made: Plan) -> str:
+    flow = "step by step" if made.has_steps else "finely pipelined"
+    # Not of every plan: links of equal latency are used in the same way for all sizes.
+    return f"{flow}; planned for {made.provenance['planned_for']}" if "planned_for" in made.provenance else flow
+
+
+def _lost(made: Plan, intact: Bound) -> str:
+    return percentage_text(1 - made.algbw / intact.algbw)
+
+
+def _estimate(made: Plan, size: str | None) -> dict[str, Any]:
+    if size is None:
+        return {}
+    planned_for = _given(planned_for=made.provenance.get("planned_for"))
+    return {"size": as_bytes(size), "estimate_us": made.estimate(size)} | planned_for
+
+
+def _loss(made: Plan, intact: Bound | None) -> dict[str, Any]:
+    """What failures cost, for JSON."""
+    return {} if intact is None else {"intact_algbw": float(intact.algbw), "loss": float(1 - made.algbw / intact.algbw)}

@@ -1,0 +1,1 @@
+"""Run, bench, calibrate, doctor."""

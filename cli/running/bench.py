@@ -1,0 +1,274 @@
+"""``collopt bench``: measure plans beside the backend's own collectives, with the flags and columns of nccl-tests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...errors import ProgramError, UnsupportedError
+from ...schedules import as_bytes
+from ..arguments.network_options import NetworkOptions
+from ..arguments.parameters import (
+    CsvOption,
+    JsonOption,
+    ShardOptions,
+    TimeoutOption,
+    UsageError,
+    check_names,
+    complete_collective,
+    complete_topology,
+    planners_option,
+    whole_number,
+)
+from ..terminal.live_table import LiveTable
+from ..terminal.output import emit_csv, emit_json
+from ..terminal.progress import computing
+from .launched import as_one_of_the_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...planners import Plan
+
+__all__ = ["bench"]
+
+MOST = 10**9
+PLACES = ("out_of_place", "in_place")
+PANEL = "Planned on the spot"
+
+
+def _size(name: str) -> Callable[[object], int]:
+    """Make the reader of a size, whose errors name the option."""
+
+    def read(value: object) -> int:
+        try:
+            return as_bytes(str(value))
+        except UnsupportedError as error:
+            raise UsageError(f"{name}: {error}") from None
+
+    return read
+
+
+PlansArgument = Annotated[
+    list[Path] | None, typer.Argument(metavar="[PLAN]...", help="Files that `collopt plan -o` wrote.")
+]
+MinBytesOption = Annotated[
+    int, typer.Option("--minbytes", "-b", metavar="SIZE", parser=_size("--minbytes"), help="Smallest size: 8, 64K, 1G.")
+]
+MaxBytesOption = Annotated[
+    int, typer.Option("--maxbytes", "-e", metavar="SIZE", parser=_size("--maxbytes"), help="Largest size.")
+]
+FactorOption = Annotated[
+    int | None,
+    typer.Option(
+        "--stepfactor",
+        "-f",
+        metavar="N",
+        parser=whole_number("--stepfactor", 2, MOST),
+        help="Each size is so many times the one before.",
+    ),
+]
+StepOption = Annotated[
+    int | None,
+    typer.Option(
+        "--stepbytes",
+        "-i",
+        metavar="SIZE",
+        parser=_size("--stepbytes"),
+        help="Each size is so much more than the one before; 1M if neither is given.",
+    ),
+]
+ItersOption = Annotated[
+    int, typer.Option("--iters", "-n", metavar="N", parser=whole_number("--iters", 1, MOST), help="Timed calls.")
+]
+WarmupOption = Annotated[
+    int,
+    typer.Option(
+        "--warmup_iters",
+        "-w",
+        metavar="N",
+        parser=whole_number("--warmup_iters", 0, MOST),
+        help="Calls before those.",
+    ),
+]
+CheckOption = Annotated[
+    int,
+    typer.Option(
+        "--check", "-c", metavar="N", parser=whole_number("--check", 0, MOST), help="Calls whose data are checked."
+    ),
+]
+DatatypeOption = Annotated[
+    str,
+    typer.Option("--datatype", "-d", help="int8, uint8, int32, int64, half, float, double or bfloat16."),
+]
+OpOption = Annotated[
+    str | None,
+    typer.Option("--op", "-o", help="What adding up means: sum, prod, min, max or avg; sum if left out."),
+]
+BackendOption = Annotated[str, typer.Option("--backend", help="Transport: gloo, or nccl (NCCL and RCCL).")]
+SlicesOption = Annotated[
+    int,
+    typer.Option(
+        "--slices",
+        metavar="N",
+        parser=whole_number("--slices", 1, MOST),
+        help="Pieces of the data that follow each other through a plan.",
+    ),
+]
+TopologyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        metavar="TOPOLOGY",
+        help="Also plan for this network: a name from `collopt topologies`, or the path of a file.",
+        autocompletion=complete_topology,
+        rich_help_panel=PANEL,
+    ),
+]
+CollectiveOption = Annotated[
+    str | None,
+    typer.Option(
+        "--collective",
+        metavar="NAME",
+        help="What to plan for --topology.",
+        rich_help_panel=PANEL,
+        autocompletion=complete_collective,
+    ),
+]
+PlannersOption = Annotated[list[str] | None, planners_option("Who plans; auto if left out. Repeatable.", PANEL)]
+
+
+def bench(
+    described: NetworkOptions,
+    data: ShardOptions,
+    plans: PlansArgument = None,
+    minbytes: MinBytesOption = 2**25,
+    maxbytes: MaxBytesOption = 2**25,
+    stepfactor: FactorOption = None,
+    stepbytes: StepOption = None,
+    iters: ItersOption = 20,
+    warmup_iters: WarmupOption = 5,
+    check: CheckOption = 1,
+    datatype: DatatypeOption = "float",
+    op: OpOption = None,
+    backend: BackendOption = "gloo",
+    slices: SlicesOption = 1,
+    timeout: TimeoutOption = 600.0,
+    topology: TopologyOption = None,
+    collective: CollectiveOption = None,
+    planner: PlannersOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Measure plans and the backend's own collective side by side, with the flags and columns of nccl-tests.
+
+    All ranks start on this machine; under torchrun every process is one of them, and the first one prints.
+    """
+    from ...runtime import launched_rank, measure_plans
+    from ...support.seed import current_seed
+
+    if stepfactor is not None and stepbytes is not None:
+        raise UsageError("--stepfactor and --stepbytes are two ways to go on; give one of them")
+    rank = launched_rank()
+    compared = _loaded(plans or [])
+    for made in _planned(topology, collective, planner or [], described, data):
+        _add(compared, made.planner, made)
+    if not compared:
+        raise UsageError("there is nothing to measure; give plan files, or --topology and --collective")
+    if op is not None:
+        _check_op(op, compared)
+    what = ", ".join(compared)
+    table = LiveTable(f"measuring {what}", prints=not (as_json or as_csv))
+    # Under torchrun all ranks have the whole report, and one of them is enough.
+    with nullcontext() if rank else table, as_one_of_the_ranks(what, timeout):
+        report = measure_plans(
+            compared,
+            minbytes=minbytes,
+            maxbytes=maxbytes,
+            stepfactor=stepfactor,
+            stepbytes=stepbytes or 2**20,
+            iters=iters,
+            warmup_iters=warmup_iters,
+            check=check,
+            datatype=datatype,
+            op=op or "sum",
+            backend=backend,
+            slices=slices,
+            timeout_s=timeout,
+            seed=current_seed(),
+            on_row=table.add,
+        )
+    if not rank and as_json:
+        planned = {name: float(plan.busbw) for name, plan in compared.items()}
+        emit_json({"args": sys.argv} | report.to_json() | {"planned_bus_bandwidth": planned})
+    elif not rank and as_csv:
+        emit_csv(_tidy(report.to_json()["results"]))
+    elif not rank:
+        table.finish(report, compared)
+    if report.wrong:
+        names = [name for name in report.names if any(row.name == name and row.wrong for row in report.rows)]
+        raise ProgramError(
+            f"{report.wrong} elements by {', '.join(names)} are wrong; report this, and rule out faulty hardware"
+        )
+
+
+def _tidy(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Make one row of each measured time."""
+    return [
+        {name: value for name, value in result.items() if name not in PLACES} | {"place": place} | result[place]
+        for result in results
+        for place in PLACES
+        if result[place] is not None
+    ]
+
+
+def _loaded(files: Sequence[Path]) -> dict[str, Plan]:
+    from ...planners import load_plan
+
+    plans: dict[str, Plan] = {}
+    for path in files:
+        _add(plans, str(path), load_plan(path))
+    return plans
+
+
+def _add(plans: dict[str, Plan], name: str, plan: Plan) -> None:
+    if name in plans:
+        raise UsageError(f"{name} is there twice; keep one")
+    plans[name] = plan
+
+
+def _planned(
+    topology: str | None,
+    collective: str | None,
+    planners: Sequence[str],
+    options: NetworkOptions,
+    shards: ShardOptions,
+) -> list[Plan]:
+    """Plan for the network that was described, if any was."""
+    from ...planners import plan
+    from ..arguments.networks import find_network
+
+    if topology is None:
+        described = {"--collective": collective, "--planner": planners}
+        if stray := [flag for flag, value in described.items() if value] + shards.given() + options.given():
+            raise UsageError(f"{stray[0]} is about a plan that is yet to be made; give --topology too, or leave it out")
+        return []
+    if collective is None:
+        raise UsageError(f"--topology {topology} needs --collective: what is to be planned for it")
+    check_names(collective, planners)
+    network, given = find_network(topology, options), shards.read()
+    with computing(f"planning {collective} on {network.name}"):
+        return [plan(network, collective, planner=name, **given) for name in planners or ["auto"]]
+
+
+def _check_op(op: str, plans: dict[str, Plan]) -> None:
+    for name, plan in plans.items():
+        if plan.collective not in ("reduce_scatter", "allreduce", "reduce"):
+            raise UsageError(
+                f"--op {op} says how to add up, and the {plan.collective} of {name} only moves data; leave it out"
+            )

@@ -1,0 +1,268 @@
+"""``collopt calibrate``: figures of links that agree with measured times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...errors import FileFormatError
+from ...support.formatting import percentage_text
+from ...support.validation import shown
+from ..arguments.network_options import NetworkOptions
+from ..arguments.output_files import check_targets, writing
+from ..arguments.parameters import (
+    CsvOption,
+    JsonOption,
+    UsageError,
+    check_names,
+    complete_collective,
+    complete_topology,
+)
+from ..terminal.output import emit, emit_csv, emit_json, note, plain_table
+from ..terminal.progress import working
+
+if TYPE_CHECKING:
+    from ...runtime import Calibration
+    from ...runtime.measuring.calibration.alpha_beta import AlphaBeta
+    from ...runtime.measuring.calibration.calibrate import ClassFit
+    from ...runtime.measuring.calibration.measured_times import MeasuredTimes
+    from ...topologies import Topology
+
+__all__ = ["calibrate"]
+
+POOR, BAD = 0.1, 0.3
+"""Median and worst relative error beyond which a model is said not to describe its times."""
+NOT_TOLD = "not told by these sizes"
+
+FilesArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[FILE]...", help="Output of nccl-tests or `collopt bench`, as text or JSON."),
+]
+ClassOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--class",
+        metavar="NAMES=FILE",
+        help="Times between two ranks over links of these classes, with commas: gpu-nic,nic-ib=times.txt. Repeatable.",
+    ),
+]
+TopologyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        metavar="TOPOLOGY",
+        help="The network: a name from `collopt topologies`, or the path of a file.",
+        rich_help_panel="Network",
+        autocompletion=complete_topology,
+    ),
+]
+CollectiveOption = Annotated[
+    str | None,
+    typer.Option(
+        "--collective",
+        metavar="NAME",
+        help="What was measured, where a file does not say; sendrecv, gather and scatter too.",
+        autocompletion=complete_collective,
+    ),
+]
+ByOption = Annotated[
+    str | None, typer.Option("--by", metavar="NAME", help="Whose times to take, where a file has those of several.")
+]
+PlannerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--planner",
+        metavar="NAME",
+        help="Whose plan stands for what all ranks did; ring or shortest-paths if left out.",
+    ),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the calibrated network to this file.")
+]
+
+
+def calibrate(
+    described: NetworkOptions,
+    files: FilesArgument = None,
+    classes: ClassOption = None,
+    topology: TopologyOption = None,
+    collective: CollectiveOption = None,
+    by: ByOption = None,
+    planner: PlannerOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Fit latency and bandwidth of links to times that nccl-tests measured.
+
+    Without a network, each file gets the alpha and the bandwidth of its own line.  With a network and no file, its link
+    classes are listed.
+    """
+    from ..arguments.networks import find_network, network_file
+
+    asked = [(file, ()) for file in files or []] + [_tied(text) for text in classes or []]
+    _check_request(asked, topology, described, output, planner)
+    check_names(None, [planner] if planner else ())
+    sources = [file for file, _ in asked]
+    check_targets({"--output": output}, sources=[*sources, None if topology is None else network_file(topology)])
+    network = None if topology is None else find_network(topology, described)
+    with working("fitting"):
+        measured = [(_read(file, collective, by), names) for file, names in asked]
+        found = _calibration(network, measured, planner) if network and measured else None
+        rows = _lines(measured) if network is None else _classes(network) if found is None else found.rows()
+    if found and output:
+        _write(found, output)
+    if as_json:
+        emit_json({"models": list(found.models), "classes": rows} if found else rows)
+    elif as_csv:
+        emit_csv(rows)
+    elif found:
+        _print(found)
+    else:
+        emit(plain_table([_with_words(row) for row in rows]))
+
+
+def _tied(text: str) -> tuple[Path, tuple[str, ...]]:
+    names, equals, file = text.partition("=")
+    known = tuple(filter(None, (name.strip() for name in names.split(","))))
+    if not equals or not file or not known:
+        raise UsageError(f"--class {shown(text)} is not of the form NAMES=FILE, such as gpu-nic,nic-ib=times.txt")
+    return Path(file), known
+
+
+def _check_request(
+    asked: Sequence[tuple[Path, tuple[str, ...]]],
+    topology: str | None,
+    options: NetworkOptions,
+    output: Path | None,
+    planner: str | None,
+) -> None:
+    about = {"--class": any(names for _, names in asked), "--output": output, "--planner": planner}
+    given = [flag for flag, value in about.items() if value]
+    if topology is None:
+        if stray := given + options.given():
+            raise UsageError(f"{stray[0]} is about a network; give --topology too, or leave it out")
+        if not asked:
+            raise UsageError(
+                "there is nothing to calibrate; give a file of nccl-tests, or --topology to list its links"
+            )
+    elif not asked and given:
+        raise UsageError(f"{given[0]} needs measured times; give a file of nccl-tests")
+
+
+def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
+    from ...runtime import read_nccl_tests
+    from ...runtime.measuring.calibration.measured_times import collective_called
+    from ...support.file_kinds import MEASURED_KIND, wrong_kind
+
+    try:
+        read = read_nccl_tests(file)
+    except FileFormatError:
+        if told := wrong_kind(file, MEASURED_KIND, [MEASURED_KIND]):
+            raise FileFormatError(told) from None
+        raise
+    if by is None and len(read.names) > 1:
+        raise UsageError(f"{file} has the times of several; choose one of them: --by {' or --by '.join(read.names)}")
+    times = read.of(by)
+    if collective is None:
+        return times
+    name = collective_called(collective)
+    if name is None:
+        raise UsageError(f"--collective is {shown(collective)}; expected one of nccl-tests, such as sendrecv")
+    if times.collective not in (None, name):
+        raise UsageError(f"--collective is {name}, but {file} says {times.collective}; leave the option out")
+    return replace(times, collective=name)
+
+
+def _calibration(
+    network: Topology, measured: Sequence[tuple[MeasuredTimes, tuple[str, ...]]], planner: str | None
+) -> Calibration:
+    from ...runtime import Measurement, calibrate
+
+    return calibrate(network, [Measurement(*each) for each in measured], planner=planner)
+
+
+def _write(found: Calibration, output: Path) -> None:
+    from ...topologies import write_topology
+
+    with writing(output):
+        write_topology(found.topology, output)
+    note(f"wrote {output}")
+
+
+def _lines(measured: Sequence[tuple[MeasuredTimes, tuple[str, ...]]]) -> list[dict[str, Any]]:
+    """Fit a line to each file alone."""
+    from ...runtime.measuring.calibration.calibrate import fit_times
+
+    return [{"file": times.source, "collective": times.collective} | _line(fit_times(times)) for times, _ in measured]
+
+
+def _line(line: AlphaBeta) -> dict[str, Any]:
+    return {
+        "alpha_us": line.latency if line.has_latency else None,
+        "alpha_error": line.latency_error / line.latency if line.has_latency else None,
+        "algbw": 1 / line.slope if line.has_slope else None,
+        "algbw_error": line.slope_error / line.slope if line.has_slope else None,
+        "points": line.num_points,
+        "median_residual": line.median_residual,
+        "worst_residual": line.worst_residual,
+    }
+
+
+def _with_words(row: dict[str, Any]) -> dict[str, Any]:
+    """Say in words what times do not tell."""
+    return {name: NOT_TOLD if name in ("alpha_us", "algbw") and value is None else value for name, value in row.items()}
+
+
+def _classes(network: Topology) -> list[dict[str, Any]]:
+    from ...topologies.network.link_classes import link_classes
+
+    return [
+        {
+            "class": each.name,
+            "links": len(each.links),
+            "bandwidth": float(each.bandwidth),
+            "latency_us": float(each.latency),
+        }
+        for each in link_classes(network)
+    ]
+
+
+def _print(found: Calibration) -> None:
+    emit(f"{found.topology.name}; ± is 95 % confidence, within which figures are rounded")
+    for model in found.models:
+        emit(f"  assumed of {model}")
+    emit(plain_table([_row(fit) for fit in found.fits]))
+    for line in dict.fromkeys(fit.line for fit in found.fits):
+        if line is not None and (line.median_residual > POOR or line.worst_residual > BAD):
+            off, worst = percentage_text(line.median_residual), percentage_text(line.worst_residual)
+            note(
+                f"collopt: note: half of {line.num_points} times differ by more than {off} from the assumed run's, "
+                f"the worst by {worst}"
+            )
+
+
+def _row(fit: ClassFit) -> dict[str, str]:
+    measured = fit.line is not None
+    return {
+        "class": fit.links.name,
+        "links": str(len(fit.links.links)),
+        "GB/s before": f"{float(fit.links.bandwidth):g}",
+        "GB/s": _figure(fit.bandwidth, fit.bandwidth_error, measured),
+        "µs before": f"{float(fit.links.latency):g}",
+        "µs": _figure(fit.latency, fit.latency_error, measured),
+        "fitted with": ", ".join(name for name in fit.together if name != fit.links.name),
+        "times": "" if fit.line is None else str(fit.line.num_points),
+        "median error": "" if fit.line is None else percentage_text(fit.line.median_residual),
+    }
+
+
+def _figure(value: Fraction, error: float | None, measured: bool) -> str:
+    if not measured:
+        return "not measured"
+    return NOT_TOLD if error is None else f"{float(value):g} ± {percentage_text(error)}"

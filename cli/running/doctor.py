@@ -1,0 +1,241 @@
+"""``collopt doctor``: what is installed, whether the core works, and what else runs here."""
+
+from __future__ import annotations
+
+import importlib
+import platform
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from ...errors import ColloptError, MissingDependencyError
+from ...support.packages import ABSENT, mending, needs
+from ..arguments.parameters import JsonOption
+from ..terminal.output import emit_json, emit_rows
+from ..terminal.progress import computing, working
+
+if TYPE_CHECKING:
+    from ...runtime.distributed.processes.torch_facts import TorchFacts
+
+__all__ = ["doctor"]
+
+FAILED = 1
+"""Exit status of a check that failed, as in `collopt.cli.app`."""
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "numba",
+    "highspy",
+    "pyomo",
+    "cvxpy",
+    "networkx",
+    "pandas",
+    "python-flint",
+    "torch",
+    "matplotlib",
+    "plotly",
+)
+EXTRAS = {"figures": "plot", "reports": "report", "building the documentation": "docs"}
+"""Features, and the extra that brings what each needs."""
+
+
+class Check(NamedTuple):
+    """One part of the core.
+
+    Attributes
+    ----------
+    name : str
+    works : bool
+    detail : str
+        What was shown, or what went wrong.
+    """
+
+    name: str
+    works: bool
+    detail: str
+
+
+class Feature(NamedTuple):
+    """Something that not everybody needs.
+
+    Attributes
+    ----------
+    name : str
+    works : bool
+    needs : str
+        What to install, where it does not work; what is wrong besides, if something is there.
+    """
+
+    name: str
+    works: bool
+    needs: str
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Tell versions, check that plans can be made and proved here, and say what else runs.
+
+    The exit status is 0 if the core works, whatever else is missing, and 1 otherwise.
+    """
+    with working("checking packages") if _can_show() else nullcontext():
+        packages = _checked("packages", _packages)
+    if not packages.works:
+        # Everything else would only fail for the same reason.
+        _print_broken(packages, as_json)
+        raise typer.Exit(FAILED)
+    from ...runtime.distributed.processes.torch_facts import torch_facts
+
+    with computing("checking"):
+        folder, compiled = _kernels()
+        checks = [packages]
+        for name, check in (("linear programs", _solve), ("plans", _plan), ("kernels", _kernels_ran)):
+            with _stage(name):
+                checks.append(_checked(name, check))
+        with _stage("torch"):
+            facts = torch_facts()
+        with _stage("what runs here"):
+            features = _features(facts)
+    if as_json:
+        emit_json(
+            {
+                "ok": all(check.works for check in checks),
+                "versions": _versions(),
+                "core": [check._asdict() for check in checks],
+                "kernels": {"folder": folder, "compiled_before": compiled},
+                "torch": facts._asdict(),
+                "features": [feature._asdict() for feature in features],
+            }
+        )
+    else:
+        _print(checks, features, facts, folder, compiled)
+    if not all(check.works for check in checks):
+        raise typer.Exit(FAILED)
+
+
+def _can_show() -> bool:
+    """Whether what shows progress is there; if not, `_packages` says so."""
+    try:
+        importlib.import_module("rich.progress")
+    except Exception:  # noqa: BLE001 - broken packages fail in every way
+        return False
+    return True
+
+
+def _stage(name: str) -> AbstractContextManager[None]:
+    """Tell what is being checked, and the log how long it took."""
+    from ...planners.plans.stages import Trace
+
+    return Trace().stage(name)
+
+
+def _packages() -> str:
+    """Import what collopt always needs."""
+    wanted = needs()
+    told, command = mending(wanted, "")
+    if told:
+        raise MissingDependencyError(f"{', and '.join(told)}; mend that with: {command}")
+    return f"the {len(wanted)} that are always needed are here"
+
+
+def _print_broken(packages: Check, as_json: bool) -> None:
+    if as_json:
+        facts: dict[str, Any] = {"kernels": {"folder": None, "compiled_before": False}, "torch": None, "features": []}
+        emit_json({"ok": False, "versions": _versions(), "core": [packages._asdict()]} | facts)
+        return
+    emit_rows("versions", {name: found or "not installed" for name, found in _versions().items()})
+    emit_rows("core", {packages.name: f"FAILED: {packages.detail}"})
+
+
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {"collopt": version("collopt"), "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def _kernels() -> tuple[str | None, bool]:
+    """Where compiled kernels are kept, and whether they were there before the checks."""
+    try:
+        from ..terminal.kernel_cache import cache_folder, compiled_before
+
+        folder = cache_folder()
+        return None if folder is None else str(folder), compiled_before()
+    except Exception:  # noqa: BLE001 - the check of the kernels says what is wrong
+        return None, False
+
+
+def _checked(name: str, check: Callable[[], str]) -> Check:
+    try:
+        return Check(name, True, check())
+    except ColloptError as error:
+        return Check(name, False, str(error))
+    except Exception as error:  # noqa: BLE001 - whatever is broken here is what people came to learn
+        return Check(name, False, " ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def _solve() -> str:
+    from ...formulations import throughput
+    from ...solvers import solve
+    from ...topologies import ring
+
+    rate = solve(throughput.build(ring(4, bandwidth=30))).exact.objective
+    if rate != 20:
+        raise ArithmeticError(f"HiGHS finds {rate} where 20 is right")
+    return "HiGHS finds the right rate of a ring, exactly"
+
+
+def _plan() -> str:
+    from ...planners import plan
+    from ...topologies import dgx_a100
+
+    made = plan(dgx_a100(boxes=2), "allgather", trees_per_root=1)
+    made.verify()
+    return f"an allgather on {made.topology.name} is planned and verified"
+
+
+def _kernels_ran() -> str:
+    from ..terminal.kernel_cache import compiled_before
+
+    return "compiled, and kept" if compiled_before() else "compiled, but not kept: every process compiles them again"
+
+
+def _features(facts: TorchFacts) -> list[Feature]:
+    told, command = mending(needs("torch"), "'collopt[torch]'") if facts.version else ([], "")
+    torch = f"{told[0]}; {command}" if told else "pip install 'collopt[torch]'"
+    if facts.problem:
+        torch = f"torch cannot be imported here ({facts.problem}); pip install --force-reinstall 'collopt[torch]'"
+    gpus = "a GPU, and a build of torch for it: see pytorch.org"
+    return [
+        Feature("collopt run and bench on gloo", "gloo" in facts.backends and not told, torch),
+        Feature("collopt run and bench on NCCL or RCCL", "nccl" in facts.backends and bool(facts.devices), gpus),
+        *(_extra(name, extra) for name, extra in EXTRAS.items()),
+    ]
+
+
+def _extra(name: str, extra: str) -> Feature:
+    told, command = mending(needs(extra), f"'collopt[{extra}]'")
+    if all(each.endswith(ABSENT) for each in told):
+        return Feature(name, not told, command or f"pip install 'collopt[{extra}]'")
+    return Feature(name, False, f"{', and '.join(told)}; {command}")
+
+
+def _print(checks: list[Check], features: list[Feature], facts: TorchFacts, folder: str | None, compiled: bool) -> None:
+    emit_rows("versions", {name: found or "not installed" for name, found in _versions().items()})
+    emit_rows("core", {check.name: f"{'ok' if check.works else 'FAILED'}: {check.detail}" for check in checks})
+    kept = folder or "numba does not say where"
+    emit_rows("compiled kernels", {"kept in": kept, "before this": "there" if compiled else "not there"})
+    emit_rows(
+        "torch",
+        {
+            "installed": facts.version or (f"FAILED: {facts.problem}" if facts.problem else "no"),
+            "built for": facts.accelerator or "no GPU",
+            "backends": ", ".join(facts.backends) or "none",
+            "GPUs": ", ".join(facts.devices) or "none",
+        },
+    )
+    emit_rows("what runs here", {each.name: "yes" if each.works else f"no: {each.needs}" for each in features})

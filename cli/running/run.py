@@ -1,0 +1,125 @@
+"""``collopt run``: execute a plan file on this machine and compare the data with torch's own."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...errors import ProgramError
+from ..arguments.parameters import JsonOption, PlanArgument, TimeoutOption, UsageError, whole_number
+from ..terminal.output import emit, emit_json
+from ..terminal.progress import working
+from .launched import as_one_of_the_ranks
+
+if TYPE_CHECKING:
+    from ...runtime import RunReport
+
+__all__ = ["run"]
+
+MOST_ELEMENTS = 10**15
+MOST_ROUNDS = 10**9
+"""Of repeats and slices."""
+
+BackendOption = Annotated[str, typer.Option("--backend", help="Transport: gloo, or nccl (NCCL and RCCL).")]
+ElementsOption = Annotated[
+    int,
+    typer.Option(
+        "--elements",
+        metavar="N",
+        parser=whole_number("--elements", 1, MOST_ELEMENTS),
+        help="Elements of a shard, or from each rank to each; of the whole buffer where there are no shards.",
+    ),
+]
+DtypeOption = Annotated[str, typer.Option("--dtype", help="Their torch type, such as float32, bfloat16 or int8.")]
+OpOption = Annotated[str, typer.Option("--op", help="What adding up means: sum, prod, min, max or avg.")]
+RepeatsOption = Annotated[
+    int,
+    typer.Option(
+        "--repeats",
+        metavar="N",
+        parser=whole_number("--repeats", 1, MOST_ROUNDS),
+        help="Timed runs, after one that is not.",
+    ),
+]
+SlicesOption = Annotated[
+    int,
+    typer.Option(
+        "--slices",
+        metavar="N",
+        parser=whole_number("--slices", 1, MOST_ROUNDS),
+        help="Pieces of the data that follow each other.",
+    ),
+]
+
+
+def run(
+    plan: PlanArgument,
+    backend: BackendOption = "gloo",
+    elements: ElementsOption = 65536,
+    dtype: DtypeOption = "float32",
+    op: OpOption = "sum",
+    repeats: RepeatsOption = 3,
+    slices: SlicesOption = 1,
+    timeout: TimeoutOption = 120.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a plan on real tensors, one process per rank, and compare the data with torch's own collective.
+
+    All of them start on this machine, each with torch of its own: 64 ranks take its memory and starting time 64 times.
+    Under torchrun every process is one of the ranks, and the first one prints.
+    """
+    from ...planners import load_plan
+    from ...runtime import launched_rank, run_local
+    from ...schedules import PAIR_COLLECTIVES
+    from ...support.seed import current_seed
+
+    loaded, rank = load_plan(plan), launched_rank()
+    moves = ("allgather", "broadcast", *PAIR_COLLECTIVES)
+    if op in ("prod", "min", "max", "avg") and loaded.collective in moves:
+        raise UsageError(
+            f"--op {op} says how to add up, and the {loaded.collective} of {plan} only moves data; leave it out"
+        )
+    # Under torchrun all ranks have the whole report, and one of them is enough.
+    told = nullcontext() if rank else working(f"running {plan} on {loaded.topology.num_ranks} ranks")
+    with told, as_one_of_the_ranks(str(plan), timeout):
+        report = run_local(
+            loaded,
+            backend=backend,
+            elements=elements,
+            dtype=dtype,
+            timeout_s=timeout,
+            repeats=repeats,
+            slices=slices,
+            op=op,
+            seed=current_seed(),
+        )
+    if not rank:
+        if as_json:
+            emit_json(_as_json(plan, report))
+        else:
+            emit(str(report))
+    if not report.all_correct:
+        wrong = [rank for rank, correct in enumerate(report.correct) if not correct]
+        raise ProgramError(f"{plan} left wrong data on ranks {wrong}; report this, and rule out faulty hardware")
+
+
+def _as_json(plan: Path, report: RunReport) -> dict[str, Any]:
+    return {
+        "plan": str(plan),
+        "collective": report.collective,
+        "op": report.op,
+        "backend": report.backend,
+        "num_ranks": report.num_ranks,
+        "elements": report.elements,
+        "dtype": report.dtype,
+        "repeats": report.repeats,
+        "total_bytes": report.total_bytes,
+        "correct": report.all_correct,
+        "wrong_ranks": [rank for rank, correct in enumerate(report.correct) if not correct],
+        "microseconds": report.seconds * 1e6,
+        "algbw": report.algbw,
+        "busbw": report.busbw,
+    }

@@ -1,0 +1,65 @@
+"""What a person sees, and can do, while something takes time."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .output import note
+
+__all__ = ["computing", "working"]
+
+_log = logging.getLogger("collopt.cli")
+
+
+@contextmanager
+def working(message: str) -> Iterator[None]:
+    """Tell a person at a terminal what takes time, and how far it is; and the log how long it took."""
+    start = time.perf_counter()
+    with _shown(message):
+        yield
+    _log.info("%s: %.3f s", message, time.perf_counter() - start)
+
+
+@contextmanager
+def _shown(message: str) -> Iterator[None]:
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    from .progress_bar import progress_shown
+
+    with progress_shown(message):
+        yield
+
+
+@contextmanager
+def computing(message: str) -> Iterator[None]:
+    """Tell what takes time, and let Ctrl-C end the process there and then, as there is nothing to clean up.
+
+    Compiled kernels return to Python, and so to its handling of Ctrl-C, only when they are done.
+    """
+    with _ended_by_interrupt(), working(message):
+        from .kernel_cache import compiled_before
+
+        if not compiled_before():
+            note("collopt: note: the first run compiles the solvers, which takes up to a minute, once")
+        yield
+
+
+@contextmanager
+def _ended_by_interrupt() -> Iterator[None]:
+    ours = threading.current_thread() is threading.main_thread()
+    # Whoever starts a program with interrupts ignored, or handles them in another way, is left alone.
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,208 @@
+"""From parts of shards to whole chunks: what the linear program of a breadth-first broadcast says, made executable.
+
+The shares that a rank gets of one source's shard add up to 1.  With P chunks per shard each becomes P times as many
+chunks, rounded down or up, so that together they are P.  Rounding up adds less than a chunk per source that uses a
+link, and at most d^(t - 1) sources at distance t do, which gives Theorem 20 of the direct-connect paper (appendix E.2):
+the bandwidth time grows by at most d (d^D - 1) / ((d - 1) P N) above the best one in whole chunks.
+
+That bound grows with the diameter D and is far from what can be reached.  Where all links into a rank are equally fast
+the optimum of integer program (13) is ``ceil(P U)`` exactly, with the U of linear program (1): it asks for a flow, and
+flows in whole capacities have whole solutions.  At its best, a schedule of whole chunks takes less than ``d D / (P N)``
+longer than one of parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from math import ceil, floor
+
+from ..errors import UnsupportedError
+from ..schedules.steps.schedule import Send
+from ..support.validation import is_whole, shown
+from ..topologies import Topology
+from .modelling.inputs import as_count, as_topology
+
+__all__ = ["as_sends", "excess_bound", "least_chunks", "round_shares"]
+
+Offer = tuple[str, str, str]
+
+TOLERANCE = Fraction(1, 10**6)
+"""How far the shares of one source may be from 1 together: solvers work in floats."""
+
+
+def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[Offer, int]:
+    """Turn the shares of a solution into whole chunks, at most one more than the share on any link.
+
+    Of what rounding down leaves over, the links with the largest remainders get one chunk each.
+
+    Parameters
+    ----------
+    shares : mapping of (source, tail, head) to number
+        As a solution of `collopt.formulations.bfb.build` has them under ``"share"``.
+    chunks : int
+        Chunks per shard, the paper's P.
+
+    Returns
+    -------
+    dict of (source, tail, head) to int
+        For every source and head they add up to `chunks`; each is less than 1 away from ``chunks`` times its share.
+
+    Raises
+    ------
+    UnsupportedError
+        If `chunks` is not a whole number of at least 1, shares are not of that form, one is negative, or they do not
+        add up to 1.
+
+    Examples
+    --------
+    >>> round_shares({("a", "b", "d"): Fraction(1, 3), ("a", "c", "d"): Fraction(2, 3)}, 4)
+    {('a', 'b', 'd'): 1, ('a', 'c', 'd'): 3}
+    """
+    chunks = as_count(chunks, "chunks")
+    _check_offers(shares, "shares")
+    groups: dict[tuple[str, str], dict[Offer, Fraction]] = {}
+    for offer, share in shares.items():
+        groups.setdefault((offer[0], offer[2]), {})[offer] = _as_number(f"the share {offer}", share)
+    rounded: dict[Offer, int] = {}
+    for (source, head), group in groups.items():
+        total = sum(group.values(), Fraction(0))
+        if abs(total - 1) > TOLERANCE:
+            raise UnsupportedError(
+                f"the shares of {source!r} that reach {head!r} add up to {float(total):g}; expected 1"
+            )
+        rounded |= _rounded({offer: chunks * share / total for offer, share in group.items()}, chunks)
+    return {offer: rounded[offer] for offer in shares}
+
+
+def least_chunks(load: Fraction, chunks: int) -> int:
+    """Chunks that the busiest link into a rank carries if shards have `chunks` chunks, at best: ``ceil(P U)``.
+
+    Parameters
+    ----------
+    load : Fraction
+        The optimum U of linear program (1) in shards, exactly, on links of equal bandwidth 1.
+    chunks : int
+        Chunks per shard.
+
+    Returns
+    -------
+    int
+        The optimum of integer program (13).
+
+    Raises
+    ------
+    UnsupportedError
+        If `load` is not a number of at least 0, or `chunks` not a whole number of at least 1.
+
+    Examples
+    --------
+    >>> least_chunks(Fraction(3, 2), 3)
+    5
+    """
+    return ceil(as_count(chunks, "chunks") * _as_number("the load", load))
+
+
+def excess_bound(degree: int, diameter: int, chunks: int, num_ranks: int) -> Fraction:
+    """How much rounding can add to the bandwidth time, in M/B: Theorem 20.
+
+    Parameters
+    ----------
+    degree : int
+        Links into each rank, d.
+    diameter : int
+        Largest distance in hops, D.
+    chunks : int
+        Chunks per shard, P.
+    num_ranks : int
+        Ranks, N.
+
+    Returns
+    -------
+    Fraction
+        ``d / (P N)`` times the sum of ``d^(t - 1)`` for t = 1, ..., D, which the paper writes in closed form.
+
+    Raises
+    ------
+    UnsupportedError
+        If one of them is not a whole number of at least 1.
+
+    Examples
+    --------
+    >>> excess_bound(degree=2, diameter=3, chunks=4, num_ranks=8)
+    Fraction(7, 16)
+    """
+    numbers = {"degree": degree, "diameter": diameter, "chunks": chunks, "num_ranks": num_ranks}
+    d, length, parts, ranks = (as_count(value, what) for what, value in numbers.items())
+    sources: int = length if d == 1 else (d**length - 1) // (d - 1)
+    return Fraction(d * sources, parts * ranks)
+
+
+def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> list[Send]:
+    """Say which chunks come over which link: links take their chunks one after the other.
+
+    Any chunks would do, since every neighbour has the whole shard by then (direct-connect paper, section 6.1).
+
+    Parameters
+    ----------
+    counts : mapping of (source, tail, head) to int
+        Chunks on each link, such as `round_shares` returns.
+    distance : int
+        From the sources to the heads, in hops: they are sent in step ``distance - 1``.
+    topology : Topology
+        Whose ranks they are.
+
+    Returns
+    -------
+    list of Send
+        For `StepSchedule.from_sends`.
+
+    Raises
+    ------
+    UnsupportedError
+        If a count is not a whole number of at least 0, a name not that of a rank, or `distance` less than 1.
+    """
+    distance = as_count(distance, "distance")
+    _check_offers(counts, "counts")
+    as_topology(topology)
+    taken: dict[tuple[str, str], int] = {}
+    sends = []
+    rank = topology.node_index
+    for (source, tail, head), count in counts.items():
+        if strangers := [name for name in (source, tail, head) if name not in topology.compute_nodes]:
+            raise UnsupportedError(f"{shown(strangers[0])} is not a rank of {topology!r}; expected names of ranks")
+        if not is_whole(count) or count < 0:
+            raise UnsupportedError(f"the count of {(source, tail, head)} is {shown(count)}; expected at least 0 chunks")
+        lower = taken.get((source, head), 0)
+        taken[source, head] = lower + int(count)
+        if count:
+            sends.append(Send(distance - 1, rank[source], lower, lower + int(count), (rank[tail], rank[head])))
+    return sends
+
+
+def _as_number(what: str, value: float | Fraction) -> Fraction:
+    """Read a number exactly; what is below 0 by no more than a solver's tolerance is 0."""
+    try:
+        exact = Fraction(value)
+    except (TypeError, ValueError, OverflowError):
+        exact = Fraction(-1)
+    if exact < -TOLERANCE:
+        raise UnsupportedError(f"{what} is {shown(value)}; expected a number of at least 0")
+    return max(exact, Fraction(0))
+
+
+def _check_offers(numbers: object, what: str) -> None:
+    if not isinstance(numbers, Mapping):
+        raise UnsupportedError(f"{what} are {shown(numbers)}; expected a mapping from (source, tail, head) to numbers")
+    for offer in numbers:
+        if not isinstance(offer, tuple) or len(offer) != 3:
+            raise UnsupportedError(f"{what} have the key {shown(offer)}; expected (source, tail, head)")
+
+
+def _rounded(amounts: Mapping[Offer, Fraction], total: int) -> dict[Offer, int]:
+    """Round amounts that add up to a whole `total`, by largest remainders."""
+    whole = {key: floor(amount) for key, amount in amounts.items()}
+    by_remainder = sorted(amounts, key=lambda key: whole[key] - amounts[key])
+    for key in by_remainder[: total - sum(whole.values())]:
+        whole[key] += 1
+    return whole

@@ -1,0 +1,1 @@
+"""Pyomo, blocks, CVXPY, checks."""

@@ -1,0 +1,278 @@
+"""Linear programs as named blocks over sparse arrays: for 10^5 to 10^6 columns, or for many small ones in a loop.
+
+Pyomo is for models that people read and extend; here a block of variables is an array of column numbers, and a block of
+constraints is a few arrays of rows, columns and coefficients that broadcast against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from .block_input import (
+    Numbers,
+    Shape,
+    as_bounds,
+    as_coefficients,
+    as_floats,
+    as_places,
+    as_shape,
+    as_shaped,
+    as_terms,
+    in_one_row,
+)
+
+__all__ = ["Block", "BlockProgram", "Blocks"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class Block(NamedTuple):
+    """The columns or rows of one name.
+
+    Attributes
+    ----------
+    name : str
+    positions : ndarray of int64
+        Columns or rows, in the block's shape.
+    """
+
+    name: str
+    positions: IntArray
+
+    def arrange(self, values: FloatArray) -> FloatArray:
+        """Return `values` as they are: an array of the block's shape."""
+        return values
+
+    def spread(self, values: Numbers) -> FloatArray:
+        """Return `values` as an array of the block's shape, to which they broadcast."""
+        what = f"the start of {self.name!r}"
+        numbers = as_floats(values, what)
+        if np.isnan(numbers).any():
+            raise UnsupportedError(f"{what} is not a number somewhere; leave out what is not known")
+        return as_shaped(numbers, self.positions.shape, what)
+
+    def label(self, place: int) -> str:
+        """Name one entry by its index.
+
+        Parameters
+        ----------
+        place : int
+            Place in the flattened block.
+
+        Returns
+        -------
+        str
+        """
+        index = np.unravel_index(place, self.positions.shape)
+        return f"{self.name}[{','.join(str(number) for number in index)}]" if index else self.name
+
+
+@dataclass(frozen=True)
+class BlockProgram:
+    """What `Blocks` hands to the solver: a `collopt.solvers.lp.program.LinearProgram`."""
+
+    name: str
+    maximize: bool
+    costs: FloatArray
+    offset: float
+    matrix: Any
+    row_bounds: tuple[FloatArray, FloatArray]
+    column_bounds: tuple[FloatArray, FloatArray]
+    whole: npt.NDArray[np.bool_]
+    variables: Mapping[str, Block]
+    constraints: Mapping[str, Block]
+
+
+class Blocks:
+    """A linear program that grows block by block.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+
+    Examples
+    --------
+    Two goods from one supply of 4, the first worth more but limited to 3:
+
+    >>> from collopt import solve
+    >>> blocks = Blocks("goods")
+    >>> amount = blocks.variables("amount", 2, upper=[3, np.inf])
+    >>> blocks.constraint("supply", (), [(0, amount, 1)], upper=4)
+    >>> blocks.maximize([(amount, [2, 1])])
+    >>> solution = solve(blocks)
+    >>> solution.objective, solution.values["amount"].tolist(), float(solution.duals["supply"])
+    (7.0, [3.0, 1.0], 1.0)
+    """
+
+    def __init__(self, name: str = "block model") -> None:
+        self.name = name
+        self._columns = _Side("variable")
+        self._rows = _Side("constraint")
+        self._entries: list[tuple[IntArray, IntArray, FloatArray]] = []
+        self._costs: tuple[IntArray, FloatArray] = (np.empty(0, dtype=np.int64), np.empty(0))
+        self._maximize = False
+        self._whole = [np.empty(0, dtype=np.int64)]
+
+    def variables(
+        self, name: str, shape: Shape, *, lower: Numbers = 0.0, upper: Numbers = np.inf, whole: bool = False
+    ) -> IntArray:
+        """Add a block of variables.
+
+        Parameters
+        ----------
+        name : str
+            New among the variables.
+        shape : int or tuple of int
+            Of the block; ``()`` for a single variable.
+        lower, upper : array_like
+            Bounds that broadcast to the shape.
+        whole : bool
+            Whether they can only be integers.
+
+        Returns
+        -------
+        ndarray of int64
+            Column numbers, in the block's shape: what terms refer to.
+
+        Raises
+        ------
+        UnsupportedError
+            If the name is taken, the shape has more than 10^8 entries, or the bounds are not numbers of that shape.
+        """
+        columns = self._columns.add(name, shape, lower, upper)
+        if whole:
+            self._whole.append(columns.ravel())
+        return columns
+
+    def constraint(
+        self,
+        name: str,
+        shape: Shape,
+        terms: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, Numbers]],
+        *,
+        lower: Numbers = -np.inf,
+        upper: Numbers = np.inf,
+    ) -> None:
+        """Add a block of constraints, ``lower <= sum of terms <= upper``.
+
+        Parameters
+        ----------
+        name : str
+            New among the constraints.
+        shape : int or tuple of int
+            Of the block; ``()`` for a single constraint.
+        terms : sequence of tuple
+            ``(rows, columns, coefficients)``, which broadcast against each other: `rows` are places in the flattened
+            block, `columns` are numbers from `variables`.  Entries of one place add up.
+        lower, upper : array_like
+            Bounds that broadcast to the shape.
+
+        Raises
+        ------
+        UnsupportedError
+            If the name is taken, the arrays do not fit together, or a row or column does not exist.
+        """
+        size = prod(as_shape(shape))
+        triplets = [self._triplet(name, size, term) for term in as_terms(terms, f"constraint {name!r}")]
+        positions = self._rows.add(name, shape, lower, upper)
+        start = int(positions.flat[0]) if size else 0
+        self._entries += [(rows + start, columns, numbers) for rows, columns, numbers in triplets]
+
+    def minimize(self, terms: Sequence[tuple[npt.ArrayLike, Numbers]]) -> None:
+        """Replace the objective by the least sum of ``(columns, coefficients)`` terms."""
+        self._costs, self._maximize = self._objective(terms), False
+
+    def maximize(self, terms: Sequence[tuple[npt.ArrayLike, Numbers]]) -> None:
+        """Replace the objective by the greatest sum of ``(columns, coefficients)`` terms."""
+        self._costs, self._maximize = self._objective(terms), True
+
+    def linear_program(self) -> BlockProgram:
+        """Return the program as it stands, as arrays."""
+        from scipy.sparse import coo_array
+
+        rows, columns, numbers = _joined(self._entries)
+        matrix = coo_array((numbers, (rows, columns)), shape=(self._rows.size, self._columns.size)).tocsc()
+        whole = np.zeros(self._columns.size, dtype=np.bool_)
+        whole[np.concatenate(self._whole)] = True
+        costs = np.bincount(self._costs[0], weights=self._costs[1], minlength=self._columns.size).astype(np.float64)
+        return BlockProgram(
+            self.name,
+            self._maximize,
+            costs,
+            0.0,
+            matrix,
+            self._rows.bounds(),
+            self._columns.bounds(),
+            whole,
+            dict(self._columns.blocks),
+            dict(self._rows.blocks),
+        )
+
+    def _triplet(
+        self, name: str, size: int, term: tuple[npt.ArrayLike, npt.ArrayLike, Numbers]
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        what = f"constraint {name!r}"
+        if not isinstance(term, tuple) or len(term) != 3:
+            raise UnsupportedError(f"a term of {what} is {term!r}; expected (rows, columns, coefficients)")
+        rows = as_places(term[0], size, f"a row of {what}")
+        columns = as_places(term[1], self._columns.size, f"a column of {what}")
+        numbers = as_coefficients(term[2], what)
+        try:
+            flat = np.broadcast_arrays(rows, columns, numbers)
+        except ValueError:
+            shapes = f"{rows.shape}, {columns.shape} and {numbers.shape}"
+            raise UnsupportedError(
+                f"a term of {what} has shapes {shapes}, which do not broadcast; reshape one"
+            ) from None
+        return flat[0].ravel(), flat[1].ravel(), flat[2].ravel()
+
+    def _objective(self, terms: Sequence[tuple[npt.ArrayLike, Numbers]]) -> tuple[IntArray, FloatArray]:
+        # The objective is one more row.
+        entries = [self._triplet("objective", 1, term) for term in in_one_row(terms, "the objective")]
+        return _joined(entries)[1:]
+
+
+class _Side:
+    """The columns or the rows: blocks one after the other, with their bounds."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.size = kind, 0
+        self.blocks: dict[str, Block] = {}
+        self._bounds: list[tuple[FloatArray, FloatArray]] = []
+
+    def add(self, name: str, shape: Shape, lower: Numbers, upper: Numbers) -> IntArray:
+        if not isinstance(name, str) or not name:
+            raise UnsupportedError(f"the name of a {self.kind} block is {name!r}; expected text")
+        if name in self.blocks:
+            raise UnsupportedError(f"{self.kind} {name!r} exists already; choose another name")
+        wanted = as_shape(shape)
+        bounds = [as_bounds(values, wanted, f"{self.kind} {name!r}") for values in (lower, upper)]
+        self._bounds.append((bounds[0], bounds[1]))
+        count = prod(wanted)
+        positions = np.arange(self.size, self.size + count, dtype=np.int64).reshape(wanted)
+        positions.flags.writeable = False
+        self.blocks[name] = Block(name, positions)
+        self.size += count
+        return positions
+
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        empty = np.empty(0)
+        return (
+            np.concatenate([empty, *(lower for lower, _ in self._bounds)]),
+            np.concatenate([empty, *(upper for _, upper in self._bounds)]),
+        )
+
+
+def _joined(entries: Sequence[tuple[IntArray, IntArray, FloatArray]]) -> tuple[IntArray, IntArray, FloatArray]:
+    none = np.empty(0, dtype=np.int64)
+    rows, columns, numbers = zip((none, none, np.empty(0)), *entries, strict=True)
+    return np.concatenate(rows), np.concatenate(columns), np.concatenate(numbers)

@@ -1,0 +1,1 @@
+"""Compare, bounds by LP, sensitivity, synthesis."""

@@ -1,0 +1,218 @@
+"""Bounds from linear programs: the program's duals become prices, and prices are a witness that needs no program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import floor
+from typing import Any
+
+from ...errors import BoundError, CapacityOverflowError, NoAnswerError
+from ...formulations.allreduce import AllreduceModel
+from ...formulations.throughput import ThroughputModel
+from ...schedules import Bound
+from ...schedules.bounds.cut_duals import Prices, hop_limits
+from ...schedules.bounds.parts import LinkPrice
+from ...solvers import HighsOptions, Solution, solve
+from ...support.validation import MAX_BANDWIDTH
+from ...topologies import Topology
+from ..trees.problem import check_request, shard_weights
+
+__all__ = ["allreduce_prices", "build_program", "counted", "lp_bound", "program_prices", "throughput_prices"]
+
+Model = AllreduceModel | ThroughputModel
+Duals = Mapping[str, Mapping[Any, Fraction]]
+
+COARSEST = 10**6
+"""Where links are not counted in whole units, the fastest has this many at least, as far above HiGHS's tolerances."""
+GRAINS = 2**30
+"""Prices in floats are read in multiples of the largest of them over this."""
+
+
+def lp_bound(
+    topology: Topology,
+    collective: str,
+    *,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    options: HighsOptions | None = None,
+) -> Bound:
+    """Bound the speed of a collective by the dual of its linear program.
+
+    Unlike `collopt.bound` this takes switches that do not give out what they take in, and for allreduce it is about
+    trees alone, and then the best that can be said about them: see `Prices.scope`.
+
+    Parameters
+    ----------
+    topology : Topology
+        Every rank that data goes to must be in reach.
+    collective : str
+        As for `collopt.bound`.
+    root : int, str or None
+        Likewise.
+    weights : sequence, optional
+        Likewise.
+    options : HighsOptions, optional
+        How to solve the program; any algorithm's prices are made to prove a bound, but only those of a basis prove the
+        optimum itself.
+
+    Returns
+    -------
+    Bound
+        With `Prices` for a witness.
+
+    Raises
+    ------
+    UnsupportedError
+        If the request is not of its form.
+    BoundError
+        If some rank is out of reach.
+    NoAnswerError
+        If the program was not solved in time.
+
+    Examples
+    --------
+    Twice three bytes into and out of each rank of a ring of four, which has 60 GB/s either way:
+
+    >>> from collopt.topologies import ring
+    >>> bound = lp_bound(ring(4, bandwidth=30), "allreduce")
+    >>> bound.verify()
+    >>> bound.algbw
+    Fraction(40, 1)
+    """
+    check_request(topology, collective)
+    sizes = shard_weights(topology, collective, root, weights)
+    # Prices are GB/s per GB/s, the same in any unit.
+    model = build_program(counted(topology)[0], collective, sizes)
+    solution = solve(model, options)
+    if solution.objective <= 0:
+        raise BoundError(f"some rank cannot reach another in {topology!r}; add links or leave ranks out")
+    return Bound.from_witness(topology, collective, program_prices(model, solution), sizes)
+
+
+def counted(topology: Topology) -> tuple[Topology, Fraction]:
+    """Count bandwidths in a unit that suits HiGHS, whose tolerances are absolute.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose links carry the data.
+
+    Returns
+    -------
+    Topology
+        The same with other numbers: whole ones, which are exact in floats, unless the largest would leave
+        `MAX_BANDWIDTH`.
+    Fraction
+        The unit, GB/s.
+    """
+    try:
+        _, _, capacities, unit = topology.arrays
+        whole = len(capacities) > 0 and int(capacities.max()) <= MAX_BANDWIDTH
+    except CapacityOverflowError:
+        unit, whole = Fraction(1), False
+    if not whole:
+        largest = max((link.bandwidth for link in topology.links), default=Fraction(1))
+        # Only ever finer, since numbers must not get more digits than a topology may have.
+        unit = min(Fraction(1), Fraction(1, floor(COARSEST / largest) or 1))
+    links = tuple(link._replace(bandwidth=link.bandwidth / unit) for link in topology.links)
+    return replace(topology, links=links), unit
+
+
+def build_program(topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Model:
+    """State the linear program of a collective; that of an allreduce has a relay wherever a switch can copy or add up.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose links carry the data.
+    collective : str
+        One of `collopt.schedules.COLLECTIVES`.
+    weights : tuple of int
+        Sizes of the shards in rank order, empty for equal ones.
+
+    Returns
+    -------
+    AllreduceModel or ThroughputModel
+    """
+    from ...formulations import allreduce, throughput
+
+    if collective == "allreduce":
+        return allreduce.build(topology, relays=sorted(topology.multicast | topology.aggregation))
+    direction = "broadcast" if collective in ("allgather", "broadcast") else "reduce"
+    return throughput.build(topology, weights=weights or None, direction=direction)  # type: ignore[arg-type]
+
+
+def program_prices(model: Model, solution: Solution) -> Prices:
+    """Turn the duals of a program into a witness.
+
+    Parameters
+    ----------
+    model : AllreduceModel or ThroughputModel
+        Without constraints of the user's, whose prices would be missing.
+    solution : Solution
+        Of the model.  Where it has no exact answer, its floats are rounded, and lowered where they would prove too
+        much.
+
+    Returns
+    -------
+    Prices
+    """
+    return (
+        allreduce_prices(model, solution) if isinstance(model, AllreduceModel) else throughput_prices(model, solution)
+    )
+
+
+def throughput_prices(model: ThroughputModel, solution: Solution) -> Prices:
+    """Turn the duals of `collopt.formulations.throughput` into a witness; see `program_prices`."""
+    duals = _duals(solution, ("link_bandwidth", "flow_in_share"))
+    relays = frozenset(model.topology.switch_nodes)
+    shared = _shared(model.topology, duals, "flow_in_share", relays)
+    if model.direction == "broadcast":
+        return Prices(_listed(duals["link_bandwidth"]), into=shared, relays=relays)
+    return Prices(_listed(duals["link_bandwidth"]), out_of=shared, relays=relays)
+
+
+def allreduce_prices(model: AllreduceModel, solution: Solution) -> Prices:
+    """Turn the duals of `collopt.formulations.allreduce` into a witness; see `program_prices`."""
+    duals = _duals(solution, ("link_bandwidth", "broadcast_within", "reduce_within"))
+    relays = frozenset(model.relays)
+    return Prices(
+        _listed(duals["link_bandwidth"]),
+        _shared(model.topology, duals, "broadcast_within", relays),
+        _shared(model.topology, duals, "reduce_within", relays),
+        relays,
+    )
+
+
+def _duals(solution: Solution, names: Sequence[str]) -> Duals:
+    """Exact prices by name, or floats in one grain, none of them below zero."""
+    try:
+        exact = solution.exact.duals
+        return {name: exact[name] for name in names}
+    except NoAnswerError:
+        floats = {name: solution.duals[name] for name in names}
+    largest = max(value for prices in floats.values() for value in prices.values())
+    return {
+        name: {key: Fraction(round(max(value, 0.0) / largest * GRAINS), GRAINS) for key, value in prices.items()}
+        for name, prices in floats.items()
+    }
+
+
+def _listed(prices: Mapping[Any, Fraction]) -> tuple[LinkPrice, ...]:
+    return tuple(LinkPrice(tail, head, price) for (tail, head), price in prices.items() if price)
+
+
+def _shared(topology: Topology, duals: Duals, name: str, relays: frozenset[str]) -> tuple[tuple[LinkPrice, ...], ...]:
+    """Prices of hops by rank, lowered in proportion wherever they add up to more than the hop's links are worth."""
+    limits = hop_limits(topology, duals["link_bandwidth"], relays)
+    sums: dict[tuple[str, str], Fraction] = {}
+    for (_, tail, head), price in duals[name].items():
+        sums[tail, head] = sums.get((tail, head), Fraction(0)) + price
+    own: dict[str, list[LinkPrice]] = {rank: [] for rank in topology.compute_nodes}
+    for (rank, tail, head), price in duals[name].items():
+        if price:
+            fitting = min(Fraction(1), limits[tail, head] / sums[tail, head])
+            own[rank].append(LinkPrice(tail, head, price * fitting))
+    return tuple(tuple(prices) for prices in own.values())

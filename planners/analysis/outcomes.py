@@ -1,0 +1,220 @@
+"""What comes of asking planners, and for bounds: an answer, or why there is none."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import nullcontext
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from ...errors import BoundError, CapacityOverflowError, ColloptError, UnsupportedError
+from ...schedules import COLLECTIVES, PAIR_COLLECTIVES, Bound, as_bytes
+from ...solvers.highs.options import current_threads, limited_threads
+from ...support.seed import current_seed, seeded
+from ...support.validation import shown
+from ...topologies import Topology
+from ..plans.plan import Plan
+from ..plans.stages import Trace, counted
+from ..registry import EVERY_COLLECTIVE, PLANNERS, plan, unknown_name
+from ..trees.problem import check_collective, check_reachable, check_topology, shard_weights
+from .bounds import BOUNDS
+
+__all__ = ["Outcome", "check_possible", "outcome", "outcomes"]
+
+Kind = Literal["bound", "plan"]
+Status = Literal["ok", "not applicable", "failed"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of asking one planner, or for one bound.
+
+    Attributes
+    ----------
+    kind : {"bound", "plan"}
+        Whether `answer` says what cannot be beaten, or what can be done.
+    name : str
+        A key of `BOUNDS` or of `PLANNERS`.
+    answer : Bound, Plan or None
+        None where there is none.
+    status : {"ok", "not applicable", "failed"}
+        Planners that do not suit a topology are not applicable; failures, whatever exception they end with, are for
+        people to look into.
+    reason : str
+        Why there is no answer; of a bound that is not about all schedules, what it is about.
+    seconds : float
+        Wall time of planning, with what compilation and imports it took; laying the outcomes out takes more.
+    """
+
+    kind: Kind
+    name: str
+    answer: Bound | Plan | None
+    status: Status
+    reason: str
+    seconds: float
+
+    @property
+    def limit(self) -> Fraction | None:
+        """The algorithm bandwidth that this proves to be the most for any schedule, if it proves one."""
+        found = self.answer.bound if isinstance(self.answer, Plan) else self.answer
+        return None if found is None or (self.kind == "bound" and self.reason) else found.algbw
+
+
+def outcomes(
+    topology: Topology,
+    collective: str,
+    *,
+    planners: Sequence[str] | None = None,
+    bounds: Sequence[str] | None = None,
+    sizes: Sequence[int | str] | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    traffic: Any = None,
+    executor: Executor | None = None,
+) -> Iterator[Outcome]:
+    """Yield what comes of each bound and planner as soon as it is known, in their order; see `compare`."""
+    check_topology(topology)
+    check_collective(collective, EVERY_COLLECTIVE, "nothing plans or bounds")
+    shard_weights(topology, collective, root, weights)
+    _check_sizes(sizes)
+    given = (("root", root), ("weights", weights), ("traffic", traffic))
+    shards: dict[str, Any] = {name: value for name, value in given if value is not None}
+    tasks: list[tuple[Kind, str]] = [("bound", name) for name in _names(bounds, "bounds", BOUNDS, _of_kind(collective))]
+    everyone = [*(name for name in PLANNERS if name != "auto"), "auto"]
+    tasks += [("plan", name) for name in _names(planners, "planners", everyone, _of_kind(collective))]
+    if not tasks:
+        raise UnsupportedError("there are neither planners nor bounds to compare; name one of them")
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
+    calls = [(topology, collective, *task, shards | _size(*task, collective, sizes)) for task in tasks]
+    if executor is None:
+        return (outcome(*call) for call in counted(calls, len(calls)))
+    try:
+        here = current_seed(), current_threads()
+        futures = [executor.submit(_elsewhere, *call, *here) for call in calls]
+    except RuntimeError as error:  # shut down, or broken
+        raise UnsupportedError(f"executor takes no tasks: {_defect(error)}; give one that runs") from None
+    pairs = zip(futures, tasks, strict=True)
+    return (_collected(future, *task) for future, task in counted(pairs, len(tasks)))
+
+
+def check_possible(topology: Topology, collective: str, *, traffic: Any = None, **shards: Any) -> None:
+    """Raise `BoundError` if ranks are out of each other's reach, which no planner can mend; parameters as `compare`."""
+    if collective in PAIR_COLLECTIVES:
+        from ..pairs.flows import check_pairs_reachable
+        from ..pairs.multicommodity import asked_traffic
+
+        check_pairs_reachable(topology, asked_traffic(topology, collective, traffic))
+    else:
+        check_reachable(topology, collective, **shards)
+
+
+def outcome(topology: Topology, collective: str, kind: Kind, name: str, shards: dict[str, Any]) -> Outcome:
+    """Ask one planner, or for one bound.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `compare`.
+    collective : str
+        As for `compare`.
+    kind : {"bound", "plan"}
+        What to ask for.
+    name : str
+        A key of `BOUNDS` or `PLANNERS`.
+    shards : dict
+        ``root`` and ``weights``, where given, and ``size`` for a planner that takes one.
+
+    Returns
+    -------
+    Outcome
+    """
+    start = time.perf_counter()
+    answer: Bound | Plan | None = None
+    status: Status = "ok"
+    reason = ""
+    try:
+        with Trace().stage(f"{kind} by {name}"):
+            if kind == "plan":
+                answer = plan(topology, collective, planner=name, **shards)
+            else:
+                answer, reason = BOUNDS[name](topology, collective, shards)
+    except (UnsupportedError, BoundError, CapacityOverflowError) as error:
+        status, reason = "not applicable", str(error)
+    except ColloptError as error:
+        status, reason = "failed", str(error)
+    except Exception as error:  # noqa: BLE001 - a defect of one planner, which must not cost the others' answers
+        status, reason = "failed", _defect(error)
+    return Outcome(kind, name, answer, status, reason, time.perf_counter() - start)
+
+
+def _elsewhere(
+    topology: Topology,
+    collective: str,
+    kind: Kind,
+    name: str,
+    shards: dict[str, Any],
+    seed: int,
+    threads: int | None,
+) -> Outcome:
+    """Ask in another thread or process, which knows nothing of the seed and the threads that count here."""
+    with seeded(seed), nullcontext() if threads is None else limited_threads(threads):
+        return outcome(topology, collective, kind, name, shards)
+
+
+def _collected(future: Future[Outcome], kind: Kind, name: str) -> Outcome:
+    """Wait for a task; where its process died, or its answer could not be sent, that is its outcome."""
+    try:
+        return future.result()
+    except Exception as error:  # noqa: BLE001 - `outcome` raises nothing, so this is about the executor
+        return Outcome(kind, name, None, "failed", _defect(error), math.nan)
+
+
+def _defect(error: Exception) -> str:
+    """Say in one line what nobody raises on purpose."""
+    message = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _of_kind(collective: str) -> Callable[[str], bool]:
+    """Tell of the name of a planner or bound whether it is about collectives of the same kind, with trees or pairs."""
+    kind = PAIR_COLLECTIVES if collective in PAIR_COLLECTIVES else COLLECTIVES
+
+    def is_about(name: str) -> bool:
+        if name in PLANNERS:
+            return name != "auto" and not set(kind).isdisjoint(PLANNERS[name].functions)
+        return kind == COLLECTIVES
+
+    return is_about
+
+
+def _names(asked: Sequence[str] | None, what: str, known: Iterable[str], is_usual: Callable[[str], bool]) -> list[str]:
+    """Check names that were asked for, or take the usual ones; each once."""
+    if asked is None:
+        return [name for name in known if is_usual(name)]
+    if isinstance(asked, str) or not isinstance(asked, Sequence):
+        raise UnsupportedError(f"{what} is {shown(asked)}; expected a list of names: {', '.join(known)}")
+    for name in asked:
+        if not isinstance(name, str) or name not in known:
+            raise unknown_name(what.removesuffix("s"), name, known)
+    return list(dict.fromkeys(asked))
+
+
+def _check_sizes(sizes: Sequence[int | str] | None) -> None:
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence | None):
+        raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
+    for size in sizes or ():
+        as_bytes(size)
+
+
+def _size(kind: Kind, name: str, collective: str, sizes: Sequence[int | str] | None) -> dict[str, Any]:
+    """Return the size that there is, if it is the only one and the planner plans for one."""
+    function = PLANNERS[name].functions.get(collective) if kind == "plan" else None
+    if function is None or sizes is None or len(sizes) != 1 or "size" not in inspect.signature(function).parameters:
+        return {}
+    return {"size": sizes[0]}

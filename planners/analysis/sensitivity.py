@@ -1,0 +1,250 @@
+"""Which links to widen: prices from an exact dual, and what widening them gains, by solving again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
+from ...support import progress
+from ...support.validation import Exact, as_factor, shown
+from ...topologies import Link, Topology
+from ..trees.problem import Network, check_request, shard_weights
+from .lp_bounds import build_program, counted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...solvers import Solution
+
+__all__ = ["sensitivity"]
+
+
+def sensitivity(
+    topology: Topology,
+    collective: str,
+    *,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    step: Exact = "1/10",
+    together: Callable[[Link], Hashable] | None = None,
+) -> pd.DataFrame:
+    """Say for every link what more bandwidth would gain.
+
+    Parameters
+    ----------
+    topology : Topology
+        Every rank that data goes to must be in reach.
+    collective : str
+        As for `collopt.bound`; an allreduce is one by trees, as in `collopt.formulations.allreduce`.
+    root : int, str or None
+        As for `collopt.bound`.
+    weights : sequence, optional
+        Likewise.
+    step : number
+        By which part of its bandwidth a link is widened to see what that gains; positive.
+    together : callable, optional
+        Links for which it returns the same hashable value are widened at the same time; each by itself by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per link, the most rewarding first.
+
+        - ``tail``, ``head``, ``bandwidth``: the link, GB/s.
+        - ``price``: GB/s of algorithm bandwidth per GB/s of this link, from an exact dual of the program.
+        - ``group``: what `together` returned, or the number of the link.
+        - ``worth``: the prices of the group's links times their bandwidths, GB/s of algorithm bandwidth.  What all
+          links are worth adds up to the algorithm bandwidth: so this is the part that rests on the group, and what
+          doubling it would gain if the prices held all the way.
+        - ``gain``: what widening by `step` was found to gain, divided by it.
+
+        All numbers are fractions.
+
+    Raises
+    ------
+    UnsupportedError
+        If the request is not of its form, or `together` is no function that returns hashable values.
+    TopologyError
+        If `step` is not a positive number.
+    BoundError
+        If some rank is out of reach.
+    NoAnswerError
+        If the program has no exact answer, or `step` is too small for one.
+
+    Notes
+    -----
+    The best rate is a concave function of all bandwidths, and the prices are a supergradient of it, so ``gain`` never
+    exceeds ``worth``.  It is less where the links are not the only bottleneck: prices are not unique then, and
+    widening one link alone can gain nothing although it has one.
+
+    What is gained is the difference of two narrowest cuts, and takes no program, unless the collective is an allreduce
+    or the cuts need more than int64.
+
+    Examples
+    --------
+    In a one-way ring the slowest link is all that counts:
+
+    >>> from collopt.topologies import ring
+    >>> slow = ring(4, bandwidth=30, bidirectional=False).derate("gpu1", "gpu2", "1/2", bidirectional=False)
+    >>> frame = sensitivity(slow, "allgather")
+    >>> frame[["tail", "head", "price", "gain"]].iloc[0].tolist()
+    ['gpu1', 'gpu2', Fraction(4, 3), Fraction(20, 1)]
+    """
+    check_request(topology, collective)
+    sizes = shard_weights(topology, collective, root, weights)
+    part = as_factor(step, "step")
+    groups = _grouped(topology, together)
+    # The objective of an allreduce is the algorithm bandwidth, the others' is the rate per unit of weight.
+    unit = 1 if collective == "allreduce" else sum(sizes) or topology.num_ranks
+    widened = _Widened(topology, collective, sizes)
+    prices = widened.prices
+    rows: list[tuple[Any, ...]] = []
+    for name, links in progress.counted(groups.items(), len(groups)):
+        worth = sum((prices[link[:2]] * link.bandwidth for link in links), Fraction(0))
+        gain = (widened.rate(links, 1 + part) - widened.rate_as_is) / part if worth else Fraction(0)
+        assert 0 <= gain <= worth, "the best rate is concave, and prices are a supergradient of it"
+        rows += [(*link[:3], prices[link[:2]] * unit, name, worth * unit, gain * unit) for link in links]
+    return _frame(rows)
+
+
+class _Widened:
+    """The best rates where some links are wider."""
+
+    def __init__(self, topology: Topology, collective: str, sizes: tuple[int, ...]) -> None:
+        from ...solvers import Session
+
+        small, unit = counted(topology)
+        self._topology, self._unit = topology, unit
+        self._variant = _Variant(build_program(small, collective, sizes).linear_program(), small)
+        self._session = Session(self._variant)
+        self.prices = _prices(self._session.solve(), topology)
+        # Prices stay prices whatever the bandwidths, so all that were found bound all rates.
+        self._found = [self.prices]
+        self._cuts = None if collective == "allreduce" else _links(topology, collective, sizes)
+        self.rate_as_is = self.rate((), Fraction(1))
+        if self.rate_as_is != self._valued(self._bandwidths()):
+            raise NoAnswerError(
+                f"the bandwidths of {topology!r} have too many digits for exact prices; round them to fewer"
+            )
+
+    def rate(self, links: Sequence[Link], factor: Fraction) -> Fraction:
+        """Find the best rate where these links are wider by a factor, and all others as they are."""
+        bandwidths = self._bandwidths()
+        bandwidths.update({link[:2]: link.bandwidth * factor for link in links})
+        cut = None if self._cuts is None else self._cut(bandwidths)
+        if cut is not None:
+            return cut
+        if links:
+            self._solve(links, factor)
+        return self._valued(bandwidths)
+
+    def _bandwidths(self) -> dict[tuple[str, str], Fraction]:
+        return {link[:2]: link.bandwidth for link in self._topology.links}
+
+    def _cut(self, bandwidths: dict[tuple[str, str], Fraction]) -> Fraction | None:
+        """The narrowest cut's rate; None where it does not fit int64."""
+        from ..trees.forest import bottleneck
+
+        assert self._cuts is not None
+        grain = Fraction(1, lcm(*(bandwidth.denominator for bandwidth in bandwidths.values())))
+        try:
+            capacities = np.array([int(bandwidth / grain) for bandwidth in bandwidths.values()], dtype=np.int64)
+            best = bottleneck(self._cuts._replace(capacities=capacities))
+        except (CapacityOverflowError, OverflowError):
+            return None
+        return grain * best.capacity / best.supply
+
+    def _solve(self, links: Sequence[Link], factor: Fraction) -> None:
+        """Find prices where these links are wider.
+
+        Their bandwidths reach HiGHS rounded to floats.  That can change which prices are found, by a hair, but not what
+        they say of the bandwidths themselves.
+        """
+        self._variant.widen(links, factor / self._unit)
+        try:
+            self._found.append(_prices(self._session.solve(), self._topology))
+        except NoAnswerError as error:
+            raise NoAnswerError(f"there is no exact gain for this step ({error}); give a larger one") from None
+
+    def _valued(self, bandwidths: dict[tuple[str, str], Fraction]) -> Fraction:
+        return min(
+            sum((price * bandwidths[ends] for ends, price in prices.items()), Fraction(0)) for prices in self._found
+        )
+
+
+def _links(topology: Topology, collective: str, sizes: tuple[int, ...]) -> Network:
+    """The network for its cuts alone, so switches may be uneven; capacities come later."""
+    index = topology.node_index
+    tails = np.array([index[link.tail] for link in topology.links], dtype=np.int64)
+    heads = np.array([index[link.head] for link in topology.links], dtype=np.int64)
+    shards = np.array(sizes or [1] * topology.num_ranks, dtype=np.int64)
+    if collective in ("allgather", "broadcast"):
+        return Network(topology, "broadcast", tails, heads, np.zeros_like(tails), shards)
+    return Network(topology, "reduce", heads, tails, np.zeros_like(tails), shards)
+
+
+@dataclass
+class _Variant:
+    """A program of which only the bandwidths of some links change."""
+
+    program: Any
+    topology: Topology
+
+    def __post_init__(self) -> None:
+        block = self.program.constraints["link_bandwidth"]
+        self._rows = dict(zip(block.keys, block.positions.tolist(), strict=True))
+        self._original = self.program.row_bounds
+
+    def linear_program(self) -> Any:
+        """Return the arrays as they stand."""
+        return self.program
+
+    def widen(self, links: Sequence[Link], factor: Fraction) -> None:
+        """Multiply the bandwidths of some links, and put back all others."""
+        lower, upper = self._original[0], self._original[1].copy()
+        for link in links:
+            if link[:2] in self._rows:
+                upper[self._rows[link[:2]]] = float(link.bandwidth * factor)
+        self.program = self.program._replace(row_bounds=(lower, upper))
+
+
+def _grouped(topology: Topology, together: Callable[[Link], Hashable] | None) -> dict[Hashable, list[Link]]:
+    if together is not None and not callable(together):
+        raise UnsupportedError(
+            f"together is {shown(together)}; expected a function that takes a link and returns the name of its group"
+        )
+    groups: dict[Hashable, list[Link]] = {}
+    for number, link in enumerate(topology.links):
+        name = number if together is None else together(link)
+        try:
+            groups.setdefault(name, []).append(link)
+        except TypeError:
+            raise UnsupportedError(
+                f"together returned {shown(name)} for the link {link.tail!r} to {link.head!r}; expected a value that "
+                "can be a dictionary's key, such as text or a tuple"
+            ) from None
+    return groups
+
+
+def _prices(solution: Solution, topology: Topology) -> dict[tuple[str, str], Fraction]:
+    """Return the price of every link; links that no flow can use have none."""
+    exact = solution.exact
+    if exact.objective <= 0:
+        raise BoundError(f"some rank cannot reach another in {topology!r}; add links or leave ranks out")
+    prices: dict[tuple[str, str], Fraction] = {link[:2]: Fraction(0) for link in topology.links}
+    prices.update(exact.duals["link_bandwidth"])
+    return prices
+
+
+def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    import pandas as pd
+
+    names = ["tail", "head", "bandwidth", "price", "group", "worth", "gain"]
+    rows.sort(key=lambda row: (row[6], row[5], row[3]), reverse=True)
+    return pd.DataFrame(rows, columns=names)

@@ -1,0 +1,235 @@
+"""Allgathers in few steps on small direct-connect networks, found by integer programming."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import TYPE_CHECKING
+
+from ...errors import CertificateError, UnsupportedError
+from ...formulations import synthesis
+from ...formulations.modelling.direct_connect import hop_distances
+from ...schedules import Bound, StepSchedule, congestion, verified_step_loads
+from ...solvers.highs.options import HighsOptions
+from ...solvers.highs.session import solve
+from ...support.validation import shown
+from ...topologies import Topology
+from ..plans.stages import counted
+from ..registry import bound
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Synthesis", "synthesis_frontier", "synthesise"]
+
+TIME_LIMIT = 60.0
+"""Seconds for each integer program, if nobody says otherwise."""
+TOLERANCE = 1e-6
+"""How far above a whole number of ticks HiGHS's bound may lie and still mean that number."""
+FURTHER_STEPS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Synthesis:
+    """An allgather in steps, what it achieves and what is known of better ones.
+
+    Attributes
+    ----------
+    topology : Topology
+        The network that it is for.
+    schedule : StepSchedule
+        What every rank sends in every step.
+    inverse_rate : Fraction
+        ns per byte of shard, latency left out: what the schedule's own loads add up to.
+    bound : Bound
+        What no schedule can beat, with any number of steps and chunks.
+    limit : Fraction
+        What no schedule with as many chunks can beat in the steps allowed, in ns per byte of shard.  Where this is more
+        than what `bound` says it rests on HiGHS's branch and bound, unlike all else here.
+
+    See Also
+    --------
+    synthesise : Finds one.
+    """
+
+    topology: Topology
+    schedule: StepSchedule
+    inverse_rate: Fraction
+    bound: Bound
+    limit: Fraction
+
+    @property
+    def proved(self) -> bool:
+        """Whether `limit` leaves no room for a faster schedule with as many chunks in the steps allowed."""
+        return self.inverse_rate <= self.limit
+
+    @property
+    def algbw(self) -> Fraction:
+        """Algorithm bandwidth in GB/s as in nccl-tests: bytes in all over time, latency left out."""
+        return self.topology.num_ranks / self.inverse_rate
+
+    @property
+    def gap(self) -> Fraction:
+        """Exact share of the bound that is missed; 0 means that no schedule has a larger bandwidth."""
+        return 1 - self.bound.inverse_rate / self.inverse_rate
+
+    def verify(self) -> None:
+        """Check the schedule, its rate and the bound; `CertificateError` if anything is not as claimed."""
+        self.bound.verify()
+        if self.bound.collective != "allgather" or self.bound.topology.digest != self.topology.digest:
+            raise CertificateError(f"the bound is about {self.bound.collective} on {self.bound.topology!r}")
+        reached = _rate(self.schedule, self.topology)
+        if reached != self.inverse_rate:
+            raise CertificateError(f"the schedule takes {reached} ns per byte of shard; {self.inverse_rate} is claimed")
+        if reached < self.limit:
+            raise CertificateError(
+                f"the schedule takes {reached} ns per byte of shard, which beats its limit {self.limit}"
+            )
+
+    def __str__(self) -> str:
+        """One line."""
+        quality = "least for its steps and chunks" if self.proved else "not proved to be the least"
+        return (
+            f"allgather on {self.topology.name}: {self.schedule.num_steps} steps, "
+            f"{self.schedule.chunks_per_shard} chunks per shard, {float(self.algbw):.2f} GB/s, {quality}"
+        )
+
+
+def synthesise(
+    topology: Topology, *, steps: int | None = None, chunks: int = 1, time_limit: float | None = TIME_LIMIT
+) -> Synthesis:
+    """Find the allgather of the least bandwidth time that takes at most some number of steps.
+
+    Parameters
+    ----------
+    topology : Topology
+        Without switches, small: a few dozen links; every rank reaches every other.
+    steps : int, optional
+        At least the diameter, which is the default: the fewest steps, and of those schedules the fastest.
+    chunks : int
+        Pieces that each shard is cut into.  More allow a better balance and take longer to search.
+    time_limit : float, optional
+        Seconds, or None for as long as it takes.  When they are over, the best schedule found so far is the answer;
+        `Synthesis.limit` says what is left to gain.
+
+    Returns
+    -------
+    Synthesis
+        Verified.
+
+    Raises
+    ------
+    UnsupportedError
+        If there are switches, or an option is not of its form.
+    BoundError
+        If some rank cannot reach another.
+    NoAnswerError
+        If the time was over before any schedule was found.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> found = synthesise(ring(4, bandwidth=25), chunks=2)
+    >>> found.schedule.num_steps, found.inverse_rate, found.gap
+    (2, Fraction(3, 50), Fraction(0, 1))
+    """
+    steps = int(hop_distances(topology).max()) if steps is None else steps
+    model = synthesis.build(topology, steps=steps, chunks=chunks)
+    solution = solve(model, HighsOptions(time_limit=time_limit))
+    schedule = synthesis.as_schedule(model, solution.values["send"])
+    reached = _rate(schedule, topology)
+    cut = bound(topology, "allgather")
+    ticks = ceil(solution.bound - TOLERANCE) if solution.bound > 0 else 0
+    found = Synthesis(topology, schedule, reached, cut, max(ticks * model.tick, cut.inverse_rate))
+    found.verify()
+    return found
+
+
+def synthesis_frontier(
+    topology: Topology,
+    *,
+    steps: Iterable[int] | None = None,
+    chunks: Iterable[int] = (1,),
+    time_limit: float | None = TIME_LIMIT,
+) -> pd.DataFrame:
+    """Trade steps for bandwidth: the fastest allgather for several numbers of steps and chunks, side by side.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `synthesise`.
+    steps : iterable of int, optional
+        Most steps that a schedule may take; from the diameter to three more by default, until the bound is met.
+    chunks : iterable of int
+        Numbers of chunks per shard to try with each.
+    time_limit : float, optional
+        Seconds for each schedule, as for `synthesise`.
+
+    Returns
+    -------
+    DataFrame
+        One row per schedule: ``steps`` and ``chunks`` that it takes, ``inverse_rate`` (Fraction, ns per byte of shard),
+        ``algbw`` (Fraction, GB/s), ``gap`` (Fraction), ``proved``; ``pareto`` marks rows that no other beats in steps
+        and rate at once, nor equals in both with fewer chunks; ``synthesis`` is the `Synthesis`.
+
+    Raises
+    ------
+    UnsupportedError
+        If `steps` or `chunks` is empty or no list, or as for `synthesise`.
+    NoAnswerError
+        As for `synthesise`.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> synthesis_frontier(ring(4), chunks=[1, 2])[["steps", "chunks", "inverse_rate", "pareto"]].values.tolist()
+    [[2, 1, Fraction(2, 1), False], [2, 2, Fraction(3, 2), True]]
+    """
+    import pandas as pd
+
+    diameter = int(hop_distances(topology).max())
+    usual = range(diameter, diameter + FURTHER_STEPS + 1)
+    counts, lengths = _listed(chunks, "chunks"), _listed(usual if steps is None else steps, "steps")
+    if not counts or not lengths:
+        raise UnsupportedError(f"{'steps' if counts else 'chunks'} is empty; name at least one number")
+    found: list[Synthesis] = []
+    for length in counted(lengths, len(lengths)):
+        found += [synthesise(topology, steps=length, chunks=count, time_limit=time_limit) for count in counts]
+        if steps is None and min(each.gap for each in found) == 0:
+            break
+    return pd.DataFrame(
+        {
+            "steps": [each.schedule.num_steps for each in found],
+            "chunks": [each.schedule.chunks_per_shard for each in found],
+            "inverse_rate": [each.inverse_rate for each in found],
+            "algbw": [each.algbw for each in found],
+            "gap": [each.gap for each in found],
+            "proved": [each.proved for each in found],
+            "pareto": _pareto(found),
+            "synthesis": found,
+        }
+    )
+
+
+def _listed(numbers: Iterable[int], what: str) -> list[int]:
+    if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
+        raise UnsupportedError(f"{what} is {shown(numbers)}; expected a list of whole numbers")
+    return list(numbers)
+
+
+def _rate(schedule: StepSchedule, topology: Topology) -> Fraction:
+    """Bandwidth time in ns per byte of shard, from loads that the check of the schedule adds up."""
+    loads = verified_step_loads(schedule, topology)
+    return sum((congestion(row, schedule.chunks_per_shard, topology) for row in loads), Fraction(0))
+
+
+def _pareto(found: list[Synthesis]) -> list[bool]:
+    """Mark what has a lower rate than all that take no more steps; of equals, the one with the fewest chunks."""
+    marks, least = [False] * len(found), None
+    figures = [(each.schedule.num_steps, each.inverse_rate, each.schedule.chunks_per_shard) for each in found]
+    for place in sorted(range(len(found)), key=figures.__getitem__):
+        if least is None or found[place].inverse_rate < least:
+            marks[place], least = True, found[place].inverse_rate
+    return marks

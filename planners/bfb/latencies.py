@@ -1,0 +1,274 @@
+"""Breadth-first broadcast where links differ in latency: which links are worth waiting for, for a given size.
+
+Linear program (14) of the direct-connect paper makes every link count with its latency, used or not.  Here a link into
+a rank brings what it can in time U: nothing before its latency alpha is over, then its bandwidth B for U - alpha.  All
+that only links of a set S can bring must fit into what they bring together, so
+
+    U = max over nonempty S of the least U with sum over S of B max(0, U - alpha) >= c(S) M / N,
+
+which is the best of (14) over all choices of links to use (section E.3, Theorem 19 generalised).  Every inverse is of
+a piecewise linear function, and exact.  Steps are those of distances in hops, so a slow link counts as one like a fast
+one, and a link that is the only one to bring a shard is used however slow it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from ...schedules import StepSchedule, as_bytes, step_schedule_time
+from ...schedules.trees.forest import Direction
+from ...support.validation import shown
+from ...topologies import Topology
+from .problem import MOST_CHUNKS, BfbNetwork, as_chunks, read_network, schedule_of
+
+if TYPE_CHECKING:
+    from ...solvers.bfb.link_masks import Groups
+
+__all__ = ["TimedBfb", "timed_bfb", "timed_loads"]
+
+IntArray = npt.NDArray[np.int64]
+
+CHUNKS_TRIED = 16
+MOST_LINKS = 10
+"""Into a rank: all sets of them are looked at, in exact fractions."""
+NS_PER_US = 1000
+
+
+class Pipe(NamedTuple):
+    """A link, as far as its time is concerned.
+
+    Attributes
+    ----------
+    latency : Fraction
+        µs.
+    rate : Fraction
+        Units of data per µs: bytes, shards or chunks.
+    """
+
+    latency: Fraction
+    rate: Fraction
+
+
+Demand = tuple[tuple[Pipe, ...], int]
+"""A set of links into a rank, in bytes per µs, and how many shards only they can bring."""
+
+
+@dataclass(frozen=True, eq=False)
+class TimedBfb:
+    """A breadth-first broadcast for one size.
+
+    Attributes
+    ----------
+    schedule : StepSchedule
+        In whole chunks.
+    time : Fraction
+        µs, worked out from the schedule: see `collopt.schedules.step_schedule_time`.
+    limit : Fraction
+        µs that breadth-first broadcast takes if shards can be cut anywhere; `time` is more by what whole chunks cost.
+    """
+
+    schedule: StepSchedule
+    time: Fraction
+    limit: Fraction
+
+
+def timed_loads(topology: Topology, size: int | str, *, direction: Direction = "broadcast") -> tuple[Fraction, ...]:
+    """Find how long each step of the best breadth-first broadcast takes, if shards can be cut anywhere.
+
+    Parameters
+    ----------
+    topology : Topology
+        Without switches, at most ten links into a rank; every rank reaches every other.
+    size : int or str
+        Bytes in all, such as ``"1M"``: the paper's M.
+    direction : {"broadcast", "reduce"}
+        An allgather, or a reduce-scatter.
+
+    Returns
+    -------
+    tuple of Fraction
+        µs for distance 1 to the diameter.
+
+    Raises
+    ------
+    UnsupportedError
+        If there are switches or too many links into a rank, or an option is not of its form.
+    BoundError
+        If some rank cannot reach another.
+    CapacityOverflowError
+        If exact arithmetic would leave int64.
+
+    Examples
+    --------
+    The second of two links into "b" is of use only after its 9 µs:
+
+    >>> rows = [("a", "b", 1, 1), ("b", "c", 1, 1), ("c", "a", 1, 1), ("c", "b", 1, 9), ("b", "a", 1, 1)]
+    >>> triangle = Topology.from_links(rows, compute="abc")
+    >>> [str(time) for time in timed_loads(triangle, 3000)]
+    ['10', '2']
+    """
+    num_bytes = as_bytes(size)
+    _, demands = _demands(topology, direction)
+    return _limits(demands, Fraction(num_bytes, topology.num_ranks))
+
+
+def timed_bfb(
+    topology: Topology, size: int | str, *, chunks: int | None = None, direction: Direction = "broadcast"
+) -> TimedBfb:
+    """Build the breadth-first broadcast that takes the least time for a given size.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `timed_loads`.
+    size : int or str
+        As for `timed_loads`.
+    chunks : int, optional
+        Pieces that each shard is cut into; by default the best number up to 16, which need not reach the limit.
+    direction : {"broadcast", "reduce"}
+        With "reduce" a reduce-scatter; see `collopt.planners.bfb.bfb.bfb_schedule`.
+
+    Returns
+    -------
+    TimedBfb
+        No breadth-first broadcast with as many chunks takes less time.
+
+    Raises
+    ------
+    UnsupportedError, BoundError, CapacityOverflowError
+        As for `timed_loads`.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> found = timed_bfb(ring(4, bandwidth=1, latency=3), 8000, chunks=3)
+    >>> found.schedule.chunks_per_shard, str(found.time), str(found.limit)
+    (3, '28/3', '9')
+    """
+    from ...solvers.bfb.balanced_shares import share_out
+
+    num_bytes, tried = as_bytes(size), (range(1, CHUNKS_TRIED + 1) if chunks is None else (as_chunks(chunks),))
+    asked, demands = _demands(topology, direction)
+    shard = Fraction(num_bytes, topology.num_ranks)
+    limit = sum(_limits(demands, shard), Fraction(0))
+    parts, times = _best_number(demands, shard, tried, limit)
+    capacities = _capacities(asked, topology, times, shard / parts)
+    schedule = schedule_of(asked, parts, share_out(asked.intake, parts, capacities), direction)
+    return TimedBfb(schedule, step_schedule_time(schedule, topology, num_bytes), limit)
+
+
+def _best_number(
+    demands: Sequence[set[Demand]], shard: Fraction, tried: Iterable[int], limit: Fraction
+) -> tuple[int, tuple[Fraction, ...]]:
+    best: tuple[int, tuple[Fraction, ...]] = 0, ()
+    for chunks in tried:
+        times = tuple(
+            max(whole_time(_scaled(pipes, shard / chunks), shards * chunks) for pipes, shards in step)
+            for step in demands
+        )
+        if not best[0] or sum(times) < sum(best[1]):
+            best = chunks, times
+        if sum(times) == limit:
+            break
+    return best
+
+
+def _limits(demands: Sequence[set[Demand]], shard: Fraction) -> tuple[Fraction, ...]:
+    return tuple(max(filling_time(_scaled(pipes, shard), shards) for pipes, shards in step) for step in demands)
+
+
+def _scaled(pipes: Iterable[Pipe], unit: Fraction) -> list[Pipe]:
+    """Count in units of so many bytes."""
+    return [Pipe(latency, rate / unit) for latency, rate in pipes]
+
+
+def filling_time(pipes: Sequence[Pipe], amount: int) -> Fraction:
+    """Least time in which pipes together bring an amount.
+
+    Examples
+    --------
+    >>> filling_time([Pipe(Fraction(1), Fraction(1)), Pipe(Fraction(3), Fraction(1))], 4)
+    Fraction(4, 1)
+    """
+    rate, missed, time = Fraction(0), Fraction(0), Fraction(0)
+    for pipe in sorted(pipes):
+        if rate and time <= pipe.latency:
+            break
+        rate += pipe.rate
+        missed += pipe.rate * pipe.latency
+        time = (amount + missed) / rate
+    return time
+
+
+def whole_time(pipes: Sequence[Pipe], amount: int) -> Fraction:
+    """Least time in which pipes together bring a number of pieces, each piece whole over one pipe.
+
+    Examples
+    --------
+    >>> whole_time([Pipe(Fraction(1), Fraction(1)), Pipe(Fraction(3), Fraction(1))], 3)
+    Fraction(4, 1)
+    """
+    time = filling_time(pipes, amount)
+    brought = [_pieces(pipe, time) for pipe in pipes]
+    while sum(brought) < amount:
+        following = [pipe.latency + (count + 1) / pipe.rate for pipe, count in zip(pipes, brought, strict=True)]
+        time = min(following)
+        brought = [count + (next_time == time) for count, next_time in zip(brought, following, strict=True)]
+    return time
+
+
+def _pieces(pipe: Pipe, time: Fraction) -> int:
+    return int(max(Fraction(0), time - pipe.latency) * pipe.rate)
+
+
+def _demands(topology: Topology, direction: Direction) -> tuple[BfbNetwork, list[set[Demand]]]:
+    """For each distance what different sets of links into ranks have to bring; sets alike in time are kept once."""
+    from ...solvers.bfb.link_masks import groups_at, widest
+
+    if not isinstance(topology, Topology):
+        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology without switches")
+    asked = read_network(topology, direction)
+    network = asked.intake
+    if widest(network) > MOST_LINKS:
+        raise UnsupportedError(
+            f"{widest(network)} links lead into a rank of {topology!r}; expected at most {MOST_LINKS} where a size is "
+            "planned for"
+        )
+    pipes = [Pipe(link.latency, link.bandwidth * NS_PER_US) for link in topology.links]
+    demands: list[set[Demand]] = [set() for _ in range(network.diameter)]
+    for rank in range(network.num_ranks):
+        into = [pipes[number] for number in network.links[network.first[rank] : network.first[rank + 1]]]
+        for distance in range(1, int(network.hops[rank].max()) + 1):
+            demands[distance - 1] |= _rank_demands(groups_at(network, rank, distance), into)
+    return asked, demands
+
+
+def _rank_demands(groups: Groups, into: Sequence[Pipe]) -> set[Demand]:
+    """Sets of links that are unions of masks: others bring no more shards than one within them."""
+    masks = dict(zip(groups.masks[:, 0].tolist(), np.diff(groups.starts).tolist(), strict=True))
+    unions = {0}
+    for mask in masks:
+        unions |= {mask | union for union in unions}
+    return {
+        (
+            tuple(sorted(pipe for place, pipe in enumerate(into) if union >> place & 1)),
+            sum(count for mask, count in masks.items() if not mask & ~union),
+        )
+        for union in unions
+        if union
+    }
+
+
+def _capacities(asked: BfbNetwork, topology: Topology, times: Sequence[Fraction], piece: Fraction) -> IntArray:
+    """Chunks that each link can bring in each step, links in the order of the network's arrays."""
+    links = [topology.links[number] for number in asked.intake.links]
+    pipes = _scaled((Pipe(link.latency, link.bandwidth * NS_PER_US) for link in links), piece)
+    most = asked.intake.num_ranks * MOST_CHUNKS  # no link is asked for more
+    return np.array([[min(_pieces(pipe, time), most) for pipe in pipes] for time in times], dtype=np.int64)

@@ -1,0 +1,119 @@
+"""What breadth-first broadcast is asked for, checked once."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from ...schedules import StepSchedule
+from ...schedules.trees.forest import Direction
+from ...support.validation import as_whole, shown
+from ...topologies import DirectGraph, Topology
+
+if TYPE_CHECKING:
+    from ...solvers.bfb.balanced_shares import Shares
+    from ...solvers.bfb.link_masks import Intake
+
+__all__ = ["MOST_CHUNKS", "BfbNetwork", "as_chunks", "as_graph", "read_network", "schedule_of"]
+
+IntArray = npt.NDArray[np.int64]
+
+MOST_CHUNKS = 2**20
+MOST_RANKS = 2**13
+"""Distances of all pairs take 6 bytes each, a schedule 40 bytes per send."""
+
+
+class BfbNetwork(NamedTuple):
+    """A network as breadth-first broadcast sees it: links in the direction from sources.
+
+    Attributes
+    ----------
+    tails, heads : ndarray of int64, shape (links,)
+        For a reduce-scatter, links are turned around.
+    unit : Fraction
+        Bandwidth that counts as 1 in `intake`: GB/s of a topology, arcs of a graph.
+    intake : Intake
+        Links by the rank that they lead to, and distances.
+    """
+
+    tails: IntArray
+    heads: IntArray
+    unit: Fraction
+    intake: Intake
+
+
+def read_network(network: DirectGraph | Topology, direction: Direction = "broadcast") -> BfbNetwork:
+    """Arrange a network for planning, or say what is wrong with it.
+
+    Parameters
+    ----------
+    network : DirectGraph or Topology
+        Without switches.
+    direction : {"broadcast", "reduce"}
+        With "reduce", links are turned around.
+
+    Returns
+    -------
+    BfbNetwork
+
+    Raises
+    ------
+    UnsupportedError
+        If it is neither, has switches or too many ranks, or for an unknown direction.
+    BoundError
+        If some rank cannot reach another.
+    CapacityOverflowError
+        If exact arithmetic would leave int64.
+    """
+    from ...solvers.bfb.link_masks import intake
+
+    if not isinstance(direction, str) or direction not in ("broadcast", "reduce"):
+        raise UnsupportedError(f"direction is {shown(direction)}; expected 'broadcast' or 'reduce'")
+    if isinstance(network, DirectGraph):
+        ranks, (tails, heads, widths), unit = network.num_nodes, network.adjacency, Fraction(1)
+    else:
+        if not isinstance(network, Topology):
+            raise UnsupportedError(f"the network is {shown(network)}; expected a DirectGraph or a Topology")
+        if network.switch_nodes:
+            raise UnsupportedError(
+                f"{network!r} has switches, such as {network.switch_nodes[0]!r}; expected direct links between ranks"
+            )
+        ranks, (tails, heads, widths, unit) = network.num_ranks, network.arrays
+    if ranks > MOST_RANKS:
+        raise UnsupportedError(
+            f"there are {ranks} ranks in {network.name}; expected at most {MOST_RANKS} for breadth-first broadcast"
+        )
+    if direction == "reduce":
+        tails, heads = heads, tails
+    arranged = intake(ranks, tails, heads, widths)
+    return BfbNetwork(tails, heads, unit * arranged.divisor, arranged)
+
+
+def as_graph(network: DirectGraph | Topology) -> DirectGraph:
+    """Return a graph or that of a topology, whose equal ports T_B counts in; errors as of `DirectGraph.of`."""
+    return network if isinstance(network, DirectGraph) else DirectGraph.of(network)
+
+
+def as_chunks(value: object) -> int:
+    """Read a number of chunks per shard, or raise `UnsupportedError`."""
+    return as_whole(value, "chunks", most=MOST_CHUNKS)
+
+
+def schedule_of(asked: BfbNetwork, chunks: int, shares: Shares, direction: Direction) -> StepSchedule:
+    """Turn intervals of shards into a schedule whose paths are the links of the network."""
+    return StepSchedule(
+        asked.intake.num_ranks,
+        chunks,
+        shares.steps,
+        shares.sources,
+        shares.lower,
+        shares.upper,
+        shares.links,
+        2 * np.arange(len(asked.tails) + 1),
+        np.stack([asked.tails, asked.heads], axis=1).ravel(),
+        direction,
+    )

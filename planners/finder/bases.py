@@ -1,0 +1,235 @@
+"""What the topology finder starts from: graphs with known schedules (direct-connect paper, Tables 8 and 9).
+
+To these come circulant digraphs that a search finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from math import isqrt
+from typing import NamedTuple
+
+from ...topologies.graphs.names import offset_names
+from .circulant_bases import best_circulants
+from .constructions import Base, Recipe, Transpose
+from .entries import BaseEntry, Entry, optimum
+
+__all__ = ["bandwidth_optimal_bases", "bases", "searched_bases"]
+
+MAX_KAUTZ_NODES = 2**15
+SEARCH_EFFORT = 3 * 10**6
+"""For `best_circulants`: milliseconds."""
+
+
+def bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """List the bases with so many nodes and ports.
+
+    Parameters
+    ----------
+    nodes, degree : int
+        N and d.
+
+    Yields
+    ------
+    BaseEntry
+    """
+    for family in FAMILIES:
+        yield from family(nodes, degree)
+
+
+def bandwidth_optimal_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """List the bases that meet the conditions of Theorem 13: simple, with a bandwidth-optimal breadth-first broadcast.
+
+    Parameters
+    ----------
+    nodes, degree : int
+        N and d.
+
+    Yields
+    ------
+    BaseEntry
+    """
+    for family in FOR_PRODUCTS:
+        yield from family(nodes, degree)
+
+
+def searched_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """List circulant digraphs that a search finds, in milliseconds for up to 64 nodes, with their exact costs.
+
+    Parameters
+    ----------
+    nodes, degree : int
+        N and d.
+
+    Yields
+    ------
+    BaseEntry
+        All are simple, and reverse-symmetric: x to -x reverses their links.
+    """
+    for steps, factor, hops, recipe, two_way in best_circulants(nodes, degree, SEARCH_EFFORT):
+        yield BaseEntry(Entry(steps, factor, hops, recipe), two_way=two_way)
+
+
+def _complete(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    if nodes == degree + 1:
+        yield _optimal("complete", (nodes,), f"K({nodes})", nodes, 1, nodes * degree, two_way=True)
+
+
+def _bipartite(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    if nodes == 2 * degree >= 4:
+        hops = nodes * (degree + 2 * (degree - 1))
+        yield _optimal("complete_bipartite", (degree,), f"K({degree}, {degree})", nodes, 2, hops, two_way=True)
+
+
+def _directed_circulant(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    if nodes == degree + 2 >= 4:
+        yield _optimal("directed_circulant", (degree,), f"DirCirc({degree})", nodes, 2, nodes * (degree + 2))
+
+
+def _rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    if nodes >= 2 and degree >= 1:
+        title, hops = f"UniRing({degree}, {nodes})", nodes * nodes * (nodes - 1) // 2
+        single = degree == 1
+        yield _optimal("unidirectional_ring", (degree, nodes), title, nodes, nodes - 1, hops, simple=single)
+    if nodes >= 3 and degree >= 2 and degree % 2 == 0:
+        title, hops = f"BiRing({degree}, {nodes})", nodes * (nodes * nodes // 4)
+        half = nodes // 2
+        simple = degree == 2
+        yield _optimal("bidirectional_ring", (degree, nodes), title, nodes, half, hops, simple=simple, two_way=True)
+
+
+def _simple_rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """Those without parallel links."""
+    if degree <= 2:
+        yield from (base for base in _rings(nodes, degree) if base.entry.simple)
+
+
+def _circulant(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """The circulant graph of degree 4 with the least diameter (Theorem 22); its T_B is proved optimal."""
+    if degree == 4 and nodes > 6:
+        offset = isqrt(2 * nodes - 1) // 2
+        offset += (2 * offset + 1) ** 2 < 2 * nodes - 1
+        hops = nodes * _hops_from_one(nodes, (offset, offset + 1))
+        title = f"C({nodes}, {offset_names((offset, offset + 1))})"
+        yield _optimal("circulant", (nodes, (offset, offset + 1)), title, nodes, offset, hops, two_way=True)
+
+
+@cache
+def _hops_from_one(nodes: int, offsets: tuple[int, int]) -> int:
+    """Sum of the distances from one node of a circulant graph, by turning a set of nodes that is kept as bits."""
+    everything, reached, hops = (1 << nodes) - 1, 1, 0
+    while reached != everything:
+        hops += nodes - reached.bit_count()
+        turned = reached
+        for offset in (*offsets, *(nodes - offset for offset in offsets)):
+            turned |= reached << offset | reached >> (nodes - offset)
+        reached = turned & everything
+    return hops
+
+
+class _Record(NamedTuple):
+    family: str
+    arguments: tuple[object, ...]
+    title: str
+    steps: int
+    hops: int
+    breadth_first: bool = False
+    reverse_symmetric: bool = False
+
+
+ON_RECORD = {
+    (8, 2): (
+        _Record("diamond", (), "Diamond", 3, 106),
+        _Record("modified_de_bruijn", (2, 3), "DBJMod(2, 3)", 4, 112, reverse_symmetric=True),
+    ),
+    (16, 2): (_Record("modified_de_bruijn", (2, 4), "DBJMod(2, 4)", 5, 650),),
+    (9, 3): (_Record("modified_de_bruijn", (3, 2), "DBJMod(3, 2)", 3, 117),),
+    (16, 4): (_Record("modified_de_bruijn", (4, 2), "DBJMod(4, 2)", 3, 446),),
+}
+"""Graphs with a bandwidth-optimal schedule that is not breadth-first, so that it is kept with the graph.
+
+Their reduce-scatters take as long: see `collopt.schedules.base_reduce_scatter`.
+"""
+
+
+def _on_record(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    for record in ON_RECORD.get((nodes, degree), ()):
+        recipe = Base(record.family, record.arguments, record.title)
+        entry = Entry(record.steps, optimum(nodes), record.hops, recipe, breadth_first=False)
+        yield BaseEntry(entry, record.reverse_symmetric)
+
+
+def _distance_regular(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    if degree == 4 and nodes in DISTANCE_REGULAR:
+        steps, hops = DISTANCE_REGULAR[nodes]
+        yield _optimal("distance_regular", (nodes,), f"DistReg(4, {nodes})", nodes, steps, hops, two_way=True)
+
+
+DISTANCE_REGULAR = {
+    6: (2, 36),
+    9: (2, 108),
+    10: (3, 150),
+    14: (3, 350),
+    15: (3, 390),
+    16: (4, 512),
+    21: (3, 924),
+    26: (3, 1430),
+    32: (4, 2432),
+    35: (3, 2870),
+    45: (4, 5940),
+    70: (7, 17150),
+    80: (4, 19520),
+    189: (6, 170100),
+    728: (6, 2654288),
+}
+"""Distance-regular graphs of degree 4 (Table 8) by size: diameter and sum of distances."""
+
+
+def _looped(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """The de Bruijn graph of one letter, whose line graphs are the others: all links, self-loops too."""
+    if nodes == degree >= 2:
+        recipe = Base("de_bruijn", (degree, 1), f"DBJ({degree}, 1)")
+        hops = nodes * (nodes - 1)
+        yield BaseEntry(Entry(1, Fraction(1), hops, recipe, simple=False, loop_free=False), True, True)
+
+
+def _kautz(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """The generalized Kautz graph, or its transpose if that has the better allgather."""
+    if degree >= 2 and degree + 1 < nodes <= MAX_KAUTZ_NODES:
+        from .kautz_cache import stored_figures, stored_transpose_factor
+
+        steps, factor, hops = stored_figures(degree, nodes)
+        back = stored_transpose_factor(degree, nodes)
+        simple = nodes % (degree + 1) == 0
+        recipe: Recipe = Base("generalized_kautz", (degree, nodes), f"Π({degree}, {nodes})")
+        if back < factor:
+            recipe, factor, back = Transpose(recipe), back, factor
+        entry = Entry(steps, factor, hops, recipe, simple=simple, loop_free=simple)
+        yield BaseEntry(entry if back == factor else entry._replace(reduce_factor=back), reverse_symmetric=False)
+
+
+def _optimal(
+    family: str,
+    arguments: tuple[object, ...],
+    title: str,
+    nodes: int,
+    steps: int,
+    hops: int,
+    *,
+    simple: bool = True,
+    two_way: bool = False,
+) -> BaseEntry:
+    """List a base whose breadth-first schedule is bandwidth-optimal and which is reverse-symmetric."""
+    recipe = Base(family, arguments, title)
+    return BaseEntry(Entry(steps, optimum(nodes), hops, recipe, simple=simple), two_way=two_way)
+
+
+FOR_PRODUCTS = (_complete, _bipartite, _directed_circulant, _simple_rings, _circulant, _distance_regular)
+"""Families of simple graphs, each of which has a bandwidth-optimal breadth-first broadcast."""
+FAMILIES = (
+    *(_complete, _bipartite, _directed_circulant, _rings, _circulant, _distance_regular),
+    *(_on_record, _looped, _kautz),
+)
+"""In this order topologies that cost the same, and have as many hops, are preferred."""

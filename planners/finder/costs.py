@@ -1,0 +1,306 @@
+"""What the topology finder works out exactly for one size: the best breadth-first broadcasts of what it builds.
+
+Theorems say what the schedules of expansions take; the best breadth-first broadcast of the same graph can take less,
+and that of a line graph can beat what Theorem 7 allows.  Both directions are looked at: a reduce-scatter costs what an
+allgather on the transposed graph does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schedules import StepCost
+from ...topologies import DirectGraph, bandwidth_optimum, moore_steps
+from ..plans.stages import Trace
+from .candidate import Candidate, is_no_worse
+from .circulant_bases import MOST_SEARCHED_DEGREE, best_circulants, circulant_base, line_graph_circulants
+from .constructions import Base, LineGraph, Recipe, transposed
+from .entries import Entry
+from .table import FinderTable
+
+__all__ = ["Costing", "breadth_first_cost"]
+
+MOST_WORK = 3 * 2**29
+"""Nodes, squared, times links of a node, in all of the graphs that are measured: some fifteen seconds."""
+LINE_GRAPH_WORK = 2**24
+"""The same of line graphs that are looked at because they may turn out better than theorems say."""
+MOST_LINE_GRAPHS = 64
+FLOW_WORK = 4
+"""How much longer it takes where links are too many for all sets of them to be looked at."""
+CIRCULANT_TRIES = 100
+CIRCULANT_EFFORT = 5 * 10**7
+"""About a tenth of a second."""
+
+
+class _Promise(NamedTuple):
+    """What Theorem 7 says of the line graph of a line graph of ... a base, in the order in which to look at them.
+
+    Attributes
+    ----------
+    steps : int
+        T_L of the base's schedule, and `times`.
+    factor : Fraction
+        T_B in M/B.
+    name : str
+    recipe : LineGraph
+    base : Entry
+    times : int
+        How many line graphs.
+    """
+
+    steps: int
+    factor: Fraction
+    name: str
+    recipe: LineGraph
+    base: Entry
+    times: int
+
+
+class Costing:
+    """Makes candidates of one size and degree.
+
+    Parameters
+    ----------
+    nodes, degree : int
+        N and d.
+    two_way : bool
+        Whether each link must have an opposite one.
+    trace : Trace
+        Announces what is measured.
+
+    Attributes
+    ----------
+    unmeasured : int
+        Graphs that were left out because they, or all before them, take too long.
+    """
+
+    def __init__(self, nodes: int, degree: int, *, two_way: bool, trace: Trace) -> None:
+        self._nodes, self._degree, self._two_way, self._trace = nodes, degree, two_way, trace
+        self._costs: dict[Recipe, tuple[StepCost, StepCost]] = {}
+        self._work = nodes**2 * degree * (FLOW_WORK if degree > MOST_SEARCHED_DEGREE else 1)
+        self._work_left = MOST_WORK
+        self.unmeasured = 0
+
+    def of_entries(self, entries: Iterable[Entry]) -> Iterator[Candidate]:
+        """Make candidates of what the table found, at the cost of theorems and at that of breadth-first broadcasts.
+
+        Parameters
+        ----------
+        entries : iterable of Entry
+            Of this size and degree.
+
+        Yields
+        ------
+        Candidate
+            Where it costs another reduce-scatter than allgather, its transpose too.
+        """
+        for entry in entries:
+            by_theorem = self.of_entry(entry)
+            yield from _with_transpose(by_theorem)
+            if not entry.breadth_first:
+                for measured in self._measured(entry.recipe, by_theorem):
+                    yield from _with_transpose(measured)
+
+    def of_entry(self, entry: Entry) -> Candidate:
+        """Make a candidate at the cost of theorems; nothing is built."""
+        cost = StepCost(entry.steps, entry.factor)
+        back = cost if entry.reduce_factor is None else StepCost(entry.steps, entry.reduce_factor)
+        return self._candidate(entry.recipe, cost, back, breadth_first=entry.breadth_first)
+
+    def of_circulants(self) -> Iterator[Candidate]:
+        """Make candidates of searched circulants and of their line graphs.
+
+        Yields
+        ------
+        Candidate
+        """
+        for found in best_circulants(self._nodes, self._degree, CIRCULANT_EFFORT):
+            if found.two_way or not self._two_way:
+                cost = StepCost(found.steps, found.factor)
+                yield self._candidate(found.recipe, cost, cost, breadth_first=True)
+        for recipe in (*self._circulant_line_graphs(), *self._wide_circulants()):
+            yield from self._measured(recipe)
+
+    def of_line_graphs(self, tables: Iterable[FinderTable], known: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Make candidates of line graphs of all that the tables know of, where they may beat what is known.
+
+        Parameters
+        ----------
+        tables : iterable of FinderTable
+            Whose bases and expansions to look at, also those that others beat.
+        known : iterable of Candidate
+            Of this size and degree.
+
+        Yields
+        ------
+        Candidate
+
+        Notes
+        -----
+        What promises fewest steps, and of these least data by Theorem 7, is measured first, up to a limit that from
+        some 1000 nodes on leaves only a few.  Those that could be better at an allreduce only, and not at an allgather,
+        are not measured.
+        """
+        allgathers = {candidate.cost for candidate in known}
+        measured = 0
+        for promise in sorted({each.recipe: each for each in self._promises(tables)}.values(), key=itemgetter(0, 1, 2)):
+            if promise.recipe in self._costs or self._is_vain(promise, allgathers):
+                continue
+            if measured == MOST_LINE_GRAPHS or measured * self._work > LINE_GRAPH_WORK:
+                return
+            measured += 1
+            for candidate in self._measured(promise.recipe):
+                allgathers.add(candidate.cost)
+                yield from _with_transpose(candidate)
+
+    def _promises(self, tables: Iterable[FinderTable]) -> Iterator[_Promise]:
+        for times, size in self._line_graph_bases():
+            more = sum((Fraction(1, size * self._degree**done) for done in range(times)), Fraction(0))
+            for entry in (entry for table in tables for entry in table.everything(size, self._degree)):
+                if not isinstance(entry.recipe, LineGraph):
+                    recipe = _line_graph(entry.recipe, times)
+                    yield _Promise(entry.steps + times, entry.factor + more, recipe.name, recipe, entry, times)
+
+    def _is_vain(self, promise: _Promise, known: Iterable[StepCost]) -> bool:
+        """Whether something known is no worse than the least that the line graph's broadcasts can take.
+
+        In data that is what an allgather takes, and no less than the best breadth-first broadcast of the base.  In
+        steps it is the diameter of the base, and one for each line graph; a theorem's schedule may take more.
+        """
+        base, times = promise.base, promise.times
+        optimum = bandwidth_optimum(self._nodes)
+        factor = max(base.factor, optimum) if base.breadth_first else optimum
+
+        def beaten(steps: int) -> bool:
+            return any(is_no_worse(cost, StepCost(steps, factor)) for cost in known)
+
+        if base.breadth_first or not beaten(promise.steps):
+            return beaten(promise.steps)
+        # Only where it matters the base is built.
+        if beaten(times + moore_steps(self._nodes // self._degree**times, self._degree)):
+            return True
+        return beaten(times + base.recipe.graph().diameter)
+
+    def of_promising_circulants(self) -> Iterator[Candidate]:
+        """Make candidates of line graphs of circulants that cost what the best ones do; see `line_graph_circulants`.
+
+        Yields
+        ------
+        Candidate
+        """
+        for times, size in self._line_graph_bases():
+            for base in line_graph_circulants(size, self._degree, CIRCULANT_EFFORT):
+                if (recipe := _line_graph(base, times)) not in self._costs:
+                    yield from self._measured(recipe)
+
+    def _circulant_line_graphs(self) -> Iterator[LineGraph]:
+        """Line graphs of searched circulants, which often are bandwidth-optimal although Theorem 7 does not say so."""
+        for times, size in self._line_graph_bases():
+            for base in best_circulants(size, self._degree, CIRCULANT_EFFORT):
+                yield _line_graph(base.recipe, times)
+
+    def _line_graph_bases(self) -> Iterator[tuple[int, int]]:
+        """How often a line graph can have been taken, and of how many nodes the base then is.
+
+        None has two-way links only, but for that of a complete graph with self-loops; and those of rings are rings.
+        """
+        if self._two_way or self._degree < 2:
+            return
+        times, size = 1, self._nodes
+        while size % self._degree == 0 and size // self._degree > 1:
+            size //= self._degree
+            yield times, size
+            times += 1
+
+    def _wide_circulants(self) -> Iterator[Base]:
+        """A circulant graph of low diameter where `best_circulants` has none; its T_B may not be optimal.
+
+        C(15, {1, 4, 5}) refutes Conjecture 1: its best breadth-first broadcast takes 1 M/B, and not 14/15.
+        """
+        from ...topologies.direct_connect.circulant_search import low_diameter_offsets
+
+        nodes, degree = self._nodes, self._degree
+        if degree > MOST_SEARCHED_DEGREE and degree % 2 == 0 and nodes > degree:
+            offsets = low_diameter_offsets(nodes, degree, tries=CIRCULANT_TRIES)
+            yield circulant_base(nodes, offsets)
+
+    def _measured(self, recipe: Recipe, by_theorem: Candidate | None = None) -> Iterator[Candidate]:
+        """Make a candidate at the exact cost of breadth-first broadcasts, and mixed ones with what a theorem says."""
+        unknown = StepCost(0, Fraction(0))
+        blank = by_theorem or self._candidate(recipe, unknown, unknown, breadth_first=True)
+        if recipe not in self._costs:
+            work = self._work if recipe.reverse_symmetric else 2 * self._work
+            if work > self._work_left:
+                self.unmeasured += 1
+                return
+            self._work_left -= work
+            with self._trace.stage(f"breadth-first broadcasts on {recipe.name}"):
+                self._costs[recipe] = _breadth_first_costs(blank)
+        cost, back = self._costs[recipe]
+        gathering = {"cost": cost, "breadth_first": True}
+        reducing = {"reduce_scatter_cost": back, "reduce_scatter_breadth_first": True}
+        yield blank.changed(**gathering, **reducing)
+        if by_theorem is not None:
+            yield blank.changed(**gathering)
+            yield blank.changed(**reducing)
+
+    def _candidate(self, recipe: Recipe, cost: StepCost, back: StepCost, *, breadth_first: bool) -> Candidate:
+        return Candidate(self._nodes, self._degree, recipe, cost, back, breadth_first, breadth_first)
+
+
+def _breadth_first_costs(candidate: Candidate) -> tuple[StepCost, StepCost]:
+    """Work out what the allgather and the reduce-scatter take."""
+    graph, count = candidate.graph(), candidate.recipe.prototypes(candidate.degree)
+    cost = breadth_first_cost(graph, count)
+    return cost, cost if candidate.recipe.reverse_symmetric else breadth_first_cost(graph.transpose(), count)
+
+
+def breadth_first_cost(graph: DirectGraph, prototypes: int | None) -> StepCost:
+    """Work out what `bfb_cost` does, out of what reaches the first nodes of which all others are images.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Regular; every node reaches every other.
+    prototypes : int or None
+        How many these are, as `Recipe.prototypes` says; None for all.
+
+    Returns
+    -------
+    StepCost
+        Exact, as equal nodes have equal loads.
+    """
+    from ...solvers.bfb.load_balancing import busiest_sets
+    from ..bfb.problem import read_network
+
+    network = read_network(graph)
+    found = busiest_sets(network.intake, None if prototypes is None else np.arange(prototypes))
+    loads = sum((each.load for each in found), Fraction(0)) / network.unit
+    return StepCost(len(found), Fraction(graph.degree, graph.num_nodes) * loads)
+
+
+def _with_transpose(candidate: Candidate) -> Iterator[Candidate]:
+    """Go on with the candidate of the transposed graph, where that is better at one collective and worse at another."""
+    yield candidate
+    if candidate.cost != candidate.reduce_scatter_cost and not candidate.recipe.reverse_symmetric:
+        yield Candidate(
+            candidate.nodes,
+            candidate.degree,
+            transposed(candidate.recipe),
+            cost=candidate.reduce_scatter_cost,
+            reduce_scatter_cost=candidate.cost,
+            breadth_first=candidate.reduce_scatter_breadth_first,
+            reduce_scatter_breadth_first=candidate.breadth_first,
+        )
+
+
+def _line_graph(base: Recipe, times: int) -> LineGraph:
+    recipe = LineGraph(base)
+    for _ in range(times - 1):
+        recipe = LineGraph(recipe)
+    return recipe

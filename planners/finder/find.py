@@ -1,0 +1,274 @@
+"""Find direct-connect topologies: trade-offs between few steps and little data per link.
+
+The table of `finder_table` knows T_L and T_B by theorems.  What it finds for one size is then built: `finder_costs`
+works out the best breadth-first broadcasts exactly, which can be better than the theorem's schedule, and the throughput
+of all-to-all is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from functools import cache, partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ...errors import UnsupportedError
+from ...support.sizes_part import as_size
+from ...support.validation import Exact, as_flag, as_list
+from ..plans.stages import Trace, counted
+from .candidate import Candidate
+from .costs import Costing
+from .entries import Entry
+from .frontier import Frontier, efficient, undecided
+from .table import MOST_SEARCHED_NODES, TIES, FinderTable, Kind
+from .workload import FrontierBounds, Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["find_topologies", "sweep_topologies"]
+
+MOST_NODES = 8192
+MOST_DEGREE = 64
+MOST_ALL_TO_ALL_WORK = 2**31
+"""Nodes, squared, times links of a node, of all topologies whose all-to-all is bounded: some ten seconds."""
+MANY_SIZES = 64
+"""From here on it pays to have the figures of all generalized Kautz graphs at hand."""
+
+
+def find_topologies(
+    nodes: int,
+    degree: int,
+    *,
+    bidirectional: bool = False,
+    alpha: Exact = 10,
+    size: int | str = "1M",
+    node_bandwidth: Exact = "12.5",
+    all_to_all: bool = True,
+) -> Frontier:
+    """Find topologies of so many nodes with so many links out of, and into, each, none of which beats another.
+
+    Parameters
+    ----------
+    nodes : int
+        N, from 2 to 8192.
+    degree : int
+        d, from 1 to 64.
+    bidirectional : bool
+        Whether each link must have an opposite one.
+    alpha : number
+        µs per step, for `Frontier.best` and the times in `Frontier.to_frame`; these do not change what is found.
+    size : int or str
+        Bytes, such as ``"1M"``, for the same.
+    node_bandwidth : number
+        GB/s of all ports of a node together, for the same.
+    all_to_all : bool
+        Whether to bound the throughput of all-to-all too, and to keep topologies that may differ in nothing else.  It
+        is left out all the same where it would take more than some ten seconds, as it may from 2000 nodes on.
+
+    Returns
+    -------
+    Frontier
+        By increasing T_L.  Beyond about 1000 nodes `Frontier.unmeasured` may tell that some were too large to measure.
+
+    Raises
+    ------
+    TopologyError
+        If a number is not usable.
+    UnsupportedError
+        If the size is not understood, or no topology is known, as may be for odd degrees of two-way links.
+
+    Notes
+    -----
+    Direct-connect paper, section 5.4, and besides: transposes of generalized Kautz graphs and of what is made of them;
+    circulant digraphs, for degrees 2 to 10 at this size and at those that it is a line graph's of, with the exact cost
+    of each; and line graphs of bases and expansions where they may be better than Theorem 7 says.  Candidates are the
+    Pareto-efficient ones among those looked at, for allgather, for reduce-scatter or for allreduce.  That no better
+    topology exists is proved only where `Frontier.bounds` are met; not even all combinations of the known ones are
+    looked at, for most are left out by what theorems say of their parts.
+
+    Examples
+    --------
+    >>> for candidate in find_topologies(32, 4):
+    ...     print(candidate)
+    <Candidate L(K(4, 4)): 3 steps, 1 M/B>
+    <Candidate L(DirCirc(8, {1, 2, 3, 4})): 3 steps, 1 M/B>
+    <Candidate DistReg(4, 32): 4 steps, 31/32 M/B>
+    """
+    nodes, degree = _as_sizes(nodes, degree)
+    workload = Workload.read(size, alpha, node_bandwidth)
+    kind: Kind = "two-way" if as_flag(bidirectional, "bidirectional") else "any"
+    ties = TIES if as_flag(all_to_all, "all_to_all") else 1
+    trace = Trace()
+    two_way = kind == "two-way"
+    costing = Costing(nodes, degree, two_way=two_way, trace=trace)
+    with trace.stage("search"):
+        entries = _entries(nodes, degree, kind)
+    with trace.stage("circulants"):
+        circulants = list(costing.of_circulants())
+    with trace.stage("breadth-first broadcasts"):
+        found = [*costing.of_entries(counted(entries, len(entries))), *circulants]
+    with trace.stage("line graphs"):
+        # The order matters only where a limit is reached: what is measured first uses up work that is left.
+        found += costing.of_line_graphs(_tables(), found)
+        found += costing.of_promising_circulants()
+        candidates = efficient(found, ties)
+    if ties > 1 and len(candidates) * nodes**2 * degree <= MOST_ALL_TO_ALL_WORK:
+        with trace.stage("all-to-all"):
+            candidates = undecided(list(map(_with_all_to_all, counted(candidates, len(candidates)))))
+    else:
+        candidates = efficient(candidates, 1)
+    bounds = FrontierBounds.of(nodes, degree, bidirectional=two_way)
+    return Frontier(nodes, degree, two_way, tuple(candidates), bounds, workload, costing.unmeasured)
+
+
+def sweep_topologies(
+    nodes: Iterable[int],
+    degree: int,
+    *,
+    bidirectional: bool = False,
+    alpha: Exact = 10,
+    size: int | str = "1M",
+    node_bandwidth: Exact = "12.5",
+    executor: Executor | None = None,
+) -> pd.DataFrame:
+    """List good topologies of many sizes, by theorems: nothing is built.
+
+    Parameters
+    ----------
+    nodes : iterable of int
+        Sizes, each from 2 to 8192.
+    degree : int
+        d, from 1 to 64.
+    bidirectional : bool
+        As for `find_topologies`.
+    alpha, size, node_bandwidth : number
+        As for `find_topologies`, for the column ``allreduce_us``.
+    executor : concurrent.futures.Executor, optional
+        Who works on the sizes, a part each; this thread by default.
+
+    Returns
+    -------
+    DataFrame
+        One row for each topology that none of the others looked at beats in T_L or T_B of an allgather or an allreduce
+        without losing in the other, sizes in the order given.  Columns are those of `Frontier.to_frame` up to
+        ``allreduce_us``, the time of a reduce-scatter and an allgather, and ``best``, which marks the least of these
+        times of each size.  Where the two differ, the allgather is the better one: on the transposed topology they
+        change places, and there is no row for it.  Sizes without a topology have no row.
+
+    Raises
+    ------
+    TopologyError
+        If a number is not usable.
+    UnsupportedError
+        If the size of the data is not understood.
+
+    See Also
+    --------
+    find_topologies : Builds what it finds, which can improve on the theorems, and searches circulants of the very size.
+
+    Notes
+    -----
+    Costs are exact for bases, generalized Kautz graphs and their transposes among them; of expansions they are what
+    theorems say, which a schedule exists for.  Circulant digraphs are searched for up to 64 nodes only, and expanded by
+    theorems.  Left out are larger ones, and line graphs that turn out better than Theorem 7 says.
+
+    Examples
+    --------
+    >>> sweep_topologies([12, 32], 4)[["nodes", "name", "best"]].values.tolist()
+    [[12, 'C(12, {2, 3})', True], [32, 'L(K(4, 4))', True], [32, 'DistReg(4, 32)', False]]
+    """
+    import pandas as pd
+
+    sizes = [_as_sizes(each, degree)[0] for each in as_list(nodes, "nodes")]
+    degree = _as_sizes(2, degree)[1]
+    workload = Workload.read(size, alpha, node_bandwidth)
+    kind: Kind = "two-way" if as_flag(bidirectional, "bidirectional") else "any"
+    trace, many = Trace(), len(sizes) >= MANY_SIZES
+    if many:
+        # Processes of an executor then find the figures in the cache, instead of working them out each for itself.
+        with trace.stage("generalized Kautz graphs"):
+            _load_tables(degree)
+    rows_of = partial(_rows, degree=degree, kind=kind, workload=workload, many=many)
+    found = iter(map(rows_of, sizes) if executor is None else executor.map(rows_of, sizes, chunksize=MANY_SIZES))
+    rows: list[dict[str, object]] = []
+    for done in counted(range(0, len(sizes), MANY_SIZES), -(-len(sizes) // MANY_SIZES)):
+        with trace.stage(f"sizes from number {done + 1} of {len(sizes)}"):
+            rows += [row for each in islice(found, MANY_SIZES) for row in each]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+COLUMNS = [
+    "nodes",
+    "degree",
+    "name",
+    "steps",
+    "bandwidth_factor",
+    "bandwidth_factor_exact",
+    "reduce_scatter_steps",
+    "reduce_scatter_factor",
+    "reduce_scatter_factor_exact",
+    "breadth_first",
+    "reduce_scatter_breadth_first",
+    "allreduce_us",
+    "best",
+]
+
+
+def _as_sizes(nodes: object, degree: object) -> tuple[int, int]:
+    return as_size(nodes, "nodes", least=2, most=MOST_NODES), as_size(degree, "degree", most=MOST_DEGREE)
+
+
+@cache
+def _table(ties: int, searched: int = MOST_SEARCHED_NODES) -> FinderTable:
+    return FinderTable(ties, searched)
+
+
+def _tables() -> tuple[FinderTable, FinderTable]:
+    """With searched circulants among the bases, and without.
+
+    A line graph can be better than Theorem 7 says, so known families are not left to be beaten by theorems alone.
+    """
+    return _table(TIES), _table(TIES, searched=0)
+
+
+def _load_tables(degree: int) -> None:
+    """Have the figures of generalized Kautz graphs ready, of this degree and of those that expansions lead to."""
+    from .kautz_cache import load_kautz_table
+
+    for divisor in range(2, degree + 1):
+        if degree % divisor == 0:
+            load_kautz_table(divisor)
+
+
+def _rows(nodes: int, degree: int, kind: Kind, workload: Workload, *, many: bool) -> list[dict[str, object]]:
+    """List the topologies of one size out of `many`; this may run in a process of its own."""
+    if many:
+        _load_tables(degree)
+    costing = Costing(nodes, degree, two_way=kind == "two-way", trace=Trace())
+    found = [costing.of_entry(entry) for entry in _table(1).best(nodes, degree, kind)]
+    times = [candidate.time_of("allreduce", workload) for candidate in found]
+    fastest = times.index(min(times)) if times else None
+    return [
+        candidate.figures() | {"allreduce_us": float(time), "best": place == fastest}
+        for place, (candidate, time) in enumerate(zip(found, times, strict=True))
+    ]
+
+
+def _entries(nodes: int, degree: int, kind: Kind) -> list[Entry]:
+    """What is best by the theorems."""
+    entries = list(dict.fromkeys(entry for table in _tables() for entry in table.best(nodes, degree, kind)))
+    if not entries:
+        raise UnsupportedError(
+            f"no topology of {nodes} nodes with {degree} two-way links each is known here; expected an even degree, "
+            "or bidirectional=False"
+        )
+    return entries
+
+
+def _with_all_to_all(candidate: Candidate) -> Candidate:
+    from ...solvers.multicommodity.shortest_path_loads import all_to_all_bounds
+
+    graph = candidate.graph()
+    return candidate.changed(all_to_all=all_to_all_bounds(graph.num_nodes, *graph.adjacency))

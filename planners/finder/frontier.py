@@ -1,0 +1,213 @@
+"""The frontier of candidates that the topology finder returns, and which candidates are on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import attrgetter
+from typing import TYPE_CHECKING, overload
+
+from ...schedules import StepCost
+from ...support.validation import Exact
+from .candidate import ALL_TO_ALL, Candidate, is_no_worse
+from .workload import FrontierBounds, Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Frontier", "efficient", "undecided"]
+
+COSTS: tuple[Callable[[Candidate], StepCost], ...] = (
+    attrgetter("cost"),
+    attrgetter("reduce_scatter_cost"),
+    attrgetter("allreduce_cost"),
+)
+"""By which a candidate may be worth having."""
+
+
+@dataclass(frozen=True)
+class Frontier(Sequence[Candidate]):
+    """The best candidates of one size and degree, by increasing T_L and then T_B of the allgather.
+
+    Each is Pareto-efficient for an allgather, a reduce-scatter or an allreduce: none of those looked at beats it in T_L
+    or T_B of that collective without losing in the other.  Candidates that cost the same in all of them are listed
+    together where their bounds of all-to-all leave open which is better.
+
+    Attributes
+    ----------
+    nodes, degree : int
+        N and d.
+    bidirectional : bool
+        Whether only topologies with opposite links were looked for.
+    candidates : tuple of Candidate
+        In order.
+    bounds : FrontierBounds
+        What no topology can beat.
+    workload : Workload
+        What `best` and `to_frame` assume where nothing else is said.
+    unmeasured : int
+        Topologies too large for the exact best breadth-first broadcast to be worked out: these are listed with what
+        theorems say, which may be more than they take, or are left out where no theorem says anything.
+
+    See Also
+    --------
+    find_topologies : Finds it.
+    """
+
+    nodes: int
+    degree: int
+    bidirectional: bool
+    candidates: tuple[Candidate, ...]
+    bounds: FrontierBounds
+    workload: Workload
+    unmeasured: int = 0
+
+    def __len__(self) -> int:
+        """Return the number of candidates."""
+        return len(self.candidates)
+
+    @overload
+    def __getitem__(self, index: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Candidate, ...]: ...
+    def __getitem__(self, index: int | slice) -> Candidate | tuple[Candidate, ...]:
+        """Return one candidate, or several."""
+        return self.candidates[index]
+
+    def __iter__(self) -> Iterator[Candidate]:
+        """Go through the candidates."""
+        return iter(self.candidates)
+
+    def best(
+        self,
+        collective: str = "allreduce",
+        *,
+        size: int | str | None = None,
+        alpha: Exact | None = None,
+        node_bandwidth: Exact | None = None,
+    ) -> Candidate:
+        """Return the candidate that takes least time.
+
+        Parameters
+        ----------
+        collective : {"allgather", "reduce_scatter", "allreduce", "all_to_all"}
+            As for `Candidate.runtime`.
+        size, alpha, node_bandwidth : number, optional
+            As for `Candidate.runtime`; what the search was for by default.
+
+        Returns
+        -------
+        Candidate
+            The first of those that take equally long, and of these the one with more all-to-all throughput.
+        """
+        work = Workload.read(
+            self.workload.num_bytes if size is None else size,
+            self.workload.alpha if alpha is None else alpha,
+            self.workload.node_bandwidth if node_bandwidth is None else node_bandwidth,
+        )
+        return min(self.candidates, key=lambda candidate: (candidate.time_of(collective, work), _slowness(candidate)))
+
+    def to_frame(self) -> pd.DataFrame:
+        """List the candidates.
+
+        Returns
+        -------
+        DataFrame
+            One row each: ``nodes``, ``degree``, ``name``; ``steps``, ``bandwidth_factor`` (a float) and
+            ``bandwidth_factor_exact`` (a Fraction) of the allgather; ``reduce_scatter_steps``,
+            ``reduce_scatter_factor`` and ``reduce_scatter_factor_exact`` likewise; ``breadth_first``,
+            ``reduce_scatter_breadth_first``, ``allreduce_us``; where all-to-all was asked for ``all_to_all_lower``,
+            ``all_to_all_upper`` and ``all_to_all_us``; and ``candidate``, the `Candidate`.
+        """
+        import pandas as pd
+
+        return pd.DataFrame([self._row(candidate) for candidate in self.candidates])
+
+    def _row(self, candidate: Candidate) -> dict[str, object]:
+        row: dict[str, object] = candidate.figures()
+        row["allreduce_us"] = float(candidate.time_of("allreduce", self.workload))
+        if candidate.all_to_all is not None:
+            lower, upper = map(float, candidate.all_to_all)
+            times = float(candidate.time_of(ALL_TO_ALL, self.workload))
+            row |= {"all_to_all_lower": lower, "all_to_all_upper": upper, "all_to_all_us": times}
+        return row | {"candidate": candidate}
+
+    def __repr__(self) -> str:
+        """Size and number of candidates in angle brackets."""
+        return f"<Frontier of {self.nodes} nodes, degree {self.degree}: {len(self)} candidates>"
+
+
+def efficient(candidates: Iterable[Candidate], ties: int) -> list[Candidate]:
+    """Keep those that are Pareto-efficient for an allgather, a reduce-scatter or an allreduce.
+
+    Parameters
+    ----------
+    candidates : iterable of Candidate
+        In any order.
+    ties : int
+        How many that cost the same in all of them to keep, the first ones.
+
+    Returns
+    -------
+    list of Candidate
+        By increasing T_L, and then T_B, of the allgather and then of the reduce-scatter.
+    """
+    found = sorted(candidates, key=lambda candidate: (candidate.cost, candidate.reduce_scatter_cost))
+    fronts = [{cost(each) for each in found} for cost in COSTS]
+    kept: list[Candidate] = []
+    for candidate in found:
+        alike = [other for other in kept if _costs(other) == _costs(candidate)]
+        if len(alike) == ties or any(other.name == candidate.name for other in alike):
+            continue
+        if any(_none_beats(costs, cost(candidate)) for cost, costs in zip(COSTS, fronts, strict=True)) and not any(
+            _beats(other, candidate) for other in found
+        ):
+            kept.append(candidate)
+    return kept
+
+
+def _costs(candidate: Candidate) -> tuple[StepCost, StepCost]:
+    return candidate.cost, candidate.reduce_scatter_cost
+
+
+def _none_beats(costs: Iterable[StepCost], mine: StepCost) -> bool:
+    return not any(cost != mine and is_no_worse(cost, mine) for cost in costs)
+
+
+def _beats(one: Candidate, other: Candidate) -> bool:
+    mine, theirs = _costs(one), _costs(other)
+    return mine != theirs and all(map(is_no_worse, mine, theirs))
+
+
+def undecided(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Of candidates that cost the same, leave out those that another is no worse than by both bounds of all-to-all.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        With these bounds.
+
+    Returns
+    -------
+    list of Candidate
+        In the order given; of equal ones the first.
+    """
+    kept: list[Candidate] = []
+    for candidate in candidates:
+        rivals = [other for other in candidates if _costs(other) == _costs(candidate)]
+        better = (_at_least(other, candidate) and not _at_least(candidate, other) for other in rivals)
+        equal = (_at_least(other, candidate) and _at_least(candidate, other) for other in rivals if other in kept)
+        if not any(better) and not any(equal):
+            kept.append(candidate)
+    return kept
+
+
+def _at_least(one: Candidate, other: Candidate) -> bool:
+    assert one.all_to_all is not None
+    assert other.all_to_all is not None
+    return all(mine >= theirs for mine, theirs in zip(one.all_to_all, other.all_to_all, strict=True))
+
+
+def _slowness(candidate: Candidate) -> Fraction:
+    return -candidate.all_to_all[0] if candidate.all_to_all else Fraction(0)

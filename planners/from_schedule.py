@@ -1,0 +1,250 @@
+"""From a schedule that somebody has to a proved plan: what it loads, how fast that is, and what nothing can beat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ..errors import CertificateError, UnsupportedError
+from ..schedules import (
+    COLLECTIVES,
+    PAIR_COLLECTIVES,
+    Allreduce,
+    AnySchedule,
+    AnyStepSchedule,
+    Bound,
+    Cut,
+    FlowSchedule,
+    Forest,
+    Partition,
+    StepAllreduce,
+    Witness,
+    rate_of_loads,
+    verified_loads,
+)
+from ..support.validation import is_int, shown
+from ..topologies import Topology
+from .plans.plan import Plan
+from .plans.stages import Trace
+from .trees.problem import check_collective, check_topology
+
+__all__ = ["plan_of_schedule", "proved_plan"]
+
+DIRECTIONS = {"allgather": "broadcast", "broadcast": "broadcast", "reduce_scatter": "reduce", "reduce": "reduce"}
+WORD = re.compile(r"[A-Za-z0-9_.+-]{1,100}")
+"""What plan files take as the name of a planner or an option."""
+LARGEST = 10**18
+
+
+def plan_of_schedule(
+    topology: Topology,
+    collective: str,
+    schedule: AnySchedule,
+    *,
+    planner: str = "given",
+    options: Mapping[str, int | str] | None = None,
+) -> Plan:
+    """Make a plan of a schedule that is there already, and prove both.
+
+    Such a plan can be saved, exported, run and compared like those of the planners.
+
+    Parameters
+    ----------
+    topology : Topology
+        That the schedule is on; its switches, if there are any, take in as much bandwidth as they give out.
+    collective : str
+        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``; of trees also ``"broadcast"`` or ``"reduce"``; of
+        flows ``"all_to_all"`` or ``"all_to_allv"``.
+    schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
+        What carries it out: for an allreduce one of those that consist of two parts, for an all-to-all(v) a flow, for
+        the others one whose data run their way.  Trusted in nothing.
+    planner : str
+        Says in the plan and its files who made the schedule.
+    options : mapping of str to int or str, optional
+        What it was made with; kept in the plan and its files, and not used.
+
+    Returns
+    -------
+    Plan
+        Already verified; `Plan.gap` says what the schedule misses.
+
+    Raises
+    ------
+    UnsupportedError
+        If the schedule is none or not of the collective's kind, or a switch takes in and gives out different
+        bandwidths, so that there is no bound to compare with.
+    CertificateError
+        If the schedule does not do what the collective asks for, or not on this topology.
+    CapacityOverflowError
+        If exact arithmetic would leave int64.
+
+    See Also
+    --------
+    plan_bfb : Makes a schedule in steps, and its plan.
+
+    Examples
+    --------
+    Two ranks that exchange their shards over links of 25 GB/s:
+
+    >>> from collopt.schedules import StepSchedule
+    >>> from collopt.topologies import complete
+    >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
+    >>> print(plan_of_schedule(complete(2, bandwidth=25), "allgather", exchange))
+    allgather on complete-2 by given: 50.00 GB/s, optimal; 1 step, 1 chunk per shard
+    """
+    check_topology(topology)
+    check_collective(collective, (*COLLECTIVES, *PAIR_COLLECTIVES), "no schedule carries out")
+    _check_kind(collective, schedule)
+    _check_words(planner, options)
+    trace = Trace()
+    with trace.stage("schedule check"):
+        # What follows may assume a schedule that makes sense.
+        verified_loads(schedule, topology)
+    return proved_plan(topology, collective, schedule, planner, dict(options or {}), trace)
+
+
+def proved_plan(
+    topology: Topology,
+    collective: str,
+    schedule: AnySchedule,
+    planner: str,
+    options: Mapping[str, int | str],
+    trace: Trace,
+    *,
+    bound: Bound | None = None,
+) -> Plan:
+    """Add to a schedule its loads, its rate and a bound, and verify the whole.
+
+    Parameters
+    ----------
+    topology, collective, schedule, planner, options
+        As for `plan_of_schedule`, and checked.
+    trace : Trace
+        Goes on with the stages of the plan.
+    bound : Bound, optional
+        Where the planner has it already; found here by default.
+
+    Returns
+    -------
+    Plan
+    """
+    with trace.stage("loads"):
+        loads = schedule.link_loads(topology)
+        rate = rate_of_loads(loads, schedule, topology)
+    if bound is None:
+        with trace.stage("bound"):
+            bound = _bound(topology, collective, schedule, rate)
+    plan = Plan(topology, collective, schedule, bound, rate, loads, planner, options, trace.provenance)
+    with trace.stage("verification"):
+        plan.verify()
+    return plan
+
+
+def _bound(topology: Topology, collective: str, schedule: AnySchedule, reached: Fraction) -> Bound:
+    """Bound by what a single rank or all single ranks must take in, if that is tight, and else by the best known way.
+
+    The first takes no time, and is tight for most families of direct networks.
+    """
+    from .pairs.multicommodity import bound_pairs
+    from .trees.forestcoll import bound_trees
+
+    if isinstance(schedule, FlowSchedule):
+        given = {"traffic": schedule.traffic} if collective == "all_to_allv" else {}
+        return bound_pairs(topology, collective, **given)
+    shards = _shards(collective, schedule)
+    if not shards and not topology.switch_nodes:
+        try:
+            simple = Bound.from_witness(topology, collective, _single_ranks(topology, collective))
+        except CertificateError:
+            pass
+        else:
+            if simple.total_weight / simple.inverse_rate == schedule.total_weight / reached:
+                return simple
+    return bound_trees(topology, collective, **shards)
+
+
+def _single_ranks(topology: Topology, collective: str) -> Witness:
+    nodes = topology.compute_nodes
+    if collective == "allreduce":
+        return Partition(tuple(frozenset({node}) for node in nodes))
+    tails, heads, capacities, _ = topology.arrays
+    intake = np.zeros(len(nodes), dtype=np.int64)
+    np.add.at(intake, heads if collective == "allgather" else tails, capacities)
+    return Cut(frozenset(nodes) - {nodes[int(intake.argmin())]})
+
+
+def _shards(collective: str, schedule: AnySchedule) -> dict[str, Any]:
+    """Return `root` or `weights` as `collopt.bound` takes them; nothing for equal shards and free roots."""
+    if collective == "allreduce" or not isinstance(schedule, Forest):
+        return {}
+    weights = schedule.root_weights.tolist()
+    if collective in ("broadcast", "reduce"):
+        roots = [rank for rank, weight in enumerate(weights) if weight]
+        if len(roots) != 1:
+            raise UnsupportedError(f"the schedule has {len(roots)} roots; expected one for a {collective}")
+        return {"root": roots[0]}
+    return {} if len(set(weights)) == 1 else {"weights": weights}
+
+
+def _check_kind(collective: str, schedule: object) -> None:
+    """Refuse what is no schedule, and schedules of other collectives."""
+    if not isinstance(schedule, AnySchedule):
+        raise UnsupportedError(
+            f"the schedule is {shown(schedule)}; expected a Forest, an Allreduce, a StepSchedule, a StepAllreduce or a "
+            "FlowSchedule"
+        )
+    if isinstance(schedule, FlowSchedule) or collective in PAIR_COLLECTIVES:
+        _check_flow(collective, schedule)
+        return
+    if isinstance(schedule, (Allreduce, StepAllreduce)):
+        if collective != "allreduce":
+            raise UnsupportedError(f"the schedule is {schedule!r}; for {collective} expected one of its two parts")
+    elif collective == "allreduce":
+        raise UnsupportedError(
+            f"the schedule is {schedule!r}; expected an Allreduce or a StepAllreduce, which join one that reduces and "
+            "one that broadcasts"
+        )
+    elif schedule.direction != DIRECTIONS[collective]:
+        raise UnsupportedError(
+            f"the schedule's direction is {shown(schedule.direction)}; expected {DIRECTIONS[collective]!r} for "
+            f"{collective}"
+        )
+    elif isinstance(schedule, AnyStepSchedule) and collective in ("broadcast", "reduce"):
+        raise UnsupportedError(f"the schedule is {schedule!r}, in which all ranks have shards; {collective} has one")
+
+
+def _check_flow(collective: str, schedule: AnySchedule) -> None:
+    if not isinstance(schedule, FlowSchedule):
+        raise UnsupportedError(f"the schedule is {schedule!r}; expected a FlowSchedule for {collective}")
+    if collective not in PAIR_COLLECTIVES:
+        raise UnsupportedError(f"the schedule is {schedule!r}, which carries out no {collective}")
+    if collective == "all_to_all" and (schedule.traffic != 1).any():
+        raise UnsupportedError(f"the schedule is {schedule!r}, whose traffic is not 1 for all; it is an all_to_allv")
+
+
+def _check_words(planner: object, options: object) -> None:
+    """Let nothing into a plan that a plan file could not hold."""
+    if not _is_word(planner):
+        raise UnsupportedError(f"planner is {shown(planner)}; expected a name of letters, digits and any of _ . + -")
+    if not isinstance(options, Mapping | None):
+        raise UnsupportedError(f"options is {shown(options)}; expected a mapping such as {{'chunks': 4}}")
+    for name, value in (options or {}).items():
+        if not _is_word(name) or not _is_plain(value):
+            raise UnsupportedError(
+                f"options has the entry {shown(name)}: {shown(value)}; expected a name of letters, digits and any of "
+                "_ . + -, and a whole number or text"
+            )
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and WORD.fullmatch(value) is not None
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, str):
+        return value.isprintable()
+    return is_int(value) and abs(value) < LARGEST

@@ -1,0 +1,1 @@
+"""All-to-all(v): multicommodity, shortest paths, FAST."""

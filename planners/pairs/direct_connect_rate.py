@@ -1,0 +1,168 @@
+"""How fast an all-to-all can be on a direct-connect network: exactly where that is quick, or within a gap."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import BoundError, NoAnswerError, UnsupportedError
+from ...support.validation import Exact, as_factor, shown
+from ...topologies import DirectGraph, automorphisms
+from ...topologies.graphs.orbits import link_orbits
+from ...topologies.network.direct_graph import as_direct_graph
+
+__all__ = ["all_to_all_rate_bounds"]
+
+IntArray = npt.NDArray[np.int64]
+
+EXACT_COLUMNS = 20_000
+"""Of the linear program: interior point, crossover and the exact optimum take about a second for so many."""
+MOST_COLUMNS = 150_000
+"""Interior point alone takes half a minute for so many."""
+FINE_GAP = Fraction(1, 500)
+"""Smaller ones take multiplicative weights about as long as the interior point, or more rounds than they have."""
+
+
+def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) -> tuple[Fraction, Fraction]:
+    """Bound the rate f at which every node can send to every other at once, from below and from above.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Strongly connected.
+    gap : number
+        At most what the bounds may be apart, as a part of the upper one: between 0 and 1.  Where the linear program is
+        too large to be solved exactly, about 1e-5 can be had, and for the largest about 1e-3.
+
+    Returns
+    -------
+    tuple of (Fraction, Fraction)
+        In bandwidths of one link, the scale of the direct-connect paper's linear program (3): what a flow that was
+        found reaches, and what no flow can pass.  They are equal where the program is small.
+
+    Raises
+    ------
+    UnsupportedError
+        If the gap is not between 0 and 1, or `graph` is no graph.
+    BoundError
+        If some node cannot reach another.
+
+    Notes
+    -----
+    With the symmetries of the graph one source of each orbit is enough; see `collopt.formulations.all_to_all`.  Of this
+    program, up to 20,000 columns are solved exactly; up to 150,000, if the gap is to be small, by an interior point
+    whose flows and prices `collopt.solvers.multicommodity.rate_certificate` turns into exact bounds.  Otherwise
+    `collopt.solvers.multicommodity.concurrent_flow` finds both.
+
+    Examples
+    --------
+    >>> from collopt.topologies import generalized_kautz
+    >>> all_to_all_rate_bounds(generalized_kautz(4, 64).graph)
+    (Fraction(15, 691), Fraction(15, 691))
+    """
+    part = as_factor(gap, "the gap")
+    if part >= 1:
+        raise UnsupportedError(f"the gap is {shown(gap)}; expected a number between 0 and 1")
+    _check_connected(as_direct_graph(graph))
+    alike = _automorphisms(graph)
+    demands = np.broadcast_to(np.int64(1), (graph.num_nodes, graph.num_nodes))
+    orbits = link_orbits(*graph.adjacency, demands, alike)
+    columns = len(orbits.sources) * len(orbits.classes)
+    with suppress(NoAnswerError):
+        if columns <= EXACT_COLUMNS:
+            rate = exact_rate(graph, alike)
+            return rate, rate
+    with suppress(NoAnswerError):
+        if columns <= MOST_COLUMNS and part < FINE_GAP:
+            return certified_rate(graph, alike)
+    from ...solvers.multicommodity.concurrent_flow import concurrent_flow
+
+    found = concurrent_flow(graph.num_nodes, *graph.adjacency, demands, gap=part, automorphisms=alike)
+    with suppress(NoAnswerError):
+        if columns <= MOST_COLUMNS and found.gap > part:
+            lower, upper = certified_rate(graph, alike)
+            return max(found.lower, lower), min(found.upper, upper)
+    return found.lower, found.upper
+
+
+def exact_rate(graph: DirectGraph, alike: IntArray) -> Fraction:
+    """Solve linear program (3) exactly.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Strongly connected.
+    alike : ndarray of int64, shape (generators, nodes)
+        Automorphisms.
+
+    Returns
+    -------
+    Fraction
+
+    Raises
+    ------
+    NoAnswerError
+        If no basis was found that is optimal without tolerances.
+    """
+    from ...formulations import all_to_all
+    from ...solvers import Algorithm, HighsOptions, solve
+
+    model = all_to_all.build(graph.topology(), symmetries=alike)
+    return solve(model, HighsOptions(algorithm=Algorithm.IPM)).exact.objective
+
+
+def certified_rate(graph: DirectGraph, alike: IntArray) -> tuple[Fraction, Fraction]:
+    """Solve linear program (3) by an interior point, and work out what its flow reaches and what its prices prove.
+
+    Parameters
+    ----------
+    graph, alike
+        As for `exact_rate`.
+
+    Returns
+    -------
+    tuple of (Fraction, Fraction)
+
+    Raises
+    ------
+    NoAnswerError
+        If the solver gave up.
+    """
+    from ...formulations import all_to_all
+    from ...solvers import Algorithm, HighsOptions, solve
+    from ...solvers.multicommodity.rate_certificate import rate_certificate
+
+    model = all_to_all.build(graph.topology(), symmetries=alike)
+    solution = solve(model, HighsOptions(algorithm=Algorithm.IPM_WITHOUT_CROSSOVER))
+    demands = np.broadcast_to(np.int64(1), (graph.num_nodes, graph.num_nodes))
+    values, prices = solution.values, solution.duals["link_bandwidth"]
+    return rate_certificate(
+        graph.num_nodes, *graph.adjacency, demands, model.orbits, values["flow"], float(values["rate"]), prices
+    )
+
+
+def _check_connected(graph: DirectGraph) -> None:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    if graph.num_nodes < 2:
+        raise UnsupportedError(f"{graph!r} has one node; expected some for it to send to")
+    tails, heads, multiplicities = graph.adjacency
+    network = coo_array((multiplicities, (tails, heads)), shape=(graph.num_nodes, graph.num_nodes))
+    labels = connected_components(network, connection="strong")[1]
+    if labels.any():
+        raise BoundError(
+            f"node 0 of {graph.name} cannot reach node {int(np.flatnonzero(labels != labels[0])[0])}, or cannot be "
+            "reached from it; add arcs until every node reaches every other"
+        )
+
+
+def _automorphisms(graph: DirectGraph) -> IntArray:
+    try:
+        return automorphisms(graph)
+    except NoAnswerError:
+        # It takes longer, and comes to the same.
+        return np.empty((0, graph.num_nodes), dtype=np.int64)

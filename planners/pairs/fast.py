@@ -1,0 +1,142 @@
+"""FAST: all-to-allv on servers of several GPUs, planned on the fly."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from math import gcd
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...schedules.fast.schedule import AllToAllvSchedule
+from ...support.validation import as_whole, shown
+from .traffic_matrix import MOST_BYTES, as_sizes, as_traffic, shaped, unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    import pandas as pd
+
+__all__ = ["STAGES", "as_traffic", "schedule_all_to_allv"]
+
+STAGES = {"plain": 0, "fewest": 1}
+"""How stages are found: any matching that is repaired, or the widest one each time."""
+NO_CAP = MOST_BYTES
+
+
+def schedule_all_to_allv(
+    traffic: npt.ArrayLike | pd.DataFrame,
+    *,
+    servers: int,
+    gpus_per_server: int | Sequence[int],
+    stages: str = "plain",
+    max_stage_bytes: int | None = None,
+) -> AllToAllvSchedule:
+    """Plan an all-to-allv; the same matrix gives the same schedule everywhere.
+
+    Parameters
+    ----------
+    traffic : ndarray or DataFrame of integers, shape (ranks, ranks)
+        ``traffic[s, d]`` bytes from rank s to rank d, where rank r is GPU ``r % gpus_per_server`` of server
+        ``r // gpus_per_server``.  It is copied.  A frame's labels do not matter, as long as those of its rows are those
+        of its columns, in the same order.
+    servers : int
+        Number of servers.
+    gpus_per_server : int or sequence of int
+        Of each; or one number for each server, and ranks are then counted through the servers in turn.
+    stages : {"plain", "fewest"}
+        "plain" plans in microseconds, "fewest" needs a fraction of the stages, and longer to plan where there are many
+        servers.
+    max_stage_bytes : int, optional
+        Cuts stages so that no GPU sends more in one.  This shortens the last stage's redistribution, which nothing
+        hides, at the price of more stages.
+
+    Returns
+    -------
+    AllToAllvSchedule
+        Complete: streams, their segments, stages and intervals.
+
+    Raises
+    ------
+    UnsupportedError
+        If the matrix is not square, has a wrong size, entries that are no integers or negative, or sums beyond 2^62; if
+        a frame's labels are not unique or not the same both ways; if an option is not one of those above, or there
+        would be too many stages.
+
+    Notes
+    -----
+    FAST, section 4.  Matrices are Birkhoff's after raising light rows and columns; stages ascend in size.  Servers of
+    unequal sizes are cut into parts of as many GPUs as divides all sizes, which is no part of the paper; the fewer that
+    is, the more stages there are.
+
+    Examples
+    --------
+    Two servers of two GPUs; GPU 0 has all the data and hands half of it over:
+
+    >>> traffic = np.zeros((4, 4), dtype=np.int64)
+    >>> traffic[0, 2:] = 6, 4
+    >>> schedule = schedule_all_to_allv(traffic, servers=2, gpus_per_server=2)
+    >>> schedule
+    <AllToAllvSchedule: 2 servers of 2 GPUs, 1 stage>
+    >>> schedule.unbalanced_bound, schedule.lower_bound
+    (10, Fraction(5, 1))
+
+    If the other server has four GPUs, two of six have to send all:
+
+    >>> traffic = np.zeros((6, 6), dtype=np.int64)
+    >>> traffic[0, 2:] = 6, 4, 2, 4
+    >>> schedule = schedule_all_to_allv(traffic, servers=2, gpus_per_server=[2, 4])
+    >>> schedule
+    <AllToAllvSchedule: 2 servers of 2 to 4 GPUs, 2 stages>
+    >>> schedule.lower_bound, schedule.scale_out_bytes
+    (Fraction(8, 1), 8)
+    """
+    from ...solvers.fast.stages import staged_exchange
+
+    if not isinstance(stages, str) or stages not in STAGES:
+        raise UnsupportedError(f"stages is {shown(stages)}; expected one of {', '.join(STAGES)}")
+    cap = NO_CAP if max_stage_bytes is None else min(NO_CAP, as_whole(max_stage_bytes, "max_stage_bytes"))
+    n = as_whole(servers, "servers")
+    if type(gpus_per_server) is not int and hasattr(gpus_per_server, "__len__"):
+        each = as_sizes(gpus_per_server, n)
+        if min(each) < max(each):
+            return _on_unequal_servers(traffic, each, STAGES[stages], cap)
+        gpus_per_server = each[0]
+    m = as_whole(gpus_per_server, "gpus_per_server")
+    matrix = shaped(traffic, n, n * m, f"there are {n} servers of {m} GPUs")
+    fault, starts, segments, sizes, partners, begins, ends = staged_exchange(matrix, n, m, STAGES[stages], cap)
+    if fault:
+        raise _refusal(fault, matrix, cap)
+    for array in (matrix, starts, segments, sizes, partners, begins, ends):
+        array.setflags(write=False)
+    return AllToAllvSchedule(matrix, n, m, starts, segments, sizes, partners, begins, ends)
+
+
+def _on_unequal_servers(
+    traffic: npt.ArrayLike | pd.DataFrame, sizes: tuple[int, ...], way: int, cap: int
+) -> AllToAllvSchedule:
+    from ...solvers.fast.unequal_servers import unequal_exchange
+
+    ranks, m = sum(sizes), gcd(*sizes)
+    matrix = shaped(traffic, ranks // m, ranks, f"the servers' GPUs add up to {ranks}")
+    firsts = np.array([0, *accumulate(sizes)], dtype=np.int64)
+    fault, starts, segments, lengths, partners, begins, ends = unequal_exchange(matrix, firsts, m, way, cap)
+    if fault:
+        raise _refusal(fault, matrix, cap)
+    for array in (matrix, starts, segments, lengths, partners, begins, ends):
+        array.setflags(write=False)
+    return AllToAllvSchedule(matrix, ranks // m, m, starts, segments, lengths, partners, begins, ends, sizes)
+
+
+def _refusal(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> UnsupportedError:
+    from ...solvers.fast.stages import TOO_MANY
+
+    if fault != TOO_MANY:
+        return unfit(fault, matrix)
+    if cap < NO_CAP:
+        return UnsupportedError(f"max_stage_bytes is {cap}, which makes too many stages; expected a larger one")
+    return UnsupportedError(
+        'the traffic needs too many stages to keep them all; expected fewer servers, or stages="fewest"'
+    )

@@ -1,0 +1,279 @@
+"""Flows of an all-to-all(v) at the best rate, or nearly, source by source, and lengths of links that bound that rate.
+
+The linear program has one source of each orbit of ranks under the symmetries of the network, see
+`collopt.formulations.all_to_all`; where it is too large even so, a maximum concurrent flow takes its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import gcd
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import BoundError, CapacityOverflowError, NoAnswerError
+from ...topologies import Topology, symmetries
+from ...topologies.graphs.orbits import link_orbits
+from ..plans.stages import Trace, counted
+
+if TYPE_CHECKING:
+    from ...formulations.all_to_all import AllToAllModel
+    from ...solvers.multicommodity.concurrent_flow import ConcurrentFlow
+
+__all__ = ["PairAnswer", "PairFlows", "check_pairs_reachable", "node_demands", "solve_pairs"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+ObjectArray = npt.NDArray[np.object_]
+
+MOST_COLUMNS = 25_000
+"""Columns of a linear program that is solved to the end; beyond, a maximum concurrent flow comes within `LOOSE_GAP`."""
+LOOSE_GAP = Fraction(1, 200)
+ROW_BITS = 32
+"""Bits that what a rank has for all others is rounded up to, for a concurrent flow."""
+MOST_SCALE = 2**40
+"""Whole numbers beyond which exact flows are rounded."""
+MOST_RATIO = 10**7
+"""Of two parts in a linear program, whose solver has tolerances."""
+GRAIN = 2**24
+"""Whole units that the largest part is cut into, where a flow is rounded."""
+
+
+class PairFlows(NamedTuple):
+    """What starts at each rank, on each link.
+
+    Attributes
+    ----------
+    flows : ndarray of int64, shape (ranks, links)
+        Flows that bring ``amount`` times its traffic, or more, to each rank.
+    amount : int
+        What a traffic of 1 gets.
+    """
+
+    flows: IntArray
+    amount: int
+
+
+class PairAnswer(Protocol):
+    """How fast all pairs can exchange what they have for each other."""
+
+    @property
+    def lengths(self) -> tuple[Fraction, ...]:
+        """For each link, what proves how near to the best rate the flows are."""
+
+    def flows(self) -> PairFlows:
+        """Work out the flows of all ranks."""
+
+
+def solve_pairs(topology: Topology, traffic: IntArray, trace: Trace) -> PairAnswer:
+    """Find flows that let the busiest link take as little time as possible.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose links carry them.
+    traffic : ndarray of int64, shape (ranks, ranks)
+        Whole numbers without a common divisor; the diagonal does not matter.
+    trace : Trace
+        Is told which way was taken.
+
+    Returns
+    -------
+    PairAnswer
+
+    Raises
+    ------
+    BoundError
+        If a rank cannot reach another one that it has something for.
+    """
+    check_pairs_reachable(topology, traffic)
+    with trace.stage("symmetries"):
+        alike = symmetries(topology, traffic)
+    demands = traffic.copy()
+    np.fill_diagonal(demands, 0)
+    tails, heads, capacities, _ = topology.arrays
+    sources = link_orbits(tails, heads, capacities, demands, alike).sources
+    if len(sources) * len(topology.links) <= MOST_COLUMNS:
+        with trace.stage("linear program"):
+            return _by_program(topology, demands, alike, trace)
+    with trace.stage("concurrent flow"):
+        return _by_weights(topology, demands, alike, trace)
+
+
+def check_pairs_reachable(topology: Topology, traffic: IntArray) -> None:
+    """Raise `BoundError` if a rank cannot reach another one that it has something for."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    tails, heads, _, _ = topology.arrays
+    size = len(topology.nodes)
+    graph = csr_array((np.ones(len(tails)), (tails, heads)), shape=(size, size))
+    for source in np.flatnonzero(traffic.any(axis=1)).tolist():
+        reached = np.zeros(size, dtype=np.bool_)
+        reached[breadth_first_order(graph, source, return_predecessors=False)] = True
+        missing = np.flatnonzero((traffic[source] > 0) & ~reached[: topology.num_ranks])
+        if len(missing):
+            raise BoundError(
+                f"there is no path from rank {topology.nodes[source]!r} to rank {topology.nodes[missing[0]]!r} in "
+                f"{topology!r}; add links or leave ranks out"
+            )
+
+
+def node_demands(topology: Topology, traffic: IntArray, source: int) -> IntArray:
+    """What all nodes want of one rank: switches and the rank itself nothing."""
+    demands = np.zeros(len(topology.nodes), dtype=np.int64)
+    demands[: topology.num_ranks] = traffic[source]
+    demands[source] = 0
+    return demands
+
+
+@dataclass(frozen=True)
+class _Program:
+    """An answer of the linear program: flows of one source per orbit, exact ones or floats."""
+
+    model: AllToAllModel
+    demands: IntArray
+    alike: IntArray
+    lengths: tuple[Fraction, ...]
+    rows: ObjectArray
+    rate: Fraction
+    is_exact: bool
+
+    def flows(self) -> PairFlows:
+        """Lift flows of whole numbers to all sources."""
+        found = self._exact() if self.is_exact else None
+        return found or self._lifted(*self._rounded())
+
+    def _exact(self) -> PairFlows | None:
+        """Take the exact flows as they are; None if that makes large numbers.
+
+        Also if they bring too little: the program knows a ratio of two amounts of traffic only as the simplest fraction
+        near it.
+        """
+        try:
+            found = self._lifted(self.rows, self.rate)
+        except CapacityOverflowError:
+            return None
+        topology, short = self.model.topology, False
+        tails, heads, _, _ = topology.arrays
+        for source in range(topology.num_ranks):
+            kept = np.zeros(len(topology.nodes), dtype=np.int64)
+            np.add.at(kept, heads, found.flows[source])
+            np.subtract.at(kept, tails, found.flows[source])
+            kept[source] = 0
+            short |= bool((kept < found.amount * node_demands(topology, self.demands, source)).any())
+        return None if short or found.flows.max() >= MOST_SCALE else found
+
+    def _lifted(self, rows: ObjectArray, rate: Fraction) -> PairFlows:
+        """Turn flows of one source per orbit, of which a traffic of 1 gets `rate`, into those of all."""
+        from ...solvers.multicommodity.orbit_lifting import lift_flows
+
+        topology = self.model.topology
+        tails, heads, capacities, _ = topology.arrays
+        network = (topology.num_ranks, tails, heads, capacities)
+        scaled = rows * rate.denominator
+        lifted = lift_flows(*network, self.alike, self.model.sources, scaled)
+        amount = rate.numerator * lifted.scale
+        common = gcd(amount, int(np.gcd.reduce(lifted.flows, axis=None)))
+        return PairFlows(lifted.flows // common, amount // common)
+
+    def _rounded(self) -> tuple[ObjectArray, Fraction]:
+        """Flows of whole numbers near those of the program, and what a traffic of 1 gets of them."""
+        whole, amount = _whole(self.model.topology, self.demands, self.model.sources, self.rows, self.rate)
+        return whole.astype(object), Fraction(amount)
+
+
+def _whole(
+    topology: Topology, demands: IntArray, sources: IntArray, rows: npt.NDArray[Any], rate: Fraction
+) -> tuple[IntArray, int]:
+    """Find flows of whole numbers near those of some sources, of which a traffic of 1 gets `rate`; and what it gets."""
+    from ...solvers.flow.integral_flow import whole_flow
+
+    tails, heads, _, _ = topology.arrays
+    amount = max(1, GRAIN // int(demands.max()))
+    floats = np.maximum(rows.astype(np.float64) * float(amount / rate), 0.0)
+    whole = np.zeros(rows.shape, dtype=np.int64)
+    for row, source in enumerate(counted(sources.tolist(), len(sources))):
+        wanted = node_demands(topology, demands, source) * amount
+        whole[row] = whole_flow(len(topology.nodes), tails, heads, floats[row], source, wanted)
+    return whole, amount
+
+
+def _by_program(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _Program:
+    from ...formulations import all_to_all
+    from ...solvers import solve
+
+    # What is next to nothing is raised, as floats cannot tell it from nothing.  Flows then bring enough, and any
+    # lengths prove something.
+    least = -(-int(demands.max()) // MOST_RATIO)
+    raised = np.where(demands > 0, np.maximum(demands, least), 0)
+    model = all_to_all.build(_wide(topology), traffic=raised, symmetries=alike)
+    solution = solve(model)
+    try:
+        answer = solution.exact
+    except NoAnswerError:
+        trace.note("flows", "linear program, in floats")
+        lengths = _simple(model.link_prices(solution.duals["link_bandwidth"]))
+        rows, rate = solution.values["flow"].astype(object), Fraction(solution.objective)
+        return _Program(model, demands, alike, lengths, rows, rate / int(model.largest), False)
+    trace.note("flows", "linear program, exact")
+    lengths = tuple(map(Fraction, model.link_prices(answer.duals["link_bandwidth"]).tolist()))
+    rate = answer.objective / int(model.largest)
+    return _Program(model, demands, alike, lengths, answer.values["flow"], rate, True)
+
+
+def _wide(topology: Topology) -> Topology:
+    """State the bandwidths of slow networks in a smaller unit: to a solver, next to nothing is nothing."""
+    widest = max(link.bandwidth for link in topology.links)
+    if widest >= 1:
+        return topology
+    unit = 10 ** len(str(int(1 / widest)))
+    return replace(topology, links=tuple(link._replace(bandwidth=link.bandwidth * unit) for link in topology.links))
+
+
+def _simple(prices: FloatArray) -> tuple[Fraction, ...]:
+    """Turn prices into lengths in some unit."""
+    largest = max(float(prices.max()), 1e-300)
+    return tuple(Fraction(max(price, 0.0) / largest).limit_denominator(10**9) for price in prices.tolist())
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """A maximum concurrent flow within a gap, which brings `amount` of a traffic of 1, or more."""
+
+    topology: Topology
+    demands: IntArray
+    coarse: IntArray
+    amount: Fraction
+    found: ConcurrentFlow
+
+    @property
+    def lengths(self) -> tuple[Fraction, ...]:
+        """Those that the flow was found with."""
+        return tuple(map(Fraction, self.found.lengths.tolist()))
+
+    def flows(self) -> PairFlows:
+        """Work out the flow of each source."""
+        from ...solvers.multicommodity.concurrent_flow import source_flows
+
+        tails, heads, capacities, _ = self.topology.arrays
+        sources = np.arange(self.topology.num_ranks)
+        network = (len(self.topology.nodes), tails, heads, capacities, self.coarse)
+        flows = source_flows(*network, self.found, sources)
+        return PairFlows(*_whole(self.topology, self.demands, sources, flows, self.amount))
+
+
+def _by_weights(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _Weights:
+    from ...solvers.multicommodity.concurrent_flow import concurrent_flow
+
+    trace.note("flows", f"concurrent flow within {LOOSE_GAP}")
+    tails, heads, capacities, _ = topology.arrays
+    # Small numbers leave room for lengths of many digits.
+    shift = max(0, int(demands.sum(axis=1).max()).bit_length() - ROW_BITS)
+    coarse = -(-demands >> shift)
+    network = (len(topology.nodes), tails, heads, capacities, coarse)
+    found = concurrent_flow(*network, gap=LOOSE_GAP, automorphisms=alike)
+    return _Weights(topology, demands, coarse, found.amount / 2**shift, found)

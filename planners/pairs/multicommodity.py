@@ -1,0 +1,149 @@
+"""All-to-all and all-to-allv on any network: flows at the best rate, cut into paths of whole chunks.
+
+1. The linear program of `collopt.formulations.all_to_all` says what each rank's data puts on each link; where it is too
+   large, a maximum concurrent flow comes near it.  Either also has lengths of links that prove how near.
+2. The flow of each rank is cut into paths.
+3. Each pair's chunks are shared out over its paths in proportion to what they carry, as evenly as whole numbers allow.
+4. Hops are ordered in steps, so that those who wait for each step to end lose little.
+
+The bound is the dual of the program, checked with shortest paths: `collopt.schedules.LinkLengths`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from ...schedules import PAIR_COLLECTIVES, Bound
+from ...schedules.traffic.pair_input import as_pair_traffic
+from ...support.validation import shown
+from ...topologies import Topology
+from ..from_schedule import proved_plan
+from ..plans.plan import Plan
+from ..plans.stages import Trace, counted
+from ..trees.problem import check_collective, check_topology
+from .chunks import as_chunks, shared_chunks
+from .flows import PairAnswer, node_demands, solve_pairs
+from .pair_bounds import lengths_bound
+from .step_orders import ORDERS, best_order
+
+if TYPE_CHECKING:
+    from ...solvers.paths.decomposition import Paths
+
+__all__ = ["asked_traffic", "bound_pairs", "plan_pairs"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def plan_pairs(
+    topology: Topology,
+    collective: str,
+    *,
+    traffic: Any = None,
+    chunks: int | None = None,
+    order: str | None = None,
+) -> Plan:
+    """Plan an all-to-all or an all-to-allv.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any; ranks pass on data of others where that helps.
+    collective : str
+        ``"all_to_all"`` or ``"all_to_allv"``.
+    traffic : matrix of number, shape (ranks, ranks), optional
+        For an all-to-allv: bytes, or any relative amounts, from each rank (row) to each other (column).
+    chunks : int, optional
+        What the common unit of all amounts is cut into, which for an all-to-all is what one rank has for another.  By
+        default the number from 1 to 256 that comes nearest the bound, the least if there are several.
+    order : {"hops", "rounds"}, optional
+        How hops are ordered in steps: all first hops first, then all second ones; or rounds in which each link carries
+        about one chunk, which are many.  By default that which takes less time for large sizes.
+
+    Returns
+    -------
+    Plan
+        Already verified.
+
+    Raises
+    ------
+    UnsupportedError
+        If the collective is another one, or the traffic or an option is not of its form.
+    BoundError
+        If a rank cannot reach another one that it has something for.
+    CapacityOverflowError
+        If exact arithmetic would leave int64.
+
+    Notes
+    -----
+    Linear program (3) of the direct-connect paper (appendix A.5), with bandwidths, switches and traffic.
+
+    Examples
+    --------
+    >>> from collopt.topologies import hypercube
+    >>> print(plan_pairs(hypercube(3, bandwidth=25), "all_to_all"))
+    all_to_all on hypercube-3 by multicommodity: 50.00 GB/s, optimal; 56 paths, 4 steps, 1 chunk per unit
+    """
+    matrix = asked_traffic(topology, collective, traffic)
+    count = None if chunks is None else as_chunks(chunks)
+    if order is not None and (not isinstance(order, str) or order not in ORDERS):
+        raise UnsupportedError(f"order is {shown(order)}; expected one of {', '.join(ORDERS)}")
+    trace = Trace()
+    answer = solve_pairs(topology, matrix, trace)
+    with trace.stage("bound"):
+        bound = lengths_bound(topology, collective, matrix, answer.lengths)
+    with trace.stage("paths"):
+        paths = _paths(topology, matrix, answer)
+    with trace.stage("chunks"):
+        per_unit, chosen = shared_chunks(paths, topology, matrix, count, bound)
+    with trace.stage("order"):
+        schedule = best_order(topology, matrix, per_unit, chosen, order)
+    options = {name: value for name, value in (("chunks", count), ("order", order)) if value is not None}
+    return proved_plan(topology, collective, schedule, "multicommodity", options, trace, bound=bound)
+
+
+def bound_pairs(topology: Topology, collective: str, *, traffic: Any = None) -> Bound:
+    """Find what no all-to-all(v) can beat; parameters and errors as for `plan_pairs`.
+
+    Returns
+    -------
+    Bound
+        Of the best rate, or no more than half a percent above it where the linear program is too large.
+    """
+    matrix = asked_traffic(topology, collective, traffic)
+    return lengths_bound(topology, collective, matrix, solve_pairs(topology, matrix, Trace()).lengths)
+
+
+def asked_traffic(topology: Topology, collective: str, traffic: Any) -> IntArray:
+    """Check what is asked for, and return the traffic in whole numbers, all 1 for an all-to-all.
+
+    Parameters and errors are those of `plan_pairs`.
+    """
+    check_topology(topology)
+    check_collective(collective, PAIR_COLLECTIVES, "flows between pairs do not carry out")
+    if collective == "all_to_all":
+        if traffic is not None:
+            raise UnsupportedError("all_to_all has equal parts and takes no traffic; all_to_allv does")
+        return np.ones((topology.num_ranks, topology.num_ranks), dtype=np.int64)
+    if traffic is None:
+        raise UnsupportedError("all_to_allv needs traffic: a matrix of bytes, one row of numbers per rank")
+    return as_pair_traffic(traffic, topology.compute_nodes)
+
+
+def _paths(topology: Topology, traffic: IntArray, answer: PairAnswer) -> Paths:
+    """Cut the flows of all ranks into paths."""
+    from ...solvers.paths.decomposition import joined, source_paths
+
+    found = answer.flows()
+    tails, heads, _, _ = topology.arrays
+    size = len(topology.nodes)
+    return joined(
+        [
+            source_paths(size, tails, heads, flow, source, found.amount * node_demands(topology, traffic, source))
+            for source, flow in enumerate(counted(found.flows, len(found.flows)))
+            if traffic[source].any()
+        ]
+    )

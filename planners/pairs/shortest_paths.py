@@ -1,0 +1,96 @@
+"""All-to-all the way libraries do it: everything at once, each pair's data on one shortest path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...support.seed import current_seed
+from ...topologies import Topology
+from ..from_schedule import proved_plan
+from ..plans.plan import Plan
+from ..plans.stages import Trace, counted
+from .flows import check_pairs_reachable
+from .multicommodity import asked_traffic
+from .step_orders import best_order
+
+if TYPE_CHECKING:
+    from ...solvers.paths.decomposition import Paths
+
+__all__ = ["plan_shortest_paths"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def plan_shortest_paths(topology: Topology, collective: str, *, traffic: Any = None) -> Plan:
+    """Send everything at once, each part over one path that passes as few ranks as possible, then few switches.
+
+    Parameters
+    ----------
+    topology, collective, traffic
+        As for `collopt.planners.pairs.multicommodity.plan_pairs`.
+
+    Returns
+    -------
+    Plan
+        Already verified.  Which of equally short paths is taken depends on `collopt.solvers.seeded`.
+
+    Raises
+    ------
+    UnsupportedError, BoundError
+        As for `collopt.planners.pairs.multicommodity.plan_pairs`.
+
+    Examples
+    --------
+    >>> from collopt.topologies import hypercube
+    >>> print(plan_shortest_paths(hypercube(2, bandwidth=25), "all_to_all"))
+    all_to_all on hypercube-2 by shortest-paths: 50.00 GB/s, optimal; 12 paths, 2 steps, 1 chunk per unit
+    """
+    matrix = asked_traffic(topology, collective, traffic)
+    check_pairs_reachable(topology, matrix)
+    trace = Trace()
+    with trace.stage("paths"):
+        schedule = best_order(topology, matrix, 1, _shortest(topology, matrix), "hops")
+    return proved_plan(topology, collective, schedule, "shortest-paths", {}, trace)
+
+
+def _shortest(topology: Topology, traffic: IntArray) -> Paths:
+    """Walk back from all destinations at once, link by link, along trees of shortest paths."""
+    from ...solvers.paths.decomposition import Paths
+
+    sources, targets = np.nonzero(traffic * ~np.eye(len(traffic), dtype=np.bool_))
+    links, hops = _last_links(topology), []
+    tails, _, _, _ = topology.arrays
+    at = targets
+    while (away := at != sources).any():
+        taken = np.where(away, links[sources, at], -1)
+        hops.append(taken)
+        at = np.where(away, tails[taken], at)
+    table = np.array(hops[::-1]).T
+    used = table >= 0
+    starts = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int64)
+    return Paths(traffic[sources, targets], starts, table[used])
+
+
+def _last_links(topology: Topology) -> IntArray:
+    """For each rank the last link of a shortest path to each node, -1 for itself and what it cannot reach."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import dijkstra
+
+    tails, heads, _, _ = topology.arrays
+    size = len(topology.nodes)
+    # To pass another rank is dearer than to pass all switches.
+    lengths = np.where(heads < topology.num_ranks, float(size), 1.0)
+    before = np.empty((topology.num_ranks, size), dtype=np.int64)
+    for source in counted(range(topology.num_ranks), topology.num_ranks):
+        # Without a little noise, all ranks would take the same ones of equally short paths.
+        noise = np.random.default_rng([source, current_seed()]).random(len(tails)) / (2 * size)
+        graph = csr_array((lengths + noise, (tails, heads)), shape=(size, size))
+        before[source] = dijkstra(graph, indices=source, return_predecessors=True)[1]
+    known = tails * size + heads
+    order = np.argsort(known)
+    wanted = before * size + np.arange(size)
+    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    return np.where(before >= 0, order[place], -1)

@@ -1,0 +1,132 @@
+"""Ways to order the hops of an all-to-all's paths in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CapacityOverflowError, UnsupportedError
+from ...schedules import FlowSchedule
+from ...topologies import Topology
+
+if TYPE_CHECKING:
+    from ...solvers.paths.decomposition import Paths
+
+__all__ = ["ORDERS", "best_order"]
+
+IntArray = npt.NDArray[np.int64]
+
+ROWS = 16
+"""Parts at most that the chunks of a path are cut into, so that they can pass one after the other."""
+MOST_HOPS = 2**22
+"""Hops, after cutting, beyond which rounds are not looked at by themselves."""
+
+Order = Callable[["Paths", Topology], tuple["Paths", IntArray]]
+
+
+def by_hops(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
+    """Send everything to the first rank on its path in the first step, to the second one in the second, and so on."""
+    _, heads, _, _ = topology.arrays
+    at_rank = (heads[paths.links] < topology.num_ranks).astype(np.int64)
+    before = np.cumsum(at_rank) - at_rank
+    return paths, before - np.repeat(before[paths.starts[:-1]], np.diff(paths.starts))
+
+
+def by_rounds(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
+    """Let each link carry a few chunks in each of many steps, what has farthest to go first."""
+    from ...solvers.paths.chunk_batches import split
+    from ...solvers.paths.list_scheduling import ordered_hops
+
+    if topology.switch_nodes:
+        raise UnsupportedError(
+            f"there are no rounds on {topology!r}: they are for direct links, and data does not wait at switches; "
+            "expected order 'hops'"
+        )
+    grain = _grain(paths)
+    parts, _ = split(paths, grain)
+    return parts, ordered_hops(parts, topology.arrays.capacities, batch=grain)
+
+
+ORDERS: Mapping[str, Order] = {"hops": by_hops, "rounds": by_rounds}
+"""By name."""
+
+
+def best_order(
+    topology: Topology, traffic: IntArray, chunks_per_unit: int, paths: Paths, order: str | None
+) -> FlowSchedule:
+    """Make a schedule of paths.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose links the paths use.
+    traffic : ndarray of int64, shape (ranks, ranks)
+        As of the schedule.
+    chunks_per_unit : int
+        As of the schedule.
+    paths : Paths
+        Their weights are chunks; those of none are left out.
+    order : str, optional
+        A key of `ORDERS`.  By default that which takes less time, if each step is waited for; rounds are not tried
+        where there are switches or very many chunks, and not taken where their arithmetic would leave int64.
+
+    Returns
+    -------
+    FlowSchedule
+        Not verified.
+
+    Raises
+    ------
+    UnsupportedError
+        If rounds are asked for where there are switches.
+    """
+    used = _used(paths)
+
+    def ordered(name: str) -> FlowSchedule:
+        parts, steps = ORDERS[name](used, topology)
+        return FlowSchedule(len(traffic), chunks_per_unit, traffic, parts.weights, *_nodes(parts, topology), steps)
+
+    if order is not None:
+        return ordered(order)
+    by_hop = ordered("hops")
+    rate = by_hop.step_rate(topology)
+    if topology.switch_nodes or _is_large(used) or rate == by_hop.inverse_rate(topology):
+        return by_hop
+    try:
+        by_round = ordered("rounds")
+    except CapacityOverflowError:
+        return by_hop
+    return by_round if by_round.step_rate(topology) < rate else by_hop
+
+
+def _used(paths: Paths) -> Paths:
+    """Leave out paths without chunks."""
+    lengths = np.diff(paths.starts)
+    keep = paths.weights > 0
+    starts = np.concatenate([[0], np.cumsum(lengths[keep])]).astype(np.int64)
+    return type(paths)(paths.weights[keep], starts, paths.links[np.repeat(keep, lengths)])
+
+
+def _grain(paths: Paths) -> int:
+    """Chunks that move together."""
+    return -(-int(paths.weights.max()) // ROWS)
+
+
+def _is_large(paths: Paths) -> bool:
+    parts = -(-paths.weights // _grain(paths))
+    return int((parts * np.diff(paths.starts)).sum()) > MOST_HOPS
+
+
+def _nodes(paths: Paths, topology: Topology) -> tuple[IntArray, IntArray]:
+    """List the nodes of paths: the tail of the first link, and the heads of all."""
+    tails, heads, _, _ = topology.arrays
+    starts = paths.starts + np.arange(len(paths.starts))
+    nodes = np.empty(len(paths.links) + len(paths.weights), dtype=np.int64)
+    firsts = np.zeros(len(nodes), dtype=np.bool_)
+    firsts[starts[:-1]] = True
+    nodes[firsts] = tails[paths.links[paths.starts[:-1]]]
+    nodes[~firsts] = heads[paths.links]
+    return starts, nodes

@@ -1,0 +1,1 @@
+"""Fixed patterns: rings, binary trees, halving-doubling, MultiTree, Blink."""

@@ -1,0 +1,112 @@
+"""Blink: all data goes through one rank, along trees that fill the network from there.
+
+Blink packs spanning trees from a single root (Wang et al., MLSys 2020).  Here the packing is the optimal one that
+broadcast gets from `forestcoll`, on networks with switches too: the baseline that ForestColl (section 6.2) calls
+"Blink+Switch".  Broadcast and reduce are then optimal.  Allreduce adds up along the trees and spreads the sums along
+the same trees, at the same time; a reduce-scatter with an allgather beats that (pipeline paper, appendix B).  Allgather
+is an allreduce without additions, as Blink suggests; in its favour, data is not sent to where it came from: a shard
+climbs the trees from its rank and comes down everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...formulations.allreduce_cuts import opposite_links
+from ...schedules import Forest
+from ...topologies import Topology
+from ..plans.plan import Plan
+from ..plans.stages import Trace
+from ..trees.forest import best_forest, bottleneck
+from ..trees.problem import Network, network, shard_weights
+from .fixed_pattern import plan_baseline
+
+__all__ = ["plan_blink"]
+
+
+def plan_blink(
+    topology: Topology,
+    collective: str,
+    *,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+) -> Plan:
+    """Plan a collective with trees that all have one root.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `collopt.bound`; for allgather and reduce_scatter every link must have an opposite of the same bandwidth.
+    collective : str
+        One of `collopt.schedules.COLLECTIVES`.
+    root : int or str, optional
+        As for `collopt.bound` in broadcast and reduce.  In other collectives the rank that all data goes through; rank
+        0 by default.
+    weights : sequence of number, optional
+        As for `collopt.bound`.
+
+    Returns
+    -------
+    Plan
+        Already verified; see `Plan.gap` for what it misses.
+
+    Raises
+    ------
+    UnsupportedError
+        If links lack opposites that the collective needs, or as for `collopt.bound`.
+    BoundError, CapacityOverflowError
+        As for `collopt.bound`.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_a100, ring
+    >>> plan_blink(dgx_a100(boxes=2), "broadcast", root=3).gap
+    Fraction(0, 1)
+    >>> plan_blink(ring(4), "allreduce").gap
+    Fraction(1, 4)
+    """
+    single = collective in ("broadcast", "reduce")
+    through = shard_weights(topology, "broadcast", root if single or root is not None else 0, None)
+    if collective in ("allgather", "reduce_scatter") and opposite_links(topology) is None:
+        raise UnsupportedError(
+            f"Blink's {collective} sends both ways along its trees, and {topology!r} has links without an opposite "
+            "of the same bandwidth; use another planner"
+        )
+
+    def build(asked: Network) -> Forest:
+        from_root = network(asked.topology, asked.direction, through)
+        packed = best_forest(from_root, bottleneck(from_root), None, Trace())
+        return packed if single or collective == "allreduce" else _from_every_rank(packed, asked)
+
+    options: dict[str, int | str] = {} if single or root is None else {"root": through.index(1)}
+    return plan_baseline(
+        topology, collective, "blink", build, root=root if single else None, weights=weights, options=options
+    )
+
+
+def _from_every_rank(packed: Forest, asked: Network) -> Forest:
+    """The same trees, seen from every rank with a shard: hops towards the old root are turned around."""
+    paths = [packed.path(route) for route in range(len(packed.path_starts) - 1)]
+    both = [*paths, *(path[::-1] for path in paths)]
+    roots = np.flatnonzero(asked.root_weights)
+    routes = np.repeat(packed.routes, len(roots), axis=0)
+    for row, root in zip(routes, np.tile(roots, packed.num_trees), strict=True):
+        rank, route = int(root), int(row[root])
+        row[root] = -1
+        while route >= 0:
+            rank = paths[route][0]
+            following = int(row[rank])
+            row[rank], route = len(paths) + route, following
+    return replace(
+        packed,
+        roots=np.tile(roots, packed.num_trees),
+        weights=np.outer(packed.weights, asked.root_weights[roots]).ravel(),
+        routes=routes,
+        path_starts=np.cumsum([0, *map(len, both)], dtype=np.int64),
+        path_nodes=np.array([node for path in both for node in path], dtype=np.int64),
+        root_weights=asked.root_weights,
+    )

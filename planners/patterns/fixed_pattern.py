@@ -1,0 +1,132 @@
+"""What the planners share that fix their own pattern: from trees and routes to a plan with its bound, verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formulations.allreduce_cuts import opposite_links
+from ...schedules import Allreduce, Forest, TreeSchedule, congestion
+from ...topologies import Topology
+from ..plans.plan import Plan
+from ..plans.stages import Trace
+from ..trees.forestcoll import DIRECTIONS, bound_trees
+from ..trees.problem import Network, network, shard_weights
+from .shortest_routes import Route
+
+__all__ = ["forest_along", "plan_baseline"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def plan_baseline(
+    topology: Topology,
+    collective: str,
+    planner: str,
+    build: Callable[[Network], Forest],
+    *,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    options: Mapping[str, int | str] | None = None,
+) -> Plan:
+    """Plan a collective with trees of a planner's own making.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `collopt.bound`.
+    collective : str
+        As for `collopt.bound`.
+    planner : str
+        Its name in the registry.
+    build : callable
+        Makes the trees that lead away from the roots; reductions get them by handing it the network turned around.
+    root : int or str, optional
+        As for `collopt.bound`.
+    weights : sequence of number, optional
+        As for `collopt.bound`.
+    options : mapping, optional
+        What the planner was asked.
+
+    Returns
+    -------
+    Plan
+        Already verified.
+
+    Raises
+    ------
+    BoundError, UnsupportedError, CapacityOverflowError
+        As for `collopt.bound`, and what `build` raises.
+    """
+    trace = Trace()
+    shards = shard_weights(topology, collective, root, weights)
+    with trace.stage("bottleneck"):
+        bound = bound_trees(topology, collective, root=root, weights=weights)
+    with trace.stage("trees"):
+        schedule = _schedule(topology, collective, shards, build)
+    with trace.stage("verification"):
+        loads = schedule.link_loads(topology)
+        rate = congestion(loads, schedule.trees_per_root, topology)
+        plan = Plan(topology, collective, schedule, bound, rate, loads, planner, options or {}, trace.provenance)
+        plan.verify()
+    return plan
+
+
+def forest_along(
+    asked: Network,
+    trees_per_root: int,
+    roots: IntArray,
+    weights: IntArray,
+    hops: npt.NDArray[np.integer],
+    routes: Sequence[Route],
+) -> Forest:
+    """Build a forest whose hops take given routes.
+
+    Parameters
+    ----------
+    asked : Network
+        Whose ranks the trees span, and its direction.
+    trees_per_root : int
+        Trees per unit of the shard of their root, by weight.
+    roots, weights : ndarray of int64, shape (trees,)
+        As in `Forest`.
+    hops : ndarray of int, shape (trees, ranks)
+        Number of the route on which each rank receives in each tree; that of the root is not read.
+    routes : sequence of Route
+        From rank to rank.
+
+    Returns
+    -------
+    Forest
+        Its shards are what the weights say.
+    """
+    numbers = hops.astype(np.int32)
+    numbers[np.arange(len(roots)), roots] = -1
+    shards = np.zeros(asked.topology.num_ranks, dtype=np.int64)
+    np.add.at(shards, roots, weights)
+    return Forest(
+        asked.topology.num_ranks,
+        trees_per_root,
+        np.asarray(roots, dtype=np.int64),
+        np.asarray(weights, dtype=np.int64),
+        numbers,
+        np.cumsum([0, *(len(route.nodes) for route in routes)], dtype=np.int64),
+        np.array([node for route in routes for node in route.nodes], dtype=np.int64),
+        shards // trees_per_root,
+        asked.direction,
+    )
+
+
+def _schedule(
+    topology: Topology, collective: str, shards: tuple[int, ...], build: Callable[[Network], Forest]
+) -> TreeSchedule:
+    if collective != "allreduce":
+        return build(network(topology, DIRECTIONS[collective], shards))
+    spread = build(network(topology, "broadcast", shards))
+    if opposite_links(topology) is not None:
+        # Sums come in on the links that they go out on, turned around: as fast as any other trees of the kind.
+        return Allreduce(replace(spread, direction="reduce"), spread)
+    return Allreduce(build(network(topology, "reduce", shards)), spread)

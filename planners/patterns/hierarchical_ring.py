@@ -1,0 +1,163 @@
+"""Hierarchical rings: first among the ranks of equal place in all boxes, then inside every box.
+
+In an allgather, a shard visits the other boxes along a ring of ranks with the same place, and spreads from each of them
+along rings of the box; reduce-scatter is the reverse, inside first, and allreduce both (BlueConnect: Cho et al., MLSys
+2019).  A shard enters each box once and leaves it at most once, where plain rings take nearly all shards through every
+box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from ...schedules import Forest
+from ...topologies import Topology
+from ..plans.plan import Plan
+from ..trees.problem import Network
+from .fixed_pattern import forest_along, plan_baseline
+from .ring_search import find_rings, ring_along, sharing_time
+from .ring_walk import Ring
+from .shortest_routes import Hops, LinkUses, Route, find_boxes
+
+__all__ = ["box_rings", "plan_hierarchical_ring"]
+
+
+def plan_hierarchical_ring(topology: Topology, collective: str, *, weights: Sequence[object] | None = None) -> Plan:
+    """Plan a collective with rings among boxes and rings inside boxes.
+
+    Parameters
+    ----------
+    topology : Topology
+        Two or more boxes of as many ranks each, which `collopt.planners.patterns.shortest_routes.find_boxes` finds.
+    collective : str
+        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
+    weights : sequence of number, optional
+        As for `collopt.bound`.
+
+    Returns
+    -------
+    Plan
+        Already verified; see `Plan.gap` for what it misses.
+
+    Raises
+    ------
+    UnsupportedError
+        If there are no such boxes, a ring is impossible, or as for `collopt.bound`.
+    BoundError, CapacityOverflowError
+        As for `collopt.bound`.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_a100
+    >>> plan_hierarchical_ring(dgx_a100(boxes=2), "allgather").gap
+    Fraction(1, 91)
+    """
+    return plan_baseline(topology, collective, "hierarchical-ring", _forest, weights=weights)
+
+
+def box_rings(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Ring]]:
+    """Find rings inside every box, in all boxes as many: the number that suits the slowest box best.
+
+    Parameters
+    ----------
+    hops : Hops
+        Of the network.
+    boxes : sequence of sequence of int
+        Ranks of each box, two or more.
+
+    Returns
+    -------
+    list of list of Ring
+        Per box.
+
+    Raises
+    ------
+    UnsupportedError
+        If a box has no ring.
+    """
+    found: list[list[Ring]] = []
+    for number, box in enumerate(boxes):
+        # Boxes of one kind can have the same rings, which saves looking for them.
+        same = _moved(hops, found[-1], boxes[number - 1], box) if found else None
+        found.append(same or find_rings(hops, [box]))
+    counts = sorted({len(rings) for rings in found})
+    filled = [[[rings[number % len(rings)] for number in range(count)] for rings in found] for count in counts]
+    return min(filled, key=lambda all_rings: max(sharing_time(hops, rings) for rings in all_rings))
+
+
+def _moved(hops: Hops, rings: Sequence[Ring], box: Sequence[int], other: Sequence[int]) -> list[Ring] | None:
+    """Rings of one box in another one, if they are possible there and as fast."""
+    if len(box) != len(other):
+        return None
+    place, uses = dict(zip(box, other, strict=True)), LinkUses(hops.network.capacities)
+    try:
+        moved = [ring_along(hops, [place[rank] for rank in ring.ranks], uses) for ring in rings]
+    except UnsupportedError:
+        return None
+    return moved if sharing_time(hops, moved) <= sharing_time(hops, rings) else None
+
+
+def _forest(asked: Network) -> Forest:
+    hops = Hops(asked)
+    boxes = find_boxes(hops)
+    _check_boxes(asked, boxes)
+    inside, across = box_rings(hops, boxes), _rings_across(hops, boxes)
+    routes = [route for rings in inside for ring in rings for route in ring.routes]
+    into = _receiving(inside, asked.topology.num_ranks)
+    channels, rows, roots = len(into), [], []
+    for place, ring in enumerate(across):
+        entered = np.array([box[place] for box in boxes])
+        numbers = len(routes) + (np.arange(len(boxes)) - 1) % len(boxes)
+        routes += ring
+        for root in entered[asked.root_weights[entered] > 0]:
+            row = into.copy()
+            row[:, entered] = numbers
+            rows.append(row)
+            roots.append(root)
+    return forest_along(
+        asked,
+        channels,
+        np.repeat(roots, channels),
+        np.repeat(asked.root_weights[roots], channels),
+        np.concatenate(rows),
+        routes,
+    )
+
+
+def _rings_across(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Route]]:
+    """Per place, the routes from each box to the next one."""
+    uses = LinkUses(hops.network.capacities)
+    rings = []
+    for members in zip(*boxes, strict=True):
+        pairs = pairwise([*members, members[0]])
+        rings.append([uses.take(hops.needed(tail, head)) for tail, head in pairs])
+    return rings
+
+
+def _receiving(inside: Sequence[Sequence[Ring]], num_ranks: int) -> npt.NDArray[np.int32]:
+    """Shape (rings per box, ranks): the number of the route into each rank, counting ring by ring and box by box."""
+    into = np.empty((len(inside[0]), num_ranks), dtype=np.int32)
+    first = 0
+    for rings in inside:
+        for number, ring in enumerate(rings):
+            into[number, np.roll(ring.ranks, -1)] = first + np.arange(len(ring.ranks))
+            first += len(ring.ranks)
+    return into
+
+
+def _check_boxes(asked: Network, boxes: Sequence[Sequence[int]]) -> None:
+    sizes = sorted({len(box) for box in boxes})
+    if len(boxes) < 2:
+        raise UnsupportedError(
+            f"the ranks of {asked.topology!r} form one box, where a hierarchical ring is a ring; use the planner 'ring'"
+        )
+    if len(sizes) > 1 or sizes[0] < 2:
+        raise UnsupportedError(
+            f"the boxes of {asked.topology!r} have {' or '.join(map(str, sizes))} ranks; a hierarchical ring needs "
+            "boxes of equal size, of two or more"
+        )

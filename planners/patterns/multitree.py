@@ -1,0 +1,169 @@
+"""MultiTree: one tree per rank, all grown greedily at the same time.
+
+Time goes in steps.  In a step every unit of bandwidth of every link can carry one tree's data once; the trees take
+turns, and each adds a rank that some rank reached in an earlier step can still send to (Huang et al., ISCA 2021).
+Links differ in bandwidth, so each counts as several units, of the slowest link's bandwidth, as ForestColl
+(section 6.5) does where it compares the two.
+
+What the description leaves open for networks with switches is decided in MultiTree's favour: a hop through switches
+takes a unit of every link on its way; hops of fewer links are tried first; and no hop leaves a box to come back to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...schedules import Forest
+from ...topologies import Topology
+from ..plans.plan import Plan
+from ..trees.problem import Network
+from .fixed_pattern import forest_along, plan_baseline
+from .shortest_routes import Hops, Route, find_boxes
+
+__all__ = ["plan_multitree"]
+
+MAX_RANKS = 256
+"""Growing takes time with the third power of the number of ranks: about a minute for as many."""
+
+
+def plan_multitree(topology: Topology, collective: str, *, weights: Sequence[object] | None = None) -> Plan:
+    """Plan a collective with greedily grown trees, one per rank.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of up to 256 ranks.
+    collective : str
+        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
+    weights : sequence of number, optional
+        As for `collopt.bound`; they do not change the trees.
+
+    Returns
+    -------
+    Plan
+        Already verified.  Its rate is that of trees through which data flows without steps, as in the comparison of
+        ForestColl's section 6.5; see `Plan.gap` for what it misses.
+
+    Raises
+    ------
+    BoundError, UnsupportedError, CapacityOverflowError
+        As for `collopt.bound`, the second also for more ranks.
+
+    Examples
+    --------
+    >>> from collopt.topologies import complete, torus
+    >>> plan_multitree(complete(4), "allgather").gap, plan_multitree(torus(4, 4), "allgather").gap
+    (Fraction(0, 1), Fraction(1, 4))
+    """
+    return plan_baseline(topology, collective, "multitree", _forest, weights=weights)
+
+
+def _forest(asked: Network) -> Forest:
+    if asked.topology.num_ranks > MAX_RANKS:
+        raise UnsupportedError(f"MultiTree grows trees for up to {MAX_RANKS} ranks here; {asked.topology!r} has more")
+    roots = np.flatnonzero(asked.root_weights).tolist()
+    trees = [_Tree(root) for root in roots]
+    _grow(trees, _Units(asked), asked.topology.num_ranks)
+    numbers: dict[Route, int] = {}
+    hops = np.zeros((len(trees), asked.topology.num_ranks), dtype=np.int32)
+    for row, tree in zip(hops, trees, strict=True):
+        for route in tree.routes:
+            row[route.nodes[-1]] = numbers.setdefault(route, len(numbers))
+    return forest_along(asked, 1, np.array(roots), asked.root_weights[roots], hops, list(numbers))
+
+
+def _grow(trees: Sequence[_Tree], units: _Units, num_ranks: int) -> None:
+    """Let the trees take turns, step by step, until each has reached all ranks."""
+    growing = list(trees)
+    while growing:
+        units.start_step()
+        for tree in growing:
+            tree.start_step(units.lengths)
+        taking_turns, stuck = growing, True
+        while taking_turns := [tree for tree in taking_turns if tree.add_rank(units)]:
+            stuck = False
+        if stuck:
+            units.allow_detours()
+        growing = [tree for tree in growing if len(tree.members) < num_ranks]
+
+
+class _Units:
+    """What is left of every link in the current step, and which ways that leaves."""
+
+    def __init__(self, asked: Network) -> None:
+        self._num_ranks = asked.topology.num_ranks
+        self._heads = asked.heads.tolist()
+        self._all = (asked.capacities // asked.capacities.min()).tolist()
+        self._left = list(self._all)
+        self._out: list[list[int]] = [[] for _ in range(asked.num_nodes)]
+        for link, tail in enumerate(asked.tails.tolist()):
+            self._out[tail].append(link)
+        hops = Hops(asked)
+        self._box = {rank: number for number, box in enumerate(find_boxes(hops)) for rank in box}
+        self.lengths = sorted(set().union(*(hops.lengths(rank) for rank in self._box)))
+        self._detours = False
+
+    def start_step(self) -> None:
+        """Give every link its units back."""
+        self._left = list(self._all)
+
+    def allow_detours(self) -> None:
+        """From now on, a hop may leave a box and come back: nothing else leads on."""
+        self._detours = True
+
+    def reach(self, tail: int, known: set[int], length: int) -> Route | None:
+        """Take a way of so many links, with units left, to a rank that is not known; or find that there is none."""
+        seen, level = {tail}, [Route((tail,), ())]
+        for step in range(1, length + 1):
+            following = []
+            for route in self._longer(level, seen):
+                head = route.nodes[-1]
+                if head >= self._num_ranks:
+                    following.append(route)
+                elif step == length and head not in known and self._is_allowed(tail, head, length):
+                    for taken in route.links:
+                        self._left[taken] -= 1
+                    return route
+            level = following
+        return None
+
+    def _longer(self, routes: Iterable[Route], seen: set[int]) -> Iterator[Route]:
+        """Ways of one link more, with units left, to nodes that were not seen before."""
+        for nodes, links in routes:
+            for link in self._out[nodes[-1]]:
+                head = self._heads[link]
+                if self._left[link] and head not in seen:
+                    seen.add(head)
+                    yield Route((*nodes, head), (*links, link))
+
+    def _is_allowed(self, tail: int, head: int, length: int) -> bool:
+        return length == self.lengths[0] or self._detours or self._box[tail] != self._box[head]
+
+
+class _Tree:
+    """A tree that grows: who is in it, in the order of joining, and by which routes."""
+
+    def __init__(self, root: int) -> None:
+        self.members, self.routes = [root], list[Route]()
+        self._known = {root}
+        self._choices: list[tuple[int, int]] = []
+
+    def start_step(self, lengths: Sequence[int]) -> None:
+        """From now on, all who are in the tree can send."""
+        self._choices = [(length, sender) for length in lengths for sender in self.members][::-1]
+
+    def add_rank(self, units: _Units) -> bool:
+        """Add one rank; False if none can be added in this step."""
+        while self._choices:
+            length, sender = self._choices[-1]
+            if route := units.reach(sender, self._known, length):
+                self.routes.append(route)
+                self.members.append(route.nodes[-1])
+                self._known.add(route.nodes[-1])
+                return True
+            # In this step there will only be less room: nothing will come of this choice.
+            self._choices.pop()
+        return False

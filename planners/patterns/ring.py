@@ -1,0 +1,150 @@
+"""Rings: every rank hands on to the next what it gets from the one before.
+
+What NCCL and RCCL run for large allgathers and reduce-scatters, here with rings that `ring_search` finds for the
+network at hand.  In an allgather each shard follows each ring from its root to the rank before it; reduce-scatter is
+the reverse, allreduce both (Patarasuk and Yuan, JPDC 69(2), 2009), and broadcast one shard alone.  Nearly all shards
+cross every cut, wherever they come from: that is what a ring loses where a few boxes have fast networks inside
+(ForestColl, Figure 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ...errors import TopologyError, UnsupportedError
+from ...schedules import Forest
+from ...support.validation import as_whole, shown
+from ...topologies import Topology
+from ..plans.plan import Plan
+from ..trees.forest import bottleneck
+from ..trees.problem import Network, network
+from .fixed_pattern import forest_along, plan_baseline
+from .ring_search import MAX_CHANNELS, find_rings, ring_along, sharing_time
+from .ring_walk import Ring
+from .shortest_routes import Hops, LinkUses, find_boxes
+
+__all__ = ["plan_ring"]
+
+
+def plan_ring(
+    topology: Topology,
+    collective: str,
+    *,
+    channels: int | None = None,
+    order: str | Sequence[int | str] | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+) -> Plan:
+    """Plan a collective with rings.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `collopt.bound`.
+    collective : str
+        One of `collopt.schedules.COLLECTIVES`.
+    channels : int, optional
+        How many rings share the data equally, 1 to 32; as many as are fastest by default.
+    order : str or sequence of int or str, optional
+        Ranks by number or name in the order of one ring, also as text with commas, instead of a search.  Where links
+        allow it, half the data goes the other way round.
+    root : int or str, optional
+        As for `collopt.bound`.
+    weights : sequence of number, optional
+        As for `collopt.bound`.
+
+    Returns
+    -------
+    Plan
+        Already verified; see `Plan.gap` for what it misses.
+
+    Raises
+    ------
+    UnsupportedError
+        If no ring is found, the order is not one of all ranks, or as for `collopt.bound`.
+    BoundError, CapacityOverflowError
+        As for `collopt.bound`.
+
+    Examples
+    --------
+    Where every link has its opposite, two opposite rings are optimal on a ring:
+
+    >>> from collopt.topologies import dgx_a100, ring
+    >>> plan_ring(ring(5), "allgather").gap
+    Fraction(0, 1)
+
+    Two boxes: all but one shard cross between them for every ring, and in an optimal plan only half of them do.
+
+    >>> plan_ring(dgx_a100(boxes=2), "allgather").gap
+    Fraction(5, 13)
+    """
+    options: dict[str, int | str] = {}
+    ranks: list[int] = []
+    if order is not None:
+        if channels is not None:
+            raise UnsupportedError("order describes one ring; leave channels out")
+        ranks = _checked_order(topology, order)
+        options["order"] = ",".join(map(str, ranks))
+    if channels is not None:
+        options["channels"] = as_whole(channels, "channels", most=MAX_CHANNELS)
+
+    def build(asked: Network) -> Forest:
+        return _forest(asked, _along(asked, ranks) if ranks else _search(asked, channels))
+
+    return plan_baseline(topology, collective, "ring", build, root=root, weights=weights, options=options)
+
+
+def _search(asked: Network, channels: int | None) -> list[Ring]:
+    """Rings box by box; they cross every cut, so they are no faster than the narrowest cut."""
+    hops, ranks = Hops(asked), asked.topology.num_ranks
+    narrowest = bottleneck(network(asked.topology, asked.direction, (1, *[0] * (ranks - 1))))
+    return find_rings(hops, find_boxes(hops), channels, Fraction(narrowest.supply, narrowest.capacity))
+
+
+def _along(asked: Network, ranks: list[int]) -> list[Ring]:
+    """The ring of a given order, and its opposite where that is possible and better."""
+    hops, uses = Hops(asked), LinkUses(asked.capacities)
+    # With reductions the network is turned around, and data still runs in the order given.
+    ring = ring_along(hops, ranks if asked.direction == "broadcast" else ranks[::-1], uses)
+    try:
+        both = [ring, ring_along(hops, ring.ranks[::-1], uses)]
+    except UnsupportedError:
+        return [ring]
+    return min([ring], both, key=lambda rings: sharing_time(hops, rings))
+
+
+def _forest(asked: Network, rings: list[Ring]) -> Forest:
+    """One path per shard and ring, from the shard's root all the way round."""
+    count, ranks = len(rings), asked.topology.num_ranks
+    hops = np.empty((count, ranks), dtype=np.int32)
+    for number, ring in enumerate(rings):
+        hops[number, np.roll(ring.ranks, -1)] = number * ranks + np.arange(ranks)
+    roots = np.flatnonzero(asked.root_weights)
+    return forest_along(
+        asked,
+        count,
+        np.repeat(roots, count),
+        np.repeat(asked.root_weights[roots], count),
+        np.tile(hops, (len(roots), 1)),
+        [route for ring in rings for route in ring.routes],
+    )
+
+
+def _checked_order(topology: Topology, order: str | Sequence[int | str]) -> list[int]:
+    entries: Any = [part.strip() for part in order.split(",")] if isinstance(order, str) else order
+    if isinstance(entries, np.ndarray) and entries.ndim == 1:
+        entries = entries.tolist()
+    if not isinstance(entries, (list, tuple)):
+        raise UnsupportedError(f"order is {shown(order)}; expected the ranks one after the other, such as '0,2,1,3'")
+    numbers = [int(entry) if isinstance(entry, str) and entry.isdecimal() else entry for entry in entries]
+    try:
+        chosen = topology.restrict(numbers).compute_nodes
+    except TopologyError as error:
+        raise UnsupportedError(f"order does not name ranks: {error}") from None
+    if len(chosen) != topology.num_ranks:
+        raise UnsupportedError(f"order has {len(chosen)} ranks; expected all {topology.num_ranks}, each once")
+    return [topology.node_index[name] for name in chosen]

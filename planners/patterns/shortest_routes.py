@@ -1,0 +1,222 @@
+"""How one rank reaches another past switches alone: what the planners that fix their own pattern build on.
+
+A ring or a binary tree says which rank sends to which, and nothing about the network.  Each such hop takes a way with
+the fewest links; of these, the widest; and of these, where a fabric has several, the one used least so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import lcm
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from ..trees.problem import Network
+
+__all__ = ["Hops", "LinkUses", "Route", "find_boxes"]
+
+IntArray = npt.NDArray[np.int64]
+
+MAX_ROUTES = 64
+"""Equally good ways that are told apart for one hop: all that lead from pod to pod of a fat tree with 16 ports."""
+
+MAX_KEPT = 64
+"""Ranks whose ways are kept: with 1024 ranks on one fabric, those of all would take a gigabyte."""
+
+
+class Route(NamedTuple):
+    """A way from rank to rank: `nodes` with both ends and the switches in between, and `links` by number."""
+
+    nodes: tuple[int, ...]
+    links: tuple[int, ...]
+
+
+class _Ways(NamedTuple):
+    """The shortest ways from one rank, per node that they reach: how long, how wide, and by which links they arrive."""
+
+    lengths: dict[int, int]
+    widths: dict[int, int]
+    arrivals: dict[int, list[int]]
+
+
+class Hops:
+    """The hops of a network, each looked up on first use.
+
+    Parameters
+    ----------
+    asked : Network
+        Links in the direction from roots to leaves.
+    """
+
+    def __init__(self, asked: Network) -> None:
+        self.network = asked
+        self._tails, self._heads = asked.tails.tolist(), asked.heads.tolist()
+        self._capacities = asked.capacities.tolist()
+        self._out: list[list[int]] = [[] for _ in range(asked.num_nodes)]
+        for link, tail in enumerate(self._tails):
+            self._out[tail].append(link)
+        self._ways: dict[int, _Ways] = {}
+
+    def nearest(self, tail: int) -> tuple[int, list[int]]:
+        """How many links it is to the nearest ranks, and which these are; none if `tail` reaches no rank."""
+        seen, level, length = {tail}, [tail], 0
+        while level:
+            length += 1
+            level = list(dict.fromkeys(self._heads[link] for node in level for link in self._out[node]))
+            if found := [node for node in level if node < self.network.topology.num_ranks and node != tail]:
+                return length, found
+            level = [node for node in level if node not in seen]
+            seen.update(level)
+        return length, []
+
+    def lengths(self, tail: int) -> set[int]:
+        """Numbers of links that hops from `tail` have."""
+        ranks = self.network.topology.num_ranks
+        return {length for node, length in self._from(tail).lengths.items() if node < ranks and node != tail}
+
+    def routes(self, tail: int, head: int) -> tuple[Route, ...]:
+        """List the shortest ways that are widest, at most `MAX_ROUTES`; none where every way passes other ranks."""
+        ways = self._from(tail)
+        if head == tail or head not in ways.lengths:
+            return ()
+        width, found = ways.widths[head], list[Route]()
+        unfinished = [Route((head,), ())]
+        while unfinished and len(found) < MAX_ROUTES:
+            nodes, links = unfinished.pop()
+            if nodes[0] == tail:
+                found.append(Route(nodes, links))
+                continue
+            for link in reversed(ways.arrivals[nodes[0]]):
+                before = self._tails[link]
+                if self._capacities[link] >= width and ways.widths[before] >= width:
+                    unfinished.append(Route((before, *nodes), (link, *links)))
+        return tuple(found)
+
+    def needed(self, tail: int, head: int) -> tuple[Route, ...]:
+        """Return `routes`, or raise `UnsupportedError` where there are none."""
+        if routes := self.routes(tail, head):
+            return routes
+        names = self.network.topology.nodes
+        if self.network.direction == "reduce":
+            tail, head = head, tail
+        raise UnsupportedError(
+            f"rank {names[tail]!r} would have to send to {names[head]!r}, but every way there in "
+            f"{self.network.topology!r} passes other ranks"
+        )
+
+    def _from(self, tail: int) -> _Ways:
+        if tail not in self._ways:
+            if len(self._ways) == MAX_KEPT:
+                del self._ways[next(iter(self._ways))]
+            self._ways[tail] = self._search(tail)
+        return self._ways[tail]
+
+    def _search(self, start: int) -> _Ways:
+        """Breadth first through switches; ranks end a way."""
+        ranks = self.network.topology.num_ranks
+        ways = _Ways({start: 0}, {start: int(self.network.capacities.sum())}, {})
+        level, length = [start], 0
+        while level:
+            length += 1
+            fresh: dict[int, None] = {}
+            for tail in level:
+                for link in self._out[tail]:
+                    head = self._heads[link]
+                    if ways.lengths.setdefault(head, length) < length:
+                        continue
+                    ways.arrivals.setdefault(head, []).append(link)
+                    width = min(ways.widths[tail], self._capacities[link])
+                    ways.widths[head] = max(width, ways.widths.get(head, 0))
+                    if head >= ranks:
+                        fresh[head] = None
+            level = list(fresh)
+        return ways
+
+
+class LinkUses:
+    """How often each link is used, and what that costs in one exact unit of time.
+
+    Parameters
+    ----------
+    capacities : ndarray of int64, shape (links,)
+        As in `Network`.
+
+    Attributes
+    ----------
+    common : int
+        The unit: a link of this capacity would take it for one use.
+    costs : list of int
+        Time that one use of each link takes.
+    uses : list of int
+        So far.
+    """
+
+    def __init__(self, capacities: IntArray) -> None:
+        whole: list[int] = capacities.tolist()
+        self.common = lcm(*set(whole))
+        self.costs = [self.common // capacity for capacity in whole]
+        self.uses = [0] * len(self.costs)
+
+    def add(self, links: Iterable[int], times: int = 1) -> None:
+        """Count uses; a negative number of them takes uses back."""
+        for link in links:
+            self.uses[link] += times
+
+    def peak(self, links: Iterable[int] | None = None) -> int:
+        """Time of the link that takes longest, of `links` or of all."""
+        chosen = range(len(self.uses)) if links is None else links
+        return max(self.uses[link] * self.costs[link] for link in chosen)
+
+    def take(self, routes: Sequence[Route], times: int = 1) -> Route:
+        """Choose the way whose busiest link is done first, the first such way, and count its use."""
+        best = min(routes, key=lambda route: max((self.uses[link] + times) * self.costs[link] for link in route.links))
+        self.add(best.links, times)
+        return best
+
+
+def find_boxes(hops: Hops) -> tuple[tuple[int, ...], ...]:
+    """Group the ranks that are nearest to each other: joined by hops with the fewest links that any hop has.
+
+    That finds GPUs on one NVSwitch, in one mesh of direct links, or hosts on one leaf switch, whatever they are called.
+
+    Parameters
+    ----------
+    hops : Hops
+        Of the network.
+
+    Returns
+    -------
+    tuple of tuple of int
+        Ranks of each box in rank order; boxes in the order of their first ranks.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_a100
+    >>> from collopt.planners.trees.problem import network
+    >>> find_boxes(Hops(network(dgx_a100(boxes=2), "broadcast", ())))
+    ((0, 1, 2, 3, 4, 5, 6, 7), (8, 9, 10, 11, 12, 13, 14, 15))
+    """
+    ranks = range(hops.network.topology.num_ranks)
+    nearest = [hops.nearest(rank) for rank in ranks]
+    shortest = min((length for length, found in nearest if found), default=0)
+    joined: list[set[int]] = [set() for _ in ranks]
+    for rank, (length, found) in enumerate(nearest):
+        if length == shortest:
+            joined[rank].update(found)
+            for other in found:
+                joined[other].add(rank)
+    boxes, seen = [], set()
+    for rank in ranks:
+        if rank in seen:
+            continue
+        box, frontier = {rank}, [rank]
+        while frontier:
+            fresh = joined[frontier.pop()] - box
+            box |= fresh
+            frontier += fresh
+        seen |= box
+        boxes.append(tuple(sorted(box)))
+    return tuple(boxes)

@@ -1,0 +1,326 @@
+"""`Plan`: a schedule with the certificate that says how good it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CertificateError, UnsupportedError
+from ...schedules import (
+    EVERY_SCHEDULE,
+    AnySchedule,
+    AnyStepSchedule,
+    Bound,
+    InNetwork,
+    TreeSchedule,
+    as_bytes,
+    bus_factor,
+    in_network,
+    rate_of_loads,
+    schedule_time,
+    verified_loads,
+)
+from ...support.arrays import read_only
+from ...support.entry_points import call_registered
+from ...support.formatting import bandwidth_text, percentage_text
+from ...support.validation import shown
+from ...topologies import Topology
+from .checks import check_network, check_purpose, refuse_loads
+
+__all__ = ["EXPORTERS", "SIMULATORS", "Heights", "Plan"]
+
+EXPORTERS = "collopt.exporters"
+"""Group of entry points that `Plan.export` looks in; other packages can add formats there."""
+SIMULATORS = "collopt.simulators"
+"""Group of entry points that `Plan.simulate` looks in, of functions that return µs; other packages can add some."""
+
+
+class Heights(NamedTuple):
+    """Lowest, mean and highest height of a plan's trees."""
+
+    lowest: int
+    mean: float
+    highest: int
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A schedule for one collective on one topology, what it achieves and what can be achieved at all.
+
+    The certificate consists of `bound`, `inverse_rate` and `link_loads`; `verify` checks all of it against the
+    topology.
+
+    Attributes
+    ----------
+    topology : Topology
+    collective : str
+        Such as ``"allgather"``.
+    schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
+        Trees that data flows through, steps that wait for each other, or paths from ranks to ranks.
+    bound : Bound
+        What no schedule can beat.
+    inverse_rate : Fraction
+        What this one achieves, ``1 / x``: ns per byte of a shard of weight 1 in ``schedule.root_weights``.  Those of an
+        allreduce may differ from the bound's, so compare `algbw`.  Of an all-to-all(v), ns per byte of a traffic of 1.
+    link_loads : ndarray of int64, shape (links,), or (steps, links)
+        Copies of trees, or chunks in each step, that each link of the topology carries; see
+        `collopt.schedules.verified_loads`.
+    planner : str
+        Name of the planner in the registry, or of whoever gave the schedule.
+    options : mapping
+        What the planner was asked, beyond topology and collective.
+    provenance : mapping
+        How the plan came about: seconds per stage, and which way was taken; proves nothing.
+    """
+
+    topology: Topology
+    collective: str
+    schedule: AnySchedule
+    bound: Bound
+    inverse_rate: Fraction
+    link_loads: npt.NDArray[np.int64]
+    planner: str
+    options: Mapping[str, int | str] = field(default_factory=dict)
+    provenance: Mapping[str, float | str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Let nobody write to the loads."""
+        if not isinstance(self.link_loads, np.ndarray):
+            raise UnsupportedError(
+                f"the plan's link_loads is {shown(self.link_loads)}; expected a numpy array of integers"
+            )
+        object.__setattr__(self, "link_loads", read_only(self.link_loads))
+
+    def __reduce__(self) -> tuple[type[Plan], tuple[object, ...]]:
+        """Copy and pickle by construction, as `Forest` does."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+    @property
+    def algbw(self) -> Fraction:
+        """Algorithm bandwidth in GB/s as in nccl-tests: bytes in all over time, latency left out."""
+        return Fraction(self.schedule.total_weight) / self.inverse_rate
+
+    @property
+    def busbw(self) -> Fraction:
+        """Bus bandwidth in GB/s as in nccl-tests; see `bus_factor`."""
+        return self.algbw * bus_factor(self.collective, self.topology.num_ranks)
+
+    @property
+    def gap(self) -> Fraction:
+        """Exact share of the bound that is missed, ``1 - algbw / bound.algbw``; 0 means optimal."""
+        return 1 - self.algbw / self.bound.algbw
+
+    def verify(self, topology: Topology | None = None) -> None:
+        """Check the bound, the schedule and what the plan says of both, without the code that made them.
+
+        Parameters
+        ----------
+        topology : Topology, optional
+            The network that the plan is to be used on; it must be the one that the plan was made for.
+
+        Raises
+        ------
+        TopologyError
+            If the plan is for another network.
+        CertificateError
+            If anything else is not as claimed.
+        """
+        if topology is not None:
+            check_network(self, topology)
+        if self.bound.collective != self.collective or self.bound.topology.digest != self.topology.digest:
+            raise CertificateError(f"the plan's bound is about {self.bound.collective} on {self.bound.topology!r}")
+        self.bound.verify()
+        check_purpose(self)
+        loads = verified_loads(self.schedule, self.topology)
+        if not np.array_equal(loads, self.link_loads):
+            refuse_loads(self, loads)
+        rate = rate_of_loads(loads, self.schedule, self.topology)
+        if rate != self.inverse_rate:
+            busiest = "its busiest links make" if self.has_steps else "its busiest link makes"
+            raise CertificateError(f"the plan claims 1/x = {self.inverse_rate}; {busiest} it {rate}")
+        if self.algbw > self.bound.algbw:
+            raise CertificateError(f"the plan claims algbw = {self.algbw}, which beats its bound: {self.bound}")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan as JSON; `load_plan` reads it back.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written; nothing is left behind.
+        """
+        from .files import save_plan
+
+        save_plan(self, path)
+
+    def estimate(self, size: int | str, slices: int | None = None) -> float:
+        """Predicted time in µs, by the alpha-beta model: pipelined, but for plans in steps; see `schedule_time`.
+
+        Parameters
+        ----------
+        size : int or str
+            Bytes in all, as nccl-tests counts them, such as ``2**30`` or ``"1G"``.
+        slices : int, optional
+            Pieces that follow each other along trees or paths; infinitely many by default.  Steps take none.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        UnsupportedError
+            If the size or the number of slices is not understood, or slices are given for steps.
+        """
+        num_bytes = as_bytes(size)
+        return float(schedule_time(self.schedule, self.topology, num_bytes, slices, inverse_rate=self.inverse_rate))
+
+    def simulate(self, size: int | str, *, simulator: str = "event-driven", **options: Any) -> float:
+        """Time in µs by a simulation of the plan on its topology; see `collopt.runtime.simulate` for more than that.
+
+        Parameters
+        ----------
+        size : int or str
+            Bytes in all, as for `estimate`.
+        simulator : str
+            ``"event-driven"``, or what another package registered in the entry point group `SIMULATORS`.
+        **options : object
+            As the simulator takes them: ``slices`` and ``steps`` of `collopt.runtime.simulate`.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        UnsupportedError
+            For an unknown simulator, options that it does not take, or a size that is not understood.
+
+        Examples
+        --------
+        >>> import collopt
+        >>> plan = collopt.plan(collopt.topologies.ring(4, bandwidth=25, latency=1), "allgather")
+        >>> plan.estimate("64K"), plan.simulate("64K", slices=1)
+        (2.98304, 2.98304)
+        """
+        time: float = call_registered(SIMULATORS, "simulator", simulator, (self, size), options)
+        return time
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the schedule consists of steps, not of trees."""
+        return isinstance(self.schedule, AnyStepSchedule)
+
+    @property
+    def has_trees(self) -> bool:
+        """Whether the schedule consists of trees."""
+        return isinstance(self.schedule, TreeSchedule)
+
+    @property
+    def trees(self) -> TreeSchedule:
+        """The schedule of a plan of trees.
+
+        Raises
+        ------
+        UnsupportedError
+            If it consists of something else.
+        """
+        if not isinstance(self.schedule, TreeSchedule):
+            parts = "steps" if self.has_steps else "the paths of a flow"
+            raise UnsupportedError(f"the plan by {self.planner!r} consists of {parts}; expected one of trees")
+        return self.schedule
+
+    @property
+    def num_steps(self) -> int:
+        """Number of steps, those of both parts of an allreduce together, or that the hops of a flow are ordered in.
+
+        Raises
+        ------
+        UnsupportedError
+            If the plan consists of trees, in which nothing waits for the end of a step.
+        """
+        if isinstance(self.schedule, TreeSchedule):
+            raise UnsupportedError(f"the plan by {self.planner!r} consists of trees; expected one of steps")
+        return self.schedule.num_steps
+
+    @property
+    def heights(self) -> Heights:
+        """Lowest, mean and highest height of the trees, in hops between ranks; the mean is over the data.
+
+        Raises
+        ------
+        UnsupportedError
+            If the plan does not consist of trees; see `num_steps`.
+        """
+        forests, heights = self.trees.forests, self.trees.heights
+        total = sum(int((forest.heights * forest.weights).sum()) for forest in forests)
+        copies = sum(int(forest.weights.sum()) for forest in forests)
+        return Heights(int(heights.min()), total / copies, int(heights.max()))
+
+    def in_network(self) -> tuple[InNetwork, ...]:
+        """Leave out the traffic that switches with multicast or aggregation make redundant, forest by forest.
+
+        Returns
+        -------
+        tuple of InNetwork
+            One for each of ``schedule.forests``; see `InNetwork.saving`.
+
+        Raises
+        ------
+        UnsupportedError
+            If the plan does not consist of trees.
+        """
+        return tuple(in_network(forest, self.topology) for forest in self.trees.forests)
+
+    def export(self, format: str, path: str | os.PathLike[str], **options: Any) -> None:  # noqa: A002
+        """Write the plan in a runtime's format.
+
+        Parameters
+        ----------
+        format : str
+            ``"msccl-xml"``, or what another package registered in the entry point group `EXPORTERS`.
+        path : path
+            File to write.
+        **options : object
+            As the format's exporter takes them.
+
+        Raises
+        ------
+        UnsupportedError
+            For an unknown format, options that it does not take or that are missing, or a plan that it cannot hold.
+        """
+        call_registered(EXPORTERS, "export format", format, (self, path), options)
+
+    def to_msccl_xml(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the plan as MSCCL XML; options as for `collopt.runtime.msccl.export.export_msccl_xml`."""
+        self.export("msccl-xml", path, **options)
+
+    def to_mscclpp_json(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write an MSCCL++ plan; options as for `collopt.runtime.mscclpp.export.export_mscclpp_json`."""
+        self.export("mscclpp-json", path, **options)
+
+    def __str__(self) -> str:
+        """One line."""
+        verdict = "optimal" if self.gap == 0 else f"{percentage_text(self.gap)} below the bound"
+        if self.bound.scope != EVERY_SCHEDULE:
+            verdict += f" of {self.bound.scope}"
+        return (
+            f"{self.collective} on {self.topology.name} by {self.planner}: {bandwidth_text(self.algbw, 2)}, {verdict}; "
+            f"{self._size}"
+        )
+
+    @property
+    def _size(self) -> str:
+        if not isinstance(self.schedule, TreeSchedule):
+            return self.schedule.size_text
+        return f"{self.schedule.num_trees} trees, {self.schedule.forests[-1].trees_per_root} per root by weight"
+
+    def __repr__(self) -> str:
+        """One line in angle brackets."""
+        return f"<Plan {self}>"

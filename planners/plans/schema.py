@@ -1,0 +1,137 @@
+"""What a plan file must look like, checked by pydantic; imported only when a file is read."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, ValidationInfo, field_validator
+
+from ...schedules.flows.flow_json import is_flow_json
+from ...schedules.steps.steps_json import is_step_json
+
+__all__ = ["BoundEntry", "FlowPlanDocument", "PlanDocument", "StepPlanDocument", "TreePlanDocument", "document_kind"]
+
+
+FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
+
+
+def _as_fraction(value: object) -> Fraction:
+    if not isinstance(value, str) or not re.fullmatch(FRACTION, value, re.ASCII):
+        raise ValueError("expected a positive fraction as text, such as '3/65'")
+    return Fraction(value)
+
+
+def _as_price_row(row: object) -> tuple[str, str, str]:
+    if isinstance(row, list) and len(row) == 3 and all(isinstance(part, str) for part in row):
+        tail, head, price = row
+        if price == "0" or re.fullmatch(FRACTION, price, re.ASCII):
+            return tail, head, price
+    raise ValueError("expected [tail, head, price], the price a fraction as text, such as '3/65'")
+
+
+WITNESSES_SINCE = {"partition": 2, "prices": 2, "lengths": 4}
+"""First version whose files can have a witness; those that are not here have always been there."""
+
+ExactText = Annotated[Fraction, PlainValidator(_as_fraction)]
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
+
+
+PriceRow = Annotated[tuple[str, str, str], PlainValidator(_as_price_row)]
+
+
+class PricesEntry(BaseModel):
+    """Prices of links, and per rank of hops, each with both ends; see `collopt.schedules.bounds.cut_duals.Prices`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    links: list[PriceRow]
+    into: list[list[PriceRow]]
+    out_of: list[list[PriceRow]]
+    relays: list[str]
+
+
+class BoundEntry(BaseModel):
+    """The bound and its witness: nodes of a cut, of one around each rank, or of parts; prices; or lengths of links."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    inverse_rate: ExactText
+    weights: list[int] = Field(default_factory=list)
+    cut: list[str] | None = None
+    rank_cuts: list[list[str]] | None = None
+    partition: list[list[str]] | None = None
+    prices: PricesEntry | None = None
+    lengths: list[PriceRow] | None = None
+
+
+class PlanDocument(BaseModel):
+    """All but the loads of the links; the header, the topology and the schedule are checked by their own readers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    what: ClassVar[str] = "trees"
+    since: ClassVar[int] = 1
+
+    format: str
+    version: int
+    made_by: str
+    collective: Word
+    planner: Word
+    options: dict[Word, int | str]
+    inverse_rate: ExactText
+    bound: BoundEntry
+    topology_digest: str
+    topology: dict[str, Any]
+    schedule: dict[str, Any]
+
+    @field_validator("bound")
+    @classmethod
+    def _known_to_version(cls, bound: BoundEntry, info: ValidationInfo) -> BoundEntry:
+        """Refuse in older files the witnesses that they did not have."""
+        version = info.data.get("version", 0)
+        for name, since in WITNESSES_SINCE.items():
+            if version < since and getattr(bound, name) is not None:
+                raise ValueError(f"version {version} had no witness {name!r}; expected another one, or version {since}")
+        return bound
+
+    @field_validator("schedule")
+    @classmethod
+    def _is_known_to_version(cls, schedule: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Refuse in older files the schedules that they did not have."""
+        version = info.data.get("version", 0)
+        if version < cls.since:
+            raise ValueError(f"version {version} had no {cls.what}; expected version {cls.since}")
+        return schedule
+
+
+class TreePlanDocument(PlanDocument):
+    """A plan whose schedule consists of trees."""
+
+    link_loads: list[int]
+
+
+class StepPlanDocument(PlanDocument):
+    """A plan whose schedule consists of steps, each with a row of loads."""
+
+    what: ClassVar[str] = "schedules in steps"
+    since: ClassVar[int] = 3
+
+    link_loads: list[list[int]]
+
+
+class FlowPlanDocument(PlanDocument):
+    """A plan whose schedule is a flow."""
+
+    what: ClassVar[str] = "flows"
+    since: ClassVar[int] = 4
+
+    link_loads: list[int]
+
+
+def document_kind(schedule: object) -> type[TreePlanDocument | StepPlanDocument | FlowPlanDocument]:
+    """Return the form of a plan file by the schedule in it, which need not be one."""
+    if is_flow_json(schedule):
+        return FlowPlanDocument
+    return StepPlanDocument if is_step_json(schedule) else TreePlanDocument

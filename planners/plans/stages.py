@@ -1,0 +1,107 @@
+"""What happened while a plan was made: how long each stage took, and which way it went.
+
+Stages are also told to the logger ``collopt.planners`` of the standard library: when one ends at the level INFO, when
+one starts, and facts, at DEBUG.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from ...support.progress import counted, listening
+from ...support.seed import current_seed
+
+__all__ = ["Trace", "counted", "on_stage"]
+
+
+def _ignore_count(done: int, total: int) -> None:
+    """Take no notice of counts."""
+
+
+def _ignore_text(text: str) -> None:
+    """Take no notice of texts."""
+
+
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("collopt_stage_listener", default=None)
+_log = logging.getLogger("collopt.planners")
+
+
+@contextmanager
+def on_stage(
+    listener: Callable[[str], None],
+    count: Callable[[int, int], None] = _ignore_count,
+    text: Callable[[str], None] = _ignore_text,
+) -> Iterator[None]:
+    """Tell `listener` the name of every stage that starts within the context; progress displays use this.
+
+    Parameters
+    ----------
+    listener : callable
+        Takes the name.
+    count : callable, optional
+        Takes how much of a long piece of work is done, and how much there is, wherever this is known.  Each count
+        starts at 0, never falls, and ends at its total, also where the work ends early; one stage may have several.
+    text : callable, optional
+        Takes what is known in words of work without a total, such as ``"12,345 iterations"``, and of counts within
+        counts; an empty text takes the last one back.
+
+    Notes
+    -----
+    They must not raise: it may end the work, or be taken for the work's own error, to which there may be another way.
+
+    Examples
+    --------
+    >>> import collopt
+    >>> with on_stage(print):
+    ...     plan = collopt.plan(collopt.topologies.ring(3), "allgather")
+    bottleneck
+    tight sets
+    switch removal
+    tree packing
+    tree lowering
+    verification
+    """
+    token = _listener.set(listener)
+    try:
+        with listening(count, text):
+            yield
+    finally:
+        _listener.reset(token)
+
+
+class Trace:
+    """Collects the provenance of one plan.
+
+    Attributes
+    ----------
+    provenance : dict
+        Seconds per stage under ``"<stage>_s"``, and notes.
+    """
+
+    def __init__(self) -> None:
+        self.provenance: dict[str, float | str] = {}
+        if seed := current_seed():
+            self.note("seed", seed)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage and announce it."""
+        if listener := _listener.get():
+            listener(name)
+        _log.debug("%s ...", name)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - start
+            self.provenance[f"{name.replace(' ', '_')}_s"] = round(seconds, 6)
+            _log.info("%s: %.3f s", name, seconds)
+
+    def note(self, name: str, value: float | str) -> None:
+        """Keep a fact."""
+        self.provenance[name] = value
+        _log.debug("%s: %s", name.replace("_", " "), value)

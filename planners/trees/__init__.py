@@ -1,0 +1,1 @@
+"""Tree planners: ForestColl, strength, allreduce LP."""

@@ -1,0 +1,167 @@
+"""ForestColl: throughput-optimal spanning trees for every collective, on any topology with switches.
+
+Allgather and broadcast are forests of out-trees, from every rank or from one; reduce-scatter and reduce are the same on
+the transposed network with all communication reversed; allreduce is a reduce-scatter whose sums an allgather spreads
+(ForestColl section 5.7; pipeline paper, appendices A and B).  What comes out is verified before anyone sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from ...errors import SolverError
+from ...formulations.allreduce_cuts import opposite_links
+from ...schedules import Allreduce, Bound, Cut, Forest, TreeSchedule, congestion
+from ...schedules.trees.forest import Direction
+from ...solvers.trees.bottleneck import Bottleneck
+from ...topologies import Topology
+from ..plans.plan import Plan
+from ..plans.stages import Trace
+from .allreduce_bound import allreduce_bound, named
+from .forest import best_forest, bottleneck
+from .problem import Network, check_request, checked_count, network, shard_weights
+
+__all__ = ["bound_trees", "plan_trees"]
+
+DIRECTIONS: dict[str, Direction] = {
+    "allgather": "broadcast",
+    "broadcast": "broadcast",
+    "reduce_scatter": "reduce",
+    "reduce": "reduce",
+}
+
+
+def bound_trees(
+    topology: Topology,
+    collective: str,
+    *,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+) -> Bound:
+    """Find what no schedule of a collective can beat, and a cut that proves it.
+
+    Parameters
+    ----------
+    topology : Topology
+        Every switch must take in as much bandwidth as it gives out.
+    collective : str
+        One of `collopt.schedules.COLLECTIVES`.
+    root : int or str, optional
+        Of broadcast and reduce.
+    weights : sequence of number, optional
+        Relative sizes of the shards in rank order, for allgather and reduce_scatter.
+
+    Returns
+    -------
+    Bound
+
+    Raises
+    ------
+    BoundError
+        If some rank cannot reach another that needs its data.
+    UnsupportedError
+        If a switch's ingress and egress differ, or `root` or `weights` do not fit the collective.
+    CapacityOverflowError
+        If exact arithmetic would leave int64.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_a100
+    >>> bound_trees(dgx_a100(boxes=2), "allgather").inverse_rate
+    Fraction(3, 65)
+    """
+    check_request(topology, collective)
+    shards = shard_weights(topology, collective, root, weights)
+    if collective == "allreduce":
+        return allreduce_bound(topology)
+    asked = network(topology, DIRECTIONS[collective], shards)
+    return _tree_bound(asked, collective, shards, bottleneck(asked))
+
+
+def plan_trees(
+    topology: Topology,
+    collective: str,
+    *,
+    trees_per_root: int | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+) -> Plan:
+    """Plan a collective with trees that together reach the throughput bound.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `bound_trees`.
+    collective : str
+        As for `bound_trees`.
+    trees_per_root : int, optional
+        Number of trees per root (and unit of weight), the paper's k; the smallest that reaches the bound by default.
+        With a given number the plan is the best for that number (Algorithm 5), which can be below the bound; on links
+        without opposites it need not be the best where rounding unbalances a switch.
+    root : int or str, optional
+        As for `bound_trees`.
+    weights : sequence of number, optional
+        As for `bound_trees`.
+
+    Returns
+    -------
+    Plan
+        Already verified.  An allreduce can miss its bound: see `Plan.gap`.
+
+    Raises
+    ------
+    BoundError, UnsupportedError, CapacityOverflowError
+        As for `bound_trees`; the second also if rounding capacities for `trees_per_root` leaves a switch unbalanced.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_a100
+    >>> plan = plan_trees(dgx_a100(boxes=2), "broadcast", root=3)
+    >>> plan.gap, plan.algbw
+    (Fraction(0, 1), Fraction(200, 1))
+    """
+    check_request(topology, collective)
+    shards = shard_weights(topology, collective, root, weights)
+    count = None if trees_per_root is None else checked_count(trees_per_root)
+    trace = Trace()
+    schedule: TreeSchedule
+    if collective == "allreduce":
+        schedule, bound = _allreduce(topology, count, trace)
+    else:
+        schedule, bound = _one_way(topology, collective, shards, count, trace)
+    options: dict[str, int | str] = {} if count is None else {"trees_per_root": count}
+    with trace.stage("verification"):
+        loads = schedule.link_loads(topology)
+        rate = congestion(loads, schedule.trees_per_root, topology)
+        plan = Plan(topology, collective, schedule, bound, rate, loads, "forestcoll", options, trace.provenance)
+        plan.verify()
+    if count is None and collective != "allreduce" and plan.gap != 0:
+        raise SolverError(f"the plan misses its bound by {plan.gap}, which Theorems 6 and 10 rule out")
+    return plan
+
+
+def _one_way(
+    topology: Topology, collective: str, shards: tuple[int, ...], count: int | None, trace: Trace
+) -> tuple[Forest, Bound]:
+    with trace.stage("bottleneck"):
+        asked = network(topology, DIRECTIONS[collective], shards)
+        best = bottleneck(asked)
+    return best_forest(asked, best, count, trace), _tree_bound(asked, collective, shards, best)
+
+
+def _tree_bound(asked: Network, collective: str, shards: tuple[int, ...], best: Bottleneck) -> Bound:
+    rate = Fraction(best.supply, best.capacity) / asked.topology.arrays.unit
+    return Bound(asked.topology, collective, rate, Cut(named(asked.topology, best.source_side)), shards)
+
+
+def _allreduce(topology: Topology, count: int | None, trace: Trace) -> tuple[Allreduce, Bound]:
+    """Reduce-scatter and allgather at the same time; on a symmetric network, along the same trees."""
+    with trace.stage("bottleneck"):
+        bound = allreduce_bound(topology)
+    spread, _ = _one_way(topology, "allgather", (), count, trace)
+    if opposite_links(topology) is not None:
+        return Allreduce(replace(spread, direction="reduce"), spread), bound
+    added, _ = _one_way(topology, "reduce_scatter", (), count, trace)
+    return Allreduce(added, spread), bound

@@ -1,0 +1,285 @@
+"""What is asked of a planner of trees, checked once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from fractions import Fraction
+from math import gcd, lcm
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import BoundError, UnsupportedError
+from ...schedules import COLLECTIVES, PAIR_COLLECTIVES
+from ...schedules.traffic.shard_weights import as_weights
+from ...schedules.trees.forest import Direction
+from ...support.validation import as_whole, shown
+from ...topologies import Topology
+from ...topologies.network.ranks import as_root
+
+__all__ = [
+    "Network",
+    "check_collective",
+    "check_known",
+    "check_reachable",
+    "check_request",
+    "check_topology",
+    "checked_count",
+    "network",
+    "shard_weights",
+]
+
+IntArray = npt.NDArray[np.int64]
+
+MAX_TREES_PER_ROOT = 2**20
+MAX_WEIGHT = 10**12
+
+
+class Network(NamedTuple):
+    """A topology as trees see it: links in the direction from roots to leaves.
+
+    Attributes
+    ----------
+    topology : Topology
+    direction : {"broadcast", "reduce"}
+        With "reduce", links are turned around.
+    tails, heads, capacities : ndarray of int64, shape (links,)
+        As in `Topology.arrays`.
+    root_weights : ndarray of int64, shape (ranks,)
+        Sizes of the shards, without a common divisor.
+    """
+
+    topology: Topology
+    direction: Direction
+    tails: IntArray
+    heads: IntArray
+    capacities: IntArray
+    root_weights: IntArray
+
+    @property
+    def num_nodes(self) -> int:
+        """Ranks and switches."""
+        return len(self.topology.nodes)
+
+
+def network(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> Network:
+    """Check that trees for these shards exist, and arrange the links for planning them.
+
+    Parameters
+    ----------
+    topology : Topology
+        Where the trees are to grow.
+    direction : {"broadcast", "reduce"}
+        Which way data runs.
+    weights : tuple of int
+        From `shard_weights`; empty for equal shards.
+
+    Returns
+    -------
+    Network
+
+    Raises
+    ------
+    BoundError
+        If some rank cannot be reached.
+    UnsupportedError
+        If a switch's ingress and egress differ.
+    """
+    arrays = topology.arrays
+    tails, heads = (arrays.tails, arrays.heads) if direction == "broadcast" else (arrays.heads, arrays.tails)
+    shards = np.array(weights or [1] * topology.num_ranks, dtype=np.int64)
+    asked = Network(topology, direction, tails, heads, arrays.capacities, shards)
+    _check_reachable(asked)
+    _check_balanced(topology)
+    return asked
+
+
+def check_reachable(
+    topology: Topology,
+    collective: str,
+    *,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+) -> None:
+    """Raise `BoundError` unless all ranks that data goes to are in reach; parameters as for `collopt.bound`."""
+    check_request(topology, collective)
+    sizes = shard_weights(topology, collective, root, weights)
+    tails, heads, capacities, _ = topology.arrays
+    direction: Direction = "reduce" if collective in ("reduce", "reduce_scatter") else "broadcast"
+    ends = (tails, heads) if direction == "broadcast" else (heads, tails)
+    shards = np.array(sizes or [1] * topology.num_ranks, dtype=np.int64)
+    _check_reachable(Network(topology, direction, *ends, capacities, shards))
+
+
+def shard_weights(
+    topology: Topology, collective: str, root: int | str | None, weights: Sequence[object] | None
+) -> tuple[int, ...]:
+    """Turn `root` or `weights` into whole relative sizes of the shards; empty for equal ones.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose ranks the shards belong to.
+    collective : str
+        Broadcast and reduce need a root, no other collective takes one; allgather and reduce_scatter take weights.
+    root : int or str, optional
+        Rank, by number or name.
+    weights : sequence of number, optional
+        One per rank; see `collopt.schedules.traffic.shard_weights.as_weights`.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    UnsupportedError
+        If something is missing, superfluous or not of its form.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> shard_weights(ring(3), "allgather", None, ["0.5", 1, 0])
+    (1, 2, 0)
+    """
+    if collective in ("broadcast", "reduce"):
+        if root is None:
+            raise UnsupportedError(f"{collective} needs a root; name one of the ranks 0..{topology.num_ranks - 1}")
+        if weights is not None:
+            raise UnsupportedError(f"{collective} has one shard, that of its root; leave weights out")
+        number = as_root(topology, root)
+        return tuple(int(rank == number) for rank in range(topology.num_ranks))
+    if root is not None:
+        raise UnsupportedError(f"{collective} has no root; leave root={shown(root)} out")
+    if weights is None:
+        return ()
+    if collective not in ("allgather", "reduce_scatter"):
+        raise UnsupportedError(f"{collective} takes no weights; only allgather and reduce_scatter do")
+    return _whole(as_weights(weights, topology.num_ranks))
+
+
+def check_request(topology: object, collective: object) -> None:
+    """Raise `UnsupportedError` unless trees on a topology, and a collective that they carry out, are asked for."""
+    check_topology(topology)
+    check_collective(collective, COLLECTIVES, "trees do not carry out")
+
+
+def check_topology(topology: object) -> None:
+    """Raise `UnsupportedError` unless it is a topology."""
+    if not isinstance(topology, Topology):
+        raise UnsupportedError(
+            f"the topology is {shown(topology)}; expected a Topology, such as collopt.topologies.build('ring', n=4)"
+        )
+
+
+def check_collective(collective: object, known: Sequence[str], refusal: str) -> None:
+    """Raise `UnsupportedError` for a collective that is not among `known`, and say which name was meant, if one was.
+
+    Parameters
+    ----------
+    collective : object
+        What the user wrote.
+    known : sequence of str
+        Names that would do.
+    refusal : str
+        How the message begins, such as ``"the bound does not cover"``.
+    """
+    if isinstance(collective, str) and collective in known:
+        return
+    meant = _meant(collective)
+    hint = f": did you mean {meant!r}?" if meant else ""
+    raise UnsupportedError(f"{refusal} the collective {shown(collective)}; expected one of {', '.join(known)}{hint}")
+
+
+def check_known(collective: str) -> None:
+    """Raise `UnsupportedError` for a name that is no collective's, whoever plans, before anything else is looked at.
+
+    Examples
+    --------
+    >>> check_known("all_reduce")
+    Traceback (most recent call last):
+        ...
+    collopt.errors.UnsupportedError: there is no collective 'all_reduce'; did you mean allreduce?
+    """
+    known = (*COLLECTIVES, *PAIR_COLLECTIVES)
+    if collective in known:
+        return
+    meant = _meant(collective)
+    mended = f"did you mean {meant}?" if meant else f"expected one of {', '.join(known)}"
+    raise UnsupportedError(f"there is no collective {shown(collective)}; {mended}")
+
+
+def _meant(collective: object) -> str | None:
+    """Return the collective whose name is spelled most like this one, such as by MPI, NCCL or torch.
+
+    Examples
+    --------
+    >>> _meant("reduce-scatter"), _meant("AllGather"), _meant("alltoall"), _meant("scan")
+    ('reduce_scatter', 'allgather', 'all_to_all', None)
+    """
+    known = (*COLLECTIVES, *PAIR_COLLECTIVES)
+    if not isinstance(collective, str) or collective in known:
+        return None
+    plain = {name.replace("_", ""): name for name in known}
+    close = get_close_matches(re.sub(r"[\W_]", "", collective.lower()), plain, n=1)
+    return plain[close[0]] if close else None
+
+
+def checked_count(trees_per_root: int) -> int:
+    """Read a number of trees per root, or raise `UnsupportedError`."""
+    return as_whole(trees_per_root, "trees_per_root", most=MAX_TREES_PER_ROOT)
+
+
+def _whole(weights: tuple[Fraction, ...]) -> tuple[int, ...]:
+    """Scale weights to integers without a common divisor; equal ones are left out."""
+    scale = lcm(*(weight.denominator for weight in weights))
+    scaled = [int(weight * scale) for weight in weights]
+    common = gcd(*scaled)
+    whole = tuple(weight // common for weight in scaled)
+    if sum(whole) > MAX_WEIGHT:
+        raise UnsupportedError(f"the weights need more than {MAX_WEIGHT} equal parts; round them to fewer digits")
+    return () if set(whole) == {1} else whole
+
+
+def _check_reachable(asked: Network) -> None:
+    """Every root must reach every rank: the first root all ranks, and all roots the first one."""
+    roots = np.flatnonzero(asked.root_weights)
+    first = int(roots[0])
+    ahead = _reached(asked.tails, asked.heads, first, asked.num_nodes)
+    back = _reached(asked.heads, asked.tails, first, asked.num_nodes)
+    missing = [(first, rank) for rank in range(asked.topology.num_ranks) if not ahead[rank]]
+    missing += [(int(root), first) for root in roots if not back[root]]
+    if missing:
+        pair = missing[0] if asked.direction == "broadcast" else missing[0][::-1]
+        source, target = (asked.topology.nodes[node] for node in pair)
+        raise BoundError(
+            f"there is no path from rank {source!r} to rank {target!r} in {asked.topology!r}; "
+            "add links or leave ranks out"
+        )
+
+
+def _reached(tails: IntArray, heads: IntArray, start: int, num_nodes: int) -> npt.NDArray[np.bool_]:
+    reached = np.zeros(num_nodes, dtype=np.bool_)
+    reached[start] = True
+    while True:
+        fresh = heads[reached[tails] & ~reached[heads]]
+        if not len(fresh):
+            return reached
+        reached[fresh] = True
+
+
+def _check_balanced(topology: Topology) -> None:
+    tails, heads, capacities, unit = topology.arrays
+    ingress, egress = np.zeros((2, len(topology.nodes)), dtype=np.int64)
+    np.add.at(ingress, heads, capacities)
+    np.add.at(egress, tails, capacities)
+    for number in np.flatnonzero(ingress != egress):
+        if number >= topology.num_ranks:
+            raise UnsupportedError(
+                f"switch {topology.nodes[number]!r} takes in {float(ingress[number] * unit):g} GB/s and gives out "
+                f"{float(egress[number] * unit):g} GB/s; expected the same, since edge splitting pairs them: add the "
+                "missing direction or lower the larger one"
+            )

@@ -1,0 +1,227 @@
+"""Figures of the evaluation of direct-connect networks, each from a table whose columns its docstring names.
+
+Extra columns are left alone; see `collopt.report.figures.style` for what holds of all figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import UnsupportedError
+from ...support.validation import shown
+from .columns import check_table
+from .style import COLOURS, colour, empty_figure, finish, legend, shortened, style
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "best_runtime_figure",
+    "pareto_figure",
+    "relative_bandwidth_figure",
+    "runtime_figure",
+    "timeline_figure",
+]
+
+KINDS = ("forward", "backward", "allreduce", "all-to-all")
+"""Of the tasks of a timeline, each with the colour at its place."""
+STREAMS = ("communication", "compute")
+"""From the bottom up."""
+
+
+def runtime_figure(table: pd.DataFrame) -> Figure:
+    """Draw the times of allreduce and all-to-all against the number of nodes: Figure 7 of the direct-connect paper.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns ``nodes``; ``topology``, one line each; ``allreduce_us`` and ``all_to_all_us``, NaN where there is none.
+
+    Returns
+    -------
+    Figure
+        Two axes side by side, times on logarithmic scales.
+
+    Raises
+    ------
+    UnsupportedError
+        If the table is none or empty, or a column is missing, there twice, or holds what cannot be drawn.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    check_table(
+        table,
+        {
+            "nodes": "positive",
+            "topology": "text",
+            "allreduce_us": "positive or missing",
+            "all_to_all_us": "positive or missing",
+        },
+    )
+    figure = empty_figure(width=10)
+    names = table["topology"].unique().tolist()
+    for axes, column, what in zip(
+        figure.subplots(1, 2), ("allreduce_us", "all_to_all_us"), ("allreduce", "all-to-all"), strict=True
+    ):
+        for name, rows in table.dropna(subset=[column]).groupby("topology", sort=False):
+            rows = rows.sort_values("nodes")  # noqa: PLW2901 - the same rows, in order
+            _line(axes, names.index(name), str(name), rows["nodes"], rows[column])
+        finish(axes, f"Time of {what}", "nodes N", "time in µs")
+        axes.set_yscale("log")
+    return figure
+
+
+def best_runtime_figure(table: pd.DataFrame) -> Figure:
+    """Draw the best allreduce time against the number of nodes, by kind of construction: Figure 15 of the paper.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns ``nodes``, ``allreduce_us`` and ``construction``, a kind such as ``"line graph"``.
+
+    Returns
+    -------
+    Figure
+        One dot per row; errors as for `runtime_figure`.
+    """
+    check_table(table, {"nodes": "positive", "allreduce_us": "positive", "construction": "text"})
+    figure = empty_figure()
+    axes = figure.subplots()
+    for number, (name, rows) in enumerate(table.groupby("construction", sort=True)):
+        axes.scatter(
+            rows["nodes"].astype(float), rows["allreduce_us"].astype(float), s=14, label=_label(str(name)),
+            **style(number),
+        )  # fmt: skip
+    finish(axes, "Best topology for an allreduce", "nodes N", "time of allreduce in µs")
+    return figure
+
+
+def relative_bandwidth_figure(table: pd.DataFrame) -> Figure:
+    """Draw T_B over its optimum against the number of nodes, a line per degree: Figure 18 of the paper.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns ``nodes``, ``degree`` and ``relative_bandwidth_factor``, which is T_B / T_B*.
+
+    Returns
+    -------
+    Figure
+        With a line at the optimum, 1; errors as for `runtime_figure`.
+    """
+    check_table(table, {"nodes": "positive", "degree": "positive", "relative_bandwidth_factor": "positive"})
+    figure = empty_figure()
+    axes = figure.subplots()
+    for number, (degree, rows) in enumerate(table.groupby("degree", sort=True)):
+        rows = rows.sort_values("nodes")  # noqa: PLW2901 - the same rows, in order
+        label = f"degree {degree}"
+        axes.plot(
+            rows["nodes"].astype(float), rows["relative_bandwidth_factor"].astype(float),
+            lw=0.9, label=label, color=colour(number),
+        )  # fmt: skip
+    axes.axhline(1, color="0.5", lw=0.8, ls="--")
+    finish(axes, "Generalized Kautz graphs, breadth-first broadcast", "nodes N", "T_B / T_B* (1 = optimal)")
+    return figure
+
+
+def pareto_figure(table: pd.DataFrame) -> Figure:
+    """Draw topologies by their steps and their bandwidth factor, each with its name.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns ``name``, ``steps`` (T_L in alpha) and ``bandwidth_factor`` (T_B in M/B), as
+        `collopt.planners.Frontier.to_frame` gives them.
+
+    Returns
+    -------
+    Figure
+        The rows that no other beats in both are joined by a staircase; errors as for `runtime_figure`.
+    """
+    check_table(table, {"name": "text", "steps": "number", "bandwidth_factor": "number"})
+    figure = empty_figure()
+    from matplotlib.ticker import MaxNLocator
+
+    axes = figure.subplots()
+    steps, factors = table["steps"].tolist(), table["bandwidth_factor"].tolist()
+    front = _front(steps, factors)
+    rest = [row for row in range(len(steps)) if row not in front]
+    axes.step(
+        [steps[row] for row in front], [float(factors[row]) for row in front],
+        where="post", marker="o", color=COLOURS[0], label="Pareto-efficient",
+    )  # fmt: skip
+    if rest:
+        axes.scatter(
+            [steps[row] for row in rest], [float(factors[row]) for row in rest],
+            marker="x", color=COLOURS[1], label="beaten",
+        )  # fmt: skip
+    middle = (min(steps) + max(steps)) / 2
+    for name, step, factor in zip(table["name"], steps, factors, strict=True):
+        # Names grow towards the middle, where there is room.
+        side = -1 if step > middle else 1
+        axes.annotate(
+            shortened(str(name)), (step, float(factor)), xytext=(5 * side, 4), textcoords="offset points",
+            fontsize="x-small", ha="left" if side > 0 else "right", parse_math=False,
+        )  # fmt: skip
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    finish(axes, "Steps against bandwidth", "steps T_L in α", "bandwidth factor T_B in M/B")
+    return figure
+
+
+def timeline_figure(table: pd.DataFrame) -> Figure:
+    """Draw who does what when in a simulated training iteration: Figure 16 of the paper.
+
+    Parameters
+    ----------
+    table : DataFrame
+        `collopt.planners.TrainingIteration.timeline`: columns ``stream``, ``kind``, ``name``, ``start_us``, ``end_us``.
+
+    Returns
+    -------
+    Figure
+        One row of bars per stream, coloured by kind; errors as for `runtime_figure`.
+    """
+    check_table(table, {"stream": "text", "kind": "text", "name": "text", "start_us": "number", "end_us": "number"})
+    for column, known in (("stream", STREAMS), ("kind", KINDS)):
+        strange = [value for value in table[column] if value not in known]
+        if strange:
+            raise UnsupportedError(f"the {column} of a task is {shown(strange[0])}; expected one of {', '.join(known)}")
+    for name, start, end in zip(table["name"], table["start_us"], table["end_us"], strict=True):
+        if end < start:
+            raise UnsupportedError(
+                f"the task {shown(name)} ends at {end} µs, before it starts; expected {start} or later"
+            )
+    figure = empty_figure(width=10, height=2.6)
+    axes = figure.subplots()
+    for number, kind in enumerate(KINDS):
+        rows = table[table["kind"] == kind].astype({"start_us": float, "end_us": float})
+        if len(rows):
+            axes.barh(
+                [STREAMS.index(stream) for stream in rows["stream"]], rows["end_us"] - rows["start_us"],
+                left=rows["start_us"], height=0.7, color=colour(number), edgecolor="white", lw=0.5, label=kind,
+            )  # fmt: skip
+    axes.set_yticks(range(len(STREAMS)), STREAMS)
+    finish(axes, "One training iteration", "time in µs", "stream")
+    legend(axes, loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=len(KINDS), frameon=False)
+    return figure
+
+
+def _front(steps: Sequence[int], factors: Sequence[Any]) -> list[int]:
+    """Rows that no other row beats, by steps; of equal rows the first."""
+    front: list[int] = []
+    for row in sorted(range(len(steps)), key=lambda row: (steps[row], factors[row])):
+        if not front or factors[row] < factors[front[-1]]:
+            front.append(row)
+    return front
+
+
+def _line(axes: Axes, number: int, name: str, across: pd.Series[Any], up: pd.Series[Any]) -> None:
+    axes.plot(across.astype(float), up.astype(float), label=_label(name), lw=1.2, ms=4, **style(number))
+
+
+def _label(name: str) -> str:
+    """Name a series: with an underscore first, matplotlib would leave it out of the legend."""
+    return f" {shortened(name)}" if name.startswith("_") else shortened(name)

@@ -1,0 +1,256 @@
+"""What a plan does with its links: how busy they are, when, and what comes of it for different amounts of data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...planners import Plan
+from ...schedules import as_bytes
+from ...support.formatting import bandwidth_text, count_text, time_text
+from ..tables.busy_times import busiest, busy_times, step_run
+from ..tables.plan_tables import link_table
+from .columns import check_table
+from .style import COLOURS, colour, empty_figure, finish, legend, shortened, style
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["bandwidth_figure", "gantt_figure", "size_label", "utilisation_figure"]
+
+MOST_NAMED, MOST_ROWS = 40, 64
+"""Links that bars and Gantt charts list with their names."""
+MOST_LETTERS = 24
+"""Of each end of a link."""
+LETTERS = 100
+"""Of a line below a Gantt chart."""
+MOST_BARS = 4000
+"""Of a Gantt chart; more become a picture, even in files of vectors."""
+CUT = COLOURS[1]
+FEW = 7
+"""Steps or bandwidths that get a colour each."""
+PREFIXES = ("", "K", "M", "G", "T")
+
+
+def utilisation_figure(plan: Plan) -> Figure:
+    """Draw for which share of the time each link is busy while the plan runs at its bandwidth.
+
+    Parameters
+    ----------
+    plan : Plan
+        With any schedule.
+
+    Returns
+    -------
+    Figure
+        One bar per link, sorted by bandwidth and then by utilisation, and coloured by bandwidth: with the names of the
+        links if there are up to 40.  Links that the plan's bound adds up are marked.
+
+    Raises
+    ------
+    UnsupportedError
+        If the plan is none.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    table = link_table(plan).assign(place=lambda table: np.arange(len(table)))
+    table = table.sort_values(["bandwidth_gbps", "utilisation", "place"], ascending=[False, False, True])
+    few = len(table) <= MOST_NAMED
+    figure = empty_figure(7.0, 0.19 * len(table) + 1.5) if few else empty_figure(9.0, 4.2)
+    axes = figure.subplots()
+    places = np.arange(len(table))
+    _draw_utilisation(axes, table, places, few)
+    title = f"{plan.collective} on {shortened(plan.topology.name)} by {shortened(plan.planner)}"
+    share, links = "busy share of the time in %", f"{len(table)} links, by bandwidth and share"
+    counted = places[table["in_cut"].to_numpy()]
+    label = "counted by the bound"
+    mark: dict[str, Any] = {"color": CUT, "s": 14, "zorder": 3, "clip_on": False, "lw": 0, "label": label}
+    if few:
+        axes.scatter(np.full(len(counted), 101.5), counted, marker="<", **mark)
+        names = list(map(_link_name, table["tail"], table["head"]))
+        axes.set_yticks(places, names, fontsize="x-small", parse_math=False)
+        axes.set_ylim(len(table) - 0.4, -0.6)
+        axes.set_xlim(0, 104)
+    else:
+        axes.scatter(counted, np.full(len(counted), 101.5), marker="v", **mark)
+        axes.set_xlim(-0.6, len(table) - 0.4)
+        axes.set_ylim(0, 104)
+    finish(axes, title, share if few else links, "" if few else share)
+    axes.grid(visible=False, axis="y" if few else "x")
+    axes.legend().remove()
+    legend(figure, loc="outside lower center", ncols=3, fontsize="small", frameon=False)
+    return figure
+
+
+def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figure:
+    """Draw when links are busy with which step.
+
+    Parameters
+    ----------
+    plan : Plan
+        With any schedule.
+    size : int or str
+        Bytes in all, such as ``"64M"``.
+    slices : int, optional
+        Pieces that the data of each tree or path of a flow is cut into; see `step_table`.
+
+    Returns
+    -------
+    Figure
+        One row of bars per link, up to 64: those that are busy for the longest time, and of equally busy ones the first
+        of the network; below the axis is how many are left out, and whether they are as busy.  The colour is that of
+        the step, or for trees of the hop, as `step_table` numbers them.  A dashed line is where the last byte has come,
+        which is later than any link is busy where links have latency; the title has that time.
+
+    Raises
+    ------
+    UnsupportedError
+        As `step_table`.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    from matplotlib.collections import PolyCollection
+
+    figure = empty_figure(1, 1)
+    run = step_run(plan, size, slices)
+    busy = busiest(run, MOST_ROWS)
+    chosen = np.sort(busy.links)
+    table = busy_times(run, chosen)
+    rows = {plan.topology.links[link][:2]: row for row, link in enumerate(chosen.tolist())}
+    table = table.assign(row=[rows[ends] for ends in zip(table["tail"], table["head"], strict=True)])
+    figure.set_size_inches(9.0, (0.19 if len(rows) <= MOST_NAMED else 0.15) * len(rows) + 1.7)
+    axes = figure.subplots()
+    left, right, row = (table[column].to_numpy(dtype=float) for column in ("start_us", "end_us", "row"))
+    corners = [(left, row - 0.4), (right, row - 0.4), (right, row + 0.4), (left, row + 0.4)]
+    bars = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
+    steps = sorted(table["step"].unique())
+    fills = _step_colours(len(steps))
+    inks = [fills[place] for place in np.searchsorted(steps, table["step"])]
+    many = len(table) >= MOST_BARS
+    drawn = PolyCollection(list(bars), facecolors=inks, edgecolors="white", linewidths=0 if many else 0.2, gid="bars")
+    drawn.set_rasterized(many)
+    axes.add_collection(drawn)
+    labels = [_link_name(*ends) for ends in rows]
+    axes.set_yticks(range(len(rows)), labels, fontsize="x-small", parse_math=False)
+    axes.axvline(run.microseconds, color="0.3", lw=1, ls="--", gid="end")
+    axes.set_xlim(0, 1.02 * run.microseconds)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    pieces = "" if plan.has_steps else f" in {count_text(run.slices, 'slice')}"
+    what = f"{plan.collective} of {size_label(as_bytes(size))} bytes on {shortened(plan.topology.name)}"
+    title = f"{what}: {time_text(run.microseconds)}{pieces}"
+    across = "time in µs; the last byte has come at the dashed line"
+    finish(axes, title, f"{across}\n{fill(busy.sentence, LETTERS)}".rstrip(), "")
+    axes.grid(visible=False, axis="y")
+    _explain_steps(figure, plan, [int(step) for step in steps], fills)
+    return figure
+
+
+def bandwidth_figure(table: pd.DataFrame) -> Figure:
+    """Draw algorithm bandwidth against the amount of data.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns ``planner``, one line each; ``size`` in bytes; ``algbw_gbps``, as `curve_table` gives them.  Its
+        ``bound_gbps``, if there, is drawn as a dashed line.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    UnsupportedError
+        If the table is none or empty, or a column is missing, there twice, or holds what cannot be drawn.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    check_table(table, {"planner": "text", "size": "positive", "algbw_gbps": "positive"})
+    figure = empty_figure(7.0, 4.4)
+    axes = figure.subplots()
+    for number, (name, rows) in enumerate(table.groupby("planner", sort=False)):
+        rows = rows.sort_values("size")  # noqa: PLW2901 - the same rows, in order
+        # A label with an underscore first would be none.
+        label = shortened(str(name)) if not str(name).startswith("_") else f" {shortened(str(name))}"
+        axes.plot(rows["size"].astype(float), rows["algbw_gbps"].astype(float), label=label, lw=1.3, ms=4,
+                  **style(number))  # fmt: skip
+    if "bound_gbps" in table.columns:
+        check_table(table, {"bound_gbps": "positive"})
+        for bound in sorted(set(table["bound_gbps"].astype(float))):
+            axes.axhline(bound, color="0.4", lw=1, ls="--", label=f"bound, {bandwidth_text(bound, 2)}")
+    axes.set_xscale("log", base=2)
+    sizes = table["size"].astype(float)
+    first, last = math.floor(math.log2(sizes.min())), math.ceil(math.log2(sizes.max()))
+    ticks = [2.0**power for power in range(first, last + 1, max(1, math.ceil((last - first) / 10)))]
+    axes.set_xticks(ticks, [size_label(int(tick)) for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    finish(axes, "Bandwidth by amount of data", "bytes in all", "algbw in GB/s")
+    # Inside the axes, some curve would be behind it.
+    axes.legend().remove()
+    legend(figure, loc="outside lower center", ncols=3, fontsize="small", frameon=False)
+    return figure
+
+
+def size_label(size: int) -> str:
+    """Write a number of bytes in short, in powers of 1024.
+
+    Examples
+    --------
+    >>> size_label(1024), size_label(3 * 2**19), size_label(2**30), size_label(1000)
+    ('1K', '1.5M', '1G', '1000')
+    """
+    power = min(max(size, 1).bit_length() - 1, 10 * (len(PREFIXES) - 1)) // 10
+    return f"{size / 1024**power:.4g}{PREFIXES[power]}"
+
+
+def _link_name(tail: str, head: str) -> str:
+    return f"{shortened(tail, MOST_LETTERS)} → {shortened(head, MOST_LETTERS)}"
+
+
+def _draw_utilisation(axes: Axes, table: pd.DataFrame, places: npt.NDArray[np.int64], flat: bool) -> None:
+    """Draw the bars, those of one bandwidth in one colour."""
+    classes = sorted(set(table["bandwidth_gbps"]), reverse=True)
+    kinds = [[value] for value in classes] if len(classes) < FEW else [classes]
+    inks = [each for each in COLOURS if each != CUT]
+    for number, values in enumerate(kinds):
+        members = table["bandwidth_gbps"].isin(values).to_numpy()
+        shares = 100 * table["utilisation"].to_numpy()[members]
+        words = bandwidth_text(values[0]) if len(values) == 1 else f"{bandwidth_text(values[-1])} and more"
+        label = f"{words}: {count_text(len(shares), 'link')}, mean {shares.mean():.0f} %"
+        ink = inks[number % len(inks)]
+        if flat:
+            axes.barh(places[members], shares, 0.8, color=ink, label=label, lw=0)
+        else:
+            # Links are sorted by bandwidth, so those of one are side by side: one outline for all of them.
+            edges = np.append(places[members], places[members][-1] + 1) - 0.5
+            axes.stairs(shares, edges, fill=True, color=ink, label=label, lw=0)
+
+
+def _step_colours(count: int) -> list[Any]:
+    """Colours of steps in order: easy to tell apart if they are few, from dark to light if they are many."""
+    if count <= FEW:
+        return [colour(number) for number in range(count)]
+    from matplotlib import colormaps
+
+    return [tuple(each) for each in colormaps["viridis"](np.linspace(0, 0.95, count))]
+
+
+def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequence[Any]) -> None:
+    """Say which colour is which step: all of them, or some of many."""
+    from matplotlib.patches import Patch
+
+    shown = range(len(steps)) if len(steps) <= FEW else np.linspace(0, len(steps) - 1, FEW).round().astype(int)
+    handles = [Patch(facecolor=fills[place], label=str(steps[place])) for place in shown]
+    word = "hop; 1 is what is sent first" if plan.has_trees else "step"
+    legend(
+        figure, handles=handles, title=word, loc="outside lower center", ncols=len(handles), fontsize="small",
+        title_fontsize="small", frameon=False,
+    )  # fmt: skip

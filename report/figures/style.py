@@ -1,0 +1,144 @@
+"""What all figures share: colours, empty figures, the words on axes, and files.
+
+A figure is a `matplotlib.figure.Figure` that belongs to nobody else: pyplot and its global state are not used, so
+figures can be made in threads and without a screen.  matplotlib is in the extra ``plot``.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TYPE_CHECKING, Any
+
+from ...errors import UnsupportedError
+from ...support.packages import check_extra
+from ...support.validation import as_path, shown
+from ...topologies.files import write_whole
+from .columns import as_float
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+
+__all__ = [
+    "COLOURS", "FORMATS", "MARKERS", "NAME", "colour", "empty_figure", "finish", "legend", "save_figure", "shortened",
+    "style", "tint",
+]  # fmt: skip
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Told apart with any kind of colour vision: Okabe and Ito, *Color Universal Design*, 2008."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+"""So that colour is not all that tells series apart."""
+FORMATS = ("pdf", "png", "svg")
+NAME = 48
+"""Letters of a name that a title or a legend has room for."""
+COARSEST, FINEST = 10, 1200
+"""Dots per inch: more would only take memory."""
+
+
+def empty_figure(width: float = 6.4, height: float = 4.2) -> Figure:
+    """Make a figure of so many inches; raises `MissingDependencyError` without matplotlib."""
+    return _figure_type()(figsize=(width, height), layout="constrained")
+
+
+def colour(number: int) -> str:
+    """Return the colour of series `number`."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def style(number: int) -> dict[str, Any]:
+    """Return colour and marker of series `number`, as matplotlib takes them."""
+    return {"color": colour(number), "marker": MARKERS[number % len(MARKERS)]}
+
+
+def tint(strong: str, share: float) -> str:
+    """Mix a colour, given as ``#rrggbb``, with white, of which it keeps `share`.
+
+    Examples
+    --------
+    >>> tint("#0072B2", 1), tint("#0072B2", 0.2)
+    ('#0072b2', '#cce3f0')
+    """
+    parts = (int(strong[start : start + 2], 16) for start in (1, 3, 5))
+    return "#" + "".join(f"{round(255 - share * (255 - part)):02x}" for part in parts)
+
+
+def finish(axes: Axes, title: str, across: str, up: str) -> None:
+    """Write on the axes what they show."""
+    axes.set_title(title, parse_math=False)
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.grid(visible=True, alpha=0.3, lw=0.5)
+    axes.set_axisbelow(True)
+    if axes.get_legend_handles_labels()[0]:
+        legend(axes, fontsize="small")
+
+
+def legend(owner: Axes | Figure, **options: Any) -> Legend:
+    """Add a legend whose words are shown as they are: names may hold what mathtext would take for formulas."""
+    drawn = owner.legend(**options)
+    for text in (*drawn.get_texts(), drawn.get_title()):
+        text.set_parse_math(False)
+    return drawn
+
+
+def shortened(name: str, most: int = NAME) -> str:
+    """Leave out the middle of a long name, for the room that figures have; tables have all of it.
+
+    Examples
+    --------
+    >>> shortened("rack-17/shelf-3/server-25/gpu7", 15), shortened("gpu7", 15)
+    ('rack-17…25/gpu7', 'gpu7')
+    """
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[most // 2 + 1 - most :]}"
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = 150) -> None:
+    """Write a figure, whole or not at all; equal figures make equal files.
+
+    Parameters
+    ----------
+    figure : Figure
+        Left as it is.
+    path : str or path
+        Ends in ``.png``, ``.svg`` or ``.pdf``; a file there before is replaced.
+    dots_per_inch : int, optional
+        Of a PNG, 10 to 1200.
+
+    Raises
+    ------
+    UnsupportedError
+        If the path ends in something else, or the figure or the number of dots is none.
+    MissingDependencyError
+        If matplotlib is not installed.
+    OSError
+        If the folder does not exist or cannot be written; nothing is left behind.
+    """
+    suffix = as_path(path).suffix.lower().removeprefix(".")
+    if suffix not in FORMATS:
+        raise UnsupportedError(
+            f"the path {shown(os.fspath(path))} does not end in .png, .svg or .pdf; name one of them"
+        )
+    if not isinstance(figure, _figure_type()):
+        raise UnsupportedError(f"the figure is {shown(figure)}; expected one of matplotlib's")
+    dots = as_float(dots_per_inch)
+    if dots is None or not COARSEST <= dots <= FINEST:
+        raise UnsupportedError(
+            f"dots_per_inch is {shown(dots_per_inch)}; expected a number from {COARSEST} to {FINEST}"
+        )
+    from matplotlib import rc_context
+
+    drawn = io.BytesIO()
+    # Without a date, and with identifiers that are not random, the same figure is the same file.
+    metadata: dict[str, Any] = {"Date": None} if suffix == "svg" else {"CreationDate": None} if suffix == "pdf" else {}
+    with rc_context({"svg.hashsalt": "collopt"}):
+        figure.savefig(drawn, format=suffix, dpi=dots, metadata=metadata)
+    write_whole(path, drawn.getvalue())
+
+
+def _figure_type() -> type[Figure]:
+    check_extra("figures", "plot")
+    from matplotlib.figure import Figure
+
+    return Figure

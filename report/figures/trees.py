@@ -1,0 +1,234 @@
+"""Trees of a plan, each from its root downwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import fill
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...planners import Plan
+from ...support.formatting import percentage_text
+from ...support.validation import shown
+from ..layout.node_layout import box_of_nodes
+from ..tables.plan_tables import tree_table
+from .style import COLOURS, colour, empty_figure, legend, shortened
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["tree_figure"]
+
+MOST_TREES = 4
+"""Side by side; the heaviest if there are more."""
+WITHIN, BETWEEN = "#8c8c8c", COLOURS[1]
+BOX_COLOURS = (COLOURS[0], COLOURS[2], COLOURS[3], COLOURS[4], COLOURS[5])
+LETTERS_PER_INCH, BOX_LETTERS = 11, 16
+LEAF, LEVEL = 0.34, 0.75
+"""Inches between leaves, and between a rank and its children."""
+WIDEST, TALLEST = 12.0, 9.0
+POINTS_PER_INCH = 72
+MOST_ARROWS = 300
+"""Of a tree; more are drawn all at once."""
+SMALLEST_WORDS = 1.5
+"""Numbers of ranks in points, below which they are left out."""
+
+
+class _Shape(NamedTuple):
+    """A tree with its drawing: `parents` of ranks, and where ranks are, in leaves across and hops down."""
+
+    title: str
+    inwards: bool
+    parents: Mapping[str, str]
+    places: Mapping[str, tuple[float, int]]
+
+
+class _Hop(NamedTuple):
+    """An arrow between two points."""
+
+    start: tuple[float, float]
+    end: tuple[float, float]
+    ink: str
+
+
+def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = None) -> Figure:
+    """Draw the trees along which the data of a root goes, or sums come in.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of trees.
+    root : int or str, optional
+        A rank by number or name; by default the first that has trees.
+    tree : int, optional
+        Which of its trees, from 1 as `tree_table` counts them; by default the heaviest, up to four.  Of an allreduce,
+        those for sums and those for results each have numbers of their own, and both are drawn.
+
+    Returns
+    -------
+    Figure
+        One axes per tree, whose title has the numbers of its hops as in `tree_table`.  Arrowheads point where data
+        goes; hops between boxes have their own colour.
+
+    Raises
+    ------
+    UnsupportedError
+        If the plan is none or not of trees, or has no such root or tree.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    first = int(plan.trees.forests[0].roots[0]) if root is None and isinstance(plan, Plan) else root
+    table = tree_table(plan, first)
+    name = str(table["root"].iloc[0])
+    shapes = _chosen(table, name, tree)
+    widths = [max(place[0] for place in shape.places.values()) + 1.6 for shape in shapes]
+    depth = max(place[1] for shape in shapes for place in shape.places.values())
+    width = min(max(LEAF * sum(widths), 5.0), WIDEST)
+    figure = empty_figure(width, min(LEVEL * (depth + 1) + 1.3, TALLEST))
+    every = figure.subplots(1, len(shapes), squeeze=False, width_ratios=widths)[0]
+    boxes = box_of_nodes(plan.topology)
+    several = list(dict.fromkeys(boxes[rank] for rank in plan.topology.compute_nodes))
+    # Colours that some of the boxes would share tell nothing.
+    inks = BOX_COLOURS if len(several) <= len(BOX_COLOURS) else (colour(0),) * len(several)
+    colours = dict(zip(several, inks, strict=False))
+    radius = min(8.5, 0.42 * 72 * width / sum(widths), 0.3 * 72 * (figure.get_figheight() - 1.3) / (depth + 1))
+    for axes, shape in zip(every, shapes, strict=True):
+        _draw(axes, shape, plan, colours, radius)
+    title = f"{plan.collective} on {shortened(plan.topology.name)}: trees of {shortened(name)}"
+    figure.suptitle(fill(title, int(LETTERS_PER_INCH * width)), fontsize="medium", parse_math=False)
+    _explain(figure, colours, shapes, boxes)
+    return figure
+
+
+def _chosen(table: pd.DataFrame, root: str, tree: object) -> list[_Shape]:
+    """Lay out the wanted trees of one root."""
+    shapes = []
+    for phase, rows in table.groupby("phase", sort=False):
+        weights = rows.groupby("tree")["weight"].first()
+        if tree is None:
+            most = MOST_TREES if table["phase"].nunique() == 1 else MOST_TREES // 2
+            numbers = sorted(weights.sort_values(ascending=False, kind="stable").index[:most])
+        elif isinstance(tree, int) and not isinstance(tree, bool) and tree in weights.index:
+            numbers = [tree]
+        else:
+            raise UnsupportedError(f"tree is {shown(tree)}; expected a whole number from 1 to {len(weights)}")
+        for number in numbers:
+            part = percentage_text(float(weights[number]))
+            hops = rows[rows["tree"] == number]
+            title = f"{phase}, tree {number} of {len(weights)}: {part} of the data\n{_order(hops, str(phase))}"
+            shapes.append(_shape(hops, root, title, phase == "reduce"))
+    return shapes
+
+
+def _order(hops: pd.DataFrame, phase: str) -> str:
+    """Say which hops a tree has and who sends first."""
+    first, last = hops["hop"].min(), hops["hop"].max()
+    who = "leaves send first" if phase == "reduce" else "the root sends first"
+    return f"hop {first}" if first == last else f"hops {first} to {last}: {who}"
+
+
+def _shape(rows: pd.DataFrame, root: str, title: str, inwards: bool) -> _Shape:
+    above, below = ("head", "tail") if inwards else ("tail", "head")
+    # Upside down where sums run to the root: then a tree that is used both ways looks the same both times.
+    by_depth = (rows[::-1] if inwards else rows).sort_values("depth", kind="stable")
+    parents = dict(zip(by_depth[below], by_depth[above], strict=True))
+    children: dict[str, list[str]] = {root: []}
+    for child, parent in parents.items():
+        children.setdefault(child, [])
+        children[parent].append(child)
+    places: dict[str, tuple[float, int]] = {}
+    depths = {root: 0} | dict(zip(by_depth[below], by_depth["depth"].tolist(), strict=True))
+    waiting, leaves = [root], 0
+    order = []
+    while waiting:
+        order.append(rank := waiting.pop())
+        waiting += reversed(children[rank])
+    for rank in order:
+        if not children[rank]:
+            places[rank] = (float(leaves), depths[rank])
+            leaves += 1
+    for rank in reversed(order):
+        if children[rank]:
+            places[rank] = (float(np.mean([places[child][0] for child in children[rank]])), depths[rank])
+    return _Shape(title, inwards, parents, places)
+
+
+def _draw(axes: Axes, shape: _Shape, plan: Plan, colours: Mapping[str, str], radius: float) -> None:
+    boxes, numbers = box_of_nodes(plan.topology), plan.topology.node_index
+    hops = []
+    for child, parent in shape.parents.items():
+        lower, upper = ((float(x), -float(depth)) for x, depth in (shape.places[child], shape.places[parent]))
+        ink = WITHIN if boxes[child] == boxes[parent] else BETWEEN
+        hops.append(_Hop(lower, upper, ink) if shape.inwards else _Hop(upper, lower, ink))
+    (_draw_arrows if len(hops) <= MOST_ARROWS else _draw_lines)(axes, hops, radius)
+    ranks = list(shape.places)
+    points = np.array([(x, -depth) for x, depth in shape.places.values()])
+    inks = [colours[boxes[rank]] for rank in ranks]
+    axes.scatter(points[:, 0], points[:, 1], s=(2 * radius) ** 2, c=inks, lw=0, zorder=2)
+    size = min(1.0 * radius, 1.7 * radius / (0.62 * len(str(len(ranks) - 1))))
+    # Smaller ones could not be read, and every one takes time.
+    for rank, point in zip(ranks, points, strict=True) if size >= SMALLEST_WORDS else ():
+        axes.annotate(
+            str(numbers[rank]), tuple(point), ha="center", va="center_baseline", fontsize=size, color="white", zorder=3
+        )
+    axes.set_axis_off()
+    axes.set_xlim(-0.8, points[:, 0].max() + 0.8)
+    axes.set_ylim(points[:, 1].min() - 0.5, 0.5)
+    axes.set_title(shape.title, fontsize="small", wrap=True)
+
+
+def _draw_arrows(axes: Axes, hops: list[_Hop], radius: float) -> None:
+    for hop in hops:
+        axes.annotate(
+            "", hop.end, xytext=hop.start, zorder=1,
+            arrowprops={"arrowstyle": "-|>", "color": hop.ink, "lw": 1.1, "shrinkA": radius, "shrinkB": radius,
+                        "mutation_scale": max(radius, 3.0)},
+        )  # fmt: skip
+
+
+def _draw_lines(axes: Axes, hops: list[_Hop], radius: float) -> None:
+    """Draw very many arrows, whose heads are about a point long, all at once: each by itself takes milliseconds."""
+    from matplotlib.collections import LineCollection, PathCollection
+    from matplotlib.path import Path
+
+    ends, inks = np.array([hop.end for hop in hops]), [hop.ink for hop in hops]
+    thin = min(max(radius, 0.2), 1.1)
+    axes.add_collection(LineCollection([(hop.start, hop.end) for hop in hops], colors=inks, linewidths=thin, zorder=1))
+    # Between rows that are far apart beside their dots, all arrows lead up, or all down.
+    up = 1.0 if hops[0].end[1] > hops[0].start[1] else -1.0
+    below = -radius * up / POINTS_PER_INCH
+    long, wide = (share * max(radius, 3.0) / POINTS_PER_INCH for share in (0.4, 0.2))
+    head = Path([(0, below), (wide, below - long * up), (-wide, below - long * up), (0, below)], closed=True)
+    transform = axes.figure.dpi_scale_trans
+    axes.add_collection(
+        PathCollection(
+            [head], offsets=ends, offset_transform=axes.transData, transform=transform, facecolors=inks,
+            edgecolors=inks, linewidths=thin, zorder=1,
+        )
+    )  # fmt: skip
+
+
+def _explain(figure: Figure, colours: Mapping[str, str], shapes: list[_Shape], boxes: Mapping[str, str]) -> None:
+    """Say what colours mean."""
+    from matplotlib.lines import Line2D
+
+    hops = {boxes[child] == boxes[parent] for shape in shapes for child, parent in shape.parents.items()}
+    named = len(colours) > 1 and len(colours) <= len(BOX_COLOURS)
+    handles = [
+        Line2D(
+            [], [], ls="", marker="o", ms=7, color=ink,
+            label=f"rank in {shortened(box, BOX_LETTERS)}" if box else "rank",
+        )
+        for box, ink in (colours.items() if named else [("", colour(0))])
+    ]  # fmt: skip
+    if len(colours) > 1:
+        words = {True: ("hop within a box", WITHIN), False: ("hop between boxes", BETWEEN)}
+        handles += [Line2D([], [], color=words[kind][1], label=words[kind][0]) for kind in sorted(hops, reverse=True)]
+    legend(
+        figure, handles=handles, loc="outside lower center", ncols=max(1, int(figure.get_figwidth() // 1.8)),
+        fontsize="small", frameon=False,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Where nodes and links are drawn."""

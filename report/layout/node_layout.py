@@ -1,0 +1,244 @@
+"""Where the nodes of a network are drawn: an arrangement that shows what it is made of.
+
+- Grids for tori, whose names hold coordinates.
+- A circle for other networks without switches.
+- Rows for networks with switches: ranks box by box, switches above them by their distance from ranks, and below them
+  those that join ranks of one box only, such as an NVSwitch.
+- Circles around the top switches instead of rows, where these would be too wide.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from ...support.validation import shown
+from ...topologies import Topology
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Places", "box_of_nodes", "node_layout", "places"]
+
+FloatArray = npt.NDArray[np.float64]
+Arrangement = Literal["grid", "circle", "rows", "rings"]
+
+WIDEST_ROW = 80
+"""Places in a row; more go around a circle."""
+GAP = 0.8
+"""Between ranks of different boxes, in addition to the 1 between neighbours."""
+LOWEST, HIGHEST = 1.7, 3.2
+"""Distance of two rows."""
+BELOW = -1
+"""Row of the switches inside boxes."""
+
+
+class Places(NamedTuple):
+    """Where nodes are, in the order of `Topology.nodes`; neighbours are about 1 apart.
+
+    Attributes
+    ----------
+    x, y : ndarray of float64, shape (nodes,)
+    rows : tuple of int
+        0 for ranks, more for switches farther from them, -1 for switches below ranks.
+    arrangement : {"grid", "circle", "rows", "rings"}
+    """
+
+    x: FloatArray
+    y: FloatArray
+    rows: tuple[int, ...]
+    arrangement: Arrangement
+
+
+def node_layout(topology: Topology) -> pd.DataFrame:
+    """Place the nodes of a topology on a plane.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of any size.
+
+    Returns
+    -------
+    DataFrame
+        One row per node, in the order of ``topology.nodes``: ``node``; ``kind``, compute or switch; ``box``, what comes
+        before the slash in the name, empty where there is none; ``x`` and ``y``, in multiples of about the distance
+        between neighbours.  The same for the same topology.
+
+    Raises
+    ------
+    UnsupportedError
+        If the topology is none.
+
+    Examples
+    --------
+    >>> from collopt.topologies import torus
+    >>> print(node_layout(torus(2, 2)).to_string(index=False))
+      node    kind box   x   y
+    gpu0.0 compute     0.0 1.0
+    gpu0.1 compute     1.0 1.0
+    gpu1.0 compute     0.0 0.0
+    gpu1.1 compute     1.0 0.0
+    """
+    import pandas as pd
+
+    placed, boxes = places(topology), box_of_nodes(topology)
+    return pd.DataFrame(
+        {
+            "node": list(topology.nodes),
+            "kind": ["compute"] * topology.num_ranks + ["switch"] * len(topology.switch_nodes),
+            "box": [boxes[node] for node in topology.nodes],
+            "x": placed.x,
+            "y": placed.y,
+        }
+    )
+
+
+def places(topology: Topology) -> Places:
+    """Choose an arrangement and place the nodes; see `node_layout`."""
+    if not isinstance(topology, Topology):
+        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    if topology.switch_nodes:
+        return _in_rows(topology)
+    flat = (0,) * topology.num_ranks
+    if coordinates := _coordinates(topology.compute_nodes):
+        return Places(*_on_grid(coordinates), flat, "grid")
+    return Places(*_on_circle(_rank_positions(topology)), flat, "circle")
+
+
+def box_of_nodes(topology: Topology) -> Mapping[str, str]:
+    """Name the box of each node: what comes before the slash, or where all links of a rank without one lead to."""
+    boxes = {node: node.rpartition("/")[0] for node in topology.nodes}
+    for rank in topology.compute_nodes:
+        beside = {boxes[link.head] for link in topology.out_links(rank)}
+        if not boxes[rank] and len(beside) == 1:
+            boxes[rank] = beside.pop()
+    return boxes
+
+
+def _coordinates(names: Sequence[str]) -> list[tuple[int, ...]]:
+    """Read coordinates such as those of ``gpu1.0.3``; none, if not every name has as many, and other ones."""
+    matches = [re.fullmatch(r"\D*([0-9]{1,6}(?:\.[0-9]{1,6})+)", name) for name in names]
+    found = [tuple(map(int, match[1].split("."))) for match in matches if match]
+    same = len(found) == len(names) == len(set(found)) and len({len(place) for place in found}) == 1
+    return found if same else []
+
+
+def _on_grid(coordinates: Sequence[tuple[int, ...]]) -> tuple[FloatArray, FloatArray]:
+    """Let the last coordinate run across, the one before it down, and others in turn over copies of that."""
+    places = np.array(coordinates, dtype=np.float64).T[::-1]
+    across, down = np.zeros(len(coordinates)), np.zeros(len(coordinates))
+    strides = [1.0, 1.0]
+    for number, values in enumerate(places):
+        (across, down)[number % 2][:] += values * strides[number % 2]
+        strides[number % 2] *= float(values.max()) + 1 + GAP
+    return across, down.max() - down
+
+
+def _on_circle(positions: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Wrap a row clockwise around a circle, from the top."""
+    angles = 2 * math.pi * positions / (positions.max() + 1)
+    # Two nodes one apart need no circle of a circumference of two.
+    radius = max((positions.max() + 1) / (2 * math.pi), 0.5)
+    return radius * np.sin(angles), radius * np.cos(angles)
+
+
+def _rank_positions(topology: Topology) -> FloatArray:
+    """Put ranks side by side, those of one box, or else of one switch, together."""
+    boxes = box_of_nodes(topology)
+    switches = set(topology.switch_nodes)
+    groups: dict[object, list[int]] = {}
+    for rank, node in enumerate(topology.compute_nodes):
+        beside = frozenset(link.head for link in topology.out_links(node)) & switches
+        groups.setdefault(boxes[node] or beside, []).append(rank)
+    positions = np.zeros(topology.num_ranks)
+    start = 0.0
+    for ranks in groups.values():
+        positions[ranks] = start + np.arange(len(ranks))
+        start += len(ranks) + GAP
+    return positions
+
+
+def _in_rows(topology: Topology) -> Places:
+    """Place ranks, then switches row by row over the middle of what they are linked with below."""
+    x = np.zeros(len(topology.nodes))
+    x[: topology.num_ranks] = _rank_positions(topology)
+    beside = _neighbours(topology)
+    rows = _row_numbers(topology, beside)
+    width = float(x.max()) + 1
+    for row in sorted({row for row in rows if row != 0}, key=lambda row: (abs(row), row)):
+        members = [node for node, at in enumerate(rows) if at == row]
+        lower = [[other for other in beside[node] if abs(rows[other]) < abs(row)] for node in members]
+        wanted = np.array([x[below].mean() if below else width / 2 for below in lower])
+        # A few switches over many ranks have room, around a circle all of it.
+        room = width / len(members) * (1 if width > WIDEST_ROW else 0.5)
+        x[members] = _apart(wanted, max(room, 1.0) if row > 1 else 1.0)
+    width = float(np.ptp(x)) + 1
+    height = min(max(width / 9, LOWEST), HIGHEST)
+    if width > WIDEST_ROW:
+        return _in_rings(x, rows)
+    return Places(x, height * np.array(rows, dtype=np.float64), rows, "rows")
+
+
+def _in_rings(x: FloatArray, rows: tuple[int, ...]) -> Places:
+    """Bend rows to circles, the upper ones inside."""
+    # Rows that stick out, as many spines over few leaves do, must not overlap themselves.
+    x = x - x.min()
+    angles = 2 * math.pi * x / (x.max() + 1 + GAP)
+    top = max(rows)
+    alone = sum(row == top for row in rows) == 1
+    # Switches of boxes are between their ranks and the centre, too.
+    heights = np.array([0.5 if row == BELOW else row for row in rows], dtype=np.float64)
+    inner = top if alone else top + 0.5
+    radii = (x.max() + 1) / (2 * math.pi) * (inner - heights) / inner
+    return Places(radii * np.sin(angles), radii * np.cos(angles), rows, "rings")
+
+
+def _neighbours(topology: Topology) -> list[list[int]]:
+    """Nodes that each node has a link with, in either direction."""
+    beside: list[set[int]] = [set() for _ in topology.nodes]
+    for tail, head in zip(topology.arrays.tails.tolist(), topology.arrays.heads.tolist(), strict=True):
+        beside[tail].add(head)
+        beside[head].add(tail)
+    return [sorted(nodes) for nodes in beside]
+
+
+def _row_numbers(topology: Topology, beside: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Count hops from the nearest rank, and put switches below that join ranks only where others go on."""
+    ranks = topology.num_ranks
+    rows = dict.fromkeys(range(ranks), 0)
+    reached, distance = list(rows), 0
+    while reached:
+        distance += 1
+        reached = sorted({other for node in reached for other in beside[node]} - rows.keys())
+        rows |= dict.fromkeys(reached, distance)
+    top = max(rows.values())
+    for node in range(ranks, len(topology.nodes)):
+        if top > 1 and rows.get(node) == 1 and all(other < ranks for other in beside[node]):
+            rows[node] = BELOW
+    # A switch without links has to be somewhere.
+    return tuple(rows.get(node, max(top, 1)) for node in range(len(topology.nodes)))
+
+
+def _apart(wanted: FloatArray, distance: float) -> FloatArray:
+    """Move places as little as possible, by least squares, until they are so far apart in the same order."""
+    order = np.argsort(wanted, kind="stable")
+    # Pool adjacent violators: what would overlap moves as a block around its mean.
+    blocks: list[tuple[float, int]] = []
+    for place, value in enumerate(wanted[order].tolist()):
+        mean, size = value - place * distance, 1
+        while blocks and blocks[-1][0] >= mean:
+            before, count = blocks.pop()
+            mean, size = (before * count + mean * size) / (count + size), count + size
+        blocks.append((mean, size))
+    moved = np.repeat([mean for mean, _ in blocks], [size for _, size in blocks])
+    moved += distance * np.arange(len(wanted))
+    places = np.empty(len(wanted))
+    places[order] = moved
+    return places

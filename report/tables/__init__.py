@@ -1,0 +1,1 @@
+"""Tables and summaries of plans."""

@@ -1,0 +1,53 @@
+"""Predicted times for many sizes, at the price of one where the model is a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...schedules import AnyStepSchedule, as_bytes, schedule_time
+
+if TYPE_CHECKING:
+    from ...planners import Plan
+
+__all__ = ["is_predictable", "predicted_times"]
+
+MOST_WORK = 2**30
+"""Ranks, times trees, times hops of the highest: adding up latencies takes about a nanosecond for each."""
+NS_PER_US = 1000
+
+
+def predicted_times(plan: Plan, sizes: Sequence[int | str]) -> list[float]:
+    """Predict times as `Plan.estimate` does.
+
+    Parameters
+    ----------
+    plan : Plan
+        One that has been verified.
+    sizes : sequence of int or str
+        Bytes in all, at least one.
+
+    Returns
+    -------
+    list of float
+        In µs, one for each size.
+
+    Examples
+    --------
+    >>> import collopt
+    >>> plan = collopt.plan(collopt.topologies.ring(4, bandwidth=25, latency=1), "allgather")
+    >>> predicted_times(plan, ["1K", 10**6]) == [plan.estimate("1K"), plan.estimate(10**6)]
+    True
+    """
+    if isinstance(plan.schedule, AnyStepSchedule):
+        return [plan.estimate(size) for size in sizes]
+    # Latency does not depend on the size, and the rest is proportional to it.
+    first, *others = map(as_bytes, sizes)
+    start = schedule_time(plan.schedule, plan.topology, first, inverse_rate=plan.inverse_rate)
+    per_byte = 1 / (plan.algbw * NS_PER_US)
+    return [float(start), *(float(start + (size - first) * per_byte) for size in others)]
+
+
+def is_predictable(plan: Plan) -> bool:
+    """Tell whether `predicted_times` takes seconds, not the minutes that latencies of very many trees take."""
+    return not plan.has_trees or plan.topology.num_ranks * plan.trees.num_trees * plan.heights.highest <= MOST_WORK

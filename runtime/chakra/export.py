@@ -1,0 +1,251 @@
+"""Plans as Chakra execution traces, from which ASTRA-sim runs custom collectives.
+
+Each rank's file lists what it sends and receives, with true dependencies only: a send waits for the receives that bring
+what it sends, or, where sums are made, for the additions that follow these.  Nothing else is ordered, as ASTRA-sim's
+custom collectives start every node whose dependencies are done, and its network queues them.
+
+Sizes.  Older versions of ASTRA-sim take the bytes of a message from the node; newer ones work them out from the size of
+the collective and from chunk counts in the node, unless these are -1.  The files have both where the chunks divide the
+bytes, and are then right for collectives of other sizes too in the newer versions; otherwise the counts are -1.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...planners import Plan
+from ...schedules import as_bytes
+from ...support.validation import as_path, as_whole, shown
+from ...topologies.files import write_all_whole
+from ..programs.checks import check_counts
+from ..simulation.transfers import Transfers
+from ..simulation.tree_transfers import transfers_of
+from .trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes
+
+__all__ = ["export_chakra_et", "plan_traces"]
+
+MOST_MESSAGES = 2**22
+MOST_CHUNKS = 2**31
+
+
+def export_chakra_et(
+    plan: Plan, path: str | os.PathLike[str], *, size: int | str, slices: int = 1, reduce_us: int = 0
+) -> None:
+    """Write a plan as execution traces, one file per rank: ``PATH.0.et``, ``PATH.1.et`` and so on, all or none.
+
+    Parameters
+    ----------
+    plan : Plan
+        With any schedule.
+    path : path
+        What the names of the files begin with; what ASTRA-sim's ``all-reduce-implementation-custom`` and the like take.
+    size : int or str
+        As for `plan_traces`.
+    slices : int
+        Likewise.
+    reduce_us : int
+        Likewise.
+
+    Raises
+    ------
+    UnsupportedError
+        As of `plan_traces`, or if the path ends in no name, so that the files would be hidden.
+    OSError
+        If a file cannot be written; then all are as they were before.
+    """
+    prefix = as_path(path)
+    if prefix.name in ("", ".."):
+        raise UnsupportedError(
+            f"the path is {shown(path)}, which names no file; expected what the names of the files begin with, such as "
+            "traces/plan"
+        )
+    traces = plan_traces(plan, size, slices=slices, reduce_us=reduce_us)
+    # Traces of two plans together would make ranks wait for each other for ever.
+    write_all_whole({f"{prefix}.{rank}.et": trace_bytes(trace) for rank, trace in enumerate(traces)})
+
+
+def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int = 0) -> tuple[Trace, ...]:
+    """Make the execution traces of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        With any schedule.
+    size : int or str
+        Bytes in all, as nccl-tests counts them, such as ``"1M"``.
+    slices : int
+        Messages that the data of each tree, path or send is cut into, so that ranks can pass on the first of them
+        before the last has come.
+    reduce_us : int
+        µs that each addition takes; ASTRA-sim makes 1 ns of 0.
+
+    Returns
+    -------
+    tuple of Trace
+        By rank.
+
+    Raises
+    ------
+    UnsupportedError
+        If an argument is not understood, a message would have no bytes, or there would be more than 2^22 messages.
+
+    Examples
+    --------
+    >>> import collopt
+    >>> plan = collopt.plan(collopt.topologies.complete(2), "broadcast", root=0)
+    >>> [node.name for node in plan_traces(plan, "1K", slices=2)[0].nodes]
+    ['send transfer 0 slice 0 to 1', 'send transfer 0 slice 1 to 1']
+    """
+    if not isinstance(plan, Plan):
+        raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
+    slices = as_whole(slices, "slices")
+    check_counts({"reduce_us": reduce_us}, least=0)
+    num_bytes, transfers = as_bytes(size), transfers_of(plan.schedule, plan.topology)
+    if len(transfers.senders) * slices > MOST_MESSAGES:
+        raise UnsupportedError(
+            f"{len(transfers.senders)} transfers in {slices} slices are more than {MOST_MESSAGES} messages; use fewer "
+            "slices, or a plan with fewer trees or chunks"
+        )
+    return _Writer(plan, transfers, num_bytes, slices, reduce_us).traces()
+
+
+@dataclass(frozen=True)
+class _Message:
+    """One slice of a transfer."""
+
+    transfer: int
+    piece: int
+    num_bytes: int
+    chunks: int
+    first_chunk: int
+
+
+class _Writer:
+    """Lists the nodes of all ranks, message by message, each after those that it waits for."""
+
+    def __init__(self, plan: Plan, transfers: Transfers, num_bytes: int, slices: int, reduce_us: int) -> None:
+        self._plan = plan
+        self._transfers = transfers
+        self._bytes = num_bytes
+        self._slices = slices
+        self._reduce_us = reduce_us
+        self._nodes: list[list[TraceNode]] = [[] for _ in range(plan.topology.num_ranks)]
+        self._tags: Counter[tuple[int, int]] = Counter()
+        # The node of the receiver after which a message is there.
+        self._there: dict[tuple[int, int], int] = {}
+        self._total = self._whole_chunks()
+        self._before = _before(transfers)
+
+    def _whole_chunks(self) -> int:
+        """Chunks of all the data, if newer versions of ASTRA-sim find the right bytes by them, and -1 otherwise."""
+        ranks, total = self._plan.topology.num_ranks, self._slices / self._transfers.unit
+        # Of an allgather they are told the bytes of one rank, and divide these by the chunks of all first.
+        told = Fraction(self._bytes, ranks if self._plan.collective == "allgather" else 1)
+        if total.denominator != 1 or total >= MOST_CHUNKS or total % ranks or told % total:
+            return -1
+        return int(total)
+
+    def traces(self) -> tuple[Trace, ...]:
+        """Make all nodes."""
+        transfers = self._transfers
+        crossing = np.flatnonzero(transfers.senders != transfers.receivers)
+        levels = transfers.levels[crossing].tolist()
+        order = sorted(
+            (level + piece, transfer, piece)
+            for transfer, level in zip(crossing.tolist(), levels, strict=True)
+            for piece in range(self._slices)
+        )
+        for _, transfer, piece in order:
+            self._add(self._message(transfer, piece))
+        about = (
+            Attribute("collective", "string", self._plan.collective),
+            Attribute("topology", "string", self._plan.topology.name),
+            Attribute("planner", "string", self._plan.planner),
+            Attribute("comm_size", "int64", self._bytes),
+        )
+        return tuple(Trace(tuple(nodes), attributes=about) for nodes in self._nodes)
+
+    def _message(self, transfer: int, piece: int) -> _Message:
+        """Cut at whole bytes, the same at both ends."""
+        transfers = self._transfers
+        first, amount = int(transfers.firsts[transfer]), int(transfers.amounts[transfer])
+        chunk = Fraction(self._bytes) * transfers.unit / self._slices
+        begin = first * self._slices + piece * amount
+        num_bytes = int(chunk * (begin + amount)) - int(chunk * begin)
+        if num_bytes < 1:
+            raise UnsupportedError(
+                f"{self._bytes} bytes leave nothing for some messages; use more bytes or fewer than {self._slices} "
+                f"slices: expected at least {-(-self._slices * transfers.unit.denominator // 1)} bytes"
+            )
+        return _Message(transfer, piece, num_bytes, amount, begin)
+
+    def _add(self, message: _Message) -> None:
+        transfer, piece = message.transfer, message.piece
+        sender, receiver = int(self._transfers.senders[transfer]), int(self._transfers.receivers[transfer])
+        tag = self._tags[sender, receiver]
+        self._tags[sender, receiver] += 1
+        what = f"transfer {transfer} slice {piece}"
+        waits = tuple(sorted({self._there[before, piece] for before in self._before[transfer]}))
+        self._node(
+            sender,
+            f"send {what} to {receiver}",
+            NodeKind.COMM_SEND,
+            waits,
+            self._communication(NodeKind.COMM_SEND, message, "comm_dst", receiver, tag),
+        )
+        there = self._node(
+            receiver,
+            f"recv {what} from {sender}",
+            NodeKind.COMM_RECV,
+            (),
+            self._communication(NodeKind.COMM_RECV, message, "comm_src", sender, tag),
+        )
+        if self._transfers.adds[transfer]:
+            there = self._node(receiver, f"add {what}", NodeKind.COMP, (there,), (), self._reduce_us)
+        self._there[transfer, piece] = there
+
+    def _node(
+        self,
+        rank: int,
+        name: str,
+        kind: NodeKind,
+        waits: tuple[int, ...],
+        attributes: tuple[Attribute, ...],
+        duration: int = 0,
+    ) -> int:
+        """Add a node to a rank; return its id."""
+        nodes = self._nodes[rank]
+        nodes.append(TraceNode(len(nodes), name, kind, waits, duration=duration, attributes=attributes))
+        return len(nodes) - 1
+
+    def _communication(self, kind: NodeKind, message: _Message, end: str, peer: int, tag: int) -> tuple[Attribute, ...]:
+        known = self._total > 0
+        return (
+            Attribute("is_cpu_op", "bool", False),
+            Attribute("comm_type", "int64", int(kind)),
+            Attribute("comm_size", "int64", message.num_bytes),
+            Attribute(end, "int32", peer),
+            Attribute("comm_tag", "int32", tag),
+            Attribute("msg_chunk_idx", "int32", message.first_chunk if known else -1),
+            Attribute("msg_chunk_cnt", "int32", message.chunks if known else -1),
+            Attribute("total_chunk_cnt", "int32", self._total),
+        )
+
+
+def _before(transfers: Transfers) -> dict[int, list[int]]:
+    """What each transfer waits for; where sums turn at their root, what the turn waits for."""
+    direct: defaultdict[int, list[int]] = defaultdict(list)
+    for before, after in zip(transfers.before.tolist(), transfers.after.tolist(), strict=True):
+        direct[after].append(before)
+    turns = set(np.flatnonzero(transfers.senders == transfers.receivers).tolist())
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for after, befores in direct.items():
+        for before in befores:
+            found[after].extend(direct[before] if before in turns else [before])
+    return found

@@ -1,0 +1,216 @@
+"""Runs Chakra execution traces on a topology, by the rules of ASTRA-sim's custom collectives.
+
+A node starts when all nodes that it depends on are over.  A send is over when its message has come, a receive when it
+has started and its message has come, and a computation after its duration, or 1 ns where that is 0; nodes of a rank
+that do not depend on each other run side by side.  The k-th send and receive of the same tag, ends and size belong
+together.  Time counts in whole nanoseconds, ASTRA-sim's cycles: a message of B bytes takes a link of bandwidth b and
+latency l the whole part of ``l + B / b``, and keeps it busy for that of ``B / b``.
+
+Messages take a path of the fewest links.  Several that wait for the same link go in the order of their nodes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import ProgramError, UnsupportedError
+from ...support.validation import shown
+from ...topologies import Topology
+from .trace import NodeKind, Trace, TraceNode
+
+__all__ = ["Replay", "replay_traces"]
+
+NS_PER_US = 1000
+LEAST_COMPUTATION = 1
+"""What ASTRA-sim makes of a duration of 0, in ns."""
+MOST_BYTES = 2**53
+KIND_NAMES: dict[int, str] = {kind.value: kind.name for kind in NodeKind}
+
+
+class Replay(NamedTuple):
+    """What running traces took.
+
+    Attributes
+    ----------
+    nanoseconds : int
+        Until the last node was over: what ASTRA-sim calls cycles.
+    messages : int
+        That were sent.
+    """
+
+    nanoseconds: int
+    messages: int
+
+    @property
+    def microseconds(self) -> float:
+        """The same in µs."""
+        return self.nanoseconds / NS_PER_US
+
+
+def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
+    """Run one trace per rank.
+
+    Parameters
+    ----------
+    traces : sequence of Trace
+        By rank, of sends, receives and computations.
+    topology : Topology
+        With as many ranks.  ASTRA-sim's GB/s are 2^30 bytes per second; convert them.
+
+    Returns
+    -------
+    Replay
+
+    Raises
+    ------
+    UnsupportedError
+        If there are too few or too many traces, something else, or nodes of other kinds.
+    ProgramError
+        If a send has no receive or the other way round, an attribute is missing, or nodes wait for each other in a
+        circle.
+
+    Examples
+    --------
+    Two ranks exchange halves of 64 kB: 1310 ns and a latency of 500 ns.
+
+    >>> import collopt
+    >>> pair = collopt.topologies.complete(2, bandwidth=25, latency="0.5")
+    >>> traces = collopt.runtime.plan_traces(collopt.plan(pair, "allgather"), "64K")
+    >>> replay_traces(traces, pair)
+    Replay(nanoseconds=1810, messages=2)
+    """
+    from ..simulation.event_loop import Network, run_events
+
+    if not isinstance(topology, Topology):
+        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    if not isinstance(traces, Sequence) or not all(isinstance(each, Trace) for each in traces):
+        raise UnsupportedError(f"the traces are {shown(traces)}; expected a list of one Trace for each rank")
+    if len(traces) != topology.num_ranks:
+        raise UnsupportedError(f"there are {len(traces)} traces; expected one for each of {topology.num_ranks} ranks")
+    work = _Work(topology)
+    numbers = [work.add_rank(rank, trace) for rank, trace in enumerate(traces)]
+    work.match()
+    lengths = [len(links) for links in work.links]
+    waits = np.array(work.waits, dtype=np.int64).reshape(-1, 2)
+    network = Network(
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        _flat(work.links),
+        _flat(work.ticks),
+        _flat(work.delays),
+        np.concatenate([np.arange(len(each), dtype=np.int64) for each in numbers]),
+        waits[:, 0],
+        waits[:, 1],
+        work.num_links,
+    )
+    timeline = run_events(network, 1)
+    if timeline.unfinished:
+        raise ProgramError(f"{timeline.unfinished} of {len(lengths)} nodes never start, for they wait in a circle")
+    return Replay(timeline.finish, work.num_messages)
+
+
+def _flat(columns: Iterable[Sequence[int]]) -> npt.NDArray[np.int64]:
+    return np.array([entry for column in columns for entry in column], dtype=np.int64)
+
+
+class _Work:
+    """Nodes of all ranks, numbered through, with the hops that each takes; computations have a link of their own."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._places = {(link.tail, link.head): number for number, link in enumerate(topology.links)}
+        self._paths: dict[int, dict[int, list[int]]] = {}
+        self._sends: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        self._receives: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        self.num_links = len(topology.links)
+        self.num_messages = 0
+        self.links: list[list[int]] = []
+        self.ticks: list[list[int]] = []
+        self.delays: list[list[int]] = []
+        self.waits: list[tuple[int, int]] = []
+
+    def add_rank(self, rank: int, trace: Trace) -> list[int]:
+        """Add the nodes of a rank; return their numbers."""
+        first = len(self.links)
+        numbers = {node.number: first + place for place, node in enumerate(trace.nodes)}
+        for node in trace.nodes:
+            number = numbers[node.number]
+            hops = self._hops(rank, node, number)
+            for column, entries in zip((self.links, self.ticks, self.delays), hops, strict=True):
+                column.append(entries)
+            self.waits.extend((numbers[before], number) for before in (*node.waits, *node.controls))
+        return list(numbers.values())
+
+    def _hops(self, rank: int, node: TraceNode, number: int) -> tuple[list[int], list[int], list[int]]:
+        """Links that a node keeps busy, for how long, and what passes until all has come."""
+        if node.kind == NodeKind.COMP:
+            self.num_links += 1
+            return [self.num_links - 1], [node.duration * NS_PER_US or LEAST_COMPUTATION], [0]
+        if node.kind not in {NodeKind.COMM_SEND, NodeKind.COMM_RECV}:
+            kind = KIND_NAMES.get(node.kind, node.kind)
+            raise UnsupportedError(
+                f"node {node.number} of rank {rank} is of kind {kind}; expected sends, receives and computations"
+            )
+        sends = node.kind == NodeKind.COMM_SEND
+        peer = self._count(rank, node, "comm_dst" if sends else "comm_src", self._topology.num_ranks)
+        ends = (rank, peer) if sends else (peer, rank)
+        size = self._count(rank, node, "comm_size", MOST_BYTES)
+        key = (*ends, self._count(rank, node, "comm_tag", 2**31), size)
+        (self._sends if sends else self._receives)[key].append(number)
+        return self._crossing(*ends, size) if sends else ([], [], [])
+
+    def _count(self, rank: int, node: TraceNode, name: str, limit: int) -> int:
+        value = node.value(name)
+        if not isinstance(value, int) or not 0 <= value < limit:
+            raise ProgramError(
+                f"node {node.number} of rank {rank} has {name} {shown(value)}; expected a whole number below {limit}"
+            )
+        return value
+
+    def _crossing(self, sender: int, receiver: int, size: int) -> tuple[list[int], list[int], list[int]]:
+        """Return what a message takes on each link of its path."""
+        self.num_messages += 1
+        path = self._path(sender, receiver)
+        links = [self._topology.links[place] for place in path]
+        times = [(NS_PER_US * link.latency, Fraction(size) / link.bandwidth) for link in links]
+        busy = [int(needed) for _, needed in times]
+        return path, busy, [int(latency + needed) - int(needed) for latency, needed in times]
+
+    def _path(self, sender: int, receiver: int) -> list[int]:
+        """Links of a path of the fewest, the first in the order of the topology's."""
+        if sender not in self._paths:
+            self._paths[sender] = dict(self._paths_from(sender))
+        found = self._paths[sender].get(receiver)
+        if found is None:
+            raise ProgramError(f"rank {sender} sends to rank {receiver}, but no path of the topology leads there")
+        return found
+
+    def _paths_from(self, sender: int) -> Iterator[tuple[int, list[int]]]:
+        topology, start = self._topology, self._topology.nodes[sender]
+        paths, queue = {start: [start]}, deque([start])
+        while queue:
+            node = queue.popleft()
+            for link in topology.out_links(node):
+                if link.head not in paths:
+                    paths[link.head] = [*paths[node], link.head]
+                    queue.append(link.head)
+        for node, path in paths.items():
+            yield topology.node_index[node], [self._places[hop] for hop in pairwise(path)]
+
+    def match(self) -> None:
+        """Let every receive wait for its send."""
+        for key in sorted(self._sends.keys() | self._receives.keys()):
+            sends, receives = self._sends[key], self._receives[key]
+            if len(sends) != len(receives):
+                sender, receiver, tag, size = key
+                raise ProgramError(
+                    f"rank {sender} sends {len(sends)} messages of {size} bytes with tag {tag} to rank {receiver}, "
+                    f"which receives {len(receives)} of them; expected equally many"
+                )
+            self.waits.extend(zip(sends, receives, strict=True))

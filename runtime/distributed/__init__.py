@@ -1,0 +1,1 @@
+"""Running plans with torch.distributed: processes, calls, rounds of messages, the backend."""

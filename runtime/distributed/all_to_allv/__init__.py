@@ -1,0 +1,1 @@
+"""All_to_all_single by FAST."""

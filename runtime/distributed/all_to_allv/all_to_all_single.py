@@ -1,0 +1,143 @@
+"""All-to-all of unequal parts through torch.distributed, by the stages of FAST."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ....errors import UnsupportedError
+from ...programs.checks import check_seconds
+from ..calls.agreement import connect
+from ..calls.arguments import import_torch, member_rank, plain_group_of
+from ..calls.async_work import AsyncWork
+from ..calls.concurrency import in_turn, nothing_to_do, run_now, start
+from .agreement import Terms, agreed_exchange
+from .arguments import AllToAllCall, terms_of
+from .run import run
+from .steps import own_steps
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+    import torch
+    import torch.distributed as dist
+
+__all__ = ["all_to_all_single"]
+
+MOST_SECONDS = 1e9
+
+
+def all_to_all_single(
+    output: torch.Tensor,
+    input: torch.Tensor,  # noqa: A002 - torch.distributed's own name for it.
+    output_split_sizes: list[int] | None = None,
+    input_split_sizes: list[int] | None = None,
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+    *,
+    servers: int | None = None,
+    gpus_per_server: int | None = None,
+    traffic: npt.ArrayLike | pd.DataFrame | None = None,
+    stages: str = "plain",
+    max_stage_bytes: int | None = None,
+    timeout: float | None = None,
+) -> AsyncWork | None:
+    """Send every rank its part of `input`: as `torch.distributed.all_to_all_single` does, but in balanced stages.
+
+    All ranks of the group have to call.  They first tell each other their splits, or only that they agree if `traffic`
+    is given; then each works out the same schedule for itself, or has it from one of the last calls.  Wrong arguments
+    on any rank raise on every rank, before `output` is written to; after a ProgramError it holds anything.
+
+    Parameters
+    ----------
+    output, input : torch.Tensor
+        Contiguous, of one type on one device, apart from each other, with rows of the same size.
+    output_split_sizes, input_split_sizes : list of int, optional
+        Rows (along dimension 0) from each rank and to each rank; equal parts if None.
+    group : torch.distributed.ProcessGroup, optional
+        None is the default group.
+    async_op : bool
+        Return when the ranks have agreed, while the data is still on its way.  Each rank may choose for itself.
+    servers, gpus_per_server : int, optional
+        Rank r of the group is GPU ``r % gpus_per_server`` of server ``r // gpus_per_server``.  One follows from the
+        other.  By default a server has as many as the environment variable ``LOCAL_WORLD_SIZE`` says, if groups of so
+        many make up all ranks, otherwise one.
+    traffic : array_like or DataFrame of integers, shape (ranks, ranks), optional
+        Rows, not bytes, from each rank to each, the same on all ranks.  Saves an exchange of the splits, with which
+        each rank compares its own row and column.
+    stages, max_stage_bytes : str and int, optional
+        As for `collopt.planners.schedule_all_to_allv`, the same on all ranks.
+    timeout : float, optional
+        Seconds that one batch of messages may take; None leaves it to the process group.  With NCCL the process then
+        waits for every batch, which otherwise only the stream does.
+
+    Returns
+    -------
+    AsyncWork or None
+        None, or with `async_op` what has ``wait()``, ``is_completed()`` and ``get_future()``.
+
+    Raises
+    ------
+    UnsupportedError
+        If the arguments of any rank are wrong, do not fit the splits of others, or differ where they must not.
+    ProgramError
+        If the exchange fails or is late; with `async_op`, ``wait()`` raises it.
+    MissingDependencyError
+        If torch is not installed.
+
+    Notes
+    -----
+    Per call, a rank needs scratch memory for all that it sends to other servers as a proxy, the two largest stages that
+    it receives, and what it hands to and takes from GPUs of its server in one step; less where pieces need no packing.
+
+    With `async_op` the exchange goes on in a thread on CPU tensors, and on a stream of its own on CUDA tensors.  As the
+    ranks agree on every call, on CPU tensors every call waits for those of the group that still go on.
+    """
+    _check_group(group)
+    rank = member_rank(group)
+    call = AllToAllCall(
+        output,
+        input,
+        output_split_sizes,
+        input_split_sizes,
+        plain_group_of(group, output, input),
+        async_op,
+        servers,
+        gpus_per_server,
+        traffic,
+        stages,
+        max_stage_bytes,
+        timeout,
+    )
+    terms: Terms | UnsupportedError
+    try:
+        terms = terms_of(call)
+    except UnsupportedError as error:
+        terms = error
+    call = call._replace(timeout=_patience(timeout))
+    exchange = in_turn(call.group, partial(agreed_exchange, terms, call.group, call.timeout))
+    connect(call.group, input.device, call.timeout)
+    if not exchange.row_bytes:
+        return nothing_to_do([output]) if async_op else None
+    job = partial(run, call, own_steps(exchange, rank))
+    if async_op:
+        return start(call.group, job, [output], [input])
+    run_now(call.group, job)
+    return None
+
+
+def _check_group(group: object) -> None:
+    """Refuse what is no group; None is the default one."""
+    _, dist = import_torch()
+    if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
+        raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")
+
+
+def _patience(timeout: object) -> float | None:
+    """As many seconds as torch can count; None if there is no such number, so that wrong arguments can be told of."""
+    try:
+        check_seconds("timeout", timeout)
+    except UnsupportedError:
+        return None
+    assert isinstance(timeout, (int, float))  # Or it would have been refused.
+    return min(timeout, MOST_SECONDS)

@@ -1,0 +1,165 @@
+"""Makes sure that all ranks make the same call of a collective.
+
+A rank that raised alone would leave the others waiting until the process group gives up.  So on the first call of its
+kind every rank tells the others what it is about to do, and all stop together if that does not fit.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+from ....errors import ColloptError, ProgramError
+from .arguments import Call, import_torch, problem_of, telling_device
+from .concurrency import in_turn
+from .reduce_ops import OPERATIONS
+
+__all__ = ["agree", "connect", "first_line", "wait", "wait_for_all"]
+
+DIGEST_DIGITS = 15
+"""Hexadecimal digits of a program's digest that fit an int64 with its sign."""
+
+MOST_ELEMENTS = 2**62
+"""More than there are; who cannot tell agrees with everybody."""
+
+SHORTEST_S = 0.001
+"""Torch counts in milliseconds, and takes none for no limit at all."""
+
+_connected: WeakSet[Any] = WeakSet()
+_agreed: WeakKeyDictionary[Any, set[tuple[object, ...]]] = WeakKeyDictionary()
+
+
+def wait(work: Any, timeout: float | None) -> None:
+    """Wait for one piece of work; NCCL's makes the current stream wait instead of the process."""
+    if timeout is None:
+        work.wait()
+    else:
+        work.wait(timedelta(seconds=max(timeout, SHORTEST_S)))
+
+
+def wait_for_all(works: Sequence[Any], timeout: float | None) -> None:
+    """Wait for a batch, all of which has to be done within the time."""
+    until = None if timeout is None else time.monotonic() + timeout
+    for work in works:
+        wait(work, None if until is None else until - time.monotonic())
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of torch's often many."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def agree(call: Call) -> int:
+    """Check this rank's arguments, and on the first call of its kind compare them with the other ranks'.
+
+    The comparison is a small all-reduce, which also is the collective that NCCL wants before a group's first batch.
+    Where a rank cannot tell how large everything is, as nothing is for it, every call is compared.
+
+    A comparison comes after the group's earlier calls, as these may have callbacks that compare theirs.
+
+    Returns
+    -------
+    int
+        Elements of the whole collective.
+
+    Raises
+    ------
+    UnsupportedError
+        If this rank's arguments do not fit together.
+    ProgramError
+        If another rank's do not, or the ranks' calls differ.
+    """
+    problem = problem_of(call)
+    if (known := _settled(call, problem)) is not None:
+        return known
+    try:
+        return in_turn(call.group, partial(_agree_now, call, problem))
+    except ProgramError as error:
+        raise problem or error from None
+
+
+def _kind(call: Call) -> tuple[object, ...]:
+    """What calls have to have in common that are compared once."""
+    return call.program.digest, str(call.whole.dtype), call.elements, call.slices, call.op
+
+
+def _settled(call: Call, problem: ColloptError | None) -> int | None:
+    """Return the elements of a call that need not be compared any more; None of others."""
+    known = _agreed.setdefault(call.group, set())
+    if problem is not None:
+        if (call.program.digest,) in known and call.known_to_all:
+            # The others are past the point where they could be told.
+            raise problem
+        return None
+    return call.elements if call.known_to_all and _kind(call) in known else None
+
+
+def _agree_now(call: Call, problem: ColloptError | None) -> int:
+    """Compare a call that was new when it was made; a callback may have made one of its kind since then.
+
+    On other ranks that may have been before the call, which they do not compare then, so this one must not either.
+    """
+    if (known := _settled(call, problem)) is not None:
+        return known
+    found = _compare(call, problem, None if problem else call.elements)
+    connect(call.group, call.whole.device, call.timeout)
+    _agreed[call.group].update({_kind(call), (call.program.digest,)})
+    return found
+
+
+def connect(group: Any, device: Any, timeout: float | None) -> None:
+    """Let all ranks take part in something on their GPUs before the first batch there, as NCCL wants them to.
+
+    Of no use where the ranks have just compared their calls on the GPUs, or where Gloo carries everything; so this is
+    for groups with a backend for each kind of device.
+    """
+    torch, dist = import_torch()
+    if device.type != "cuda" or group in _connected or telling_device(group).type == "cuda":
+        return
+    if dist.get_backend(group) != "gloo":
+        wait(dist.all_reduce(torch.zeros(1, device=device), group=group, async_op=True), timeout)
+    _connected.add(group)
+
+
+def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> int:
+    """Tell the other ranks what this one is about to do; raise on all ranks unless all are about to do the same.
+
+    Returns the number of elements that those know who can tell.
+    """
+    torch, dist = import_torch()
+    names = (
+        "a rank whose arguments are wrong",
+        "the program",
+        "the element type",
+        "the number of elements",
+        "slices",
+        "op",
+    )
+    mine = [1, *[0] * (len(names) - 1)]
+    if problem is None:
+        program, kind = int(call.program.digest[:DIGEST_DIGITS], 16), zlib.crc32(str(call.whole.dtype).encode())
+        mine = [0, program, kind, elements or 0, call.slices, OPERATIONS.index(call.op)]
+    device = telling_device(call.group)
+    # The largest negative is the smallest negated: one all-reduce gives both extremes.
+    negated = [-value for value in mine]
+    if problem is None and elements is None:
+        negated[names.index("the number of elements")] = -MOST_ELEMENTS
+    extremes = torch.tensor([*mine, *negated], dtype=torch.int64, device=device)
+    try:
+        wait(dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=call.group, async_op=True), call.timeout)
+    except RuntimeError as error:
+        raise problem or ProgramError(f"the ranks could not agree on the call: {first_line(error)}") from error
+    if problem is not None:
+        raise problem
+    largest, smallest = extremes[: len(mine)].tolist(), (-extremes[len(mine) :]).tolist()
+    if largest[0]:
+        raise ProgramError("another rank refused its arguments, so this one stops too; that rank's message says why")
+    for name, most, least in zip(names, largest, smallest, strict=True):
+        if most != least:
+            raise ProgramError(f"the ranks disagree about {name}; all have to make the same call")
+    return int(largest[names.index("the number of elements")])

@@ -1,0 +1,282 @@
+"""Looks at one rank's arguments of a collective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ....errors import ColloptError, MissingDependencyError, UnsupportedError
+from ....support.validation import shown
+from ...programs.checks import check_counts, check_seconds
+from ...programs.layout import ROOTED
+from ...programs.program import Program
+from ..rounds.batches import checked_rounds, shard_elements, works_in_place
+from .fork_guard import check_process
+from .reduce_ops import check_operation
+from .tensors import check_alike, check_tensor
+
+__all__ = [
+    "Call",
+    "check_async",
+    "import_torch",
+    "member_rank",
+    "plain_group_of",
+    "problem_of",
+    "served_devices",
+    "telling_device",
+]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of one rank's call; `group` is never None, and tensors that this rank has no use for are."""
+
+    program: Program
+    output: Any
+    input: Any
+    group: Any
+    timeout: float | None
+    slices: int
+    op: str
+    async_op: bool = False
+
+    @property
+    def whole_name(self) -> str:
+        """Which of the two tensors holds all data of the collective, on every rank; of an all-to-all(v), neither."""
+        return "input" if self.program.collective in ("reduce_scatter", "reduce") else "output"
+
+    @property
+    def whole(self) -> Any:
+        """That tensor."""
+        return self.input if self.whole_name == "input" else self.output
+
+    @property
+    def elements(self) -> int | None:
+        """Elements of the whole collective; of an all-to-all(v), those of all ranks together.
+
+        None if this rank cannot tell, as no part is its own or for it.
+        """
+        layout = self.program.layout
+        if not layout.in_pairs:
+            return int(self.whole.numel())
+        _, dist = import_torch()
+        unit = _unit(self, dist.get_rank(self.group))
+        return None if unit is None else unit * sum(inputs for inputs, _ in layout.pair_parts)
+
+    @property
+    def known_to_all(self) -> bool:
+        """Whether each rank can tell how large everything is."""
+        return not self.program.layout.in_pairs or (0, 0) not in self.program.layout.pair_parts
+
+    @property
+    def part(self) -> Any:
+        """The other one."""
+        return self.output if self.whole_name == "input" else self.input
+
+
+def import_torch() -> tuple[Any, Any]:
+    """Import torch and torch.distributed, or raise `MissingDependencyError` with the way to install them."""
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"running a plan needs torch ({error}); install it with: pip install 'collopt[torch]'"
+        ) from error
+    if not dist.is_available():
+        raise MissingDependencyError("this build of torch has no torch.distributed; install an ordinary one")
+    return torch, dist
+
+
+def member_rank(group: Any) -> int:
+    """Return the rank of this process in the group; `UnsupportedError` if it has none."""
+    _, dist = import_torch()
+    if not dist.is_initialized():
+        raise UnsupportedError("torch.distributed is not initialised; call init_process_group, or start with torchrun")
+    rank: int = dist.get_rank(group)
+    if rank < 0:
+        raise UnsupportedError("this process is not a member of the group; only members may call")
+    return rank
+
+
+def plain_group_of(group: Any, *tensors: Any) -> Any:
+    """Return the group that messages about some tensors go through.
+
+    That is the group itself, or the default one for None; of a group of the ``collopt`` backend, which cannot batch
+    messages, the plain one with the same ranks that it keeps for plans on the tensors' kind of device.
+
+    Raises
+    ------
+    UnsupportedError
+        If the group was used before this process was forked.
+    """
+    torch, dist = import_torch()
+    group = dist.group.WORLD if group is None else group
+    check_process(group)
+    lane_for = getattr(group, "lane_for", None)
+    if lane_for is None:
+        return group
+    return lane_for(next((each.device.type for each in tensors if isinstance(each, torch.Tensor)), None))
+
+
+def telling_device(group: Any) -> Any:
+    """Return where the few numbers have to be that the ranks of a group tell each other before they run anything.
+
+    On the CPU if the group has a backend for it, as ranks with wrong tensors have to be able to join in.
+    """
+    torch, _ = import_torch()
+    if served_devices(group) == {"cuda"}:
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
+
+
+def served_devices(group: Any) -> set[str]:
+    """Return the kinds of device whose tensors a group carries; it may have another backend for each."""
+    return {device.type for device in group._device_types}
+
+
+def problem_of(call: Call) -> ColloptError | None:
+    """Return what is wrong with this rank's arguments, if anything is."""
+    try:
+        _check_options(call)
+        _check_tensors(call)
+        check_async(call.async_op, call.whole, call.timeout)
+        checked_rounds(call.program, call.slices)
+    except ColloptError as error:
+        return error
+    return None
+
+
+def check_async(async_op: object, tensor: Any, timeout: float | None) -> None:
+    """Refuse what could not go on beside the caller.
+
+    Raises
+    ------
+    UnsupportedError
+        If `async_op` is no bool, or is True and the tensor's device, the timeout of the call or torch's settings are in
+        the way.
+    """
+    if not isinstance(async_op, bool):
+        raise UnsupportedError(f"async_op is {shown(async_op)}; expected True or False")
+    if not async_op:
+        return
+    _, dist = import_torch()
+    device = tensor.device.type
+    if device not in ("cpu", "cuda"):
+        raise UnsupportedError(
+            f"async_op is True and the tensors are on {device}; expected them on cpu or cuda, or async_op=False"
+        )
+    if device == "cpu" and dist.get_debug_level() is dist.DebugLevel.DETAIL:
+        raise UnsupportedError(
+            "async_op is True and TORCH_DISTRIBUTED_DEBUG is DETAIL, which takes messages of another thread for a "
+            "mismatch of collectives; expected another level, or async_op=False"
+        )
+    if device == "cuda" and timeout is not None:
+        raise UnsupportedError(
+            f"async_op is True and timeout is {timeout}, for which CUDA work has to be waited for in the call; "
+            "expected no timeout, which leaves it to the process group"
+        )
+
+
+def _check_options(call: Call) -> None:
+    _, dist = import_torch()
+    if (size := dist.get_world_size(call.group)) != call.program.num_ranks:
+        raise UnsupportedError(f"the group has {size} ranks, the program is for {call.program.num_ranks}")
+    check_counts({"slices": call.slices})
+    if call.timeout is not None:
+        check_seconds("timeout", call.timeout)
+
+
+def _check_tensors(call: Call) -> None:
+    _, dist = import_torch()
+    if call.whole is None:
+        raise UnsupportedError(f"{call.whole_name} is None; {call.program.collective} needs one on every rank")
+    if call.part is None and call.program.layout.in_pairs:
+        raise UnsupportedError(f"input is None; {call.program.collective} needs one on every rank")
+    for name, tensor in (("output", call.output), ("input", call.input)):
+        if tensor is not None:
+            check_tensor(name, tensor)
+    rank = dist.get_rank(call.group)
+    _check_pair(call, rank)
+    _check_numbers(call, rank)
+    check_operation(call.op, call.whole.dtype, call.program.layout)
+    kinds = served_devices(call.group)
+    if call.whole.device.type not in kinds:
+        raise UnsupportedError(
+            f"the tensors are on {call.whole.device} but the group's backend is {dist.get_backend(call.group)}; move "
+            f"them to {' or '.join(sorted(kinds))}"
+        )
+
+
+def _check_pair(call: Call, rank: int) -> None:
+    """Refuse tensors that differ in kind or overlap, unless the smaller is its own part of the larger."""
+    if call.part is None:
+        return
+    check_alike(call.output, call.input)
+    distance = call.part.data_ptr() - call.whole.data_ptr()
+    size = call.whole.element_size()
+    apart = distance <= -call.part.numel() * size or distance >= call.whole.numel() * size
+    if apart or not call.part.numel():
+        return
+    layout = call.program.layout
+    if layout.in_pairs:
+        raise UnsupportedError("input and output overlap; give the output memory of its own")
+    if layout.collective in ("allgather", "reduce_scatter"):
+        place = sum(shard_elements(layout, call.whole.numel())[:rank])
+    else:
+        place = 0
+    if distance != place * size:
+        raise UnsupportedError(
+            f"input and output overlap; give the {'output' if call.whole_name == 'input' else 'input'} memory of its "
+            f"own, or its own place in the {call.whole_name}"
+        )
+    if not works_in_place(call.program):
+        raise UnsupportedError("input and output are the same memory, which this program is not made for; give it two")
+
+
+def _check_numbers(call: Call, rank: int) -> None:
+    """Refuse numbers of elements that do not fit together."""
+    layout, elements = call.program.layout, call.whole.numel()
+    if layout.in_pairs:
+        _check_parts(call, rank)
+        return
+    whole, part = call.whole_name, "output" if call.whole_name == "input" else "input"
+    if layout.collective in ROOTED and rank != layout.root:
+        return
+    if layout.collective == "allreduce" or layout.collective in ROOTED:
+        fits, wanted = elements, "the same number in both"
+    elif len(set(layout.shards)) == 1:
+        ranks = call.program.num_ranks
+        fits = elements // ranks if elements % ranks == 0 else -1
+        wanted = f"{ranks} times as many in the {whole}, one {part} per rank"
+    else:
+        fits = shard_elements(layout, elements)[rank]
+        wanted = f"{fits} in the {part}, rank {rank}'s share of the {whole}"
+    if (0 if call.part is None else call.part.numel()) != fits:
+        counts = {name: 0 if tensor is None else tensor.numel() for name, tensor in _named(call)}
+        raise UnsupportedError(
+            f"output has {counts['output']} elements and input has {counts['input']}; expected {wanted}"
+        )
+
+
+def _check_parts(call: Call, rank: int) -> None:
+    """Refuse sizes that are not in proportion to the traffic."""
+    inputs, outputs = call.program.layout.pair_parts[rank]
+    unit = _unit(call, rank) or 0
+    if (call.input.numel(), call.output.numel()) != (unit * inputs, unit * outputs):
+        raise UnsupportedError(
+            f"output has {call.output.numel()} elements and input has {call.input.numel()}; expected {outputs} and "
+            f"{inputs} times the same number: column and row {rank} of the traffic, in lowest terms"
+        )
+
+
+def _unit(call: Call, rank: int) -> int | None:
+    """Elements that a traffic of 1 in lowest terms comes to, rounded down; None without any."""
+    inputs, outputs = call.program.layout.pair_parts[rank]
+    if inputs:
+        return int(call.input.numel()) // inputs
+    return int(call.output.numel()) // outputs if outputs else None
+
+
+def _named(call: Call) -> tuple[tuple[str, Any], tuple[str, Any]]:
+    return ("output", call.output), ("input", call.input)

@@ -1,0 +1,243 @@
+"""Runs calls of a group beside the caller, one after the other, in a thread of their own.
+
+The rounds of a plan wait for each other, and Gloo's waits block a thread.  One thread for each group keeps its calls in
+order, and so the same on all ranks.  It is a daemon: a rank that hangs in Gloo must not keep the interpreter from
+ending, so at the end calls that still go on get some seconds, and are interrupted and told of if that is not enough.
+(To leave the thread alone then would end the process by SIGABRT if a wait of Gloo's returned after the interpreter.)
+
+A fork has none of its parent's threads, so it forgets their queues: its end has nothing to wait for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from multiprocessing.util import Finalize
+from queue import SimpleQueue
+from threading import Thread, get_ident
+from typing import NamedTuple, TypeVar
+from weakref import WeakSet, finalize
+
+from ....errors import ProgramError
+
+__all__ = ["CallQueue", "QueuedCall"]
+
+EXIT_PATIENCE_S = 10.0
+"""How long the end of the interpreter is put off for calls that still go on, all groups together."""
+INTERRUPTION_S = 5.0
+"""How long it is put off for those that have been interrupted."""
+EXIT_PRIORITY = 100
+"""Before multiprocessing stops the pools, managers and queues that callbacks may use."""
+
+logger = logging.getLogger("collopt.runtime")
+
+Job = Callable[[], object]
+Answer = TypeVar("Answer")
+
+
+def _nothing() -> None:
+    """What most calls have left to do when the data is there."""
+
+
+class QueuedCall(Future[None]):
+    """A call that has, or had, its turn to come.
+
+    Who waits for it in the thread that is to run it, in a callback of an earlier call, runs what comes before it, and
+    it, there and then.
+    """
+
+    def __init__(self, runner: _Runner) -> None:
+        super().__init__()
+        self._runner = runner
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait until it is over; raise what it raised."""
+        self._runner.run_until(self)
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait until it is over; return what it raised."""
+        self._runner.run_until(self)
+        return super().exception(timeout)
+
+
+class _Item(NamedTuple):
+    """What stands in a queue."""
+
+    job: Job
+    afterwards: Job
+    call: QueuedCall
+
+
+class _Runner:
+    """What the thread holds: not the queue itself, which ends the thread when nobody needs it any more."""
+
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[_Item | None] = SimpleQueue()
+        self.failure: str | None = None
+        self.process = os.getpid()
+        self.thread: int | None = None
+
+    def run_all(self) -> None:
+        """Run what comes until nothing will."""
+        self.thread = get_ident()
+        while (item := self.jobs.get()) is not None:
+            self.run(*item)
+            del item  # Or the last call's tensors would live until the next call.
+
+    def run_until(self, call: QueuedCall) -> None:
+        """Run all that comes up to a call if this is the thread that has to."""
+        if call.done():
+            return
+        if self.process != os.getpid():
+            raise ProgramError("the call goes on in the process that this one was forked from; wait for it there")
+        if self.thread != get_ident():
+            return
+        while not call.done():
+            item = self.jobs.get()
+            assert item is not None  # The end comes after all calls.
+            self.run(*item)
+
+    def run(self, job: Job, afterwards: Job, call: QueuedCall) -> None:
+        """Run one call, unless an earlier one failed: the ranks may be in different ones then."""
+        is_left_out = self.failure is not None
+        try:
+            if is_left_out:
+                raise ProgramError(
+                    f"an earlier call on the group failed, so this one was not begun; that one's error: {self.failure}"
+                )
+            try:
+                job()
+            except BaseException as error:
+                self.failure = str(error)
+                raise
+            afterwards()
+        except BaseException as error:  # noqa: BLE001 - whoever waits has to get it.
+            if not is_left_out:
+                # Nobody may ever wait for it.
+                logger.error("a call that went on beside its caller failed: %s", error)
+            call.set_exception(error)
+        else:
+            call.set_result(None)
+
+
+class CallQueue:
+    """The calls of one group.
+
+    Parameters
+    ----------
+    interrupt : callable, optional
+        Makes the call that is running fail, whatever becomes of the group.
+    """
+
+    def __init__(self, interrupt: Callable[[], None] = lambda: None) -> None:
+        self.interrupt = interrupt
+        self._runner = _Runner()
+        self._last = QueuedCall(self._runner)
+        self._last.set_result(None)
+        self._thread = Thread(target=self._runner.run_all, name="collopt-calls", daemon=True)
+        self._thread.start()
+        finalize(self, self._runner.jobs.put, None)
+        _add(self)
+
+    def submit(self, job: Job, afterwards: Job = _nothing) -> QueuedCall:
+        """Run a job after all earlier ones; return at once.
+
+        In the thread itself, which is where callbacks of a job run, a job runs at once, as it comes before all that the
+        group was called for later.
+
+        Parameters
+        ----------
+        job : callable
+            If it raises, later jobs are not begun.
+        afterwards : callable, optional
+            What is left to do then without the other ranks, so that no other job suffers if it raises.
+        """
+        call = QueuedCall(self._runner)
+        if self._runner.thread == get_ident():
+            self._runner.run(job, afterwards, call)
+        else:
+            self._last = call
+            self._runner.jobs.put(_Item(job, afterwards, call))
+        return call
+
+    def ask(self, question: Callable[[], Answer]) -> Answer:
+        """Run something after all earlier jobs and wait for what it returns or raises, which no other job suffers from.
+
+        Raises
+        ------
+        ProgramError
+            If an earlier job failed; besides whatever the question raises.
+        """
+        answer: Future[Answer] = Future()
+
+        def job() -> None:
+            try:
+                answer.set_result(question())
+            except BaseException as error:  # noqa: BLE001 - raised again below.
+                answer.set_exception(error)
+
+        self.submit(job).result()
+        return answer.result()
+
+    def join(self) -> None:
+        """Wait for all earlier jobs.
+
+        Raises
+        ------
+        ProgramError
+            If one of them failed, as the group is of no more use then.
+        """
+        self.submit(_nothing).result()
+
+    def is_over_by(self, until: float) -> bool:
+        """Whether all jobs are over when the monotonic clock shows that time."""
+        return bool(wait([self._last], max(0.0, until - time.monotonic())).done)
+
+
+_queues: WeakSet[CallQueue] = WeakSet()
+_finalizers: list[Finalize] = []
+
+
+def _add(queue: CallQueue) -> None:
+    """Let the end of the process wait for a queue."""
+    _queues.add(queue)
+    if not _finalizers:
+        # Processes of multiprocessing end without what atexit knows.
+        _finalizers.append(Finalize(None, _finish, exitpriority=EXIT_PRIORITY))
+
+
+def _forget() -> None:
+    """Begin anew in a fork."""
+    global _queues  # noqa: PLW0603 - the old one may be in use by a thread that is not here.
+    _queues = WeakSet()
+    _finalizers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+@atexit.register
+def _finish() -> None:
+    """Let calls that nobody waited for come to their end before the interpreter does; what is late is so once."""
+    until = time.monotonic() + EXIT_PATIENCE_S
+    late = [queue for queue in list(_queues) if not queue.is_over_by(until)]
+    if not late:
+        return
+    _queues.difference_update(late)
+    logger.error(
+        "the program ends with calls that still go on after %g s, on groups: %d; wait for what execute or "
+        "all_to_all_single return with async_op=True",
+        EXIT_PATIENCE_S,
+        len(late),
+    )
+    for queue in late:
+        queue.interrupt()
+    until = time.monotonic() + INTERRUPTION_S
+    for queue in late:
+        queue.is_over_by(until)

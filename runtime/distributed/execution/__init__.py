@@ -1,0 +1,1 @@
+"""Execute, launch, compare with torch."""

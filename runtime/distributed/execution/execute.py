@@ -1,0 +1,254 @@
+"""Runs programs through torch.distributed: Gloo, NCCL and RCCL by one path.
+
+Facts about torch.distributed that the code below rests on (seen with torch 2.13 and Gloo, or read in its source):
+
+- Gloo cannot send to its own rank, so data that stays is copied.
+- A batch must not be empty, all its tensors must be contiguous and must live until the work is done.
+- Peers are global ranks even in a subgroup.  Tags are ignored by NCCL; messages between two ranks match in order.
+- The first batch on a group has to involve every rank; an all-reduce before it sees to that.
+- Waiting for NCCL work blocks the current stream, not the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
+
+from ....errors import ProgramError, UnsupportedError
+from ....schedules import AnySchedule
+from ...lowering.lower import lower
+from ...programs.layout import ROOTED
+from ...programs.program import Program
+from ..calls.agreement import agree, first_line, wait_for_all
+from ..calls.arguments import Call, import_torch, member_rank, plain_group_of
+from ..calls.async_work import AsyncWork
+from ..calls.concurrency import TAG, run_now, start
+from ..calls.reduce_ops import combine, finish
+from ..rounds.batches import OwnRound, OwnRounds, Piece, own_rounds
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+__all__ = ["PlanLike", "execute", "execute_allgather", "prepared", "program_of"]
+
+NO_LIMIT = 2**31 - 1
+
+_lowered: WeakKeyDictionary[AnySchedule, dict[str, Program]] = WeakKeyDictionary()
+
+
+class PlanLike(Protocol):
+    """What `execute` needs of a plan."""
+
+    @property
+    def collective(self) -> str:
+        """Such as ``"allgather"``."""
+
+    @property
+    def schedule(self) -> AnySchedule:
+        """What it consists of."""
+
+
+def program_of(plan: PlanLike | Program) -> Program:
+    """Lower a plan for execution in rounds, once; a program is what it is.
+
+    Raises
+    ------
+    UnsupportedError
+        If the plan's schedule cannot be lowered.
+    """
+    if isinstance(plan, Program):
+        return plan
+    if not hasattr(plan, "collective") or not hasattr(plan, "schedule"):
+        raise UnsupportedError(f"what is to run is a {type(plan).__name__}; expected a Plan or a Program")
+    try:
+        known = _lowered.setdefault(plan.schedule, {})
+    except TypeError:
+        known = {}
+    if plan.collective not in known:
+        # Without thread blocks there is nothing that limits steps or counts.
+        known[plan.collective] = lower(plan.schedule, plan.collective, max_steps=NO_LIMIT, max_count=NO_LIMIT)
+    return known[plan.collective]
+
+
+def execute(
+    plan: PlanLike | Program,
+    output: torch.Tensor | None,
+    input: torch.Tensor | None,  # noqa: A002 - torch.distributed's own name for it.
+    *,
+    group: dist.ProcessGroup | None = None,
+    timeout: float | None = None,
+    slices: int = 1,
+    op: str = "sum",
+    async_op: bool = False,
+) -> AsyncWork | None:
+    """Run a plan; every rank of the group calls this with its own tensors.
+
+    The first call on a group with some plan and size checks the program and agrees with the other ranks; like any
+    collective it has to be made by all ranks of the group with the same arguments.  If it raises, what the outputs hold
+    is undefined.
+
+    Later calls of the same kind are not compared, which saves them a small all-reduce.  If the arguments of one rank
+    are wrong then, that rank raises at once and sends nothing; the others raise when it ends or the time is over.  If
+    they are right but differ, such as in size, nobody notices: Gloo may end a process by SIGABRT for a message that is
+    too long, and whoever waits for one that does not come raises at the timeout.
+
+    Parameters
+    ----------
+    plan : Plan or Program
+        Rank r of the group is compute node r of the plan's topology.
+    output, input : torch.Tensor or None
+        Contiguous, of one type on one device.  Any number of elements; it need not divide by the number of chunks.
+
+        *Allgather*: rank r's input comes to stand at position r of every output.  *Reduce-scatter*: the sum of all
+        inputs is shared out to the outputs in rank order.  Shares are equal, or by the plan's weights as
+        `collopt.runtime.distributed.rounds.batches.shard_elements` rounds them.  *Allreduce*: the sum of all inputs
+        comes to every output.  *Broadcast*: the root's input comes to every output; *reduce*: the sum of all inputs
+        comes to the root's output; the other ranks' tensors of that name may be None and are not looked at.
+        *All-to-all(v)*: as `torch.distributed.all_to_all_single`: rank r's input holds its parts for ranks 0, 1, ...
+        one after the other, and its output what each has for it.  Parts are equal, or multiples of the plan's traffic
+        in lowest terms, the same multiple on all ranks, the part that stays included.
+
+        Both may be the same memory, the smaller being its own part of the larger; not in an all-to-all(v).
+    group : torch.distributed.ProcessGroup or None
+        None is the default group.  Of a group of the ``collopt`` backend, the call uses the connections that the
+        backend has for its own plans.
+    timeout : float or None
+        Seconds that one round may take; None leaves it to the process group.  If a rank dies, those that exchange data
+        with it raise at once, and all others when this time is over.
+    slices : int
+        Pieces of the data that follow each other through the network.  More pieces keep more links busy at once and
+        cost more batches.
+    op : {"sum", "prod", "min", "max", "avg"}
+        What adding means; see `collopt.runtime.distributed.calls.reduce_ops`.  Of no meaning to collectives that only
+        move data.
+    async_op : bool
+        Return while the data is still on its way.  Each rank may choose for itself.
+
+    Returns
+    -------
+    AsyncWork or None
+        None, or with `async_op` what has ``wait()``, ``is_completed()`` and ``get_future()``.
+
+    Raises
+    ------
+    UnsupportedError
+        If the plan's schedule cannot be lowered, or the tensors, the operation or the group do not fit it.
+    ProgramError
+        If the program is wrong, the ranks disagree, or the exchange fails; with `async_op`, ``wait()`` raises what goes
+        wrong in the exchange.
+    MissingDependencyError
+        If torch is not installed.
+
+    Notes
+    -----
+    On CPU tensors a thread runs calls with `async_op`, one per group and call by call; a call without it waits for
+    them, and so does the first call of its kind.  When one fails, later ones of the group fail too.  Errors are also
+    logged, to ``collopt.runtime``, as nobody may wait for them.  The end of the program is put off by some seconds for
+    calls that still go on.  In a fork, such calls cannot be waited for, nor can the group be used.
+
+    On CUDA tensors nothing but the first call of its kind waits in the process.  Each call posts everything at once: to
+    the current stream, or with `async_op` to a stream of the group's own, which begins after what the current stream
+    has to do by then, and for which ``wait()`` lets the current stream wait.  A `timeout` makes the process wait for
+    every round, so `async_op` does not go with it.
+    """
+    call, job = prepared(plan, output, input, group=group, timeout=timeout, slices=slices, op=op, async_op=async_op)
+    if async_op:
+        outputs, inputs = ([] if each is None else [each] for each in (call.output, call.input))
+        return start(call.group, job, outputs, inputs)
+    run_now(call.group, job)
+    return None
+
+
+def prepared(
+    plan: PlanLike | Program,
+    output: torch.Tensor | None,
+    input: torch.Tensor | None,  # noqa: A002 - torch.distributed's own name for it.
+    *,
+    group: dist.ProcessGroup | None,
+    timeout: float | None = None,
+    slices: int = 1,
+    op: str = "sum",
+    async_op: bool = False,
+) -> tuple[Call, Callable[[], None]]:
+    """Check the arguments of `execute` and let the ranks agree on them, which they do in the order of their calls.
+
+    Returns
+    -------
+    tuple of Call and callable
+        The arguments, and what is left to do: to send the data.
+    """
+    rank = member_rank(group)
+    program = program_of(plan)
+    if program.collective in ROOTED and rank != program.layout.root:
+        output, input = (None, input) if program.collective == "reduce" else (output, None)  # noqa: A001
+    call = Call(program, output, input, plain_group_of(group, output, input), timeout, slices, op, async_op)
+    return call, partial(_run, call, rank, own_rounds(program, slices, rank, agree(call)))
+
+
+def execute_allgather(
+    program: Program,
+    output: torch.Tensor,
+    input: torch.Tensor,  # noqa: A002 - torch.distributed's own name for it.
+    *,
+    group: dist.ProcessGroup | None = None,
+    timeout: float | None = None,
+    slices: int = 1,
+) -> None:
+    """Gather every rank's `input` into `output`: `execute` under the name that it had when there was nothing else."""
+    execute(program, output, input, group=group, timeout=timeout, slices=slices)
+
+
+def _run(call: Call, rank: int, work: OwnRounds) -> None:
+    torch, _ = import_torch()
+    made_so = any(tensor is not None and tensor.is_inference() for tensor in (call.output, call.input))
+    # Tensors that were made in inference mode can be written to in that mode alone; others are to notice that they are.
+    with torch.inference_mode() if made_so else torch.no_grad():
+        memory = {
+            name: torch.empty(0, dtype=call.whole.dtype, device=call.whole.device)
+            if tensor is None
+            else tensor.detach().view(-1)
+            for name, tensor in (("output", call.output), ("input", call.input))
+        }
+        for name, size in (("scratch", work.scratch), ("staging", work.staging)):
+            memory[name] = torch.empty(size, dtype=call.whole.dtype, device=call.whole.device)
+        for number, part in enumerate(work.rounds):
+            try:
+                _run_round(call, part, memory)
+            except (RuntimeError, ValueError) as error:  # The latter if the group has been destroyed meanwhile.
+                peers = sorted({operation.peer for operation in part.operations})
+                raise ProgramError(
+                    f"rank {rank} could not finish round {number + 1} of {len(work.rounds)}, in which it exchanges "
+                    f"data with ranks {peers}: {first_line(error)}"
+                ) from error
+        if call.program.layout.reduces:
+            finish(call.op, memory["output"], call.program.num_ranks)
+
+
+def _run_round(call: Call, part: OwnRound, memory: dict[str, Any]) -> None:
+    """Post one batch, make the copies meanwhile, wait, and add up."""
+    torch, dist = import_torch()
+
+    def held(piece: Piece) -> Any:
+        return memory[piece.memory][piece.begin : piece.end]
+
+    # As bytes, because no backend carries all element types (Gloo and NCCL have no int16).
+    views = [held(each.piece).view(torch.uint8) for each in part.operations]
+    batch = [
+        dist.P2POp(
+            dist.isend if each.is_send else dist.irecv,
+            view,
+            dist.get_global_rank(call.group, each.peer),
+            call.group,
+            TAG,
+        )
+        for each, view in zip(part.operations, views, strict=True)
+    ]
+    works = dist.batch_isend_irecv(batch) if batch else []
+    for copy in part.copies:
+        held(copy.target).copy_(held(copy.source))
+    wait_for_all(works, call.timeout)
+    for each in part.sums:
+        combine(call.op, held(each.one), held(each.other), held(each.target))

@@ -1,0 +1,1 @@
+"""Ranks: started, launched, joined."""

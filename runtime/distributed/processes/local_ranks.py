@@ -1,0 +1,295 @@
+"""Starts one process per rank on this machine and brings back their results or the first failure.
+
+One interpreter, the supervisor, imports the heavy modules once and forks a process per rank, so sixteen ranks start
+about as quickly as one.  It never runs the caller's main module, so scripts need no ``if __name__ == "__main__"``.  It
+lives in a session of its own: whatever happens, killing that process group leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from .... import errors
+from ....errors import ColloptError, ProgramError
+from .messages import Listener, listening
+
+__all__ = ["run_ranks", "supervise"]
+
+Result = TypeVar("Result")
+
+BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from collopt.runtime.distributed.processes.local_ranks import supervise; "
+    "supervise(sys.argv[2], int(sys.argv[3]))"
+)
+GRACE_S = 5.0
+"""The supervisor gets this long after the deadline to report before it is killed."""
+LOOK_S = 0.1
+"""So often a caller that waits for news looks whether the supervisor, which would end them, still runs."""
+AFTERMATH_S = 0.3
+"""After a first failure the others' are awaited this long: a rank that died explains more than its peers' errors."""
+LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+class _Failure(NamedTuple):
+    """What went wrong on one rank; a rank that died comes before one that complained."""
+
+    complained: bool
+    arrival: int
+    kind: str
+    message: str
+
+
+def run_ranks(
+    task: Callable[[int, str], Result],
+    num_ranks: int,
+    *,
+    timeout_s: float,
+    preload: Sequence[str] = (),
+    heard: Listener | None = None,
+) -> list[Result]:
+    """Run ``task(rank, folder)`` in one process per rank.
+
+    Parameters
+    ----------
+    task : callable
+        Picklable: a function of an importable module, or a `functools.partial` of one.  `folder` is an empty folder
+        that all ranks share, for their rendezvous.
+    num_ranks : int
+        How many processes to start.
+    timeout_s : float
+        Seconds for everything, starting up included.
+    preload : sequence of str
+        Modules to import once before the ranks split off.
+    heard : callable, optional
+        Takes, in this process, whatever a rank says with `collopt.runtime.distributed.processes.messages.tell`, one
+        thing at a time. Only one rank may speak.
+
+    Returns
+    -------
+    list
+        The results in rank order.
+
+    Raises
+    ------
+    ColloptError
+        The one that a rank raised, its message preceded by the rank.
+    ProgramError
+        If a rank raised something else, died, or was not done in time.
+    """
+    with tempfile.TemporaryDirectory(prefix="collopt-", ignore_cleanup_errors=True) as folder:
+        job = {
+            "ranks": num_ranks,
+            "deadline": time.time() + timeout_s,
+            "timeout_s": timeout_s,
+            "preload": list(preload),
+        }
+        Path(folder, "job.json").write_text(json.dumps(job), encoding="utf-8")
+        Path(folder, "task.pickle").write_bytes(pickle.dumps(task))
+        Path(folder, "shared").mkdir()
+        code = _run_supervisor(folder, timeout_s + GRACE_S, heard or _ignore)
+        outcome = Path(folder, "outcome.pickle")
+        if not outcome.exists():
+            log = Path(folder, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            reason = log[-1] if log else f"exit status {code}"
+            raise ProgramError(f"the {num_ranks} local ranks gave no answer within {timeout_s:g} s ({reason})")
+        state, content = pickle.loads(outcome.read_bytes())  # noqa: S301 - written by our own supervisor.
+    if state == "done":
+        results: list[Result] = content
+        return results
+    kind, message = content
+    known = getattr(errors, kind, None)
+    raise (known if isinstance(known, type) and issubclass(known, ColloptError) else ProgramError)(message)
+
+
+def _run_supervisor(folder: str, timeout_s: float, heard: Listener) -> int | None:
+    """Run the supervisor to its end, or kill it with all ranks when the time is over."""
+    news, there = multiprocessing.Pipe(duplex=False)
+    environment = {name: value for name, value in os.environ.items() if name not in LAUNCHER_VARIABLES}
+    environment["OMP_NUM_THREADS"] = "1"
+    with Path(folder, "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", BOOT, json.dumps(sys.path), folder, str(there.fileno())],
+            pass_fds=[there.fileno()],
+            stdin=subprocess.PIPE,  # Held open: its end tells the supervisor that this process is gone.
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+    there.close()
+    try:
+        return _heard_to_the_end(process, news, timeout_s, heard)
+    finally:
+        news.close()
+        if process.returncode != 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        assert process.stdin is not None  # It is a pipe.
+        process.stdin.close()
+        process.wait()
+
+
+def _heard_to_the_end(
+    process: subprocess.Popen[bytes], news: Connection, timeout_s: float, heard: Listener
+) -> int | None:
+    """Pass on what ranks say until the supervisor has ended, and return its status, or None when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    # A rank that outlives the supervisor would keep the pipe open.
+    while process.poll() is None or news.poll():
+        if time.monotonic() > deadline:
+            return None
+        if news.poll(LOOK_S):
+            try:
+                said = news.recv()
+            except EOFError:
+                break
+            heard(said)
+    try:
+        return process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _ignore(news: object) -> None:
+    """Take no notice."""
+
+
+def supervise(folder: str, news: int) -> None:
+    """Start the ranks, wait for their results and write the outcome; the main function of the supervisor.
+
+    Parameters
+    ----------
+    folder : str
+        With the job, and for the outcome.
+    news : int
+        File descriptor of the pipe for what ranks say while they work.
+    """
+    job = json.loads(Path(folder, "job.json").read_text(encoding="utf-8"))
+    outcome: tuple[str, object]
+    try:
+        for module in job["preload"]:
+            importlib.import_module(module)
+        task = pickle.loads(Path(folder, "task.pickle").read_bytes())  # noqa: S301 - written by our own parent.
+    except Exception as error:  # noqa: BLE001 - everything has to reach the caller.
+        outcome = ("failed", (type(error).__name__, f"the local ranks could not start: {_described(error)}"))
+    else:
+        try:
+            outcome = _Ranks(task, job, str(Path(folder, "shared")), Connection(news, readable=False)).outcome()
+        except SystemExit:
+            # The caller is gone, so nobody else will clean up.
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    temporary = Path(folder, "outcome.part")
+    temporary.write_bytes(pickle.dumps(outcome))
+    temporary.replace(Path(folder, "outcome.pickle"))
+
+
+class _Ranks:
+    """The rank processes and what has been heard of them."""
+
+    def __init__(self, task: Callable[[int, str], Any], job: dict[str, Any], folder: str, news: Connection) -> None:
+        self.deadline: float = job["deadline"]
+        self.timeout_s: float = job["timeout_s"]
+        self.results: dict[int, Any] = {}
+        self.failures: list[_Failure] = []
+        self.processes = []
+        self.pipes: list[Connection] = []
+        context = multiprocessing.get_context("fork")
+        for rank in range(job["ranks"]):
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=_run_task, args=(task, rank, folder, there, news), daemon=True)
+            process.start()
+            there.close()
+            self.processes.append(process)
+            self.pipes.append(here)
+
+    def outcome(self) -> tuple[str, object]:
+        """Wait for all ranks, or for a failure; leaves no process behind."""
+        try:
+            while self._open() and not self.failures:
+                self._listen(self.deadline)
+            until = min(time.time() + AFTERMATH_S, self.deadline)
+            while self.failures and self._open() and time.time() < until:
+                self._listen(until)
+        finally:
+            for process in self.processes:
+                process.kill()
+            for process in self.processes:
+                process.join()
+        if self.failures:
+            first = min(self.failures)
+            return "failed", (first.kind, first.message)
+        return "done", [self.results[rank] for rank in range(len(self.processes))]
+
+    def _open(self) -> list[int]:
+        return [rank for rank in range(len(self.processes)) if rank not in self.results]
+
+    def _listen(self, until: float) -> None:
+        """Take in whatever comes next."""
+        waiting = self._open()
+        # Standard input ends when the process that wants the results ends.
+        sources = [item for rank in waiting for item in (self.pipes[rank], self.processes[rank].sentinel)]
+        ready = wait([*sources, sys.stdin.fileno()], max(0.0, until - time.time()))
+        if sys.stdin.fileno() in ready:
+            raise SystemExit(1)
+        if not ready and not self.failures:
+            message = f"ranks {waiting} were not done within {self.timeout_s:g} s"
+            self.failures.append(_Failure(True, len(self.failures), "ProgramError", message))
+        for rank in waiting:
+            if self.pipes[rank] in ready or self.processes[rank].sentinel in ready:
+                self._hear(rank)
+
+    def _hear(self, rank: int) -> None:
+        try:
+            # Poll first: a rank that was killed has ended without a word.
+            answer = self.pipes[rank].recv() if self.pipes[rank].poll() else None
+        except EOFError:
+            answer = None
+        if answer is None:
+            self.processes[rank].join()
+            answer = ("died", "ProgramError", _exit_reason(self.processes[rank].exitcode))
+        self.results[rank] = None
+        if answer[0] == "done":
+            self.results[rank] = answer[1]
+        else:
+            complained = answer[0] == "failed"
+            self.failures.append(_Failure(complained, len(self.failures), answer[1], f"rank {rank}: {answer[2]}"))
+
+
+def _exit_reason(code: int | None) -> str:
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return f"the process died of {signal.Signals(-code).name}"
+    return f"the process ended with exit status {code} before it was done"
+
+
+def _run_task(task: Callable[[int, str], Any], rank: int, folder: str, pipe: Connection, news: Connection) -> None:
+    """Run the task in a rank's own process."""
+    try:
+        with listening(news.send):
+            answer: tuple[Any, ...] = ("done", task(rank, folder))
+    except Exception as error:  # noqa: BLE001 - everything has to reach the caller.
+        answer = ("failed", type(error).__name__, _described(error))
+    pipe.send(answer)
+
+
+def _described(error: Exception) -> str:
+    if isinstance(error, ColloptError):
+        return str(error)
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"

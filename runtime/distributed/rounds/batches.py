@@ -1,0 +1,195 @@
+"""What one rank posts in each round, in elements of its own tensors.
+
+Shards need not divide evenly: with C chunks in a shard, chunk c of a slice of m elements has the elements
+``c * m // C`` to ``(c + 1) * m // C - 1``.  A message that comes out empty is left out, at both ends alike.  Shards of
+weights w_0, w_1, ... themselves share out the T elements of the whole collective in the same way.
+
+Besides the caller's tensors there is scratch, as the program has it, and a staging area for what is received to be
+added at the end of the round.
+
+The parts of an all-to-allv are exact multiples of the traffic in lowest terms, so that each rank with some of it can
+tell from its own tensors how large everything is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Literal, NamedTuple
+
+from ....errors import ProgramError
+from ...interpreter.interpret import run_program
+from ...programs.layout import Layout
+from ...programs.program import ChunkRange, Program
+from .rounds import Message, Round, rounds_of
+from .scratch import RoundScratch
+
+__all__ = [
+    "Copy",
+    "Operation",
+    "OwnRound",
+    "OwnRounds",
+    "Piece",
+    "Sum",
+    "checked_rounds",
+    "own_rounds",
+    "shard_elements",
+    "works_in_place",
+]
+
+Memory = Literal["input", "output", "scratch", "staging"]
+
+
+class Piece(NamedTuple):
+    """Elements ``begin .. end - 1`` of one of the rank's memories."""
+
+    memory: Memory
+    begin: int
+    end: int
+
+
+class Operation(NamedTuple):
+    """One send or receive of this rank."""
+
+    peer: int
+    is_send: bool
+    piece: Piece
+
+
+class Copy(NamedTuple):
+    """Elements that stay on this rank."""
+
+    source: Piece
+    target: Piece
+
+
+class Sum(NamedTuple):
+    """``target = one + other``, element by element, or whatever operation the caller asked for."""
+
+    one: Piece
+    other: Piece
+    target: Piece
+
+
+class OwnRound(NamedTuple):
+    """One rank's part of a round; sums come last, in this order."""
+
+    operations: tuple[Operation, ...]
+    copies: tuple[Copy, ...]
+    sums: tuple[Sum, ...]
+
+
+class OwnRounds(NamedTuple):
+    """One rank's rounds and the elements that its scratch and its staging area need."""
+
+    rounds: tuple[OwnRound, ...]
+    scratch: int
+    staging: int
+
+
+def shard_elements(layout: Layout, elements: int) -> tuple[int, ...]:
+    """Elements of each rank's shard, or from each rank to each, if there are `elements` in all."""
+    ends = [elements * offset // layout.chunks for offset in layout.offsets]
+    return tuple(end - begin for begin, end in pairwise(ends))
+
+
+@lru_cache(maxsize=32)
+def checked_rounds(program: Program, slices: int) -> tuple[Round, ...]:
+    """Check a program once and for all and cut it into rounds, for calls in place too if it can have them."""
+    run_program(program, interleavings=1)
+    return rounds_of(replace(program, in_place=works_in_place(program)), slices=slices)
+
+
+@lru_cache(maxsize=32)
+def works_in_place(program: Program) -> bool:
+    """Whether a program is right if input and output are the same memory."""
+    try:
+        run_program(replace(program, in_place=True), interleavings=1)
+    except ProgramError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=128)
+def own_rounds(program: Program, slices: int, rank: int, elements: int) -> OwnRounds:
+    """Return one rank's part of a collective on so many elements in all."""
+    rounds = checked_rounds(program, slices)
+    map_ = _Map(program, rank, elements, slices, rounds)
+    parts = [part for part in map(map_.own_round, rounds) if any(part)]
+    staging = [each.one.end for part in parts for each in part.sums if each.one.memory == "staging"]
+    return OwnRounds(tuple(parts), map_.scratch.size, max(staging, default=0))
+
+
+class _Map:
+    """Says which elements of one rank's memories a message is about."""
+
+    def __init__(self, program: Program, rank: int, elements: int, slices: int, rounds: Sequence[Round]) -> None:
+        self.layout = program.layout
+        self.rank = rank
+        self.slices = slices
+        self.ends = [elements * block // self.layout.chunks for block in self.layout.blocks]
+        self.input_start = elements * self.layout.input_range(rank)[0] // self.layout.chunks
+        # Outputs may have several pieces: where they begin in the row of chunks, and how far they are moved from there.
+        pieces = self.layout.output_ranges(rank)
+        self.output_pieces = [begin for begin, _ in pieces]
+        bounds = [[elements * chunk // self.layout.chunks for chunk in piece] for piece in pieces]
+        places = accumulate((end - begin for begin, end in bounds), initial=0)
+        self.output_shifts = [begin - place for (begin, _), place in zip(bounds, places, strict=False)]
+        self.scratch = RoundScratch(rounds, rank, slices, self._elements)
+
+    def own_round(self, part: Round) -> OwnRound:
+        """Translate what this rank has to do with a round."""
+        operations, sums, staged = [], [], 0
+        for message in part.messages:
+            begin, end = self._extent(message.first, message.chunks, message.slice_number)
+            if begin == end:
+                continue
+            if message.sender == self.rank:
+                operations.append(Operation(message.receiver, True, self._piece(message, message.source)))
+            elif message.receiver == self.rank and message.operand is None:
+                operations.append(Operation(message.sender, False, self._piece(message, message.target)))
+            elif message.receiver == self.rank:
+                arrival = Piece("staging", staged, staged + end - begin)
+                staged = arrival.end
+                operations.append(Operation(message.sender, False, arrival))
+                sums.append((message.stage, self._sum(message, arrival)))
+        copies = []
+        for message in part.copies:
+            if message.sender == self.rank and message.operand is None:
+                copies.append(Copy(self._piece(message, message.source), self._piece(message, message.target)))
+            elif message.sender == self.rank:
+                sums.append((message.stage, self._sum(message, self._piece(message, message.source))))
+        in_order = sorted(sums, key=lambda each: each[0])
+        return OwnRound(tuple(operations), tuple(copies), tuple(each for _, each in in_order))
+
+    def _sum(self, message: Message, arrival: Piece) -> Sum:
+        assert message.operand is not None  # That is what makes it a sum.
+        return Sum(arrival, self._piece(message, message.operand), self._piece(message, message.target))
+
+    def _piece(self, message: Message, place: ChunkRange) -> Piece:
+        begin, end = self._extent(message.first, message.chunks, message.slice_number)
+        if place.buffer == "scratch":
+            start = self.scratch.start(message.slice_number, place.start)
+            return Piece("scratch", start, start + end - begin)
+        if place.buffer == "input":
+            return Piece("input", begin - self.input_start, end - self.input_start)
+        shift = self.output_shifts[bisect_right(self.output_pieces, message.first) - 1]
+        return Piece("output", begin - shift, end - shift)
+
+    def _elements(self, chunk: int, slice_number: int) -> int:
+        """Elements of one chunk of the collective in a slice."""
+        begin, end = self._extent(chunk, 1, slice_number)
+        return end - begin
+
+    def _extent(self, first: int, chunks: int, slice_number: int) -> tuple[int, int]:
+        """Elements of some chunks of one shard, counted in the whole collective."""
+        blocks = self.layout.blocks
+        block = bisect_right(blocks, first) - 1
+        base, elements = self.ends[block], self.ends[block + 1] - self.ends[block]
+        start = elements * slice_number // self.slices
+        size = elements * (slice_number + 1) // self.slices - start
+        inside, of = first - blocks[block], blocks[block + 1] - blocks[block]
+        return base + start + inside * size // of, base + start + (inside + chunks) * size // of

@@ -1,0 +1,1 @@
+"""Init_process_group("collopt")."""

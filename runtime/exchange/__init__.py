@@ -1,1 +1,0 @@
-"""The all-to-allv call that is scheduled on the fly."""

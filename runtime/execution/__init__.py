@@ -1,1 +1,0 @@
-"""Programs on real tensors, through torch.distributed."""

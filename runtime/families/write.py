@@ -1,0 +1,287 @@
+"""Families of files: a folder in which every plan has the sizes for which it is the fastest.
+
+Which plan that is, the alpha-beta model says: `Plan.estimate`.  Sizes are those of the whole buffer, as nccl-tests
+counts them, which is also what the runtimes compare with the limits of a file: those of an allgather or reduce_scatter
+of all shards, those of an all_to_all of one rank's buffer.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import TopologyError, UnsupportedError
+from ...planners import Plan
+from ...schedules import as_bytes
+from ...support.validation import as_list, as_path, shown
+from ..interpreter.findings import Severity
+from ..msccl.format.dialects import dialect_of
+from ..msccl.format.limits import RUNTIMES
+from ..msccl.lint.loading import environment_of, loading_of
+from ..mscclpp.lint import LOADING as MSCCLPP_LOADING
+from ..programs.checks import check_choice
+from .size_ranges import SizeWindow, fastest_windows
+from .windows import MSCCLPP, FamilyReport, lint_family
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["format_of", "loading_notes", "write_family"]
+
+FORMATS = {"msccl-xml": ".xml", "mscclpp-json": ".json"}
+"""Endings of the files."""
+DEFAULT_RUNTIMES = {"msccl-xml": "msccl-executor-nccl", "mscclpp-json": MSCCLPP}
+MOST_PLANS = 64
+FAILING: tuple[Severity, ...] = ("rejected", "ignored", "hangs", "wrong data")
+OWN_OPTIONS = ("min_bytes", "max_bytes")
+"""Decided here."""
+
+
+def write_family(
+    plans: Sequence[Plan],
+    folder: str | os.PathLike[str],
+    *,
+    sizes: tuple[int | str, int | str],
+    runtime: str | None = None,
+    format: str = "msccl-xml",  # noqa: A002 - as in `Plan.export`
+    **options: Any,
+) -> pd.DataFrame:
+    """Write a folder of files of which a runtime picks, for each size, that of the fastest plan.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        For one collective, with one root if it has any, on one topology.  Of equally fast ones the first is taken.
+    folder : path
+        Where the files go: one that is empty or that does not exist yet, for the runtimes load all files of a folder.
+    sizes : (int or str, int or str)
+        Smallest and largest size in bytes, such as ``("1K", "1G")``; the smallest may be 0.
+    runtime : str or None
+        What will load the files; ``"msccl-executor-nccl"`` if left out, or ``"mscclpp"`` for its format.
+    format : {"msccl-xml", "mscclpp-json"}
+        Of the files.
+    **options : object
+        As the format's exporter takes them, for all files; `min_bytes` and `max_bytes` are decided here.
+
+    Returns
+    -------
+    DataFrame
+        One row per file, by size: ``file``, ``planner``, ``min_bytes`` and ``max_bytes``, both of which the file is
+        for, ``us_at_min`` and ``us_at_max``, the estimated µs for these sizes, and ``algbw``, GB/s of the plan without
+        latency.  A plan that is nowhere the fastest has none.
+
+    Raises
+    ------
+    UnsupportedError
+        If the sizes are not understood, the plans are for different calls, one of them does not fit the runtime, or the
+        runtime would not pick each file for just its sizes.
+    TopologyError
+        If the plans are for different networks.
+    OSError
+        If the folder is not empty or cannot be written.  Whatever goes wrong, nothing is left behind; only a process
+        that is killed may leave a folder ``.NAME.*.tmp``, beside a new folder, or in one that was there.
+
+    Notes
+    -----
+    The estimates of all plans are compared at every power of two and at both ends; where the fastest plan changes
+    between two of these, the first size of the next one is found by bisection, to the byte.  Between two neighbouring
+    powers of two a plan that is the fastest at neither may be overlooked if its time is no straight line.
+    """
+    check_choice("format", format, FORMATS)
+    given = _checked_plans(plans)
+    runtime = DEFAULT_RUNTIMES[format] if runtime is None else runtime
+    if format_of(runtime) != format:
+        raise UnsupportedError(f"runtime is {shown(runtime)}, which does not load {format}")
+    for name in OWN_OPTIONS:
+        if name in options:
+            raise UnsupportedError(f"{name} is {shown(options[name])}; leave it out, sizes are for the whole family")
+    windows = fastest_windows(given, *_checked_sizes(sizes))
+    target = _free_folder(folder)
+    write = _writer(format, runtime, options)
+    names = [_file_name(number, window, format) for number, window in enumerate(windows)]
+    try:
+        with _all_or_none(target, names) as temporary:
+            for name, window in zip(names, windows, strict=True):
+                write(window, temporary / name)
+            report = lint_family([temporary], runtime, max_thread_blocks=options.get("max_thread_blocks"))
+            _check(report, names, windows)
+    except OSError as error:
+        # The user knows nothing of a temporary folder.
+        raise OSError(error.errno, f"cannot be written: {error.strerror or error}", str(as_path(folder))) from error
+    return _table(windows, [as_path(folder) / name for name in names])
+
+
+def format_of(runtime: str) -> str:
+    """Name the format that a runtime loads, one of those of `write_family`.
+
+    Raises
+    ------
+    UnsupportedError
+        For a runtime that is not known; the message says which are.
+    """
+    check_choice("runtime", runtime, (*RUNTIMES, MSCCLPP))
+    return "mscclpp-json" if runtime == MSCCLPP else "msccl-xml"
+
+
+def loading_notes(runtime: str, files: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Say how to have a family picked up: variables to set, and what else there is to know.
+
+    Parameters
+    ----------
+    runtime : str
+        What will load the files.
+    files : sequence of str
+        As `write_family` lists them.
+
+    Returns
+    -------
+    variables : dict of str to str
+    notes : list of str
+    """
+    if runtime == MSCCLPP:
+        return {}, list(MSCCLPP_LOADING)
+    dialect = dialect_of(runtime)
+    return dict(environment_of(list(files), dialect)), list(loading_of(dialect, None))
+
+
+def _checked_plans(plans: object) -> list[Plan]:
+    given = list(as_list(plans, "the plans", most=MOST_PLANS))
+    if not given:
+        raise UnsupportedError("there is no plan; expected at least one")
+    for plan in given:
+        if not isinstance(plan, Plan):
+            raise UnsupportedError(f"one of the plans is a {type(plan).__name__}; expected a Plan")
+        first = given[0]
+        if plan.topology.digest != first.topology.digest:
+            raise TopologyError(
+                f"the plans are for different networks, {first.topology!r} and {plan.topology!r}; expected one network"
+            )
+        if (plan.collective, plan.bound.weights) != (first.collective, first.bound.weights):
+            what = "roots or shards" if plan.collective == first.collective else "collectives"
+            raise UnsupportedError(
+                f"the plans are for different {what}: {first!r} and {plan!r}; make a family for each"
+            )
+    return given
+
+
+def _checked_sizes(sizes: object) -> tuple[int, int]:
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence) or len(sizes) != 2:
+        raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest and the largest, such as ('1K', '1G')")
+    if _is_zero(sizes[1]):
+        raise UnsupportedError(f"sizes are {shown(sizes)}; expected the largest to be at least 1 byte")
+    low, high = 0 if _is_zero(sizes[0]) else as_bytes(sizes[0]), as_bytes(sizes[1])
+    if low > high:
+        raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest first")
+    return low, high
+
+
+def _is_zero(size: object) -> bool:
+    return size.strip() == "0" if isinstance(size, str) else type(size) is int and size == 0
+
+
+def _free_folder(folder: str | os.PathLike[str]) -> Path:
+    """Find out where the files go, through symbolic links, and that nothing is there."""
+    path = as_path(folder)
+    if not os.fspath(folder) or "\0" in str(path):
+        raise UnsupportedError(f"the folder is {shown(folder)}; expected the name of one")
+    target = Path(os.path.realpath(path))
+    if target.is_dir() and any(target.iterdir()):
+        problem = "is not empty, and runtimes load all files of a folder; name another or empty it"
+        raise FileExistsError(errno.EEXIST, problem, str(path))
+    if target.exists() and not target.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "is not a folder", str(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, f"cannot be made: there is no folder {target.parent}", str(path))
+    return target
+
+
+@contextmanager
+def _all_or_none(target: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Give a folder for files of these names, which are those of `target` in the end, but after an error none is."""
+    there = target.is_dir()
+    name = f".{target.name}.{secrets.token_hex(8)}.tmp"
+    temporary = target / name if there else target.with_name(name)
+    moving = False
+    try:
+        temporary.mkdir()
+        yield temporary
+        if there:
+            # The folder itself stays: it has an owner and a mode, and may be a mount point, or where a shell is.
+            if [path.name for path in target.iterdir()] != [name]:
+                raise FileExistsError(errno.EEXIST, "is not empty any more", str(target))
+            moving = True
+            for each in names:
+                (temporary / each).rename(target / each)
+            temporary.rmdir()
+        else:
+            temporary.replace(target)
+    except BaseException:
+        for each in names if moving else ():
+            if not (temporary / each).exists():
+                (target / each).unlink(missing_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _writer(format: str, runtime: str, options: dict[str, Any]) -> Callable[[SizeWindow, Path], None]:  # noqa: A002
+    # The first runtime takes sizes below maxBytes, all others up to it.
+    beyond = 1 if runtime == "msccl" else 0
+    extra = {} if runtime == MSCCLPP else {"runtime": runtime}
+
+    def write(window: SizeWindow, path: Path) -> None:
+        sizes = {"min_bytes": window.first, "max_bytes": window.last + beyond}
+        try:
+            window.plan.export(format, path, **extra, **sizes, **options)
+        except UnsupportedError as error:
+            what = f"the plan by {window.plan.planner!r} cannot be written for {window.first} to {window.last} bytes"
+            raise type(error)(f"{what}: {error}") from error
+
+    return write
+
+
+def _file_name(number: int, window: SizeWindow, format: str) -> str:  # noqa: A002
+    """Name a file such that names are in the order of sizes."""
+    planner = re.sub(r"[^A-Za-z0-9.+-]+", "-", window.plan.planner)[:40]
+    return f"{number:02}-{window.plan.collective}-{planner}{FORMATS[format]}"
+
+
+def _check(report: FamilyReport, names: Sequence[str], windows: Sequence[SizeWindow]) -> None:
+    """Refuse files of which the runtime would not pick each for just its sizes."""
+    found = [(Path(each.path).name, finding) for each in report.reports for finding in each.findings]
+    found += [(Path(finding.where).name, finding) for finding in report.findings]
+    for name, finding in found:
+        if finding.severity in FAILING:
+            raise UnsupportedError(f"{name or 'the family'} would be {_fate(finding.severity)}: {finding.message}")
+    wanted = [(window.first, window.last + 1, name, ()) for window, name in zip(windows, names, strict=True)]
+    for call in {span[:3] for span in report.spans}:
+        mine = [span for span in report.spans if span[:3] == call and span.path]
+        picked = [(span.first, span.beyond, Path(span.path).name, span.others) for span in mine]
+        if picked != wanted:
+            raise UnsupportedError(f"{report.runtime} would pick {shown(picked)}; expected {shown(wanted)}")
+
+
+def _fate(severity: Severity) -> str:
+    return severity if severity in ("rejected", "ignored") else f"wrong ({severity})"
+
+
+def _table(windows: Sequence[SizeWindow], paths: Sequence[Path]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "file": [str(path) for path in paths],
+            "planner": [window.plan.planner for window in windows],
+            "min_bytes": [window.first for window in windows],
+            "max_bytes": [window.last for window in windows],
+            "us_at_min": [window.plan.estimate(max(window.first, 1)) for window in windows],
+            "us_at_max": [window.plan.estimate(max(window.last, 1)) for window in windows],
+            "algbw": [float(window.plan.algbw) for window in windows],
+        }
+    )

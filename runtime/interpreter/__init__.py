@@ -1,0 +1,1 @@
+"""Reference machine, checks, findings."""

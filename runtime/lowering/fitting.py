@@ -1,0 +1,76 @@
+"""Looks whether a schedule is for the collective that it is to be lowered for."""
+
+from __future__ import annotations
+
+from ...errors import UnsupportedError
+from ...schedules import (
+    PAIR_COLLECTIVES,
+    Allreduce,
+    AllToAllvSchedule,
+    AnySchedule,
+    FlowSchedule,
+    Forest,
+    StepAllreduce,
+    StepSchedule,
+)
+from ...support.validation import shown
+from ..programs.layout import KNOWN, ROOTED
+
+__all__ = ["Lowerable", "fitting"]
+
+Lowerable = AnySchedule | AllToAllvSchedule
+"""What there is a lowering for."""
+
+
+def fitting(schedule: Lowerable, collective: str) -> Lowerable:
+    """Return the schedule, or refuse one that is not for this collective.
+
+    Parameters
+    ----------
+    schedule : Lowerable
+        Or anything else.
+    collective : str
+        What it should be for.
+
+    Returns
+    -------
+    Lowerable
+        The schedule.
+
+    Raises
+    ------
+    UnsupportedError
+        Saying what it is, and what was expected.
+    """
+    if not isinstance(collective, str) or collective not in KNOWN:
+        raise UnsupportedError(f"there is no lowering for {shown(collective)}; expected one of {', '.join(KNOWN)}")
+    if not isinstance(schedule, Lowerable):
+        raise UnsupportedError(
+            f"the schedule for {collective} is a {type(schedule).__name__}; only those made of trees, of steps or of "
+            "paths can be lowered, and those of schedule_all_to_allv"
+        )
+    if isinstance(schedule, FlowSchedule | AllToAllvSchedule) or collective in PAIR_COLLECTIVES:
+        if not isinstance(schedule, FlowSchedule | AllToAllvSchedule) or collective not in PAIR_COLLECTIVES:
+            raise UnsupportedError(
+                f"{collective} was asked for, but the schedule is a {type(schedule).__name__}; a FlowSchedule or an "
+                f"AllToAllvSchedule is for {' or '.join(PAIR_COLLECTIVES)}, and nothing else is"
+            )
+        return schedule
+    in_steps = isinstance(schedule, StepSchedule | StepAllreduce)
+    if in_steps and collective in ROOTED:
+        raise UnsupportedError(
+            f"{collective} was asked for, but a schedule in steps is for shards of all ranks; expected allgather, "
+            "reduce_scatter or allreduce, or a schedule made of trees"
+        )
+    wanted = {"allreduce": "both", "reduce_scatter": "reduce", "reduce": "reduce"}.get(collective, "broadcast")
+    found = "both" if isinstance(schedule, Allreduce | StepAllreduce) else schedule.direction
+    if found != wanted:
+        raise UnsupportedError(
+            f"{collective} was asked for, but the schedule's {'steps' if in_steps else 'trees'} are for {found}; "
+            f"{collective} needs {wanted}"
+        )
+    if isinstance(schedule, Forest) and collective in ROOTED:
+        roots = int((schedule.root_weights > 0).sum())
+        if roots != 1:
+            raise UnsupportedError(f"{collective} was asked for, but {roots} ranks have data; expected one, the root")
+    return schedule

@@ -1,0 +1,274 @@
+"""From schedules made of trees, or in steps, to per-rank programs.
+
+`collopt.runtime.lowering.tree_transfers` says which chunks follow which trees, and puts all transfers of the program
+into one global order: each rank sends a strand towards the root after it has received it from all its children, and
+away from the root after it has received it from its parent, and a root spreads a strand after it has received it from
+all its children.  What has to come before is in each case at a lower level, so earlier in the order.
+
+Schedules in steps.  They consist of trees too, which `collopt.runtime.lowering.step_trees` finds: a schedule is refused
+unless every rank gets every part of every shard from a rank that held it before that step began.  So steps grow from
+the root of such a tree to its leaves, and fall on the way back, on which they are counted from the last one.  The level
+of a hop is its step, and the statement above holds for these levels as well: `collopt.runtime.lowering.step_transfers`.
+Nothing waits for the end of a step; a rank goes on as soon as it has what it sends next.  Strands that travel as one
+transfer were touched last by one transfer, or by none, at either end, so what has to come before them comes before that
+transfer.
+
+Sums.  The first contribution that a rank receives is added to its own input, into its output where that is to hold the
+strand in the end, and into scratch otherwise; further ones are added there, one after the other in the global order.
+The input is never written.  Scratch holds each strand that passes an inner rank once, so it is never larger than what
+the rank does not keep: input less output.  An allreduce needs none.
+
+Steps.  Each thread block runs its transfers in the global order.  A step waits for the step before it that dealt with
+the same strand on the same rank: a send for the last receive, a receive that adds for the one that added before, and a
+receive of a final sum for the send of the partial one that it overwrites.
+
+No deadlock.  Suppose that some transfers never happen and take the first of them in the global order.  The earlier
+steps of its sending and of its receiving thread block belong to earlier transfers, so they have finished; so do the
+steps that its two ends wait for.  Both ends are therefore at this transfer and nothing holds them back, whether the
+connection buffers data or not: a contradiction.  (Local copies wait for nothing.)  When a runtime runs the whole list
+again for every slice of the data, the same holds for the order (slice, global order).
+
+Thread blocks.  Every connection (sender, receiver, channel) gets a sending block on one rank and a receiving block on
+the other; receiving and sending on are never fused, because RCCL from ROCm 6.1 on refuses to launch fused steps
+(ROCm/rccl#1005).  It refuses to add while receiving too: see `collopt.runtime.programs.unfused`.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ...errors import TooLargeError, UnsupportedError
+from ...schedules import (
+    Allreduce,
+    AllToAllvSchedule,
+    AnyStepSchedule,
+    FlowSchedule,
+    Forest,
+    StepAllreduce,
+    TreeSchedule,
+)
+from ...support.validation import shown
+from ..programs.channels import assign_channels
+from ..programs.checks import check_counts
+from ..programs.instances import replicated
+from ..programs.layout import Layout
+from ..programs.program import Program
+from .fitting import Lowerable, fitting
+from .flows import lower_flow, lower_stages
+from .lowering_options import LoweringOptions
+from .rank_writer import Known, write_rank
+from .step_transfers import joined_hops, step_shares
+from .step_trees import check_step_halves, step_trees
+from .tree_transfers import (
+    MAX_TRANSFERS,
+    Hop,
+    Strand,
+    check_forest,
+    check_halves,
+    cut_strands,
+    ordered_hops,
+    pieces,
+    shard_chunks,
+    strands_of,
+)
+
+__all__ = ["lower", "lower_allgather"]
+
+_Routed = tuple[Layout, tuple[int, ...], list[Strand], list[Hop]]
+
+
+def lower(
+    schedule: Lowerable,
+    collective: str,
+    *,
+    max_steps: int = 64,
+    max_count: int = 71,
+    channels: int = 1,
+    instances: int = 1,
+    name: str | None = None,
+) -> Program:
+    """Lower a schedule to an out-of-place program.
+
+    Parameters
+    ----------
+    schedule : Forest, Allreduce, StepSchedule, StepAllreduce, FlowSchedule or AllToAllvSchedule
+        Trees that span all ranks, the weights of each rank's trees adding up to ``trees_per_root`` times the weight of
+        its shard; or steps, in which every rank gets every shard from ranks that hold what they send, and in a
+        reduce-scatter no part of it twice.  Or a FlowSchedule: paths, those of two ranks carrying
+        ``chunks_per_unit`` times the traffic between them.  Or an AllToAllvSchedule, which becomes exactly what it
+        says, a chunk being the largest amount that all its parts are multiples of.
+    collective : str
+        What the schedule is for: ``"allgather"`` for direction "broadcast", ``"reduce_scatter"`` for direction
+        "reduce", ``"allreduce"`` for both; a forest with one root also ``"broadcast"`` and ``"reduce"``.  The
+        last two are for ``"all_to_allv"``, or with equal traffic for ``"all_to_all"``.
+    max_steps : int
+        Steps that one thread block may have.  A connection with more transfers is spread over several channels.
+    max_count : int
+        Chunks that one step may move.
+    channels : int
+        Channels that the transfers of every connection are dealt out to at least, where it has as many.  More channels
+        mean more thread blocks at work at the same time.
+    instances : int
+        Parts that every transfer is divided into, each with thread blocks and channels of its own; see
+        `collopt.runtime.programs.instances` for how the two differ, and go together.
+    name : str or None
+        Name of the program; that of the collective if left out.
+
+    Returns
+    -------
+    Program
+        Its chunks are laid out as `collopt.runtime.programs.layout` says: the input of allgather and the output of
+        reduce_scatter hold the own shard, everything else all chunks; broadcast has an input, and reduce an output, on
+        the root alone.  An all-to-all(v) has for each rank what the ranks have for each other, its own part included;
+        scratch, where a rank keeps what it passes on, is used again and again.  The buffer of an allreduce is divided
+        among the roots in proportion to their weights, in rank order, which nobody sees from outside.
+
+    Raises
+    ------
+    UnsupportedError
+        If the schedule is not for this collective, its weights do not add up, a parameter is not positive, or the
+        chunks are too many to be written down.
+    ProgramError
+        If a tree does not span the ranks, a schedule in steps does not bring every shard to every rank, or paths do
+        not carry what their ranks have for each other.
+    CertificateError
+        If an AllToAllvSchedule does not bring everything where it belongs.
+
+    Examples
+    --------
+    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+    >>> print(lower(forest, "allgather"))
+    allgather: allgather on 2 ranks, 2 chunks, 6 steps, 1 channels
+    """
+    options = LoweringOptions(max_steps, max_count, channels, instances)
+    check_counts(options._asdict())
+    if not isinstance(name, str | None):
+        raise UnsupportedError(f"name is {shown(name)}; expected text, or None for that of the collective")
+    known, name = fitting(schedule, collective), name or collective
+    with _collector_paused():
+        if isinstance(known, FlowSchedule):
+            program = lower_flow(known, collective, options, name)
+        elif isinstance(known, AllToAllvSchedule):
+            program = lower_stages(known, collective, options, name)
+        else:
+            program = _lowered(known, collective, options, name)
+        return replicated(program, instances)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Spare millions of objects, none of which is part of a cycle, the search for cycles, which takes longer."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _lowered(schedule: TreeSchedule | AnyStepSchedule, collective: str, options: LoweringOptions, name: str) -> Program:
+    max_steps, max_count, channels, _ = options
+    if isinstance(schedule, Forest | Allreduce):
+        layout, shards, strands, hops = _routed_trees(schedule, collective, max_count)
+    else:
+        layout, shards, strands, hops = _routed_steps(schedule, collective, options)
+    sizes = [strands[hop.strand].chunks if hop.strands == 1 else _chunks_of(hop, strands) for hop in hops]
+    lanes = assign_channels([(hop.sender, hop.receiver) for hop in hops], sizes, max_steps, channels)
+    # Numbers of hops and not hops with their channels: there are millions.
+    events: list[list[int]] = [[] for _ in range(schedule.num_ranks)]
+    for number, hop in enumerate(hops):
+        events[hop.sender].append(number)
+        events[hop.receiver].append(number)
+    known = Known(layout, strands, hops, sizes, lanes, max_steps)
+    ranks = tuple(
+        write_rank(known, rank, own, _copies(rank, layout, shards, max_count)) for rank, own in enumerate(events)
+    )
+    return Program(name, collective, schedule.num_ranks, layout.chunks, ranks, shards=_given(collective, shards))
+
+
+def _given(collective: str, shards: tuple[int, ...]) -> tuple[int, ...]:
+    """Shards as programs list them: not those that nobody sees, or that are equal."""
+    return () if collective == "allreduce" or len(set(shards)) == 1 else shards
+
+
+def _layout(collective: str, shards: tuple[int, ...]) -> Layout:
+    return Layout.of(collective, len(shards), sum(shards), _given(collective, shards))
+
+
+def _routed_trees(schedule: TreeSchedule, collective: str, max_count: int) -> _Routed:
+    """Lay out the collective; chunks of every rank's shard, strands, and hops in the global order."""
+    for forest in schedule.forests:
+        check_forest(forest)
+    if isinstance(schedule, Allreduce):
+        check_halves(schedule)
+    shards = shard_chunks(schedule)
+    transfers = len(schedule.forests) * (schedule.num_ranks - 1) * (sum(shards) // max_count)
+    _check_size("trees", sum(shards), transfers, max_count, "plan with fewer trees per root")
+    strands = strands_of(schedule, shards, max_count)
+    return _layout(collective, shards), shards, strands, ordered_hops(schedule, strands)
+
+
+def _routed_steps(schedule: AnyStepSchedule, collective: str, options: LoweringOptions) -> _Routed:
+    """Return the same of a schedule in steps."""
+    if isinstance(schedule, StepAllreduce):
+        check_step_halves(schedule)
+    trees = {half.direction: step_trees(half) for half in schedule.schedules}
+    shards, shares = step_shares(schedule, trees)
+    max_count, layout = options.max_count, _layout(collective, shards)
+    transfers = len(trees) * (schedule.num_ranks - 1) * (sum(shards) // max_count)
+    _check_size("steps", sum(shards), transfers, max_count, "cut shards into fewer chunks")
+    strands = cut_strands(shares, shards, max_count)
+    return layout, shards, strands, joined_hops(trees, strands, max_count, options.borders(layout))
+
+
+def _check_size(what: str, chunks: int, transfers: int, max_count: int, remedy: str) -> None:
+    """Refuse a division of the data so fine that writing it down would take all memory."""
+    if transfers > MAX_TRANSFERS:
+        raise TooLargeError(
+            f"the {what} divide the data into {chunks} chunks, which takes {transfers} transfers of {max_count} chunks "
+            f"each; expected at most {MAX_TRANSFERS}: {remedy}"
+        )
+
+
+def _chunks_of(hop: Hop, strands: Sequence[Strand]) -> int:
+    last = strands[hop.strand + hop.strands - 1]
+    return last.first + last.chunks - strands[hop.strand].first
+
+
+def lower_allgather(
+    forest: Forest,
+    *,
+    max_steps: int = 64,
+    max_count: int = 71,
+    channels: int = 1,
+    instances: int = 1,
+    name: str = "allgather",
+) -> Program:
+    """Lower a forest to an out-of-place allgather; everything is as for `lower`.
+
+    Examples
+    --------
+    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+    >>> [block.instructions[0].kind for block in lower_allgather(forest).ranks[0].thread_blocks]
+    ['recv', 'copy', 'send']
+    """
+    return lower(
+        forest,
+        "allgather",
+        max_steps=max_steps,
+        max_count=max_count,
+        channels=channels,
+        instances=instances,
+        name=name,
+    )
+
+
+def _copies(rank: int, layout: Layout, shards: Sequence[int], max_count: int) -> list[tuple[int, int]]:
+    """(first chunk, count) of what a rank takes from its own input as it is."""
+    if layout.reduces and len(shards) > 1:
+        return []
+    begin, end = layout.input_range(rank)
+    return pieces(begin, end, max_count)

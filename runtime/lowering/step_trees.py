@@ -1,0 +1,244 @@
+"""The trees that a schedule in steps consists of, found and checked without its topology.
+
+A rank gets each part of each shard from one other rank, which held it before that step began.  So the sends of one part
+of one shard form a tree: it spans all ranks, and the steps along its edges grow from the root to the leaves.  Ends of
+paths are all that counts here; which switches lie between them is the business of whoever checks the schedule against
+its network.
+
+An allgather may bring a rank a part that it has or gets elsewhere; the earliest of these sends, of equals the first
+that the schedule lists, is the edge of the tree, and the others are left out.  What remains is needed, for every rank
+is to have everything.  In a reduce-scatter, which is an allgather reversed, such a part would be added twice; so there
+the schedule is wrong.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import ProgramError, UnsupportedError
+from ...schedules import StepAllreduce, StepSchedule
+from ...support.validation import shown
+from .tree_transfers import MAX_TRANSFERS
+
+__all__ = ["StepTrees", "check_step_halves", "step_trees"]
+
+IntArray = npt.NDArray[np.int64]
+
+NEVER = 2**62
+"""The step in which a rank gets what it never gets."""
+
+
+class StepTrees(NamedTuple):
+    """Trees by root, and those of one root by the chunks that follow them.
+
+    Attributes
+    ----------
+    roots : ndarray of int64, shape (trees,)
+        Whose shard it is.
+    begins, ends : ndarray of int64, shape (trees,)
+        Chunks ``begins``, ..., ``ends - 1`` of the shard follow the tree.
+    parents : ndarray of int64, shape (trees, ranks)
+        Which rank each rank gets them from; -1 for the root.
+    steps : ndarray of int64, shape (trees, ranks)
+        And in which step of the allgather; -1 for the root, which has them from the start.
+    """
+
+    roots: IntArray
+    begins: IntArray
+    ends: IntArray
+    parents: IntArray
+    steps: IntArray
+
+
+def step_trees(schedule: StepSchedule) -> StepTrees:
+    """Find the fewest trees that a schedule consists of.
+
+    Parameters
+    ----------
+    schedule : StepSchedule
+        Trusted in nothing.
+
+    Returns
+    -------
+    StepTrees
+
+    Raises
+    ------
+    ProgramError
+        If the arrays make no sense, a rank never gets some part of a shard, sends what it does not have yet, or, where
+        it is a reduce-scatter, is brought something twice.
+    UnsupportedError
+        If the shards are cut so finely that there would be too many transfers.
+    """
+    _check_arrays(schedule)
+    by_step = np.lexsort((schedule.steps, schedule.sources))
+    limits = np.searchsorted(schedule.sources[by_step], np.arange(schedule.num_ranks + 1)).tolist()
+    left, parts = MAX_TRANSFERS, []
+    for source, (first, last) in enumerate(pairwise(limits)):
+        arrivals = _Arrivals.of(schedule, source, by_step[first:last], left)
+        left -= len(arrivals.pieces)
+        parts.append(_trees_of(schedule, source, arrivals))
+    return StepTrees(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+class _Arrivals(NamedTuple):
+    """What the ranks are sent of one shard, cut where any interval begins or ends, by step.
+
+    Piece ``p`` consists of chunks ``places[p]``, ..., ``places[p + 1] - 1``.
+    """
+
+    places: IntArray
+    pieces: IntArray
+    senders: IntArray
+    receivers: IntArray
+    steps: IntArray
+
+    @classmethod
+    def of(cls, schedule: StepSchedule, source: int, sends: IntArray, most: int) -> _Arrivals:
+        """Cut the sends of one source, given by step, into at most so many pieces."""
+        lower, upper, routes = schedule.lower[sends], schedule.upper[sends], schedule.routes[sends]
+        places = np.unique(np.concatenate([[0, schedule.chunks_per_shard], lower, upper]))
+        first = np.searchsorted(places, lower)
+        counts = np.searchsorted(places, upper) - first
+        if (total := int(counts.sum())) > most:
+            raise UnsupportedError(
+                f"the sends cut the shard of rank {source} into {len(places) - 1} parts, which takes {total} "
+                f"transfers; expected at most {MAX_TRANSFERS} for all shards: cut shards into fewer chunks"
+            )
+        pieces = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(total)
+        senders = schedule.path_nodes[schedule.path_starts[:-1]][routes]
+        receivers = schedule.path_nodes[schedule.path_starts[1:] - 1][routes]
+        return cls(
+            places, pieces, *(np.repeat(column, counts) for column in (senders, receivers, schedule.steps[sends]))
+        )
+
+
+def _trees_of(schedule: StepSchedule, source: int, arrivals: _Arrivals) -> StepTrees:
+    """Keep the first arrival of every piece at every rank, and give pieces in a row that travel alike one tree."""
+    pieces = len(arrivals.places) - 1
+    parents = np.full((pieces, schedule.num_ranks), -1, dtype=np.int64)
+    steps = np.full_like(parents, NEVER)
+    # `np.unique` finds the first of equals, which comes in the earliest step.
+    _, first = np.unique(arrivals.pieces * schedule.num_ranks + arrivals.receivers, return_index=True)
+    kept = first[arrivals.receivers[first] != source]
+    there = arrivals.pieces[kept], arrivals.receivers[kept]
+    parents[there], steps[there] = arrivals.senders[kept], arrivals.steps[kept]
+    steps[:, source] = -1
+    _check_complete(source, arrivals, steps)
+    _check_held(source, arrivals, steps)
+    if schedule.direction == "reduce":
+        _check_once(source, arrivals, kept)
+    changes = (parents[1:] != parents[:-1]).any(axis=1) | (steps[1:] != steps[:-1]).any(axis=1)
+    begins = np.flatnonzero(np.concatenate([[True], changes]))
+    ends = np.append(begins[1:], pieces)
+    roots = np.full(len(begins), source, dtype=np.int64)
+    return StepTrees(roots, arrivals.places[begins], arrivals.places[ends], parents[begins], steps[begins])
+
+
+def _check_complete(source: int, arrivals: _Arrivals, steps: IntArray) -> None:
+    missing = np.argwhere(steps == NEVER)
+    if len(missing):
+        piece, rank = missing[0].tolist()
+        raise ProgramError(
+            f"no send of the schedule brings rank {rank} chunk {arrivals.places[piece]} of the shard of rank {source}; "
+            "expected every rank to get every shard"
+        )
+
+
+def _check_held(source: int, arrivals: _Arrivals, steps: IntArray) -> None:
+    early = np.flatnonzero(steps[arrivals.pieces, arrivals.senders] >= arrivals.steps)
+    if len(early):
+        number = early[0]
+        raise ProgramError(
+            f"the schedule sends chunk {arrivals.places[arrivals.pieces[number]]} of the shard of rank {source} from "
+            f"rank {arrivals.senders[number]} to rank {arrivals.receivers[number]} in step {arrivals.steps[number]}, "
+            "but the sender has it only after that step began; expected it to get it in an earlier step"
+        )
+
+
+def _check_once(source: int, arrivals: _Arrivals, kept: IntArray) -> None:
+    again = np.setdiff1d(np.arange(len(arrivals.pieces)), kept)
+    if len(again):
+        number = again[0]
+        raise ProgramError(
+            f"the schedule brings chunk {arrivals.places[arrivals.pieces[number]]} of the shard of rank {source} to "
+            f"rank {arrivals.receivers[number]} again in step {arrivals.steps[number]}; reversed, as a reduce-scatter, "
+            "that would add it twice: expected one send"
+        )
+
+
+def _check_arrays(schedule: StepSchedule) -> None:
+    """Refuse numbers that are out of range, and arrays that do not fit together."""
+    if schedule.num_ranks < 1 or schedule.chunks_per_shard < 1:
+        raise ProgramError(
+            f"the schedule has {schedule.num_ranks} ranks and {schedule.chunks_per_shard} chunks per shard; expected "
+            "at least one of each"
+        )
+    lengths = dict.fromkeys(("steps", "sources", "lower", "upper", "routes"), schedule.steps.size)
+    lengths |= {name: getattr(schedule, name).size for name in ("path_starts", "path_nodes")}
+    for name, length in lengths.items():
+        array = getattr(schedule, name)
+        if array.dtype != np.int64 or array.shape != (length,):
+            raise ProgramError(
+                f"the schedule's {name} are {array.dtype} of shape {array.shape}; expected int64 of shape {(length,)}"
+            )
+    if schedule.num_sends < schedule.num_ranks * (schedule.num_ranks - 1):
+        # Also keeps the memory of what follows in proportion to the schedule's own.
+        raise ProgramError(
+            f"the schedule has {schedule.num_sends} sends; expected at least "
+            f"{schedule.num_ranks * (schedule.num_ranks - 1)}, for {schedule.num_ranks} ranks to get every shard"
+        )
+    _check_paths(schedule)
+    wrong = (schedule.steps < 0) | (schedule.sources < 0) | (schedule.sources >= schedule.num_ranks)
+    wrong |= (schedule.routes < 0) | (schedule.routes >= len(schedule.path_starts) - 1)
+    wrong |= (schedule.lower < 0) | (schedule.lower >= schedule.upper)
+    wrong |= schedule.upper > schedule.chunks_per_shard
+    for send in np.flatnonzero(wrong).tolist():
+        raise ProgramError(
+            f"send {send} of the schedule has step {schedule.steps[send]}, source {schedule.sources[send]}, chunks "
+            f"{schedule.lower[send]} up to {schedule.upper[send]} and route {schedule.routes[send]}; expected a step "
+            f"from 0, a rank of {schedule.num_ranks}, chunks within {schedule.chunks_per_shard} and one of "
+            f"{len(schedule.path_starts) - 1} routes"
+        )
+
+
+def _check_paths(schedule: StepSchedule) -> None:
+    """Refuse paths that do not run from one rank to another, through switches only."""
+    starts, nodes = schedule.path_starts, schedule.path_nodes
+    if len(starts) < 1 or starts[0] != 0 or starts[-1] != len(nodes) or (np.diff(starts) < 2).any():
+        raise ProgramError("the schedule's path_starts do not cut its path_nodes into paths of two or more nodes")
+    at_end = np.zeros(len(nodes), dtype=np.bool_)
+    at_end[starts[:-1]] = at_end[starts[1:] - 1] = True
+    wrong = (nodes < 0) | (at_end != (nodes < schedule.num_ranks))
+    paths = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[wrong].tolist()
+    paths += np.flatnonzero(nodes[starts[:-1]] == nodes[starts[1:] - 1]).tolist()
+    for path in sorted(paths):
+        raise ProgramError(
+            f"path {path} of the schedule is {shown(schedule.path(path))}; expected two of {schedule.num_ranks} ranks "
+            "with nothing but switches between them"
+        )
+
+
+def check_step_halves(schedule: StepAllreduce) -> None:
+    """Refuse an allreduce in steps whose two schedules do not belong together.
+
+    Raises
+    ------
+    ProgramError
+        If they do not run there and back, among the same ranks.
+    """
+    for half, direction in zip(schedule.schedules, ("reduce", "broadcast"), strict=True):
+        if not isinstance(half, StepSchedule) or half.direction != direction:
+            found = shown(half.direction) if isinstance(half, StepSchedule) else shown(half)
+            raise ProgramError(
+                f"the {direction} of the allreduce is {found}; expected a StepSchedule of direction {direction!r}"
+            )
+    if schedule.reduce.num_ranks != schedule.broadcast.num_ranks:
+        raise ProgramError(
+            f"the allreduce's schedules are for {schedule.reduce.num_ranks} and {schedule.broadcast.num_ranks} ranks; "
+            "expected the same ranks in both"
+        )

@@ -1,0 +1,190 @@
+"""What a benchmark showed, in the words of nccl-tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ....schedules import bus_factor
+
+__all__ = ["BenchReport", "BenchRow", "Device", "Reading"]
+
+JSON_VERSION = 1
+
+
+class Device(NamedTuple):
+    """What one rank ran on; `device` is -1 and `device_hex` empty where there is no GPU."""
+
+    rank: int
+    pid: int
+    hostname: str
+    device: int
+    device_hex: str
+    device_info: str
+
+
+class Reading(NamedTuple):
+    """One measurement.
+
+    Attributes
+    ----------
+    microseconds : float
+        Mean over the iterations, of the slowest rank.
+    wrong : int or None
+        Elements of all ranks and checks that were not as they have to be; None if nothing was checked.
+    """
+
+    microseconds: float
+    wrong: int | None
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One size, as one of those that were compared did it.
+
+    Attributes
+    ----------
+    name : str
+        Who did it.
+    size, count : int
+        Bytes, and elements as nccl-tests counts them.
+    out_of_place, in_place : Reading or None
+        None where that cannot be done.
+    """
+
+    name: str
+    size: int
+    count: int
+    out_of_place: Reading | None
+    in_place: Reading | None
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """Those that there are."""
+        return tuple(reading for reading in (self.out_of_place, self.in_place) if reading is not None)
+
+    @property
+    def wrong(self) -> int:
+        """Wrong elements of both."""
+        return sum(reading.wrong or 0 for reading in self.readings)
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """What a benchmark showed.
+
+    Attributes
+    ----------
+    collective, backend : str
+    num_ranks : int
+    datatype : str
+        As nccl-tests calls it.
+    redop : str
+        ``"none"`` where nothing is combined.
+    root : int
+        -1 where there is none.
+    config : dict
+        What was asked for, by the names of nccl-tests.
+    devices : tuple of Device
+        By rank.
+    rows : tuple of BenchRow
+        By size, and in each by who did it.
+    start_time, end_time : str
+    """
+
+    collective: str
+    backend: str
+    num_ranks: int
+    datatype: str
+    redop: str
+    root: int
+    config: dict[str, Any]
+    devices: tuple[Device, ...]
+    rows: tuple[BenchRow, ...]
+    start_time: str
+    end_time: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those that were compared."""
+        return tuple(dict.fromkeys(row.name for row in self.rows))
+
+    @property
+    def wrong(self) -> int:
+        """Wrong elements in all."""
+        return sum(row.wrong for row in self.rows)
+
+    def algbw(self, row: BenchRow, reading: Reading) -> float:
+        """GB/s as in nccl-tests: size over time."""
+        return row.size / reading.microseconds / 1e3
+
+    def busbw(self, row: BenchRow, reading: Reading) -> float:
+        """GB/s as in nccl-tests: `algbw` times the collective's factor, (n - 1) / n for allgather."""
+        return self.algbw(row, reading) * float(bus_factor(self.collective, self.num_ranks))
+
+    def average_busbw(self, name: str | None = None) -> float:
+        """Average `busbw` of all measurements, or of those of one of the names."""
+        found = [self.busbw(row, reading) for row in self.rows if name in (None, row.name) for reading in row.readings]
+        return sum(found) / len(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values under the names that nccl-tests has in its JSON files.
+
+        There, ``experiment_name`` says who did it, and each of ``average_bus_bandwidth``'s ``experiments`` has an
+        average of its own.
+        """
+        devices = [
+            {"rank": each.rank, "group": 0, **{name: getattr(each, name) for name in Device._fields[1:]}}
+            for each in self.devices
+        ]
+        return {
+            "version": JSON_VERSION,
+            "start_time": self.start_time,
+            "collective": self.collective,
+            "backend": self.backend,
+            "num_ranks": self.num_ranks,
+            "config": self.config,
+            "devices": devices,
+            "results": [self._result(row) for row in self.rows],
+            "out_of_bounds": {"count": self.wrong, "okay": _truth(self.wrong == 0)},
+            "average_bus_bandwidth": {
+                "bandwidth": self.average_busbw(),
+                "okay": "unchecked",
+                "experiments": {name: self.average_busbw(name) for name in self.names},
+            },
+            "end_time": self.end_time,
+        }
+
+    def __str__(self) -> str:
+        """The table of nccl-tests."""
+        from .table import table_text
+
+        return table_text(self)
+
+    def _result(self, row: BenchRow) -> dict[str, Any]:
+        return {
+            "size": row.size,
+            "count": row.count,
+            "type": self.datatype,
+            "redop": self.redop,
+            "root": str(self.root),
+            "out_of_place": self._place(row, row.out_of_place),
+            "in_place": self._place(row, row.in_place),
+            "actual_iterations": self.config["iterations"],
+            "experiment_name": row.name,
+        }
+
+    def _place(self, row: BenchRow, reading: Reading | None) -> dict[str, Any] | None:
+        if reading is None:
+            return None
+        return {
+            "time": reading.microseconds,
+            "alg_bw": self.algbw(row, reading),
+            "bus_bw": self.busbw(row, reading),
+            "nwrong": reading.wrong,
+        }
+
+
+def _truth(value: bool) -> str:
+    """As nccl-tests writes it."""
+    return "true" if value else "false"

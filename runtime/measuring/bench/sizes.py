@@ -1,0 +1,134 @@
+"""Sizes as nccl-tests counts them: which ones a sweep visits, and how many elements each is.
+
+The size S is that of the whole result: what all shards have together for allgather and reduce-scatter, what one rank
+has in all for all-to-all (on average for all-to-allv), and one rank's buffer for allreduce, broadcast and reduce.  The
+*count* is that of the call: of one shard, or of what goes from one rank to another, where there are such parts, and of
+the buffer elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....errors import UnsupportedError
+from ...programs.layout import Layout
+
+__all__ = ["DATATYPES", "MOST_SIZES", "Extent", "extents", "sweep"]
+
+DATATYPES = {
+    "int8": "int8",
+    "uint8": "uint8",
+    "int32": "int32",
+    "int64": "int64",
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "bfloat16": "bfloat16",
+}
+"""torch's names of element types by those of nccl-tests."""
+MOST_SIZES = 10**4
+
+
+@dataclass(frozen=True)
+class Extent:
+    """One size of a sweep.
+
+    Attributes
+    ----------
+    size : int
+        Bytes.
+    count : int
+        Elements as nccl-tests counts them; the average for parts that are not equal.
+    elements : int
+        Of the whole collective; of an all-to-all(v), those of all ranks together.
+    """
+
+    size: int
+    count: int
+    elements: int
+
+
+def sweep(minbytes: int, maxbytes: int, stepfactor: int | None, stepbytes: int) -> tuple[int, ...]:
+    """List the sizes from one to another.
+
+    Parameters
+    ----------
+    minbytes, maxbytes : int
+        First size, and the one that none exceeds.
+    stepfactor : int or None
+        Multiply by this from one to the next; None adds `stepbytes`.
+    stepbytes : int
+        Bytes, of no meaning where there is a factor.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    UnsupportedError
+        If there are none, or more than `MOST_SIZES`.
+
+    Examples
+    --------
+    >>> sweep(1024, 16384, 2, 1)
+    (1024, 2048, 4096, 8192, 16384)
+    >>> sweep(1000, 2500, None, 500)
+    (1000, 1500, 2000, 2500)
+    """
+    if maxbytes < minbytes:
+        raise UnsupportedError(f"the sweep ends at {maxbytes} bytes and begins at {minbytes}; expected it to end later")
+    sizes: list[int] = []
+    size = minbytes
+    while size <= maxbytes:
+        if len(sizes) == MOST_SIZES:
+            raise UnsupportedError(
+                f"the sweep from {minbytes} to {maxbytes} bytes has more than {MOST_SIZES} sizes; take larger steps"
+            )
+        sizes.append(size)
+        size = size * stepfactor if stepfactor else size + stepbytes
+    return tuple(sizes)
+
+
+def extents(layout: Layout, num_ranks: int, sizes: tuple[int, ...], element_bytes: int) -> tuple[Extent, ...]:
+    """Round sizes down to whole elements in all parts alike, and leave out what comes to nothing or twice.
+
+    Parameters
+    ----------
+    layout : Layout
+        What is done.
+    num_ranks : int
+        By how many.
+    sizes : tuple of int
+        Bytes, ascending.
+    element_bytes : int
+        Of one element.
+
+    Returns
+    -------
+    tuple of Extent
+
+    Raises
+    ------
+    UnsupportedError
+        If nothing is left.
+
+    Examples
+    --------
+    >>> extents(Layout.of("allgather", 3, 3), 3, (8, 16, 20, 100), 4)
+    (Extent(size=12, count=1, elements=3), Extent(size=96, count=8, elements=24))
+    """
+    # Elements of the smallest whole, ranks among which its bytes are divided, and parts among which its elements are.
+    unit, ranks, parts = 1, 1, 1
+    if layout.in_pairs:
+        unit, ranks, parts = sum(layout.parts), num_ranks, num_ranks**2
+    elif layout.collective in ("allgather", "reduce_scatter"):
+        unit, parts = num_ranks, num_ranks
+    times = dict.fromkeys(size * ranks // (unit * element_bytes) for size in sizes)
+    times.pop(0, None)
+    if not times:
+        raise UnsupportedError(
+            f"sizes up to {max(sizes)} bytes are less than one element of {element_bytes} bytes for each part; "
+            f"go up to {-(-unit * element_bytes // ranks)} bytes at least"
+        )
+    return tuple(Extent(time * unit * element_bytes // ranks, time * unit // parts, time * unit) for time in times)

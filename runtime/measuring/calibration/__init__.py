@@ -1,0 +1,1 @@
+"""Link figures from measured times."""

@@ -1,0 +1,271 @@
+"""Fits the bandwidths and latencies of a network's links to measured times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....errors import UnsupportedError
+from ....support.formatting import percentage_text
+from ....topologies import Link, Topology
+from ....topologies.network.link_classes import LinkClass, link_classes, matching_classes
+from .alpha_beta import AlphaBeta, fit_alpha_beta
+from .assumed_runs import assumed_run, with_latencies
+from .measured_times import MeasuredTimes
+from .model_times import Reference
+
+__all__ = ["Calibration", "ClassFit", "Measurement", "calibrate", "fit_times"]
+
+MOST_DIGITS = 4
+"""Measured times have no more, and plans need the fewer trees the rounder bandwidths are."""
+
+
+class Measurement(NamedTuple):
+    """Measured times, and which links they are about.
+
+    Attributes
+    ----------
+    times : MeasuredTimes
+        Of one collective, by one who did it.
+    classes : tuple of str
+        Link classes that the data cross, on their way between two ranks or among all; empty means all.
+    """
+
+    times: MeasuredTimes
+    classes: tuple[str, ...] = ()
+
+
+class ClassFit(NamedTuple):
+    """What became of the links of one class.
+
+    Attributes
+    ----------
+    links : LinkClass
+        As they were.
+    bandwidth, latency : Fraction
+        GB/s and µs, fitted where the next two are not None, and else as they were; the latency of the slowest link.
+    bandwidth_error, latency_error : float or None
+        Half the width of the 95 % confidence interval, relative; None where the times do not tell.
+    together : tuple of str
+        Names of the classes that the same factor was fitted for.
+    line : AlphaBeta or None
+        The fit of those; None where nothing was measured.
+    """
+
+    links: LinkClass
+    bandwidth: Fraction
+    latency: Fraction
+    bandwidth_error: float | None
+    latency_error: float | None
+    together: tuple[str, ...]
+    line: AlphaBeta | None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A network whose figures agree with measured times.
+
+    Attributes
+    ----------
+    topology : Topology
+        With the fitted bandwidths and latencies.
+    fits : tuple of ClassFit
+        One for every link class of the network, measured or not.
+    models : tuple of str
+        What was assumed of each measurement, in their order.
+    """
+
+    topology: Topology
+    fits: tuple[ClassFit, ...]
+    models: tuple[str, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return plain values, one row per link class."""
+        return [
+            {
+                "class": fit.links.name,
+                "links": len(fit.links.links),
+                "bandwidth_before": float(fit.links.bandwidth),
+                "bandwidth": float(fit.bandwidth),
+                "bandwidth_error": fit.bandwidth_error,
+                "latency_before_us": float(fit.links.latency),
+                "latency_us": float(fit.latency),
+                "latency_error": fit.latency_error,
+                "together": list(fit.together),
+                "points": 0 if fit.line is None else fit.line.num_points,
+                "median_residual": None if fit.line is None else fit.line.median_residual,
+                "worst_residual": None if fit.line is None else fit.line.worst_residual,
+            }
+            for fit in self.fits
+        ]
+
+
+def fit_times(times: MeasuredTimes) -> AlphaBeta:
+    """Fit ``t = alpha + size / bandwidth`` to measured times alone, without a network.
+
+    Parameters
+    ----------
+    times : MeasuredTimes
+        Of one collective, by one who did it; runs with wrong data are left out.
+
+    Returns
+    -------
+    AlphaBeta
+        ``latency`` is alpha in µs, and ``slope`` µs per 1000 bytes, so that ``1 / slope`` is in GB/s, as algbw is.
+
+    Raises
+    ------
+    UnsupportedError
+        If the sizes do not tell alpha from bandwidth, or all data were wrong.
+
+    Examples
+    --------
+    >>> from collopt.runtime.measuring.calibration.measured_times import MeasuredRow
+    >>> rows = tuple(MeasuredRow(size, 5 + size / 20_000) for size in (1000, 10_000, 10**6, 10**8))
+    >>> line = fit_times(MeasuredTimes("example", "broadcast", 2, rows))
+    >>> round(line.latency, 4), round(1 / line.slope, 4)
+    (5.0, 20.0)
+    """
+    return _fit([(times.right(), Reference(Fraction(1), Fraction(1, 1000), frozenset(), "a line"))])
+
+
+def calibrate(
+    topology: Topology,
+    measurements: Iterable[Measurement | MeasuredTimes],
+    *,
+    planner: str | None = None,
+) -> Calibration:
+    """Scale latencies and bandwidths of link classes, so that the network's times agree with measured ones.
+
+    Parameters
+    ----------
+    topology : Topology
+        The network as it is described: left alone.
+    measurements : iterable of Measurement or MeasuredTimes
+        Classes of two measurements are either the same, which are then fitted together, or have none in common.
+        Measurements of two ranks are about the shortest path over links of their classes, others about all ranks.
+    planner : str, optional
+        Whose plan stands for what all ranks did; if left out, ``ring``, and ``shortest-paths`` for an all-to-all.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    UnsupportedError
+        If a measurement does not go with the network, or its times do not tell latency from bandwidth.
+    TopologyError
+        If there is no such link class.
+
+    Notes
+    -----
+    What NCCL did is not in its output, so a run is assumed: ``t = L + size * B``, where L is the latency of the links
+    that the last byte waits for and B the time per byte on the busiest link.  One factor for the latencies and one for
+    the bandwidths of a measurement's classes are then fitted by `fit_alpha_beta`; two unknowns is what one curve over
+    sizes can tell.  Classes that are always crossed together cannot be told apart, and share their factors.
+    Where a network states no latencies, the links of a measurement's classes share alpha evenly.
+
+    Figures have as few decimal digits, four at most, as their 95 % confidence interval allows.
+    """
+    given = [each if isinstance(each, Measurement) else Measurement(each) for each in measurements]
+    if not given:
+        raise UnsupportedError("there are no measurements to calibrate with; give at least one")
+    classes = link_classes(topology)
+    fits = {each.name: ClassFit(each, each.bandwidth, each.latency, None, None, (), None) for each in classes}
+    links = {link[:2]: link for link in topology.links}
+    models: dict[int, str] = {}
+    for names, members in _groups(classes, given).items():
+        group = [each for each in classes if each.name in names]
+        prepared = with_latencies(topology, group)
+        pairs = []
+        for number in members:
+            times = given[number].times.right()
+            reference = assumed_run(prepared, times, group, planner, named=bool(given[number].classes))
+            pairs.append((times, reference))
+            models[number] = f"{times.source}: {times.collective}, {reference.text}"
+        line = _fit(pairs)
+        _check_told(line, [times for times, _ in pairs])
+        for each in group:
+            fits[each.name] = fit = _class_fit(each, names, line, prepared)
+            links |= {link[:2]: _fitted(link, fit, line, prepared) for link in each.links}
+    calibrated = replace(topology, links=tuple(links.values()), name=f"{topology.name}, calibrated")
+    return Calibration(calibrated, tuple(fits.values()), tuple(models[number] for number in sorted(models)))
+
+
+def _groups(classes: Sequence[LinkClass], given: Sequence[Measurement]) -> dict[tuple[str, ...], list[int]]:
+    """Collect measurements of the same classes; others must have none in common."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number, each in enumerate(given):
+        names = tuple(found.name for found in matching_classes(classes, each.classes)) if each.classes else ()
+        names = names or tuple(found.name for found in classes)
+        for other, members in groups.items():
+            if other != names and (shared := [name for name in names if name in other]):
+                raise UnsupportedError(
+                    f"{given[members[0]].times.source} and {each.times.source} are both about {shared[0]}, but not "
+                    "about the same classes; leave one out, or name the same classes for both"
+                )
+        groups.setdefault(names, []).append(number)
+    return groups
+
+
+def _fit(pairs: Sequence[tuple[MeasuredTimes, Reference]]) -> AlphaBeta:
+    points = np.array(
+        [
+            (float(reference.latency), float(reference.per_byte * row.size), row.microseconds, row.rounding)
+            for times, reference in pairs
+            for row in times.rows
+        ]
+    )
+    try:
+        return fit_alpha_beta(*points.T)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{', '.join(times.source for times, _ in pairs)}: {error}") from None
+
+
+def _check_told(line: AlphaBeta, runs: Sequence[MeasuredTimes]) -> None:
+    if not line.has_slope and not line.has_latency:
+        off = percentage_text(line.median_residual)
+        raise UnsupportedError(
+            f"{', '.join(times.source for times in runs)}: the times tell neither latency nor bandwidth, as half of "
+            f"them differ by more than {off} from any line; measure again while nothing else runs"
+        )
+
+
+def _class_fit(links: LinkClass, together: tuple[str, ...], line: AlphaBeta, prepared: Topology) -> ClassFit:
+    bandwidth, latency = links.bandwidth, links.latency
+    if line.has_slope:
+        bandwidth = _rounded(bandwidth / Fraction(line.slope), line.slope_error / line.slope)
+    if line.has_latency:
+        slowest = max(prepared.link(link.tail, link.head).latency for link in links.links)
+        latency = _rounded(slowest * Fraction(line.latency), line.latency_error / line.latency)
+    return ClassFit(
+        links,
+        bandwidth,
+        latency,
+        line.slope_error / line.slope if line.has_slope else None,
+        line.latency_error / line.latency if line.has_latency else None,
+        together,
+        line,
+    )
+
+
+def _fitted(link: Link, fit: ClassFit, line: AlphaBeta, prepared: Topology) -> Link:
+    if not line.has_latency:
+        return link._replace(bandwidth=fit.bandwidth)
+    waits = prepared.link(link.tail, link.head).latency * Fraction(line.latency)
+    return link._replace(bandwidth=fit.bandwidth, latency=_rounded(waits, line.latency_error / line.latency))
+
+
+def _rounded(value: Fraction, error: float) -> Fraction:
+    """Keep as few decimal digits as a relative error allows, and four at most."""
+    rounded = Fraction(0)
+    for digits in range(MOST_DIGITS):
+        rounded = Fraction(f"{float(value):.{digits}e}")
+        if abs(rounded - value) <= value * Fraction(error):
+            break
+    return rounded

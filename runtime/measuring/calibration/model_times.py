@@ -1,0 +1,153 @@
+"""What a network's description says that a collective takes: a wait, and a time per byte."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import NamedTuple
+
+from ....errors import UnsupportedError
+from ....planners import plan
+from ....schedules import AnyStepSchedule, schedule_time
+from ....topologies import Link, Topology
+
+__all__ = ["Reference", "over_one_path", "over_the_network"]
+
+NS_PER_US = 1000
+PAIR_RUNS = {
+    "sendrecv": (1, Fraction(1)),
+    "broadcast": (1, Fraction(1)),
+    "reduce": (1, Fraction(1)),
+    "allgather": (1, Fraction(1, 2)),
+    "reduce_scatter": (1, Fraction(1, 2)),
+    "all_to_all": (1, Fraction(1, 2)),
+    "gather": (1, Fraction(1, 2)),
+    "scatter": (1, Fraction(1, 2)),
+    "hypercube": (1, Fraction(1, 2)),
+    "allreduce": (2, Fraction(1)),
+}
+"""Between two ranks: messages that wait for each other, and the part of the size that each direction carries."""
+
+
+class Reference(NamedTuple):
+    """The time of a collective on a network as described: ``latency + size * per_byte``.
+
+    Attributes
+    ----------
+    latency : Fraction
+        Microseconds.
+    per_byte : Fraction
+        Microseconds per byte, as nccl-tests counts them.
+    links : frozenset of tuple of str
+        Tail and head of links that it depends on; empty means all.
+    text : str
+        What it assumes.
+    """
+
+    latency: Fraction
+    per_byte: Fraction
+    links: frozenset[tuple[str, str]]
+    text: str
+
+
+def over_one_path(topology: Topology, collective: str, links: Iterable[Link]) -> Reference:
+    """Assume that two ranks exchange messages over a path of some links only.
+
+    Parameters
+    ----------
+    topology : Topology
+        Where.
+    collective : str
+        What nccl-tests measured between two ranks.
+    links : iterable of Link
+        The path that is taken has the fewest links, of these.
+
+    Returns
+    -------
+    Reference
+
+    Raises
+    ------
+    UnsupportedError
+        If no such path joins two ranks, or the collective has no known run between two.
+    """
+    if collective not in PAIR_RUNS:
+        raise UnsupportedError(f"nothing is known of {collective} between two ranks; measure sendrecv or broadcast")
+    path = _shortest_path(topology, list(links))
+    if not path:
+        raise UnsupportedError("no two ranks are joined by these links alone; name the other classes on the way too")
+    messages, part = PAIR_RUNS[collective]
+    slowest = min(link.bandwidth for link in path)
+    waits = "one message" if messages == 1 else f"{messages} messages in turn"
+    return Reference(
+        messages * sum((link.latency for link in path), Fraction(0)),
+        part / slowest / NS_PER_US,
+        frozenset((link.tail, link.head) for link in path),
+        f"{waits} over {' - '.join([path[0].tail, *(link.head for link in path)])}",
+    )
+
+
+def over_the_network(topology: Topology, collective: str, planner: str) -> Reference:
+    """Assume that all ranks run the schedule of a planner.
+
+    Parameters
+    ----------
+    topology : Topology
+        Where.
+    collective : str
+        One that planners plan.
+    planner : str
+        Whose plan it is, of trees or of paths: their time is a line.
+
+    Returns
+    -------
+    Reference
+
+    Raises
+    ------
+    UnsupportedError
+        If the planner has no such plan, or one in steps.
+    """
+    # nccl-tests' own root, unless it is told another.
+    root = {"root": 0} if collective in ("broadcast", "reduce") else {}
+    made = plan(topology, collective, planner=planner, **root)
+    if isinstance(made.schedule, AnyStepSchedule):
+        raise UnsupportedError(f"{planner} plans in steps here, whose time is no line; choose another, such as ring")
+    small, large = (schedule_time(made.schedule, topology, 2**power) for power in (20, 21))
+    per_byte = (large - small) / 2**20
+    return Reference(small - per_byte * 2**20, per_byte, frozenset(), f"the plan of {planner}, finely pipelined")
+
+
+def _shortest_path(topology: Topology, links: list[Link]) -> list[Link]:
+    """Find a path with the fewest of the links between any two ranks, through switches only; empty if there is none."""
+    leaving: dict[str, list[Link]] = {}
+    for link in links:
+        leaving.setdefault(link.tail, []).append(link)
+    best: list[Link] = []
+    ranks = set(topology.compute_nodes)
+    for start in topology.compute_nodes:
+        found = _nearest(start, leaving, ranks)
+        if found and (not best or len(found) < len(best)):
+            best = found
+        if len(best) == 1:
+            break
+    return best
+
+
+def _nearest(start: str, leaving: dict[str, list[Link]], ranks: set[str]) -> list[Link]:
+    entered: dict[str, Link] = {}
+    waiting = deque([start])
+    while waiting:
+        node = waiting.popleft()
+        for link in leaving.get(node, ()):
+            if link.head in entered or link.head == start:
+                continue
+            entered[link.head] = link
+            if link.head in ranks:
+                path = [link]
+                while path[0].tail != start:
+                    path.insert(0, entered[path[0].tail])
+                return path
+            waiting.append(link.head)
+    return []

@@ -1,0 +1,194 @@
+"""Reads what nccl-tests, rccl-tests and `collopt bench` print: sizes and times.
+
+The text is a table whose columns a comment names, beneath other comments and whatever launchers and libraries say in
+between.  Versions differ in their columns, so they are taken from that comment.  The JSON of ``-J`` and of
+``collopt bench --json`` goes by keys; see `collopt.runtime.measuring.calibration.nccl_tests_json`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ....errors import FileFormatError
+from ....support.reading import name_of, read_text
+from ....support.validation import shown
+from .measured_times import MeasuredRow, MeasuredTimes, collective_called, half_digit
+from .nccl_tests_json import read_results
+
+__all__ = ["read_nccl_tests"]
+
+MAX_BYTES = 64 * 2**20
+MAX_COLUMNS = 64
+PLACE = ("time", "algbw", "busbw", "#wrong")
+USUAL = ("size", "count", "type", "redop", "root", *PLACE, *PLACE)
+"""Columns of a table without the comment that names them."""
+TIMES = ("time", "cputime", "cpu_time")
+MICROSECONDS = {"(ns)": 1e-3, "(us)": 1.0, "(µs)": 1.0, "(μs)": 1.0, "(ms)": 1e3, "(s)": 1e6}
+"""In one of what times are given in."""
+
+_LABEL = re.compile(r"\s*(?:\[\d{1,9},\d{1,9}\]<std(?:out|err)>:|\d{1,9}:(?=\s))")
+"""What ``mpirun --tag-output`` and ``srun --label`` put before each line."""
+_STARTS = re.compile(r"#\s*Collective test starting:\s*(\S+)")
+_BENCH = re.compile(r"#\s*collopt bench:\s*(\w+),\s*(\d{1,9}) ranks\b")
+_RANK = re.compile(r"#\s*Rank\s+(\d{1,9})\s")
+_UNIT = re.compile(r"\([^()\s]{1,16}\)")
+_JSON = re.compile(r"\s*(?:\{|\[\s*[\[\]{])")
+
+
+class _Place(NamedTuple):
+    """Where one of the two readings of a row is."""
+
+    time: int
+    wrong: int | None
+    in_place: bool
+
+
+def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
+    """Read the text or the JSON of nccl-tests or rccl-tests, or of ``collopt bench``.
+
+    Parameters
+    ----------
+    path : str or path
+        What the program printed, log lines and all, or what it wrote with ``-J``.
+
+    Returns
+    -------
+    MeasuredTimes
+        Without rows of zero bytes and readings that are N/A; times in ns, ms or s come in µs.
+
+    Raises
+    ------
+    FileFormatError
+        If it cannot be read or is none of these, holds more than one collective, has units of its own, is cut short, or
+        measured nothing; the message names the file and the line.
+    """
+    text, where = read_text(path, MAX_BYTES), name_of(path)
+    if not text.strip():
+        raise FileFormatError(f"{where} is empty; expected the output of nccl-tests")
+    found = read_results(text, where) if _JSON.match(text) else _Table(where).read(text)
+    if not found.rows:
+        raise FileFormatError(f"{where} has no measured times; expected the output of nccl-tests, as text or JSON")
+    return found
+
+
+class _Table:
+    """Reads a text line by line."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._columns: tuple[str, ...] = USUAL
+        self._places = _places(USUAL)
+        self._unit = 1.0
+        self._collective: tuple[str, int] | None = None
+        self._ranks: set[int] = set()
+        self._num_ranks: int | None = None
+        self._line = 0
+
+    def read(self, text: str) -> MeasuredTimes:
+        rows: list[MeasuredRow] = []
+        for number, line in enumerate(text.splitlines(), 1):
+            self._line = number
+            words = line[_label_end(line) :].split(maxsplit=MAX_COLUMNS)
+            if words and words[0].startswith("#"):
+                self._comment(line[_label_end(line) :].strip(), words)
+            elif words and re.fullmatch(r"\d{1,18}", words[0]) and self._is_row(words):
+                rows += self._row(words)
+        return MeasuredTimes(
+            self._where,
+            None if self._collective is None else self._collective[0],
+            self._num_ranks or (max(self._ranks) + 1 if self._ranks else None),
+            tuple(rows),
+        )
+
+    def _comment(self, line: str, words: list[str]) -> None:
+        if found := _STARTS.match(line):
+            self._measures(found[1])
+        elif found := _BENCH.match(line):
+            self._measures(found[1])
+            self._num_ranks = int(found[2])
+        elif found := _RANK.match(line):
+            self._ranks.add(int(found[1]))
+        # The first word may be "#" alone or hold the first column, and the last row of names has units.
+        names = [word for word in (words[0].lstrip("#"), *words[1:]) if word]
+        if names and names[0] == "size" and any(name in TIMES for name in names):
+            self._columns, self._places, self._unit = tuple(names), _places(tuple(names)), 1.0
+        elif names[:2] == ["size", "count"]:
+            raise FileFormatError(f"{self._at()} names columns, but none 'time', in µs; expected those of nccl-tests")
+        elif names and all(_UNIT.fullmatch(name) for name in names):
+            self._units(names)
+
+    def _units(self, units: list[str]) -> None:
+        """Take the unit of times from the row beneath the names: those of rates have a slash."""
+        size, *rest = units
+        found = {unit for unit in rest if "/" not in unit and unit != "(elements)"}
+        if size != "(B)" or len(found) > 1 or not found <= MICROSECONDS.keys():
+            told = ", ".join(dict.fromkeys([size, *sorted(found)]))
+            raise FileFormatError(
+                f"{self._at()} gives sizes and times in {told}; expected (B), and one of {', '.join(MICROSECONDS)}"
+            )
+        self._unit = MICROSECONDS[found.pop()] if found else 1.0
+
+    def _measures(self, program: str) -> None:
+        name = collective_called(program.rpartition("/")[2])
+        if name is None:
+            raise FileFormatError(f"{self._at()} measures {shown(program)}; expected a program of nccl-tests")
+        if self._collective is not None and self._collective[0] != name:
+            first, line = self._collective
+            raise FileFormatError(
+                f"{self._at()} starts {name} after the {first} of line {line}; put each into a file of its own"
+            )
+        self._collective = (name, self._line)
+
+    def _is_row(self, words: list[str]) -> bool:
+        """Tell rows from what others say, as long as no comment has named columns."""
+        return self._columns is not USUAL or len(words) == len(USUAL)
+
+    def _row(self, words: list[str]) -> Iterator[MeasuredRow]:
+        by = "by" in self._columns
+        expected = len(self._columns) - by
+        places = self._places
+        if len(words) < expected and len(places) == 2 and len(words) == expected - (places[1].time - places[0].time):
+            # Without a reading out of place, its columns are blank.
+            places = (places[1]._replace(time=places[0].time, wrong=places[0].wrong),)
+        elif len(words) < expected:
+            raise FileFormatError(f"{self._at()} has {len(words)} columns; expected {expected}: is it cut short?")
+        for place in places:
+            time = self._number(words[place.time], "time")
+            wrong = self._number(words[place.wrong], "#wrong") if place.wrong is not None else None
+            if time and (size := int(words[0])):
+                name = " ".join(words[expected:]) if by else ""
+                rounding = half_digit(words[place.time]) * self._unit
+                yield MeasuredRow(size, time * self._unit, place.in_place, name, wrong, rounding)
+
+    def _number(self, word: str, column: str) -> float | None:
+        if word.upper() in ("N/A", "NAN", "-NAN"):
+            return None
+        try:
+            number = float(word)
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < math.inf:
+            raise FileFormatError(f"{self._at()} has {shown(word)} as {column}; expected a number or N/A")
+        return number
+
+    def _at(self) -> str:
+        return f"{self._where}, line {self._line}"
+
+
+def _label_end(line: str) -> int:
+    found = _LABEL.match(line)
+    return found.end() if found else 0
+
+
+def _places(columns: tuple[str, ...]) -> tuple[_Place, ...]:
+    """Find where times are; what old versions call error is no count."""
+    times = [number for number, name in enumerate(columns) if name in TIMES][:2]
+    ends = [*times[1:], len(columns)]
+    return tuple(
+        _Place(time, columns.index("#wrong", time, end) if "#wrong" in columns[time:end] else None, place == 1)
+        for place, (time, end) in enumerate(zip(times, ends, strict=True))
+    )

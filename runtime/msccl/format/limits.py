@@ -1,0 +1,210 @@
+"""What each MSCCL runtime accepts, and the refusal of programs that go beyond.
+
+The figures are read from the sources of microsoft/msccl (2023-09), Azure/msccl-executor-nccl (2.23.4) and ROCm/rccl
+(2.21.5).  Their parsers check only some of them; going over the others corrupts memory or hangs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ....errors import TooLargeError, UnsupportedError
+from ....support.validation import is_int
+from ...programs.checks import check_choice
+from ...programs.packing import document_steps
+from ...programs.program import Program, RankProgram
+
+__all__ = ["MAX_COUNT", "RUNTIMES", "RuntimeLimits", "check_limits", "runtime_limits"]
+
+MAX_COUNT = 71
+"""Chunks that one step may move: MSCCL_MAX_COUNT is 72, exclusive."""
+MAX_NODES = 4095
+"""XML elements that a rank keeps: the algorithm, all ranks' gpu elements, its own thread blocks and their steps."""
+MAX_AWAITED_BLOCK = 127
+"""Thread blocks that others wait for are named by an int8."""
+CONNECTIONS_PER_CHANNEL = 32
+
+
+@dataclass(frozen=True)
+class RuntimeLimits:
+    """Limits of one runtime.
+
+    Attributes
+    ----------
+    name : str
+    max_steps : int
+        Step elements in one thread block, nops included.
+    max_thread_blocks : int
+        Thread blocks that one rank may have.  For the NVIDIA runtimes this is the number of SMs of an A100 and not the
+        larger number that the parser takes: all blocks must run at once or the kernel hangs.
+    hard_thread_blocks : int
+        What the parser takes.
+    max_channels : int
+        RCCL from ROCm 6.1 on takes more; 32 works everywhere.
+    collectives : mapping of str to str
+        The runtime's spelling of each collective.
+    adds_on_receive : bool
+        Whether a step may receive and add: RCCL from ROCm 6.1 on launches no fused steps (ROCm/rccl#1005).
+    takes_both_placements : bool
+        Whether one file can be for calls in place and out of place.
+    """
+
+    name: str
+    max_steps: int
+    max_thread_blocks: int
+    hard_thread_blocks: int
+    max_channels: int
+    collectives: Mapping[str, str]
+    adds_on_receive: bool
+    takes_both_placements: bool
+
+
+FEWER_TREES = "plan with fewer trees, such as by planner 'forestcoll' with trees_per_root=1"
+"""What helps large programs; not every planner takes a number of trees."""
+FEWER_CHUNKS = "plan with fewer chunks, such as with chunks=1"
+"""The same for all-to-alls."""
+
+A100_SMS = 108
+
+COLLECTIVES = {
+    **{name: name for name in ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce")},
+    "all_to_all": "alltoall",
+}
+JOINED = {**COLLECTIVES, "reduce_scatter": "reducescatter"}
+
+RUNTIMES: Mapping[str, RuntimeLimits] = {
+    limits.name: limits
+    for limits in (
+        RuntimeLimits("msccl", 256, A100_SMS, 216, 32, COLLECTIVES, True, False),
+        RuntimeLimits("msccl-executor-nccl", 64, A100_SMS, 1024, 32, JOINED, True, True),
+        RuntimeLimits("rccl", 64, 64, 64, 32, JOINED, False, True),
+    )
+}
+
+
+def runtime_limits(runtime: str) -> RuntimeLimits:
+    """Look up a runtime by name, or raise `UnsupportedError` with the names there are.
+
+    Examples
+    --------
+    >>> runtime_limits("rccl").max_thread_blocks
+    64
+    """
+    check_choice("runtime", runtime, RUNTIMES)
+    return RUNTIMES[runtime]
+
+
+def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int | None = None) -> None:
+    """Refuse a program that the runtime would reject, hang on, or run into other memory with.
+
+    Parameters
+    ----------
+    program : Program
+        `check_program` accepts it.
+    limits : RuntimeLimits
+        Of the runtime that will load it.
+    max_thread_blocks : int or None
+        Thread blocks that run at once on the GPU at hand, if that is not ``limits.max_thread_blocks``.
+
+    Raises
+    ------
+    UnsupportedError
+        Naming the limit, the value, and how to mend it; `TooLargeError` where fewer trees or chunks may do.
+    """
+    resident = limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
+    if not is_int(resident) or not 1 <= resident <= limits.hard_thread_blocks:
+        raise UnsupportedError(
+            f"max_thread_blocks is {resident!r}; {limits.name} takes from 1 to {limits.hard_thread_blocks}"
+        )
+    _check_collective(program, limits)
+    if program.num_channels > limits.max_channels:
+        raise TooLargeError(
+            f"the program uses {program.num_channels} channels, {limits.name} has {limits.max_channels}; "
+            f"lower it with fewer channels, or {_remedy(program)}"
+        )
+    for rank in program.ranks:
+        _check_blocks(program, rank, limits, resident)
+        _check_steps(program, rank, limits)
+        _check_channels(rank, limits)
+
+
+def _check_collective(program: Program, limits: RuntimeLimits) -> None:
+    if program.collective == "all_to_allv":
+        raise UnsupportedError(
+            f"the program is for all_to_allv; in {limits.name} all parts are of one size: plan all_to_all, or run the "
+            "plan through torch.distributed"
+        )
+    if program.collective not in limits.collectives:
+        raise UnsupportedError(
+            f"the program is for {program.collective}; {limits.name} takes {', '.join(limits.collectives)}"
+        )
+    if program.collective in ("allgather", "reduce_scatter") and len(set(program.layout.shards)) > 1:
+        raise UnsupportedError(
+            f"the program's shards have {min(program.layout.shards)} to {max(program.layout.shards)} chunks; in "
+            f"{limits.name} all shards are of one size: plan without weights, or run the plan through torch.distributed"
+        )
+
+
+def _remedy(program: Program) -> str:
+    return FEWER_CHUNKS if program.layout.in_pairs else FEWER_TREES
+
+
+def _check_blocks(program: Program, rank: RankProgram, limits: RuntimeLimits, resident: int) -> None:
+    blocks = len(rank.thread_blocks)
+    if blocks > resident:
+        raise TooLargeError(
+            f"rank {rank.rank} has {blocks} thread blocks, {limits.name} runs {resident} at once; lower it with fewer "
+            f"channels, {_remedy(program)}, or on a GPU that runs more give max_thread_blocks"
+        )
+    awaited = max(
+        (wait.thread_block for block in rank.thread_blocks for step in block.instructions for wait in step.depends),
+        default=0,
+    )
+    if awaited > MAX_AWAITED_BLOCK:
+        raise TooLargeError(
+            f"rank {rank.rank} waits for thread block {awaited}, MSCCL can name blocks 0 to {MAX_AWAITED_BLOCK}; "
+            "lower it with fewer channels"
+        )
+
+
+def _check_steps(program: Program, rank: RankProgram, limits: RuntimeLimits) -> None:
+    total = 0
+    for number, block in enumerate(rank.thread_blocks):
+        # Every dependency but the last costs a nop.
+        steps = document_steps(block)
+        total += steps
+        if steps > limits.max_steps:
+            raise TooLargeError(
+                f"rank {rank.rank} thread block {number} has {steps} steps, {limits.name} takes {limits.max_steps}; "
+                f"lower it with max_steps={limits.max_steps} or more channels"
+            )
+        for position, step in enumerate(block.instructions):
+            if step.kind == "recv_reduce" and not limits.adds_on_receive:
+                raise UnsupportedError(
+                    f"rank {rank.rank} thread block {number} step {position} receives and adds, which {limits.name} "
+                    "does not launch in one step; give the program to without_receive_reduce first"
+                )
+            if step.count > MAX_COUNT:
+                raise UnsupportedError(
+                    f"rank {rank.rank} thread block {number} step {position} moves {step.count} chunks, MSCCL takes "
+                    f"{MAX_COUNT}; lower it with max_count={MAX_COUNT}"
+                )
+    nodes = 1 + program.num_ranks + len(rank.thread_blocks) + total
+    if nodes > MAX_NODES:
+        raise TooLargeError(
+            f"rank {rank.rank} needs {nodes} XML elements, MSCCL's parser keeps {MAX_NODES}; {_remedy(program)}"
+        )
+
+
+def _check_channels(rank: RankProgram, limits: RuntimeLimits) -> None:
+    sends = Counter(block.channel for block in rank.thread_blocks if block.send_peer is not None)
+    receives = Counter(block.channel for block in rank.thread_blocks if block.recv_peer is not None)
+    for way, counts in (("sends to", sends), ("receives from", receives)):
+        for channel, peers in sorted(counts.items()):
+            if peers > CONNECTIONS_PER_CHANNEL:
+                raise UnsupportedError(
+                    f"rank {rank.rank} {way} {peers} peers on channel {channel}, {limits.name} takes "
+                    f"{CONNECTIONS_PER_CHANNEL}; put some of them on another channel"
+                )

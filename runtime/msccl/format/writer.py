@@ -1,0 +1,277 @@
+"""Writes programs as MSCCL XML and reads them back.
+
+Three runtimes load such files: microsoft/msccl, Azure/msccl-executor-nccl, and RCCL from ROCm 5.5 until MSCCL was taken
+out again (RCCL 2.28.3).  Their parsers descend from NCCL's own and take less than XML: no prolog, no tabs, double
+quotes only.  They check little, so everything is checked here before a file is written, and again when one is read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+from ....errors import UnsupportedError
+from ....support.validation import is_int
+from ....topologies.files import write_whole
+from ...interpreter.check import check_program
+from ...interpreter.interpret import run_program
+from ...programs.checks import check_choice, require_program
+from ...programs.ordering import Site, match_transfers
+from ...programs.program import Dependency, Instruction, Program, RankProgram
+from .limits import RuntimeLimits, check_limits, runtime_limits
+from .reader import read_xml
+
+__all__ = ["read_xml", "to_xml_text", "write_xml"]
+
+DEFAULT_MAX_BYTES = 2**40
+SCRATCH_MAX_BYTES = 2**30
+"""Default where scratch for the largest size is allocated when the file is loaded, as microsoft/msccl does."""
+INT64_MAX = 2**63 - 1
+PROTOCOLS = ("Simple", "LL", "LL128")
+TYPES = {"send": "s", "recv": "r", "copy": "cpy", "reduce": "re", "recv_reduce": "rrc"}
+PLACEMENTS = {"out-of-place": (False, True), "in-place": (True, False), "both": (True, True)}
+"""Whether a file is for calls in place, and out of place."""
+NOP_ENDS = {"srcbuf": "i", "srcoff": "-1", "dstbuf": "o", "dstoff": "-1", "cnt": "0"}
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}")
+"""microsoft/msccl keeps 63 characters of a name and no parser decodes entities."""
+
+
+def write_xml(
+    program: Program,
+    path: str | os.PathLike[str],
+    *,
+    runtime: str = "msccl-executor-nccl",
+    min_bytes: int = 0,
+    max_bytes: int | None = None,
+    protocol: str = "Simple",
+    max_thread_blocks: int | None = None,
+    placement: str | None = None,
+) -> None:
+    """Write a program as an MSCCL XML file; parameters and errors are those of `to_xml_text`.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; nothing is left behind.
+    """
+    text = to_xml_text(
+        program,
+        runtime=runtime,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        protocol=protocol,
+        max_thread_blocks=max_thread_blocks,
+        placement=placement,
+    )
+    write_whole(path, text)
+
+
+def to_xml_text(
+    program: Program,
+    *,
+    runtime: str = "msccl-executor-nccl",
+    min_bytes: int = 0,
+    max_bytes: int | None = None,
+    protocol: str = "Simple",
+    max_thread_blocks: int | None = None,
+    placement: str | None = None,
+) -> str:
+    """Return a program as MSCCL XML.
+
+    Parameters
+    ----------
+    program : Program
+        Out of place, as `lower` makes it.  A file for broadcast or reduce is right for its own root alone, and no
+        runtime looks at that: load it only where no other root is called for.
+    runtime : {"msccl", "msccl-executor-nccl", "rccl"}
+        They differ in limits and in the names of collectives.
+    min_bytes, max_bytes : int or None
+        Sizes of the whole buffer for which the runtime picks this algorithm.  If left out, `max_bytes` is 2^40, or 2^30
+        where microsoft/msccl would allocate scratch for that much at once.
+    protocol : {"Simple", "LL", "LL128"}
+        NCCL's transport protocol.
+    max_thread_blocks : int or None
+        Thread blocks that the GPU runs at once, if not the 108 of an A100 (RCCL: always 64).
+    placement : {"out-of-place", "in-place", "both"} or None
+        Calls that the runtime picks this algorithm for: output and input apart, or the same memory.  "both" is not for
+        microsoft/msccl.  None is "out-of-place" for allgather and reduce_scatter, and for the others, which PyTorch
+        calls in place, "both", or for microsoft/msccl "in-place".  An all_to_all is always out of place.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    UnsupportedError
+        If the runtime cannot run the program; the message names the limit, the value and what to change.
+    ProgramError
+        If the program itself is wrong.
+
+    Examples
+    --------
+    >>> from collopt.schedules import Forest
+    >>> from collopt.runtime.lowering.lower import lower_allgather
+    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+    >>> print(to_xml_text(lower_allgather(forest)).splitlines()[2])
+        <tb id="0" send="-1" recv="1" chan="0">
+    """
+    require_program(program)
+    limits = runtime_limits(runtime)
+    in_place, out_of_place = PLACEMENTS[_placement(program, limits, placement)]
+    if max_bytes is None:
+        loads_scratch = limits.name == "msccl" and any(rank.scratch_chunks for rank in program.ranks)
+        max_bytes = max(min_bytes, SCRATCH_MAX_BYTES) if loads_scratch else DEFAULT_MAX_BYTES
+    check_choice("protocol", protocol, PROTOCOLS)
+    _check_window(min_bytes, max_bytes)
+    if not _NAME.fullmatch(program.name):
+        raise UnsupportedError(
+            f"program name {program.name[:80]!r} cannot stand in an MSCCL file; expected at most 63 letters, digits, "
+            "spaces and ._+-"
+        )
+    check_program(program)
+    check_limits(program, limits, max_thread_blocks)
+    if in_place:
+        run_program(replace(program, in_place=True), interleavings=1)
+    root = ET.Element(
+        "algo",
+        {
+            "name": program.name,
+            "proto": protocol,
+            "nchannels": str(program.num_channels),
+            "nchunksperloop": str(_chunks_of_call(program)),
+            "ngpus": str(program.num_ranks),
+            "coll": limits.collectives[program.collective],
+            "inplace": str(int(in_place)),
+            "outofplace": str(int(out_of_place)),
+            "minBytes": str(min_bytes),
+            "maxBytes": str(max_bytes),
+        },
+    )
+    writer = _Writer(program)
+    for rank in program.ranks:
+        writer.add_rank(root, rank)
+    ET.indent(root, space="  ")
+    return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _chunks_of_call(program: Program) -> int:
+    """Chunks of what the runtimes take for the whole buffer: of an all-to-all, the input of one rank."""
+    return program.chunks_per_loop // (program.num_ranks if program.layout.in_pairs else 1)
+
+
+def _placement(program: Program, limits: RuntimeLimits, placement: str | None) -> str:
+    """Decide which calls a file is for."""
+    if program.in_place:
+        raise UnsupportedError("the program is an in-place one; give the out-of-place program and placement='in-place'")
+    if placement is None:
+        if program.collective in ("allgather", "reduce_scatter") or program.layout.in_pairs:
+            return "out-of-place"
+        return "both" if limits.takes_both_placements else "in-place"
+    check_choice("placement", placement, PLACEMENTS)
+    if placement != "out-of-place" and program.layout.in_pairs:
+        raise UnsupportedError(
+            f"placement is {placement!r}, but an all-to-all has no part that stays where it is; expected 'out-of-place'"
+        )
+    if placement == "both" and not limits.takes_both_placements:
+        raise UnsupportedError(
+            f"{limits.name} takes a file for one placement; write one 'out-of-place', one 'in-place'"
+        )
+    return placement
+
+
+def _check_window(min_bytes: int, max_bytes: int) -> None:
+    for name, value in (("min_bytes", min_bytes), ("max_bytes", max_bytes)):
+        if not is_int(value) or not 0 <= value <= INT64_MAX:
+            raise UnsupportedError(f"{name} is {value!r}; expected a whole number of bytes from 0 to 2^63 - 1")
+    # 0 means no limit to one runtime and "never" to another.
+    if max_bytes < max(min_bytes, 1):
+        raise UnsupportedError(f"max_bytes is {max_bytes}; expected at least 1 and at least min_bytes = {min_bytes}")
+
+
+class _Writer:
+    """Turns ranks into elements; knows where the other end of each transfer is."""
+
+    def __init__(self, program: Program) -> None:
+        sends = match_transfers(program)
+        self.program = program
+        self.partners = {**sends, **{receive: send for send, receive in sends.items()}}
+
+    def add_rank(self, root: ET.Element, rank: RankProgram) -> None:
+        """Append one gpu element."""
+        gpu = ET.SubElement(
+            root,
+            "gpu",
+            {
+                "id": str(rank.rank),
+                "i_chunks": str(rank.input_chunks),
+                "o_chunks": str(rank.output_chunks),
+                "s_chunks": str(rank.scratch_chunks),
+            },
+        )
+        positions = _document_positions(rank)
+        awaited = {wait for block in rank.thread_blocks for step in block.instructions for wait in step.depends}
+        for number, block in enumerate(rank.thread_blocks):
+            peers = (-1 if peer is None else peer for peer in (block.send_peer, block.recv_peer))
+            send, recv = map(str, peers)
+            element = ET.SubElement(
+                gpu, "tb", {"id": str(number), "send": send, "recv": recv, "chan": str(block.channel)}
+            )
+            for index, step in enumerate(block.instructions):
+                for wait in step.depends[:-1]:
+                    _add_step(element, "nop", NOP_ENDS, _wait(wait, positions), hasdep=False)
+                last = _wait(step.depends[-1], positions) if step.depends else ("-1", "-1")
+                ends = self._ends(Site(rank.rank, number, index), step)
+                _add_step(element, TYPES[step.kind], ends, last, hasdep=Dependency(number, index) in awaited)
+
+    def _ends(self, site: Site, step: Instruction) -> dict[str, str]:
+        """Both ends of a step; for a transfer the far one too, which the runtimes ignore and people read."""
+        source, target = step.source or self._far(site).source, step.target or self._far(site).target
+        # check_program has made sure that each side is given here or at the partner.
+        assert source is not None
+        assert target is not None
+        return {
+            "srcbuf": source.buffer[0],
+            "srcoff": str(source.start),
+            "dstbuf": target.buffer[0],
+            "dstoff": str(target.start),
+            "cnt": str(step.count),
+        }
+
+    def _far(self, site: Site) -> Instruction:
+        rank, block, step = self.partners[site]
+        return self.program.ranks[rank].thread_blocks[block].instructions[step]
+
+
+def _document_positions(rank: RankProgram) -> dict[Dependency, int]:
+    """Where each step stands in its tb element once nops are counted."""
+    positions = {}
+    for number, block in enumerate(rank.thread_blocks):
+        position = 0
+        for index, step in enumerate(block.instructions):
+            position += max(0, len(step.depends) - 1)
+            positions[Dependency(number, index)] = position
+            position += 1
+    return positions
+
+
+def _wait(wait: Dependency, positions: dict[Dependency, int]) -> tuple[str, str]:
+    return str(wait.thread_block), str(positions[wait])
+
+
+def _add_step(block: ET.Element, kind: str, ends: dict[str, str], wait: tuple[str, str], *, hasdep: bool) -> None:
+    ET.SubElement(
+        block,
+        "step",
+        {
+            "s": str(len(block)),
+            "type": kind,
+            **ends,
+            "depid": wait[0],
+            "deps": wait[1],
+            "hasdep": "1" if hasdep else "0",
+        },
+    )

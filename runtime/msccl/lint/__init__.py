@@ -1,0 +1,1 @@
+"""What a runtime makes of a file."""

@@ -1,0 +1,213 @@
+"""An MSCCL file as its parsers see it: algorithm, gpus, thread blocks and steps, with all numbers read as they do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ....support.validation import shown
+from ...interpreter.findings import Findings
+from ..format.dialects import Dialect
+from .scanner import Element, UnreadableError, at, scan
+
+__all__ = ["Block", "Document", "Gpu", "Step", "read_document"]
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+_INTEGER = re.compile(r"[ \n\r]*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
+
+
+class Step(NamedTuple):
+    """A step element; `line` is where it is."""
+
+    line: int
+    number: int
+    kind: str
+    source: str
+    source_start: int
+    target: str
+    target_start: int
+    chunks: int
+    wait_block: int
+    wait_step: int
+    tells: int
+
+
+@dataclass
+class Block:
+    """A tb element."""
+
+    line: int
+    number: int
+    send: int
+    recv: int
+    channel: int
+    steps: list[Step] = field(default_factory=list)
+
+
+@dataclass
+class Gpu:
+    """A gpu element."""
+
+    line: int
+    number: int
+    input_chunks: int
+    output_chunks: int
+    scratch_chunks: int
+    blocks: list[Block] = field(default_factory=list)
+
+
+@dataclass
+class Document:
+    """The algo element.
+
+    Attributes
+    ----------
+    words : mapping of str to str
+        Its attributes that are text.
+    numbers : mapping of str to int
+        Those that are numbers; what is not there is not there.
+    """
+
+    line: int
+    words: Mapping[str, str]
+    numbers: Mapping[str, int]
+    gpus: list[Gpu] = field(default_factory=list)
+
+
+WORDS = ("name", "proto", "coll")
+NUMBERS = ("nchannels", "nchunksperloop", "ngpus", "inplace", "outofplace", "minBytes", "maxBytes", "nthreads")
+LARGE = ("minBytes", "maxBytes")
+GPU = ("id", "i_chunks", "o_chunks", "s_chunks")
+BLOCK = ("id", "send", "recv", "chan")
+STEP = ("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep")
+STEP_WORDS = ("type", "srcbuf", "dstbuf")
+
+
+def read_document(text: str, dialect: Dialect, findings: Findings) -> Document | None:
+    """Read a whole file.
+
+    Parameters
+    ----------
+    text : str
+        Of the file.
+    dialect : Dialect
+        It says which attributes must be there.
+    findings : Findings
+        For what is wrong with them.
+
+    Returns
+    -------
+    Document or None
+        None if the parsers stop before the end.
+    """
+    builder = _Builder(dialect, findings)
+    try:
+        for element in scan(text, findings):
+            builder.add(element)
+    except UnreadableError:
+        return None
+    return None if builder.broken else builder.document
+
+
+class _Builder:
+    """Puts elements together; `broken` once one of them lacks something."""
+
+    def __init__(self, dialect: Dialect, findings: Findings) -> None:
+        self.dialect = dialect
+        self.findings = findings
+        self.document: Document | None = None
+        self.broken = False
+
+    def add(self, element: Element) -> None:
+        """Add the next element of the file."""
+        path = element.path
+        if len(path) == 1 and path[0] != "algo":
+            self.findings.add("rejected", f"the file starts with <{path[0][:40]}>; expected <algo>", at(element.line))
+            self.broken = True
+        elif path == ("algo",):
+            self._add_algorithm(element)
+        elif self.broken or self.document is None:
+            return
+        elif path == ("algo", "gpu"):
+            if self._has(element, GPU):
+                self.document.gpus.append(_gpu(element.line, *self._integers(element, GPU)))
+        elif path == ("algo", "gpu", "tb"):
+            if self._has(element, BLOCK):
+                self.document.gpus[-1].blocks.append(_block(element.line, *self._integers(element, BLOCK)))
+        elif path == ("algo", "gpu", "tb", "step"):
+            if self._has(element, STEP):
+                self.document.gpus[-1].blocks[-1].steps.append(self._step(element))
+        else:
+            self.findings.add("note", f"<{path[-1][:40]}> is an element that the parsers pass over", at(element.line))
+
+    def _add_algorithm(self, element: Element) -> None:
+        self._has(element, self.dialect.required)
+        words = {name: element.attributes[name] for name in WORDS if name in element.attributes}
+        present = [name for name in NUMBERS if name in element.attributes]
+        self.document = Document(element.line, words, dict(zip(present, self._integers(element, present), strict=True)))
+
+    def _has(self, element: Element, names: tuple[str, ...]) -> bool:
+        """Whether an element has all its attributes; each that it has not is a finding."""
+        missing = [name for name in names if name not in element.attributes]
+        for name in missing:
+            self.findings.add("rejected", f"<{element.path[-1]}> has no attribute {name}; add it", at(element.line))
+            # What the header lacks others may do without, so that the rest is worth reading.
+            self.broken |= element.path != ("algo",) or name in ("nchannels", "nchunksperloop", "ngpus", "coll")
+        return not missing
+
+    def _step(self, element: Element) -> Step:
+        place, *numbers = (element.line, *self._integers(element, [name for name in STEP if name not in STEP_WORDS]))
+        kind, source, target = (element.attributes[name] for name in STEP_WORDS)
+        number, source_start, target_start, *rest = numbers
+        return Step(place, number, kind, source, source_start, target, target_start, *rest)
+
+    def _integers(self, element: Element, names: tuple[str, ...] | list[str]) -> list[int]:
+        return [self._integer(element, name) for name in names]
+
+    def _integer(self, element: Element, name: str) -> int:
+        """Read a number as C's strtol does with base 0, and say where that is not what it looks like."""
+        text = element.attributes[name]
+        if text.isascii() and text.isdigit() and len(text) < 10 and (text[0] != "0" or text == "0"):
+            return int(text)
+        found = _INTEGER.match(text)
+        whole = found is not None and found.end() == len(text)
+        value = 0 if found is None else _as_c(found)
+        most = INT64_MAX if name in LARGE else INT32_MAX
+        if not whole:
+            self._odd(element, name, f"which is no whole number; the parsers read {value} and do not say so")
+        elif not -most - 1 <= value <= most:
+            self._odd(element, name, f"which does not fit an int of {64 if name in LARGE else 32} bits")
+            return max(-most - 1, min(value, most))
+        elif text.isdigit() and int(text) != value:
+            self._odd(element, name, f"which is read as {value}, because numbers that begin with 0 are octal")
+        elif str(value) != text:
+            self.findings.add("note", f"{name} {shown(text)} is read as {value}", at(element.line))
+        return value
+
+    def _odd(self, element: Element, name: str, what: str) -> None:
+        self.findings.add("wrong data", f"{name} is {shown(element.attributes[name])}, {what}", at(element.line))
+
+
+def _gpu(line: int, *numbers: int) -> Gpu:
+    number, inputs, outputs, scratch = numbers
+    return Gpu(line, number, inputs, outputs, scratch)
+
+
+def _block(line: int, *numbers: int) -> Block:
+    number, send, recv, channel = numbers
+    return Block(line, number, send, recv, channel)
+
+
+def _as_c(found: re.Match[str]) -> int:
+    sign, digits = found.groups()
+    if digits[:2] in ("0x", "0X"):
+        value = int(digits[:34], 16)
+    elif digits[0] == "0":
+        octal = re.match(r"0[0-7]*", digits)
+        value = int(octal[0][:44], 8) if octal else 0
+    else:
+        value = int(digits[:25])
+    return -value if sign == "-" else value

@@ -1,0 +1,212 @@
+"""What the runtimes look at in the thread blocks and steps of an MSCCL file, and what they should."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from ....support.validation import shown
+from ...interpreter.findings import Findings, Severity
+from ...programs.layout import Layout
+from ..format.dialects import FUSED, Dialect
+from ..format.limits import CONNECTIONS_PER_CHANNEL, MAX_COUNT
+from .document import Block, Document, Gpu, Step
+from .header_rules import chunks_of_buffers
+from .scanner import at
+
+__all__ = ["READS", "RECEIVES", "SENDS", "WRITES", "check_blocks"]
+
+SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})
+RECEIVES = frozenset({"r", "rcs", "rrs", "rrc", "rrcs"})
+READS = frozenset({"s", "cpy", "re", "rrc", "rrs", "rrcs"})
+"""Steps with a source."""
+WRITES = frozenset({"r", "cpy", "re", "rcs", "rrc", "rrcs"})
+"""Steps with a target."""
+CHECKED = {"s": "s", "r": "d", "rcs": "d", "rrs": "s", "rrc": "", "rrcs": "sd", "cpy": "sd", "re": "sd"}
+"""Ends whose first chunk the parsers compare with the sizes in the gpu element."""
+MAX_CHAIN = 16
+"""Additions to one chunk that are made in one go."""
+
+
+def check_blocks(
+    document: Document, layout: Layout | None, dialect: Dialect, resident: int, findings: Findings
+) -> None:
+    """Look at everything inside the gpu elements but what steps wait for."""
+    if not dialect.launches_fused:
+        _check_fused(document, dialect, findings)
+    for gpu in document.gpus:
+        _check_numbers(gpu, dialect, resident, findings)
+        _check_connections(gpu, dialect, findings)
+        known = layout if 0 <= gpu.number < document.numbers["ngpus"] else None
+        sizes = _sizes(gpu, known)
+        for block in gpu.blocks:
+            _check_block(document, gpu, block, dialect, findings)
+            for position, step in enumerate(block.steps):
+                _check_step(step, position, block, dialect, findings)
+                _check_ends(step, gpu, sizes, findings)
+            _check_chains(block, findings)
+
+
+def _check_fused(document: Document, dialect: Dialect, findings: Findings) -> None:
+    """Name the first step that is read but not launched; there may be thousands."""
+    steps = (step for gpu in document.gpus for block in gpu.blocks for step in block.steps if step.kind in FUSED)
+    if (first := next(steps, None)) is not None:
+        more = sum(1 for _ in steps)
+        findings.add(
+            "rejected",
+            f"type {first.kind} is read, but {dialect.name} {dialect.version} launches no step that receives and does "
+            f"something else, so calls fail; write it, and {more} more, as r and s or re",
+            at(first.line),
+        )
+
+
+def _check_numbers(gpu: Gpu, dialect: Dialect, resident: int, findings: Findings) -> None:
+    numbers, rank = Counter(block.number for block in gpu.blocks), f"rank {gpu.number}"
+    for number, times in numbers.items():
+        if times > 1:
+            findings.add("rejected", f"{rank} has {times} thread blocks with id {number}", at(gpu.line))
+    missing = next((number for number in range(len(numbers)) if number not in numbers), None)
+    if missing is not None:
+        findings.add("rejected", f"{rank} has {len(gpu.blocks)} thread blocks but none with id {missing}", at(gpu.line))
+    count = len(gpu.blocks)
+    if count > dialect.max_thread_blocks:
+        findings.add(
+            "rejected",
+            f"{rank} has {count} thread blocks; {dialect.name} {dialect.version} takes {dialect.max_thread_blocks}",
+            at(gpu.line),
+        )
+    elif count > resident:
+        findings.add(
+            "hangs",
+            f"{rank} has {count} thread blocks, which wait for each other, and the GPU runs {resident} at once",
+            at(gpu.line),
+        )
+
+
+def _check_connections(gpu: Gpu, dialect: Dialect, findings: Findings) -> None:
+    """Two blocks on one connection take each other's data, and a channel has room for so many."""
+    for way, peers in (
+        ("send to", [(block.send, block) for block in gpu.blocks]),
+        ("receive from", [(block.recv, block) for block in gpu.blocks]),
+    ):
+        used: dict[tuple[int, int], int] = {}
+        channels: dict[int, int] = defaultdict(int)
+        for peer, block in peers:
+            if peer < 0:
+                continue
+            channels[block.channel] += 1
+            twin = used.setdefault((peer, block.channel), block.number)
+            if twin != block.number:
+                findings.add(
+                    "wrong data",
+                    f"rank {gpu.number} thread blocks {twin} and {block.number} both {way} rank {peer} on channel "
+                    f"{block.channel}, which is one queue; give one of them another channel",
+                    at(block.line),
+                )
+        for channel, count in channels.items():
+            if count > CONNECTIONS_PER_CHANNEL:
+                findings.add(
+                    "rejected",
+                    f"rank {gpu.number} has {count} thread blocks that {way} a rank on channel {channel}; "
+                    f"{dialect.name} takes {CONNECTIONS_PER_CHANNEL}",
+                    at(gpu.line),
+                )
+
+
+def _check_block(document: Document, gpu: Gpu, block: Block, dialect: Dialect, findings: Findings) -> None:
+    where, ranks, channels = at(block.line), document.numbers["ngpus"], document.numbers["nchannels"]
+    for name, peer in (("send", block.send), ("recv", block.recv)):
+        if peer == gpu.number or peer < -1:
+            findings.add("rejected", f"{name} is {peer}; expected another rank, or -1 for none", where)
+        elif peer >= ranks:
+            severity: Severity = "rejected" if dialect.is_microsoft else "hangs"
+            findings.add(severity, f"{name} is {peer}; the last rank is {ranks - 1}", where)
+    if not 0 <= block.channel <= dialect.max_channels:
+        findings.add("rejected", f"chan is {block.channel}; expected 0 to {dialect.max_channels - 1}", where)
+    elif block.channel >= channels:
+        findings.add("hangs", f"chan is {block.channel}, but connections are made for 0 to {channels - 1} alone", where)
+    if len(block.steps) > dialect.limits.max_steps:
+        compiled = "" if dialect.is_microsoft else "; it can be compiled with MSCCL_MAX_NUM_STEPS for more"
+        if dialect.name == "rccl":
+            compiled = ""
+        findings.add(
+            "rejected",
+            f"rank {gpu.number} thread block {block.number} has {len(block.steps)} steps; {dialect.name} takes "
+            f"{dialect.limits.max_steps}{compiled}",
+            where,
+        )
+
+
+def _check_step(step: Step, position: int, block: Block, dialect: Dialect, findings: Findings) -> None:
+    where = at(step.line)
+    if step.kind not in dialect.step_types:
+        findings.add("rejected", f"type is {shown(step.kind)}; expected {', '.join(sorted(dialect.step_types))}", where)
+        return
+    if not 0 <= step.number < dialect.limits.max_steps:
+        findings.add("rejected", f"s is {step.number}; expected 0 to {dialect.limits.max_steps - 1}", where)
+    elif step.number != position:
+        findings.add(
+            "note", f"s is {step.number}, but steps run, and are counted, as they stand: this is {position}", where
+        )
+    if step.tells not in (0, 1):
+        findings.add("rejected", f"hasdep is {step.tells}; expected 0 or 1", where)
+    for name, buffer in (("srcbuf", step.source), ("dstbuf", step.target)):
+        if buffer not in ("i", "o", "s"):
+            findings.add("rejected", f"{name} is {shown(buffer)}; expected i, o or s", where)
+    if step.kind == "nop":
+        return
+    if not 0 <= step.chunks <= MAX_COUNT:
+        findings.add("rejected", f"cnt is {step.chunks}; expected 1 to {MAX_COUNT}", where)
+    elif step.chunks == 0:
+        findings.add("wrong data", f"cnt is 0, so nothing is moved; expected 1 to {MAX_COUNT}", where)
+    for kinds, peer, name in ((SENDS, block.send, "send"), (RECEIVES, block.recv, "recv")):
+        if step.kind in kinds and peer < 0:
+            findings.add("hangs", f"type is {step.kind}, but {name} of its thread block is {peer}", where)
+
+
+def _sizes(gpu: Gpu, layout: Layout | None) -> dict[str, tuple[int, int]]:
+    """For each buffer the chunks that the file says there are, and those that there are."""
+    told = {"i": gpu.input_chunks, "o": gpu.output_chunks, "s": gpu.scratch_chunks}
+    real = dict(told)
+    if layout is not None:
+        real["i"], real["o"] = chunks_of_buffers(layout, gpu.number)
+    return {buffer: (told[buffer], real[buffer]) for buffer in told}
+
+
+def _check_ends(step: Step, gpu: Gpu, sizes: dict[str, tuple[int, int]], findings: Findings) -> None:
+    for letter, kinds, name, buffer, start in (
+        ("s", READS, "src", step.source, step.source_start),
+        ("d", WRITES, "dst", step.target, step.target_start),
+    ):
+        if buffer not in sizes or step.kind not in CHECKED:
+            continue
+        told, real = sizes[buffer]
+        if letter in CHECKED[step.kind] and not -1 <= start < told:
+            findings.add(
+                "rejected",
+                f"{name}off is {start}, but {buffer}_chunks of rank {gpu.number} is {told}",
+                at(step.line),
+            )
+        elif step.kind in kinds and not 0 <= start <= real - step.chunks:
+            findings.add(
+                "wrong data",
+                f"chunks {start} to {start + step.chunks - 1} of {buffer} are outside of the {real} that rank "
+                f"{gpu.number} has there",
+                at(step.line),
+            )
+
+
+def _check_chains(block: Block, findings: Findings) -> None:
+    """Say where more additions follow each other than are made in one go."""
+    length, before = 0, None
+    for step in block.steps:
+        place = (step.target, step.target_start, step.source, step.chunks)
+        joins = step.kind == "re" and place == before and step.wait_block < 0
+        length = length + 1 if joins else 1
+        if length == MAX_CHAIN + 1:
+            findings.add(
+                "note",
+                f"more than {MAX_CHAIN} additions to one chunk follow each other; they are made in one go, for which "
+                f'{MAX_CHAIN} is the most: give one of them hasdep="1"',
+                at(step.line),
+            )
+        before = place if step.kind == "re" and not step.tells else None

@@ -1,0 +1,1 @@
+"""ExecutionPlan, JSON in and out."""

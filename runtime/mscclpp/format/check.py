@@ -1,0 +1,285 @@
+"""Looks at an MSCCL++ execution plan as a whole: limits, sizes, and whether both ends of everything agree.
+
+The executor checks the number of operations of a thread block and the alignment of the buffers.  Going over its other
+limits overwrites memory, and signals without waits hang this call or the next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import NoReturn
+
+from ....errors import FileFormatError, UnsupportedError
+from .execution_plan import (
+    ALIGNMENT,
+    CHANNEL_TYPES,
+    DATA_OPERATIONS,
+    MAX_CHANNELS_PER_OPERATION,
+    MAX_OPERATIONS,
+    MAX_SEMAPHORES_PER_OPERATION,
+    SEMAPHORE_OPERATIONS,
+    SIGNALLING,
+    WAITING,
+    ChannelType,
+    ExecutionPlan,
+    Gpu,
+    Operation,
+    Place,
+    channel_pairs,
+    flat_length,
+    largest_message,
+    message_chunks,
+)
+
+__all__ = ["check_execution_plan"]
+
+Step = tuple[str, int, int, Operation, tuple[int, int] | None]
+"""Where an operation stands, its rank, its thread block, the operation, and unit and chunks of its pipeline."""
+
+
+def check_execution_plan(plan: ExecutionPlan, where: str) -> None:
+    """Refuse a plan that breaks a limit of the executor or contradicts itself.
+
+    Parameters
+    ----------
+    plan : ExecutionPlan
+        Its indices are those of things that exist.
+    where : str
+        Names the plan in messages, such as the file it came from.
+
+    Raises
+    ------
+    FileFormatError
+        Naming the place.
+    UnsupportedError
+        If pipelines have different slices, which collopt does not run.
+    """
+    _Checker(plan, where).check()
+
+
+class _Checker:
+    """Knows the plan and its name for messages."""
+
+    def __init__(self, plan: ExecutionPlan, where: str) -> None:
+        self.plan = plan
+        self.where = where
+        self.pairs = channel_pairs(plan.gpus)
+
+    def check(self) -> None:
+        """Check everything."""
+        self._check_sizes()
+        for rank, gpu in enumerate(self.plan.gpus):
+            self._check_channels(rank, gpu)
+            for number, block in enumerate(gpu.thread_blocks):
+                if (length := flat_length(block)) > MAX_OPERATIONS:
+                    self._fail(
+                        f"gpu {rank} threadblock {number} has {length} operations; the limit is {MAX_OPERATIONS}"
+                    )
+        for step in self._steps():
+            self._check_operation(*step)
+        self._check_pipelines()
+        self._check_signals()
+        self._check_semaphores()
+
+    def _steps(self) -> Iterator[Step]:
+        for rank, gpu in enumerate(self.plan.gpus):
+            for number, block in enumerate(gpu.thread_blocks):
+                for at, operation in enumerate(block):
+                    place = f"gpu {rank} threadblock {number} op {at}"
+                    yield place, rank, number, operation, None
+                    pipeline = operation.unit_bytes, operation.num_chunks
+                    for inner_at, inner in enumerate(operation.body):
+                        yield f"{place} op {inner_at}", rank, number, inner, pipeline
+
+    def _check_sizes(self) -> None:
+        plan = self.plan
+        ranks = plan.num_ranks
+        for rank, gpu in enumerate(plan.gpus):
+            given, kept = gpu.input_chunks, gpu.output_chunks
+            if (given, kept) != (plan.gpus[0].input_chunks, plan.gpus[0].output_chunks):
+                self._fail(f"gpu {rank} has other numbers of input and output chunks than gpu 0")
+            wanted = {"allgather": given * ranks, "reduce_scatter": given // ranks}.get(plan.collective, given)
+            divides = plan.collective not in ("reduce_scatter", "all_to_all") or given % ranks == 0
+            if kept != wanted or not divides:
+                self._fail(
+                    f"gpu {rank} has {given} input chunks and {kept} output chunks, which is no {plan.collective} of "
+                    f"{ranks} ranks"
+                )
+        if plan.collective == "all_to_all" and plan.in_place:
+            self._fail("inplace is true, but the output of an all-to-all is never its input")
+        least, most = (
+            ALIGNMENT * message_chunks(plan.collective, plan.gpus),
+            largest_message(plan.collective, plan.gpus),
+        )
+        if not least <= plan.min_bytes <= plan.max_bytes <= most:
+            self._fail(
+                f"min_message_size is {plan.min_bytes} and max_message_size {plan.max_bytes}; expected two sizes in "
+                f"order, from {least}, below which chunks have less than {ALIGNMENT} bytes, to {most}, above which an "
+                "offset exceeds 32 bits"
+            )
+        if plan.threads_per_block % 32:
+            self._fail(f"num_threads_per_block is {plan.threads_per_block}; expected a multiple of 32")
+
+    def _check_channels(self, rank: int, gpu: Gpu) -> None:
+        for kind in CHANNEL_TYPES:
+            for channel, peer in enumerate(gpu.peers[kind]):
+                if peer == rank:
+                    self._fail(f"gpu {rank} has a {kind} channel to itself")
+                if (rank, kind, channel) not in self.pairs:
+                    self._fail(
+                        f"gpu {rank} has more {kind} channels to gpu {peer} than that has back; every channel has two "
+                        "ends"
+                    )
+            used = Counter(
+                channel
+                for block in gpu.thread_blocks
+                for channel in {
+                    channel
+                    for outer in block
+                    for operation in (outer, *outer.body)
+                    if operation.channel_type == kind
+                    for channel in operation.channels
+                }
+            )
+            if shared := [channel for channel, blocks in used.items() if blocks > 1]:
+                self._fail(f"gpu {rank} uses {kind} channel {shared[0]} in several threadblocks; each has its own")
+
+    def _check_operation(
+        self, where: str, rank: int, _: int, operation: Operation, pipeline: tuple[int, int] | None
+    ) -> None:
+        gpu = self.plan.gpus[rank]
+        if len(operation.channels) > MAX_CHANNELS_PER_OPERATION:
+            self._fail(f"{where} has {len(operation.channels)} channels; the limit is {MAX_CHANNELS_PER_OPERATION}")
+        if len(set(operation.channels)) < len(operation.channels) and operation.name not in ("put", "pws"):
+            self._fail(f"{where} names a channel twice")
+        if len(operation.semaphores) > MAX_SEMAPHORES_PER_OPERATION:
+            self._fail(
+                f"{where} has {len(operation.semaphores)} semaphores; the limit is {MAX_SEMAPHORES_PER_OPERATION}"
+            )
+        if len(set(operation.semaphores)) < len(operation.semaphores):
+            self._fail(f"{where} names a semaphore twice")
+        if strange := [each for each in operation.semaphores if each >= len(gpu.semaphores)]:
+            self._fail(f"{where} uses semaphore {strange[0]}, but gpu {rank} has {len(gpu.semaphores)}")
+        if operation.name not in DATA_OPERATIONS:
+            return
+        self._check_shape(where, operation)
+        for place in (*operation.sources, *operation.targets):
+            self._check_place(where, operation, place, pipeline)
+        if operation.channel_type is not None:
+            self._check_put(where, gpu, operation)
+
+    def _check_shape(self, where: str, operation: Operation) -> None:
+        sources, targets = len(operation.sources), len(operation.targets)
+        fits = {"copy": sources == targets == 1, "re": targets == 1 and sources > 1}.get(
+            operation.name, sources == targets
+        )
+        if not fits or max(sources, targets) > MAX_CHANNELS_PER_OPERATION:
+            self._fail(f"{where} is a {operation.name} from {sources} places to {targets}, which it cannot be")
+        if len({place.count for place in (*operation.sources, *operation.targets)}) > 1:
+            self._fail(f"{where} has places of different sizes")
+        if operation.name == "pws" and operation.channel_type != "port":
+            self._fail(f"{where} is a pws on a memory channel, which never signals; use put, nop and signal")
+        if operation.name == "copy" and _overlap(operation.sources[0], operation.targets[0]):
+            self._fail(f"{where} copies chunks onto themselves")
+        target = operation.targets[0]
+        if operation.name == "re" and any(
+            _overlap(source, target) and source != target for source in operation.sources
+        ):
+            self._fail(f"{where} adds chunks at an offset onto themselves")
+
+    def _check_place(self, where: str, operation: Operation, place: Place, pipeline: tuple[int, int] | None) -> None:
+        chunks = self.plan.gpus[place.rank].chunks[place.buffer]
+        if place.start + place.count > chunks:
+            self._fail(
+                f"{where} has chunks {place.start} to {place.start + place.count - 1} of the {place.buffer} of gpu "
+                f"{place.rank}, which has {chunks}"
+            )
+        if place in operation.targets and place.buffer == "input" and not self.plan.in_place:
+            self._fail(f"{where} writes to the input, which a plan out of place leaves alone")
+        if pipeline is not None and place.count != pipeline[1]:
+            # The executor subtracts the offset of the slice from the size without looking.
+            self._fail(f"{where} moves {place.count} chunks in a pipeline of {pipeline[1]}; the numbers must be equal")
+
+    def _check_put(self, where: str, gpu: Gpu, operation: Operation) -> None:
+        assert operation.channel_type is not None
+        if len(operation.channels) != len(operation.targets):
+            self._fail(f"{where} has {len(operation.channels)} channels for {len(operation.targets)} targets")
+        if len({place.buffer for place in operation.sources}) > 1:
+            self._fail(f"{where} has sources in several buffers; the executor takes the first one for all")
+        for channel, target in zip(operation.channels, operation.targets, strict=True):
+            peer = gpu.peers[operation.channel_type][channel]
+            if peer != target.rank:
+                self._fail(f"{where} puts to gpu {target.rank} by a channel to gpu {peer}")
+
+    def _check_pipelines(self) -> None:
+        found = {pipeline for _, _, _, _, pipeline in self._steps() if pipeline is not None}
+        if len(found) > 1:
+            raise UnsupportedError(
+                f"{self.where}: pipelines have slices of {len(found)} kinds; collopt runs plans in which all have the "
+                "same unit_size and num_chunks"
+            )
+        for unit, _ in found:
+            if unit % ALIGNMENT:
+                self._fail(f"unit_size is {unit}; expected a multiple of {ALIGNMENT}")
+        iterations = max((largest // unit for unit, largest in self._pipeline_bytes(found)), default=0)
+        if iterations >= 2**16:
+            self._fail(
+                f"max_message_size is {self.plan.max_bytes}, of which a pipeline makes {iterations} slices; expected "
+                "fewer than 65536"
+            )
+
+    def _pipeline_bytes(self, found: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        chunk = self.plan.max_bytes // message_chunks(self.plan.collective, self.plan.gpus)
+        for unit, count in found:
+            yield unit, chunk * count
+
+    def _check_signals(self) -> None:
+        """Each signal has a wait at the other end, in the same pipeline or outside of all."""
+        told: Counter[tuple[int, ChannelType, int, bool]] = Counter()
+        heard: Counter[tuple[int, ChannelType, int, bool]] = Counter()
+        for _, rank, _, operation, pipeline in self._steps():
+            for channel in operation.channels:
+                assert operation.channel_type is not None  # The reader knows which operations have one.
+                end = (rank, operation.channel_type, channel)
+                if operation.name in SIGNALLING or operation.name == "pws":
+                    told[*self.pairs[end], pipeline is not None] += 1
+                elif operation.name in WAITING:
+                    heard[*end, pipeline is not None] += 1
+        for both in sorted(told.keys() | heard.keys()):
+            if told[both] != heard[both]:
+                inside = " inside pipelines" if both[3] else ""
+                self._fail(
+                    f"gpu {both[0]} waits {heard[both]} times on {both[1]} channel {both[2]}{inside}, but its other "
+                    f"end signals {told[both]} times"
+                )
+
+    def _check_semaphores(self) -> None:
+        uses: dict[tuple[int, int], dict[str, list[tuple[int, bool]]]] = defaultdict(
+            lambda: {name: [] for name in SEMAPHORE_OPERATIONS}
+        )
+        for _, rank, block, operation, pipeline in self._steps():
+            for semaphore in operation.semaphores:
+                uses[rank, semaphore][operation.name].append((block, pipeline is not None))
+        for (rank, semaphore), found in sorted(uses.items()):
+            acquired, released = found["sem_acquire"], found["sem_release"]
+            if any(len({block for block, _ in uses}) != 1 for uses in (acquired, released)):
+                self._fail(
+                    f"gpu {rank} semaphore {semaphore} is not acquired by one threadblock and released by one other"
+                )
+            if sorted(inside for _, inside in acquired) != sorted(inside for _, inside in released):
+                self._fail(
+                    f"gpu {rank} semaphore {semaphore} is acquired {len(acquired)} times and released {len(released)} "
+                    "times; the next call would find it changed"
+                )
+
+    def _fail(self, what: str) -> NoReturn:
+        raise FileFormatError(f"{self.where}: {what}")
+
+
+def _overlap(one: Place, other: Place) -> bool:
+    return (
+        (one.rank, one.buffer) == (other.rank, other.buffer)
+        and one.start < other.start + other.count
+        and other.start < one.start + one.count
+    )

@@ -1,0 +1,1 @@
+"""From Program to ExecutionPlan."""

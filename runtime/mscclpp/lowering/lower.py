@@ -1,0 +1,275 @@
+"""Writes programs as MSCCL++ execution plans (JSON, as MSCCL++ 0.9 loads them).
+
+What becomes of sends and receives is told in `collopt.runtime.mscclpp.lowering.transfers`, what becomes of thread
+blocks in `collopt.runtime.mscclpp.lowering.thread_blocks`.  The executor checks little of what it loads, so a plan is
+validated and run by the interpreter, which also looks for races, before it is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from math import gcd
+from typing import Any
+
+from ....errors import ProgramError, TooLargeError, UnsupportedError
+from ....support.validation import is_int, shown
+from ....topologies.files import write_whole
+from ...interpreter.check import check_program
+from ...programs.checks import check_choice, check_counts, require_program
+from ...programs.ordering import global_order
+from ...programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram
+from ..format.execution_plan import (
+    ALIGNMENT,
+    CHANNEL_TYPES,
+    COLLECTIVES,
+    MAX_BUFFER_BYTES,
+    MAX_THREADS,
+    ExecutionPlan,
+    Gpu,
+    largest_message,
+    message_chunks,
+)
+from ..format.reader import parse_document
+from ..format.writer import document_of, to_mscclpp_text
+from ..machine.machine import run_execution_plan
+from .channels import Connections
+from .thread_blocks import RankWriter
+from .transfers import Transfers, plan_transfers, untold_transfers
+
+__all__ = ["common_count", "port_pairs", "to_execution_plan", "write_mscclpp"]
+
+DEFAULT_SLICE_BYTES = 2**20
+DEFAULT_THREAD_BLOCKS = 108
+"""SMs of an A100: all thread blocks must run at once or the kernel hangs."""
+MAX_ITERATIONS = 2**16 - 1
+"""The executor counts the slices of a chunk in 16 bits."""
+
+
+def write_mscclpp(program: Program, path: str | os.PathLike[str], **options: Any) -> None:
+    """Write a program as an MSCCL++ execution plan; options and errors are those of `to_execution_plan`.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; nothing is left behind.
+    """
+    write_whole(path, to_mscclpp_text(to_execution_plan(program, **options)))
+
+
+def to_execution_plan(
+    program: Program,
+    *,
+    boxes: Sequence[int] | None = None,
+    placement: str = "out-of-place",
+    slice_bytes: int | None = DEFAULT_SLICE_BYTES,
+    min_bytes: int | None = None,
+    max_bytes: int | None = None,
+    max_thread_blocks: int = DEFAULT_THREAD_BLOCKS,
+    threads_per_block: int = MAX_THREADS,
+) -> ExecutionPlan:
+    """Turn a program into an MSCCL++ execution plan, and make sure that it is right.
+
+    Parameters
+    ----------
+    program : Program
+        Out of place, as `lower` makes it, with equal shards.  A plan for broadcast or reduce is right for its own root
+        alone, and the executor does not look at that.
+    boxes : sequence of int, or None
+        Number of the box that each rank is in.  Ranks of one box reach each other's memory, through memory channels;
+        others are joined by port channels.  All boxes are of one size, and ranks are numbered box by box.  None means a
+        single box.
+    placement : {"out-of-place", "in-place"}
+        Calls that the plan is for: output and input apart, or the same memory.
+    slice_bytes : int or None
+        Size of the slices in which data move along trees, a multiple of 16; all steps are then cut into steps of equal
+        size, because the executor can only slice such.  None moves chunks as a whole.
+    min_bytes, max_bytes : int or None
+        Sizes for which the executor takes the plan: of the output for allgather, of the input otherwise.  If left out,
+        the smallest and the largest that the plan is right for.
+    max_thread_blocks : int
+        Thread blocks that the GPU runs at once; thread blocks of the program are merged until there are no more.
+    threads_per_block : int
+        A multiple of 32 of at most 1024.
+
+    Returns
+    -------
+    ExecutionPlan
+
+    Raises
+    ------
+    UnsupportedError
+        If the executor cannot run the program; the message names the limit, the value and what to change.
+    ProgramError
+        If the program itself is wrong.
+
+    Notes
+    -----
+    The executor only adds up: whatever operation the caller of the collective asks for, it takes sums.
+
+    Examples
+    --------
+    >>> from collopt.schedules import Forest
+    >>> from collopt.runtime.lowering.lower import lower_allgather
+    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+    >>> print(str(to_execution_plan(lower_allgather(forest))).partition(": ")[2])
+    allgather on 2 ranks, 6 thread blocks, 26 operations, up to 0 scratch chunks
+    """
+    require_program(program)
+    check_choice("placement", placement, ("out-of-place", "in-place"))
+    check_counts({"max_thread_blocks": max_thread_blocks, "threads_per_block": threads_per_block})
+    _check_multiple("threads_per_block", threads_per_block, 32, MAX_THREADS)
+    if slice_bytes is not None:
+        _check_multiple("slice_bytes", slice_bytes, ALIGNMENT, MAX_BUFFER_BYTES)
+    check_program(program)
+    _check_collective(program, placement)
+    program = replace(program, in_place=placement == "in-place")
+    if program.in_place:
+        check_program(program)
+    count = 0
+    if slice_bytes is not None:
+        count = common_count(program)
+        program = _with_equal_counts(program, count)
+    gpus = _gpus(program, port_pairs(program, boxes), max_thread_blocks, slice_bytes, count)
+    smallest, largest = _size_window(program.collective, gpus, slice_bytes, count)
+    low, high = smallest if min_bytes is None else min_bytes, largest if max_bytes is None else max_bytes
+    _check_window(low, high, smallest, largest)
+    plan = ExecutionPlan("", program.collective, program.in_place, low, high, threads_per_block, gpus)
+    # The executor keeps what it has set up by the plan's name, so two plans must never share one.
+    unique = hashlib.sha256(to_mscclpp_text(plan).encode()).hexdigest()[:12]
+    plan = replace(plan, name=f"{program.name}-{unique}")
+    if parse_document(document_of(plan), "the plan") != plan:
+        raise ProgramError(f"the plan {plan.name} does not come back from its file as it was")
+    run_execution_plan(plan, interleavings=1)
+    return plan
+
+
+def _check_multiple(name: str, value: object, unit: int, most: int) -> None:
+    if not is_int(value) or value % unit or not unit <= value <= most:
+        raise UnsupportedError(f"{name} is {shown(value)}; expected a multiple of {unit} of at most {most}")
+
+
+def _check_window(low: object, high: object, smallest: int, largest: int) -> None:
+    for name, value in (("min_bytes", low), ("max_bytes", high)):
+        if not is_int(value) or not smallest <= value <= largest:
+            raise UnsupportedError(
+                f"{name} is {shown(value)}; expected a whole number of bytes from {smallest} to {largest}, the sizes "
+                "that this plan is right for"
+            )
+    if low > high:  # type: ignore[operator]
+        raise UnsupportedError(f"max_bytes is {high}; expected at least min_bytes = {low}")
+
+
+def _check_collective(program: Program, placement: str) -> None:
+    if program.in_place:
+        raise UnsupportedError("the program is an in-place one; give the out-of-place program and placement='in-place'")
+    if program.collective not in COLLECTIVES:
+        raise UnsupportedError(
+            f"the program is for {program.collective}; MSCCL++ plans are written for {', '.join(COLLECTIVES)}"
+        )
+    if program.collective == "all_to_all" and placement == "in-place":
+        raise UnsupportedError(
+            "the program is an all_to_all, whose output is never its input; use placement='out-of-place'"
+        )
+    if program.collective in ("allgather", "reduce_scatter") and len(set(program.layout.shards)) > 1:
+        raise UnsupportedError(
+            f"the program's shards have {min(program.layout.shards)} to {max(program.layout.shards)} chunks; MSCCL++ "
+            "calls have shards of one size: plan without weights, or run the plan through torch.distributed"
+        )
+
+
+def port_pairs(program: Program, boxes: Sequence[int] | None) -> set[tuple[int, int]]:
+    """Pairs (sender, receiver) of ranks in different boxes; `UnsupportedError` if the executor finds no such boxes."""
+    if boxes is None:
+        return set()
+    if isinstance(boxes, str) or not isinstance(boxes, Sequence):
+        raise UnsupportedError(f"boxes is {shown(boxes)}; expected a number for each of {program.num_ranks} ranks")
+    if len(boxes) != program.num_ranks:
+        raise UnsupportedError(f"boxes has {len(boxes)} entries; expected one for each of {program.num_ranks} ranks")
+    # The executor divides a rank by the number of ranks in a box, so it finds no other boxes.
+    sizes = [len(list(run)) for _, run in groupby(boxes)]
+    if len(set(sizes)) > 1 or len(sizes) != len(set(boxes)):
+        raise UnsupportedError(
+            f"the ranks are in boxes {shown(list(boxes))}; the executor finds only boxes of as many ranks each, one "
+            "box after the other: renumber the ranks, or leave out as many in each box"
+        )
+    return {
+        (sender, receiver)
+        for sender, its_box in enumerate(boxes)
+        for receiver, other in enumerate(boxes)
+        if its_box != other
+    }
+
+
+def common_count(program: Program) -> int:
+    """Most chunks that every step of a pipeline can have, of which all steps have the same number."""
+    return gcd(*(step.count for rank in program.ranks for block in rank.thread_blocks for step in block.instructions))
+
+
+def _with_equal_counts(program: Program, count: int) -> Program:
+    """Cut every step into steps of `count` chunks, one after the other."""
+
+    def cut_rank(rank: RankProgram) -> RankProgram:
+        last: dict[Dependency, Dependency] = {}
+        for number, block in enumerate(rank.thread_blocks):
+            after = -1
+            for index, step in enumerate(block.instructions):
+                after += step.count // count
+                last[Dependency(number, index)] = Dependency(number, after)
+        blocks = tuple(
+            replace(block, instructions=tuple(part for step in block.instructions for part in cut(step, last)))
+            for block in rank.thread_blocks
+        )
+        return replace(rank, thread_blocks=blocks)
+
+    def cut(step: Instruction, last: dict[Dependency, Dependency]) -> Iterable[Instruction]:
+        waits = tuple(last[wait] for wait in step.depends)
+        for offset in range(0, step.count, count):
+            source, target = (end and ChunkRange(end.buffer, end.start + offset) for end in (step.source, step.target))
+            yield Instruction(step.kind, source, target, count, () if offset else waits)
+
+    return replace(program, ranks=tuple(map(cut_rank, program.ranks)))
+
+
+def _gpus(
+    program: Program, on_ports: set[tuple[int, int]], max_thread_blocks: int, slice_bytes: int | None, count: int
+) -> tuple[Gpu, ...]:
+    order, ends = global_order(program), Connections.of(program, on_ports)
+    steps: dict[int, list[int]] = defaultdict(list)
+    for number in order.sequence:
+        steps[order.sites[number].rank].append(number)
+
+    def writers(transfers: Transfers) -> Iterator[RankWriter]:
+        for rank in program.ranks:
+            yield RankWriter(program, order, rank.rank, steps[rank.rank], transfers, ends)
+
+    for writer in writers(untold_transfers(program, order)):
+        # What is told only adds operations, and takes longest to find out: most of what is too long is so without.
+        writer.write(max_thread_blocks, slice_bytes, count)
+    transfers = plan_transfers(program, order, on_ports)
+    gpus = []
+    for rank, writer in zip(program.ranks, writers(transfers), strict=True):
+        blocks = writer.write(max_thread_blocks, slice_bytes, count)
+        # Buffers that a rank of a broadcast or reduce leaves alone have their size all the same.
+        sizes = rank.input_chunks or rank.output_chunks, rank.output_chunks or rank.input_chunks
+        peers = {kind: tuple(ends.peers[rank.rank][kind]) for kind in CHANNEL_TYPES}
+        gpus.append(Gpu(*sizes, transfers.scratch[rank.rank], peers, (0,) * len(writer.semaphores), blocks))
+    return tuple(gpus)
+
+
+def _size_window(collective: str, gpus: tuple[Gpu, ...], slice_bytes: int | None, count: int) -> tuple[int, int]:
+    """Sizes of which every chunk has at least 16 bytes and every buffer fewer than 2^32."""
+    chunks, largest = message_chunks(collective, gpus), largest_message(collective, gpus)
+    if slice_bytes is not None:
+        chunk = MAX_ITERATIONS * slice_bytes // count
+        largest = min(largest, chunk // ALIGNMENT * ALIGNMENT * chunks)
+    if largest < ALIGNMENT * chunks:
+        raise TooLargeError(
+            f"the program has buffers of {max(max(gpu.chunks.values()) for gpu in gpus)} chunks; in MSCCL++ a buffer "
+            f"has fewer than 2^32 bytes and a chunk at least {ALIGNMENT}: plan with fewer trees"
+        )
+    return ALIGNMENT * chunks, largest

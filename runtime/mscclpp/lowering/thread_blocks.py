@@ -1,0 +1,266 @@
+"""From the steps of one rank to thread blocks of MSCCL++ operations.
+
+Thread blocks of a GPU tell each other by semaphores, one for each pair (releasing, acquiring).  All of them must run at
+once; where a program has more than the GPU runs, the lightest are merged, which may make transfers wait for each other
+that need not.  The steps of a merged block follow the program's global order, in which every transfer can run once all
+before it have, so merging brings no deadlock about.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
+
+from ....errors import TooLargeError
+from ...programs.ordering import Order
+from ...programs.program import Instruction, Program
+from ..format.execution_plan import (
+    CHANNEL_TYPES,
+    MAX_CHANNELS,
+    MAX_CHANNELS_PER_OPERATION,
+    MAX_OPERATIONS,
+    MAX_SEMAPHORES_PER_OPERATION,
+    Operation,
+    Place,
+    flat_length,
+)
+from .channels import Connections, End
+from .synced_block import SyncedBlock
+from .transfers import Transfers, stays_in_place
+
+__all__ = ["WEIGHTS", "RankWriter", "merged_blocks"]
+
+WEIGHTS = {"send": 4, "recv": 2, "recv_reduce": 4, "copy": 1, "reduce": 2}
+"""About how many operations a step becomes."""
+
+
+class RankWriter:
+    """Writes the thread blocks of one rank."""
+
+    def __init__(
+        self, program: Program, order: Order, rank: int, steps: Iterable[int], transfers: Transfers, ends: Connections
+    ) -> None:
+        self.program = program
+        self.order = order
+        self.rank = rank
+        self.transfers = transfers
+        self.ends = ends
+        self.semaphores: dict[tuple[int, int], int] = {}
+        by_block: dict[int, list[int]] = defaultdict(list)
+        for number in steps:
+            by_block[order.sites[number].thread_block].append(number)
+        self.blocks = [by_block[block] for block in sorted(by_block)]
+        self.position = {number: at for at, number in enumerate(order.sequence) if order.sites[number].rank == rank}
+
+    def write(
+        self, max_thread_blocks: int, unit_bytes: int | None, num_chunks: int
+    ) -> tuple[tuple[Operation, ...], ...]:
+        """Return the operations of every thread block.
+
+        Raises
+        ------
+        TooLargeError
+            If the steps do not fit the limits of the executor.
+        """
+        self._merge(max_thread_blocks)
+        acquires, releases = self._exchanges()
+        written = tuple(
+            operations
+            for at, own in enumerate(self.blocks)
+            # A block of nothing but copies onto themselves comes to nothing.
+            if (operations := self._block(own, acquires[at], releases[at], unit_bytes, num_chunks))
+        )
+        for at, operations in enumerate(written):
+            self._check(at, operations)
+        # A kernel without thread blocks cannot be launched.
+        return written or ((Operation("nop"),),)
+
+    def _merge(self, max_thread_blocks: int) -> None:
+        """Merge the lightest blocks until there are few enough of them."""
+        groups = merged_blocks([self._weight(own) for own in self.blocks], max_thread_blocks)
+        self.blocks = [
+            sorted((number for block in group for number in self.blocks[block]), key=self.position.__getitem__)
+            for group in groups
+        ]
+
+    def _weight(self, steps: Sequence[int]) -> int:
+        return sum(WEIGHTS[self.order.instructions[number].kind] for number in steps)
+
+    def _exchanges(self) -> tuple[list[dict[int, list[int]]], list[dict[int, list[int]]]]:
+        """Semaphores that each block acquires before, and releases after, each of its steps."""
+        place = {number: (at, index) for at, own in enumerate(self.blocks) for index, number in enumerate(own)}
+        acquires: list[dict[int, list[int]]] = [defaultdict(list) for _ in self.blocks]
+        releases: list[dict[int, list[int]]] = [defaultdict(list) for _ in self.blocks]
+        for at, own in enumerate(self.blocks):
+            heard: dict[int, int] = {}
+            for number in own:
+                wanted = [place[other] for other in self.order.before[number] if other in place]
+                for source, index in sorted(wanted, reverse=True):
+                    # A block runs in order, so a later step of it tells of the earlier ones too.
+                    if source == at or heard.get(source, -1) >= index:
+                        continue
+                    heard[source] = index
+                    semaphore = self.semaphores.setdefault((source, at), len(self.semaphores))
+                    acquires[at][number].append(semaphore)
+                    releases[source][self.blocks[source][index]].append(semaphore)
+        return acquires, releases
+
+    def _block(
+        self,
+        own: Sequence[int],
+        acquires: dict[int, list[int]],
+        releases: dict[int, list[int]],
+        unit_bytes: int | None,
+        num_chunks: int,
+    ) -> tuple[Operation, ...]:
+        """Greet the senders, run the steps, and see the port channels through."""
+        incoming = sorted({self._end(number) for number in own if self.order.instructions[number].receives})
+        outgoing = sorted({self._end(number) for number in own if self.order.instructions[number].kind == "send"})
+        before, body, after = SyncedBlock(), SyncedBlock(), SyncedBlock()
+        for operation in _grouped("rlxsignal", incoming):
+            before.tell(operation)
+        for operation in _grouped("rlxwait", outgoing):
+            before.hear(operation)
+        before.sync()
+        for number in own:
+            self._step(body, number, acquires.get(number, []), releases.get(number, []))
+        body.sync()
+        # The source of the last put may be overwritten when the kernel ends, so by then it must have been read.
+        for operation in _grouped("signal", [end for end in incoming if end[0] == "port"]):
+            after.tell(operation)
+        for operation in _grouped("wait", [end for end in outgoing if end[0] == "port"]):
+            after.hear(operation)
+        steps = tuple(body.operations)
+        if unit_bytes is not None and steps:
+            steps = (Operation("pipeline", unit_bytes=unit_bytes, num_chunks=num_chunks, body=steps),)
+        return (*before.operations, *steps, *after.operations)
+
+    def _step(self, block: SyncedBlock, number: int, acquires: list[int], releases: list[int]) -> None:
+        step = self.order.instructions[number]
+        for part in _batches(acquires, MAX_SEMAPHORES_PER_OPERATION):
+            block.hear(Operation("sem_acquire", semaphores=part))
+        if step.kind == "send":
+            self._send(block, number)
+        elif step.receives:
+            self._receive(block, number)
+        elif not stays_in_place(self.program, self.rank, step):
+            block.work(self._local(number))
+        for part in _batches(releases, MAX_SEMAPHORES_PER_OPERATION):
+            block.tell(Operation("sem_release", semaphores=part))
+
+    def _send(self, block: SyncedBlock, number: int) -> None:
+        kind, channel = self._end(number)
+        receive = self.order.partners[number]
+        step, arrival = self.order.instructions[number], self.transfers.arrivals[receive]
+        assert step.source is not None  # The checks know that a send has one.
+        source = Place(self.rank, step.source.buffer, step.source.start, step.count)
+        put = Operation("put", kind, (channel,), (source,), (arrival,))
+        if receive in self.transfers.credits:
+            block.hear(Operation("wait", kind, (channel,)))
+        if kind == "port":
+            block.tell(replace(put, name="pws"))
+        else:
+            block.work(put)
+            block.tell(Operation("signal", kind, (channel,)))
+        if receive in self.transfers.acknowledgements:
+            block.hear(Operation("wait", kind, (channel,)))
+
+    def _receive(self, block: SyncedBlock, number: int) -> None:
+        kind, channel = self._end(number)
+        step, arrival = self.order.instructions[number], self.transfers.arrivals[number]
+        if number in self.transfers.credits:
+            block.tell(Operation("signal", kind, (channel,)))
+        block.hear(Operation("wait", kind, (channel,)))
+        if number in self.transfers.acknowledgements:
+            block.tell(Operation("signal", kind, (channel,)))
+        if step.kind == "recv_reduce":
+            source, target = self._places(step)
+            block.work(Operation("re", sources=(source, arrival), targets=(target,)))
+
+    def _local(self, number: int) -> Operation:
+        step = self.order.instructions[number]
+        source, target = self._places(step)
+        if step.kind == "copy":
+            return Operation("copy", sources=(source,), targets=(target,))
+        return Operation("re", sources=(target, source), targets=(target,))
+
+    def _places(self, step: Instruction) -> tuple[Place, Place]:
+        """Where a step that reads and writes on this rank does so."""
+        assert step.source is not None  # The checks know which kinds have which ends.
+        assert step.target is not None
+        source = Place(self.rank, step.source.buffer, step.source.start, step.count)
+        target = Place(self.rank, step.target.buffer, step.target.start, step.count)
+        return source, target
+
+    def _end(self, number: int) -> End:
+        """Return the channel that a transfer uses at this end."""
+        site = self.order.sites[number]
+        block = self.program.ranks[site.rank].thread_blocks[site.thread_block]
+        if self.order.instructions[number].kind == "send":
+            assert block.send_peer is not None  # The checks know that a block which sends has a peer.
+            return self.ends.senders[self.rank, block.send_peer, block.channel]
+        assert block.recv_peer is not None
+        return self.ends.receivers[block.recv_peer, self.rank, block.channel]
+
+    def _check(self, at: int, operations: tuple[Operation, ...]) -> None:
+        flat = [inner for operation in operations for inner in (operation, *operation.body)]
+        where = f"rank {self.rank} thread block {at}"
+        if (length := flat_length(operations)) > MAX_OPERATIONS:
+            raise TooLargeError(
+                f"{where} has {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}; plan with "
+                "fewer trees, trees_per_root=1 for the fewest, or with fewer chunks, or give slice_bytes=None"
+            )
+        for kind in CHANNEL_TYPES:
+            channels = {channel for one in flat if one.channel_type == kind for channel in one.channels}
+            if len(channels) > MAX_CHANNELS:
+                raise TooLargeError(
+                    f"{where} uses {len(channels)} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}; plan "
+                    "with fewer trees"
+                )
+
+
+def merged_blocks(weights: Sequence[int], most: int) -> list[list[int]]:
+    """Merge the two lightest thread blocks until there are few enough.
+
+    Parameters
+    ----------
+    weights : sequence of int
+        Of the thread blocks.
+    most : int
+        Thread blocks that may be left.
+
+    Returns
+    -------
+    list of list of int
+        Positions of the thread blocks that become one, in the order of the first of each.
+
+    Examples
+    --------
+    >>> merged_blocks([9, 1, 8, 2], 3)
+    [[0], [1, 3], [2]]
+    """
+    groups = {block: [block] for block in range(len(weights))}
+    heap = [(weight, block) for block, weight in enumerate(weights)]
+    heapify(heap)
+    while len(heap) > max(1, most):
+        (weight, one), (more, other) = heappop(heap), heappop(heap)
+        first, second = sorted((one, other))
+        groups[first] = sorted(groups[first] + groups.pop(second))
+        heappush(heap, (weight + more, first))
+    return [groups[first] for first in sorted(groups)]
+
+
+def _grouped(name: str, ends: Sequence[End]) -> list[Operation]:
+    """Operations for all the channels, as many in each as it takes."""
+    return [
+        Operation(name, kind, part)
+        for kind in CHANNEL_TYPES
+        for part in _batches([channel for each, channel in ends if each == kind], MAX_CHANNELS_PER_OPERATION)
+    ]
+
+
+def _batches(numbers: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
+    for first in range(0, len(numbers), size):
+        yield tuple(numbers[first : first + size])

@@ -1,0 +1,252 @@
+"""What a program's sends and receives become when the sender writes into the receiver's memory itself.
+
+In a program a receive writes its target when its turn has come.  A put writes it when the *sender's* turn has come,
+which is earlier, and with a port channel it reads its source later than the sender's turn.  So each transfer may need
+two more messages, both from the receiver to the sender:
+
+*credit*: the target may be overwritten now.  Left out where every earlier access to the target is known to have
+happened before the send, or there is none.
+
+*acknowledgement*: the source has been read.  Port channels only, and left out where nothing overwrites the source
+later, or what does happens after the receive anyway.  (Flushing is no way to find out: the executor's ``flush`` does
+nothing, and its ``pwsf`` takes a wrong source offset.)
+
+Both are given at the receive, in program order.  A program without deadlocks has none even if sends finish together
+with their receives, which is what credits and acknowledgements amount to, so they bring none about.
+
+A receive that adds gets what comes straight where the sum is to stand, and adds the rest to it.  Where the sum so far
+stands there already, what comes goes to scratch of its own and is added from there: scratch grows by what is received
+so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from ...programs.ordering import Order
+from ...programs.program import Buffer, ChunkRange, Instruction, Program
+from ..format.execution_plan import Place
+
+__all__ = ["Transfers", "plan_transfers", "stays_in_place", "untold_transfers"]
+
+MOST_CLOCKS = 2**26
+"""Of all steps, held at a time where one rank has no more: a quarter of a gigabyte."""
+
+Cell = tuple[Buffer, int]
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """Where each receive takes its data, and what it tells the sender.
+
+    Attributes
+    ----------
+    arrivals : dict of int to Place
+        Of each receive, by its number in the order.
+    credits, acknowledgements : set of int
+        Receives that give them.
+    scratch : list of int
+        Scratch chunks of each rank, those of the program included.
+    """
+
+    arrivals: dict[int, Place]
+    credits: set[int]
+    acknowledgements: set[int]
+    scratch: list[int]
+
+
+def untold_transfers(program: Program, order: Order) -> Transfers:
+    """Decide for each transfer where it arrives, as if nothing had to be told.
+
+    Parameters
+    ----------
+    program : Program
+        `check_program` accepts it.
+    order : Order
+        Of the program.
+    """
+    scratch = [rank.scratch_chunks for rank in program.ranks]
+    arrivals: dict[int, Place] = {}
+    for number in order.sequence:
+        step, rank = order.instructions[number], order.sites[number].rank
+        if not step.receives:
+            continue
+        target = step.target
+        assert target is not None  # The checks know that a receive has one.
+        if _needs_staging(step, program):
+            arrivals[number] = Place(rank, "scratch", scratch[rank], step.count)
+            scratch[rank] += step.count
+        else:
+            arrivals[number] = Place(rank, target.buffer, target.start, step.count)
+    return Transfers(arrivals, set(), set(), scratch)
+
+
+def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]]) -> Transfers:
+    """Decide for each transfer where it arrives and what has to be told.
+
+    Parameters
+    ----------
+    program : Program
+        `check_program` accepts it.
+    order : Order
+        Of the program.
+    on_ports : set of (int, int)
+        Pairs (sender, receiver) that are joined by port channels.
+    """
+    untold = untold_transfers(program, order)
+    arrivals = untold.arrivals
+    known = _Knowledge(program, order)
+    giving, acknowledging = set[int](), set[int]()
+    for clocks in _clocks_of_all(program, order):
+        here = {number: place for number, place in arrivals.items() if place.rank in clocks.ranks}
+        giving |= set(_credits(program, order, here, known, clocks))
+        acknowledging |= set(_acknowledgements(order, here, known, clocks, on_ports))
+    return replace(untold, credits=giving, acknowledgements=acknowledging)
+
+
+def stays_in_place(program: Program, rank: int, step: Instruction) -> bool:
+    """Whether a step copies a chunk onto itself, input and output being the same memory."""
+    if not program.in_place or step.kind != "copy" or step.source is None or step.target is None:
+        return False
+    if (step.source.buffer, step.target.buffer) != ("input", "output"):
+        return False
+    first, other = program.layout.input_range(rank)[0], program.layout.output_range(rank)[0]
+    return first + step.source.start == other + step.target.start
+
+
+def _needs_staging(step: Instruction, program: Program) -> bool:
+    """Whether what a step receives cannot go straight to its target."""
+    if step.kind != "recv_reduce" or step.source is None or step.target is None:
+        return False
+    if step.source.buffer == step.target.buffer:
+        return abs(step.source.start - step.target.start) < step.count
+    return program.in_place and "scratch" not in (step.source.buffer, step.target.buffer)
+
+
+class _Knowledge:
+    """Who touches which chunk."""
+
+    def __init__(self, program: Program, order: Order) -> None:
+        self.program = program
+        self.position = np.empty(len(order.sequence), dtype=np.int64)
+        self.position[order.sequence] = np.arange(len(order.sequence))
+        self._reads: dict[int, dict[Cell, list[int]]] = {}
+        self._writes: dict[int, dict[Cell, list[int]]] = {}
+        for rank in range(program.num_ranks):
+            self._reads[rank], self._writes[rank] = defaultdict(list), defaultdict(list)
+        for number in order.sequence:
+            step, rank = order.instructions[number], order.sites[number].rank
+            if stays_in_place(program, rank, step):
+                continue
+            for cell in self.cells(rank, step.source, step.count):
+                self._reads[rank][cell].append(number)
+            for cell in self.cells(rank, step.target, step.count):
+                self._writes[rank][cell].append(number)
+
+    def cells(self, rank: int, place: ChunkRange | Place | None, count: int) -> Iterator[Cell]:
+        """Chunks of a range; those that are the same memory have the same name."""
+        if place is None:
+            return
+        buffer, start = place.buffer, place.start
+        if self.program.in_place and buffer != "scratch":
+            layout = self.program.layout
+            start += layout.input_range(rank)[0] if buffer == "input" else layout.output_range(rank)[0]
+            buffer = "output"
+        for chunk in range(start, start + count):
+            yield buffer, chunk
+
+    def touching(self, rank: int, cells: Iterable[Cell]) -> set[int]:
+        """Steps that read or write one of the chunks."""
+        return {
+            number for cell in cells for table in (self._reads, self._writes) for number in table[rank].get(cell, ())
+        }
+
+    def writing(self, rank: int, cells: Iterable[Cell]) -> set[int]:
+        """Steps that write one of the chunks."""
+        return {number for cell in cells for number in self._writes[rank].get(cell, ())}
+
+
+class _Clocks:
+    """What is known everywhere of the steps of some ranks."""
+
+    def __init__(self, program: Program, order: Order, ranks: range) -> None:
+        self.ranks = ranks
+        self._order = order
+        ends = accumulate((len(program.ranks[rank].thread_blocks) for rank in ranks), initial=0)
+        self._columns = dict(zip((*ranks, ranks.stop), ends, strict=True))
+
+    def happens_before(self, earlier: int, later: int) -> bool:
+        """Whether a step of these ranks has finished wherever another one has."""
+        site = self._order.sites[earlier]
+        return bool(self._clocks[later, self._columns[site.rank] + site.thread_block] >= site.step)
+
+    @cached_property
+    def _clocks(self) -> npt.NDArray[np.int32]:
+        """Last step of each thread block of these ranks that is known to have finished at the end of each step."""
+        order = self._order
+        clocks = np.full((len(order.sequence), self._columns[self.ranks.stop]), -1, dtype=np.int32)
+        for number in order.sequence:
+            clock = clocks[number]
+            for other in order.before[number]:
+                np.maximum(clock, clocks[other], out=clock)
+            if order.instructions[number].receives:
+                np.maximum(clock, clocks[order.partners[number]], out=clock)
+            site = order.sites[number]
+            if site.rank in self.ranks:
+                clock[self._columns[site.rank] + site.thread_block] = site.step
+        return clocks
+
+
+def _clocks_of_all(program: Program, order: Order) -> Iterator[_Clocks]:
+    """Clocks of as many ranks at a time as memory is meant for."""
+    first, width = 0, 0
+    for rank in program.ranks:
+        width += len(rank.thread_blocks)
+        if width * len(order.sequence) > MOST_CLOCKS and rank.rank > first:
+            yield _Clocks(program, order, range(first, rank.rank))
+            first, width = rank.rank, len(rank.thread_blocks)
+    yield _Clocks(program, order, range(first, program.num_ranks))
+
+
+def _credits(
+    program: Program, order: Order, arrivals: Mapping[int, Place], known: _Knowledge, clocks: _Clocks
+) -> Iterator[int]:
+    """Receives whose target some earlier step may still be using when the sender writes."""
+    for number, place in arrivals.items():
+        if place.buffer == "scratch" and place.start >= program.ranks[place.rank].scratch_chunks:
+            continue  # Scratch of its own.
+        touching = known.touching(place.rank, known.cells(place.rank, place, place.count))
+        earlier = [other for other in touching if known.position[other] < known.position[number]]
+        send = order.partners[number]
+        if not all(clocks.happens_before(other, send) for other in earlier):
+            yield number
+
+
+def _acknowledgements(
+    order: Order,
+    arrivals: Mapping[int, Place],
+    known: _Knowledge,
+    clocks: _Clocks,
+    on_ports: set[tuple[int, int]],
+) -> Iterator[int]:
+    """Receives whose sender's source some later step may overwrite before it has been read."""
+    for number in arrivals:
+        send = order.partners[number]
+        sender, receiver = order.sites[send].rank, order.sites[number].rank
+        if (sender, receiver) not in on_ports:
+            continue
+        step = order.instructions[send]
+        later = _after(known.writing(sender, known.cells(sender, step.source, step.count)), send, known.position)
+        if not all(clocks.happens_before(number, other) for other in later):
+            yield number
+
+
+def _after(numbers: Iterable[int], number: int, position: npt.NDArray[np.int64]) -> Sequence[int]:
+    return [other for other in numbers if position[other] > position[number]]

@@ -1,0 +1,1 @@
+"""Interpreter with race check."""

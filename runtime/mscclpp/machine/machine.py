@@ -1,0 +1,339 @@
+"""Runs MSCCL++ execution plans on numpy arrays, and finds what nothing keeps in order.
+
+Thread blocks, and the proxies that carry out what is put on port channels, take turns at random.  Inputs are random
+64-bit integers, outputs start out as noise, and at the end every rank must hold what the collective promises.
+Pipelines run in several slices.
+
+Every thread block and every proxy is a sequential process, so vector clocks decide what happens before what (Fidge
+1988, Mattern 1989): the clock of a process says how far every other one is known to have come.  Clocks travel with
+signals and semaphores.  Inside a thread block the first thread knows what it waited for and the others do not, and
+nobody knows what the other threads have copied or added, until a ``nop``.  An access to a chunk must know of all
+earlier accesses that it conflicts with; a put must know that the other GPU has started; and a GPU must know, when it
+has finished, of everything that others did to its memory.  So a race is found whether or not the data of this very run
+come out right.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict, deque
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....errors import ProgramError, TooLargeError
+from ...programs.checks import check_counts
+from ...programs.layout import Layout
+from ..format.execution_plan import SIGNALLING, WAITING, ExecutionPlan, Operation, Place, channel_pairs
+from ..format.reader import read_mscclpp
+from .expected_data import check_data, layout_of
+from .memory import Accesses
+from .processes import Clock, Data, Job, Memory, Process, Proxy, unrolled
+
+__all__ = ["ExecutionReport", "interpret_mscclpp", "run_execution_plan"]
+
+Resource = tuple[str, int, int]
+"""What processes wait for: a channel ("memory" or "port", rank, position) or a semaphore ("semaphore", rank, "
+"number)."""
+
+INT64 = np.iinfo(np.int64)
+MOST_NUMBERS = 2**26
+"""In the memory of all GPUs."""
+MOST_PROCESSES = 2**14
+"""Thread blocks, port channels and GPUs together; each keeps a clock of every other one."""
+
+
+class ExecutionReport(NamedTuple):
+    """What `run_execution_plan` did; it has raised if anything was wrong.
+
+    Attributes
+    ----------
+    plan : str
+        Name of the plan.
+    interleavings : int
+    operations, puts, chunks_put : int
+        In one run, every slice counted.
+    """
+
+    plan: str
+    interleavings: int
+    operations: int
+    puts: int
+    chunks_put: int
+
+
+def run_execution_plan(
+    plan: ExecutionPlan, *, interleavings: int = 8, seed: int = 0, slices: int = 3
+) -> ExecutionReport:
+    """Run a plan under several random interleavings and look at the data and at what keeps it in order.
+
+    Parameters
+    ----------
+    plan : ExecutionPlan
+        `read_mscclpp` or `to_execution_plan` made it.
+    interleavings : int
+        Number of runs.
+    seed : int
+        0 or more; the same seed gives the same runs.
+    slices : int
+        Slices that every pipeline runs in.
+
+    Returns
+    -------
+    ExecutionReport
+
+    Raises
+    ------
+    ProgramError
+        If a run deadlocks, leaves signals unheard or wrong data behind, or has a race.
+    UnsupportedError
+        If an argument makes no sense, or there is too much to run.
+
+    Examples
+    --------
+    >>> from collopt.schedules import Forest
+    >>> from collopt.runtime.lowering.lower import lower_allgather
+    >>> from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
+    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+    >>> run_execution_plan(to_execution_plan(lower_allgather(forest)), slices=4).puts
+    8
+    """
+    check_counts({"interleavings": interleavings, "slices": slices})
+    check_counts({"seed": seed}, least=0)
+    chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
+    if chunks * slices > MOST_NUMBERS:
+        raise TooLargeError(
+            f"{chunks} chunks in {slices} slices are {chunks * slices} numbers; expected {MOST_NUMBERS} at most: run "
+            "fewer slices, or a smaller plan"
+        )
+    processes = sum(1 + len(gpu.thread_blocks) + len(gpu.peers["port"]) for gpu in plan.gpus)
+    if processes > MOST_PROCESSES:
+        raise TooLargeError(
+            f"there are {processes} GPUs, thread blocks and port channels; expected {MOST_PROCESSES} at most: run a "
+            "smaller plan"
+        )
+    layout = layout_of(plan)
+    machine = None
+    for number in range(interleavings):
+        machine = _Machine(plan, layout, slices, seed * 1_000_003 + number)
+        machine.run()
+    assert machine is not None
+    return ExecutionReport(plan.name, interleavings, machine.operations, machine.puts, machine.chunks_put)
+
+
+def interpret_mscclpp(
+    path: str | os.PathLike[str], *, interleavings: int = 8, seed: int = 0, slices: int = 3
+) -> ExecutionReport:
+    """Read an MSCCL++ plan file and run it as `run_execution_plan` does.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is not a plan that the executor runs.
+    ProgramError
+        If the plan is wrong.
+    UnsupportedError
+        For operations that collopt does not run, and as for `run_execution_plan`.
+    """
+    return run_execution_plan(read_mscclpp(path), interleavings=interleavings, seed=seed, slices=slices)
+
+
+class _Machine:
+    """One run."""
+
+    def __init__(self, plan: ExecutionPlan, layout: Layout, slices: int, seed: int) -> None:
+        self.plan = plan
+        self.layout = layout
+        self.slices = slices
+        self.chance = random.Random(seed)
+        self.operations = self.puts = self.chunks_put = 0
+        generator = np.random.default_rng(seed)
+
+        def noise(elements: int) -> Data:
+            return generator.integers(INT64.min, INT64.max, elements, endpoint=True)
+
+        self.memory = [Memory(gpu, layout, rank, plan.in_place, slices, noise) for rank, gpu in enumerate(plan.gpus)]
+        self.inputs = [memory.arrays["input"].copy() for memory in self.memory]
+        self.pairs = channel_pairs(plan.gpus)
+        self._make_processes()
+        self.tokens: dict[Resource, deque[Clock | None]] = defaultdict(deque)
+        for rank, gpu in enumerate(plan.gpus):
+            for number, value in enumerate(gpu.semaphores):
+                self.tokens["semaphore", rank, number].extend([None] * value)
+        self.sleepers: dict[Resource, list[int]] = defaultdict(list)
+        self.runnable: list[int] = list(range(len(self.blocks)))
+
+    def _make_processes(self) -> None:
+        blocks = [(rank, number) for rank, gpu in enumerate(self.plan.gpus) for number in range(len(gpu.thread_blocks))]
+        ports = [(rank, at) for rank, gpu in enumerate(self.plan.gpus) for at in range(len(gpu.peers["port"]))]
+        self.width = len(blocks) + len(ports) + self.plan.num_ranks
+        self.starts = len(blocks) + len(ports)
+        self.blocks = []
+        for index, (rank, number) in enumerate(blocks):
+            clock = np.zeros(self.width, dtype=np.int32)
+            clock[self.starts + rank] = 1
+            steps = unrolled(self.plan.gpus[rank].thread_blocks[number], self.slices)
+            self.blocks.append(Process(rank, number, index, steps, clock))
+        self.proxies = {(rank, at): Proxy(rank, at, len(blocks) + index) for index, (rank, at) in enumerate(ports)}
+        names = {block.index: str(block) for block in self.blocks}
+        names.update({proxy.index: str(proxy) for proxy in self.proxies.values()})
+        self.proxy_of = {proxy.index: proxy for proxy in self.proxies.values()}
+        self.accesses = Accesses(self.memory, names, self.starts)
+
+    def run(self) -> None:
+        """Take turns until all are through, then look at what is left."""
+        while self.runnable:
+            turn = self.chance.randrange(len(self.runnable))
+            index = self.runnable[turn]
+            if index in self.proxy_of:
+                goes_on = self._proxy_turn(self.proxy_of[index])
+            else:
+                goes_on = self._block_turn(self.blocks[index])
+            if not goes_on:
+                # Its own turn may have added others at the end, so look it up again.
+                self.runnable[turn] = self.runnable[-1]
+                self.runnable.pop()
+        self._check_finished()
+        self._check_known()
+        check_data(self.plan, self.layout, self.memory, self.inputs)
+
+    def _block_turn(self, block: Process) -> bool:
+        """Run the next operation of a block; False if there is none, or it has to wait."""
+        if block.at == len(block.steps):
+            return False
+        operation, part = block.steps[block.at]
+        resource = self._missing(block, operation)
+        if resource is not None:
+            self.sleepers[resource].append(block.index)
+            return False
+        block.at += 1
+        self.operations += 1
+        if operation.name == "nop":
+            block.clock = block.everything()
+            block.heard.clear()
+        elif operation.name in WAITING or operation.name == "sem_acquire":
+            self._hear(block, operation)
+        elif operation.name in SIGNALLING or operation.name == "sem_release":
+            self._tell(block, operation, part)
+        else:
+            self._work(block, operation, part)
+        return True
+
+    def _needed(self, block: Process, operation: Operation) -> list[Resource]:
+        if operation.name in WAITING:
+            return [(str(operation.channel_type), block.rank, channel) for channel in operation.channels]
+        if operation.name == "sem_acquire":
+            return [("semaphore", block.rank, number) for number in operation.semaphores]
+        return []
+
+    def _missing(self, block: Process, operation: Operation) -> Resource | None:
+        return next((each for each in self._needed(block, operation) if not self.tokens[each]), None)
+
+    def _hear(self, block: Process, operation: Operation) -> None:
+        for thread, resource in enumerate(self._needed(block, operation)):
+            clock = self.tokens[resource].popleft()
+            if clock is None:
+                continue
+            heard = block.heard.get(thread)
+            block.heard[thread] = clock if heard is None else np.maximum(heard, clock)
+
+    def _tell(self, block: Process, operation: Operation, part: int | None) -> None:
+        if operation.name == "sem_release":
+            for thread, number in enumerate(operation.semaphores):
+                self._give(("semaphore", block.rank, number), block.known_by(thread).copy())
+            return
+        for thread, channel in enumerate(operation.channels):
+            clock = block.known_by(thread)
+            if operation.name == "rlxsignal":
+                # It keeps no memory accesses in order; that it is there at all tells that this GPU has started.
+                clock = np.zeros_like(clock)
+                clock[self.starts + block.rank] = 1
+            if operation.channel_type == "port":
+                self._ask(block, channel, Job(clock.copy(), None, None, True, part))
+            else:
+                self._give(self._other_end("memory", block.rank, channel), clock.copy())
+
+    def _other_end(self, kind: Any, rank: int, channel: int) -> Resource:
+        other = self.pairs.get((rank, kind, channel))
+        if other is None:
+            raise ProgramError(f"rank {rank} signals on {kind} channel {channel}, which has no other end")
+        return other[1], other[0], other[2]
+
+    def _give(self, resource: Resource, clock: Clock) -> None:
+        self.tokens[resource].append(clock)
+        self.runnable.extend(self.sleepers.pop(resource, ()))
+
+    def _ask(self, block: Process, channel: int, job: Job) -> None:
+        proxy = self.proxies[block.rank, channel]
+        proxy.jobs.append(job)
+        if len(proxy.jobs) == 1:
+            self.runnable.append(proxy.index)
+
+    def _work(self, block: Process, operation: Operation, part: int | None) -> None:
+        if operation.name in ("put", "pws"):
+            self.puts += len(operation.sources)
+            self.chunks_put += sum(place.count for place in operation.sources)
+        if operation.channel_type == "port":
+            for thread, (source, target) in enumerate(zip(operation.sources, operation.targets, strict=True)):
+                job = Job(block.known_by(thread).copy(), source, target, operation.name == "pws", part)
+                self._ask(block, operation.channels[thread], job)
+            return
+        # What all threads know, and not what the first one does: each of them does its share.
+        for source in operation.sources:
+            self.accesses.add(source, part, block.clock, block.index, block.at, writes=False)
+        for target in operation.targets:
+            self.accesses.add(target, part, block.clock, block.index, block.at, writes=True)
+        if operation.name == "re":
+            total = sum(self.memory[place.rank].view(place, part) for place in operation.sources)
+            self._store(operation.targets[0], part, total)
+        else:
+            for source, target in zip(operation.sources, operation.targets, strict=True):
+                self._store(target, part, self.memory[source.rank].view(source, part).copy())
+
+    def _store(self, target: Place, part: int | None, data: Any) -> None:
+        self.memory[target.rank].view(target, part)[...] = data
+
+    def _proxy_turn(self, proxy: Proxy) -> bool:
+        job = proxy.jobs.popleft()
+        proxy.done += 1
+        clock = job.clock.copy()
+        clock[proxy.index] = proxy.done - 1
+        if job.source is not None and job.target is not None:
+            self.accesses.add(job.source, job.part, clock, proxy.index, proxy.done, writes=False)
+            self.accesses.add(job.target, job.part, clock, proxy.index, proxy.done, writes=True)
+            self._store(job.target, job.part, self.memory[job.source.rank].view(job.source, job.part).copy())
+        if job.signals:
+            clock[proxy.index] = proxy.done
+            self._give(self._other_end("port", proxy.rank, proxy.channel), clock)
+        return bool(proxy.jobs)
+
+    def _check_finished(self) -> None:
+        for block in self.blocks:
+            if block.at < len(block.steps):
+                operation, _ = block.steps[block.at]
+                kind, _, number = self._missing(block, operation) or ("", 0, 0)
+                what = f"semaphore {number}" if kind == "semaphore" else f"{kind} channel {number}"
+                raise ProgramError(
+                    f"the plan deadlocks: {block} waits at operation {block.at} ({operation.name}) for {what}, on "
+                    "which nothing more comes"
+                )
+        for (kind, rank, number), tokens in self.tokens.items():
+            gpu = self.plan.gpus[rank]
+            wanted = gpu.semaphores[number] if kind == "semaphore" else 0
+            if len(tokens) != wanted:
+                what = (
+                    f"semaphore {number} at {len(tokens)}"
+                    if kind == "semaphore"
+                    else (f"{len(tokens)} signals on {kind} channel {number} unheard")
+                )
+                raise ProgramError(f"rank {rank} ends with {what}, so the next call would go wrong")
+
+    def _check_known(self) -> None:
+        """Every GPU must know of all accesses to its memory before its kernel ends."""
+        for rank in range(self.plan.num_ranks):
+            clock = np.zeros(self.width, dtype=np.int32)
+            for block in self.blocks:
+                if block.rank == rank:
+                    np.maximum(clock, block.everything(), out=clock)
+            self.accesses.check_end(rank, clock)

@@ -1,1 +1,0 @@
-"""What a plan takes on its network, event by event."""

@@ -1,1 +1,0 @@
-"""Chakra execution traces: written, read and replayed."""

@@ -1,0 +1,1 @@
+"""`Bound` and its witnesses."""

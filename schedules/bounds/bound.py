@@ -1,0 +1,206 @@
+"""Bounds on the speed of a collective, each with a witness that anyone can add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ...errors import CertificateError
+from ...support.formatting import bandwidth_text
+from ...support.validation import shown
+from ...topologies import Topology
+from ..traffic.pair_traffic import PAIR_COLLECTIVES
+from .cuts import EVERY_SCHEDULE, Witness
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["COLLECTIVES", "Bound", "bus_factor"]
+
+COLLECTIVES = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce")
+"""Collectives that trees can carry out."""
+
+SINGLE_ROOT = ("broadcast", "reduce")
+"""Collectives with one shard."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """No schedule of the collective within `scope` is faster than this, and `witness` shows why.
+
+    Attributes
+    ----------
+    topology : Topology
+        The network that the bound is about.
+    collective : str
+        Such as ``"allgather"``.
+    inverse_rate : Fraction
+        ``1 / x*`` of ForestColl section 4, in 1/(GB/s), which is ns per byte: with shards of m bytes per unit of
+        weight, no schedule takes less than ``m * inverse_rate`` ns.
+    witness : Witness
+        What the figure follows from, such as a `Cut`, `RankCuts` or a `Partition`.
+    weights : tuple of int
+        Relative sizes of the shards in rank order, empty for equal ones.  Broadcast and reduce have one shard, that of
+        the root.  An all-to-allv has one for each pair, row by row of its traffic.
+
+    Examples
+    --------
+    >>> from collopt.schedules import Cut
+    >>> from collopt.topologies import ring
+    >>> bound = Bound(ring(4, bandwidth=25), "allgather", Fraction(3, 50), Cut(frozenset({"gpu0", "gpu1", "gpu2"})))
+    >>> bound.verify()
+    >>> bound.algbw, bound.trees_per_root
+    (Fraction(200, 3), 2)
+    """
+
+    topology: Topology
+    collective: str
+    inverse_rate: Fraction
+    witness: Witness
+    weights: tuple[int, ...] = ()
+
+    @property
+    def total_weight(self) -> Fraction:
+        """Sum of the weights of all shards: their number, if they are equal; of pairs, what one rank has on average."""
+        ranks = self.topology.num_ranks
+        if not self.weights:
+            return Fraction(ranks)
+        return Fraction(sum(self.weights), ranks if self.collective in PAIR_COLLECTIVES else 1)
+
+    @property
+    def algbw(self) -> Fraction:
+        """Largest algorithm bandwidth, GB/s as in nccl-tests: bytes in all over time, ``N x*`` for equal shards."""
+        return self.total_weight / self.inverse_rate
+
+    @property
+    def busbw(self) -> Fraction:
+        """Largest bus bandwidth, GB/s as in nccl-tests; see `bus_factor`."""
+        return self.algbw * bus_factor(self.collective, self.topology.num_ranks)
+
+    @property
+    def trees_per_root(self) -> int:
+        """Fewest trees per root with which every link carries a whole number of them at the bound.
+
+        The k of ForestColl section 5.2: the denominator of ``1 / x*`` in lowest terms once bandwidths are counted in
+        multiples of `LinkArrays.unit`.  A plan with fewer trees can still meet the bound if no rounding hurts its cut.
+        """
+        return (self.inverse_rate * self.topology.arrays.unit).denominator
+
+    @property
+    def scope(self) -> str:
+        """Which schedules the bound is about; all of them, with most witnesses."""
+        return self.witness.scope(self.collective)
+
+    @classmethod
+    def from_witness(
+        cls, topology: Topology, collective: str, witness: Witness, weights: tuple[int, ...] = ()
+    ) -> Bound:
+        """State what a witness proves.
+
+        Parameters
+        ----------
+        topology, collective, witness, weights
+            As the attributes.
+
+        Returns
+        -------
+        Bound
+
+        Raises
+        ------
+        CertificateError
+            If the witness does not fit the topology, or says nothing about the collective of these shards.
+
+        Examples
+        --------
+        >>> from collopt.schedules import Partition
+        >>> from collopt.topologies import ring
+        >>> network = ring(4, bandwidth=25)
+        >>> alone = Partition(tuple(frozenset({node}) for node in network.nodes))
+        >>> Bound.from_witness(network, "allreduce", alone).algbw
+        Fraction(100, 3)
+        """
+        _check_asked(topology, collective, weights)
+        _check_witness(witness)
+        witness.check(topology)
+        amount, bandwidth = witness.crossing(topology, collective, weights)
+        if amount == 0 or bandwidth == 0:
+            raise CertificateError(f"the witness shows {amount} shards over {bandwidth} GB/s, which bounds nothing")
+        return cls(topology, collective, amount / bandwidth, witness, weights)
+
+    def verify(self) -> None:
+        """Add up the witness; no solver and no flow is involved.
+
+        Raises
+        ------
+        CertificateError
+            If the witness does not fit this topology or does not prove the figure claimed.
+        """
+        _check_asked(self.topology, self.collective, self.weights)
+        _check_witness(self.witness)
+        if type(self.inverse_rate) is not Fraction:
+            raise CertificateError(f"the bound claims 1/x* = {shown(self.inverse_rate)}; expected an exact Fraction")
+        self.witness.check(self.topology)
+        amount, bandwidth = self.witness.crossing(self.topology, self.collective, self.weights)
+        if amount == 0 or bandwidth == 0 or amount / bandwidth != self.inverse_rate:
+            raise CertificateError(
+                f"the bound claims 1/x* = {self.inverse_rate}, "
+                f"but its witness shows {amount} shards over {bandwidth} GB/s"
+            )
+
+    def sensitivity(self) -> pd.DataFrame:
+        """Say which links the bound depends on.
+
+        Returns
+        -------
+        DataFrame
+            One row per link, dearest first: ``tail``, ``head``, ``bandwidth`` in GB/s, and ``price``, the GB/s of
+            algorithm bandwidth that 1 GB/s more gains at most.  `collopt.sensitivity` solves again to find out.
+        """
+        from .sensitivity import bound_sensitivity
+
+        return bound_sensitivity(self)
+
+    def __str__(self) -> str:
+        """One line."""
+        about = "" if self.scope == EVERY_SCHEDULE else f" for {self.scope}"
+        return f"{self.collective}: at most {bandwidth_text(self.algbw, 2)}{about} (1/x* = {self.inverse_rate})"
+
+    def __repr__(self) -> str:
+        """One line in angle brackets."""
+        return f"<Bound {self} on {self.topology.name}>"
+
+
+def bus_factor(collective: str, num_ranks: int) -> Fraction:
+    """Bus bandwidth over algorithm bandwidth, as nccl-tests defines it."""
+    share = Fraction(num_ranks - 1, num_ranks)
+    factors = dict.fromkeys(("allgather", "reduce_scatter", *PAIR_COLLECTIVES), share) | {"allreduce": 2 * share}
+    return factors.get(collective, Fraction(1))
+
+
+def _check_witness(witness: object) -> None:
+    if isinstance(witness, type) or not isinstance(witness, Witness):
+        raise CertificateError(f"the bound's witness is {shown(witness)}; expected one such as a Cut")
+
+
+def _check_asked(topology: object, collective: object, weights: object) -> None:
+    if not isinstance(topology, Topology):
+        raise CertificateError(f"the bound is about {shown(topology)}; expected a Topology")
+    known = (*COLLECTIVES, *PAIR_COLLECTIVES)
+    if not isinstance(collective, str) or collective not in known:
+        raise CertificateError(f"a bound says nothing about {shown(collective)}; expected one of {', '.join(known)}")
+    # Weights of numpy would overflow when they are added up, and floats round.
+    if not isinstance(weights, tuple) or any(type(weight) is not int for weight in weights):
+        raise CertificateError(f"the bound's weights are {shown(weights)}; expected a tuple of integers")
+    if collective == "all_to_allv" and not weights:
+        raise CertificateError("an all-to-allv has traffic; the bound's weights are empty")
+    pairs = collective in PAIR_COLLECTIVES
+    shards = topology.num_ranks**2 if pairs else topology.num_ranks
+    if weights and (len(weights) != shards or min(weights) < 0):
+        what = "pair of ranks" if pairs else "rank"
+        raise CertificateError(f"the bound's weights are not one number of at least 0 per {what}")
+    if weights and collective == "all_to_all":
+        raise CertificateError("an all-to-all has equal parts; the bound's weights say otherwise")
+    if collective in SINGLE_ROOT and sum(weight > 0 for weight in weights) != 1:
+        raise CertificateError(f"{collective} has one shard, that of its root; the bound's weights say otherwise")

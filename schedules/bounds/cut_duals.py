@@ -1,0 +1,236 @@
+"""Prices of bandwidth: the dual of a linear program as a witness, checked with shortest paths in whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import heappop, heappush
+from math import lcm
+
+from ...errors import CertificateError
+from ...support.validation import shown
+from ...topologies import Topology
+from .cuts import ENTERING, EVERY_SCHEDULE, Crossing
+from .parts import LinkPrice, Pair, as_link_prices, price_by_link
+from .witness_parts import as_node_set, as_parts
+
+__all__ = ["Prices", "hop_limits"]
+
+SPREADING = ("allgather", "broadcast")
+
+Adjacency = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices of links, and for every rank how they are shared out over what it must receive and send.
+
+    Data goes in hops between ranks, past switches that can only pass it on.  Switches where it may branch or be added
+    up are called relays and count like ranks without data; if all switches are relays, a hop is a link.  What no rank
+    has a price for costs nothing.
+
+    *Allgather, broadcast*: data of rank v for rank t takes hops from v to t, and a hop that carries it carries nothing
+    else for t at that time; so with prices z(t) of hops, t's data uses bandwidth worth ``sum of w(v) dist(v, t)`` per
+    unit of rate.  Different ranks can share a hop, if it is worth the sum of their prices.  That sum is no more than
+    the cheapest way past switches at link prices y, and all links together are worth ``sum of b y``: ``1 / x`` is at
+    least ``sum of w(v) dist(v, t)`` over all v and t, over ``sum of b y``.  *Reduce-scatter, reduce*: the same with
+    what rank t contributes to the sum at v.
+
+    *Allreduce*: every byte is added up at some rank v, which takes ``dist'(t, v)`` from every t, and spread from there,
+    which takes ``dist(v, t)``.  Both kinds of hops share the links, so neither sum of prices may exceed the cheapest
+    way.  At best all bytes use the rank v for which this is least.  Algorithms that do otherwise, such as recursive
+    doubling of whole buffers, are out of scope.
+
+    Attributes
+    ----------
+    links : tuple of LinkPrice
+        y; links without a price are free.
+    into : tuple of tuple of LinkPrice
+        For every rank in rank order: prices z of hops for what it receives; empty for reduce-scatter and reduce.
+    out_of : tuple of tuple of LinkPrice
+        For every rank: prices z' of hops for what it sends; empty for allgather and broadcast.
+    relays : frozenset of str
+        Switches at which hops end; all that can copy or add up are among them.
+
+    Notes
+    -----
+    This is weak duality for the programs of `collopt.formulations`: Theorem 1 of ForestColl (appendix E.1) with shares
+    as in appendix G, and LP (5) there.  Coding several bytes into one does not help an allgather or a broadcast at the
+    best prices, which are those of a cut, but this witness by itself is about schedules that copy and pass on.
+
+    Examples
+    --------
+    On a one-way ring of three, what every rank receives comes over its own incoming link, which is worth 1:
+
+    >>> from collopt.topologies import ring
+    >>> links = tuple(LinkPrice(link.tail, link.head, Fraction(1)) for link in ring(3, bidirectional=False).links)
+    >>> into = tuple((next(price for price in links if price.head == rank),) for rank in ("gpu0", "gpu1", "gpu2"))
+    >>> prices = Prices(links, into)
+    >>> prices.check(ring(3, bandwidth=10, bidirectional=False))
+    >>> prices.crossing(ring(3, bandwidth=10, bidirectional=False), "allgather")
+    Crossing(amount=Fraction(6, 1), bandwidth=Fraction(30, 1))
+    """
+
+    links: tuple[LinkPrice, ...]
+    into: tuple[tuple[LinkPrice, ...], ...] = ()
+    out_of: tuple[tuple[LinkPrice, ...], ...] = ()
+    relays: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Keep prices as exact numbers, in tuples."""
+        object.__setattr__(self, "links", as_link_prices(self.links))
+        for name in ("into", "out_of"):
+            lists = as_parts(getattr(self, name), f"prices {name}", "lists of prices, one per rank")
+            object.__setattr__(self, name, tuple(as_link_prices(prices) for prices in lists))
+        object.__setattr__(self, "relays", as_node_set(self.relays, "relays"))
+
+    def check(self, topology: Topology) -> None:
+        """Raise `CertificateError` unless the prices fit the topology, and hops cost no more than their links."""
+        self._check_relays(topology)
+        links = price_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
+        limits = hop_limits(topology, links, self.relays)
+        for lengths in (self.into, self.out_of):
+            if lengths and len(lengths) != topology.num_ranks:
+                raise CertificateError(
+                    f"the bound has prices for {len(lengths)} ranks; expected one list per rank, {topology.num_ranks}"
+                )
+            sums = dict.fromkeys(limits, Fraction(0))
+            for prices in lengths:
+                for pair, price in price_by_link(prices, sums.keys(), "hop").items():
+                    sums[pair] += price
+            if dear := [pair for pair, price in sums.items() if price > limits[pair]]:
+                raise CertificateError(
+                    f"the bound's prices of hop {dear[0]} add up to {sums[dear[0]]}; its links are worth "
+                    f"{limits[dear[0]]}"
+                )
+
+    def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
+        """Add up shortest paths, and what all links are worth; see `Witness.crossing`."""
+        value = sum((price * topology.link(tail, head).bandwidth for tail, head, price in self.links), Fraction(0))
+        sizes = weights or (1,) * topology.num_ranks
+        if collective == "allreduce":
+            both = zip(self._spreading(topology), self._adding(topology), strict=True)
+            sums = [there + back for there, back in both if there is not None and back is not None]
+            return Crossing(sum(sizes) * min(sums, default=Fraction(0)), value)
+        if collective not in (*SPREADING, *ENTERING):
+            raise CertificateError(f"prices of trees say nothing about {shown(collective)}")
+        amount = Fraction(0)
+        uses = self._spreading(topology) if collective in SPREADING else self._adding(topology)
+        for rank, size, use in zip(topology.compute_nodes, sizes, uses, strict=True):
+            if size and use is None:
+                raise CertificateError(f"rank {rank!r} is not connected with every other in {topology!r}")
+            amount += size * (use or Fraction(0))
+        return Crossing(amount, value)
+
+    def reason(self, topology: Topology, collective: str) -> str:
+        """Say what the bandwidth is worth, and whom the bound is about."""
+        amount, value = self.crossing(topology, collective)
+        return f"links are worth {value}, of which {self.scope(collective)} use {amount} per unit of rate"
+
+    def scope(self, collective: str) -> str:
+        """Say which schedules the bound is about."""
+        if collective == "allreduce":
+            return "allreduces that add up every byte at one rank and spread it from there"
+        return EVERY_SCHEDULE
+
+    def _spreading(self, topology: Topology) -> list[Fraction | None]:
+        """For every rank v: what its data uses, the sum over all t of ``dist(v, t)``; None if it cannot reach all."""
+        if not self.into:
+            raise CertificateError("the bound has no prices for what ranks receive")
+        forward = _hops(topology, self.relays)
+        backward: dict[str, list[str]] = {}
+        for tail, heads in forward.items():
+            for head in heads:
+                backward.setdefault(head, []).append(tail)
+        turned = [tuple(LinkPrice(head, tail, price) for tail, head, price in prices) for prices in self.into]
+        return _sums_of_distances(topology, backward, turned)
+
+    def _adding(self, topology: Topology) -> list[Fraction | None]:
+        """For every rank v: what is used to send everything to it, the sum of ``dist'(t, v)``; None as above."""
+        if not self.out_of:
+            raise CertificateError("the bound has no prices for what ranks send")
+        return _sums_of_distances(topology, _hops(topology, self.relays), self.out_of)
+
+    def _check_relays(self, topology: Topology) -> None:
+        if strangers := sorted(self.relays - set(topology.switch_nodes)):
+            raise CertificateError(f"the bound's relay {shown(strangers[0])} is not a switch of {topology!r}")
+        if left_out := sorted((topology.multicast | topology.aggregation) - self.relays):
+            raise CertificateError(f"the bound leaves out of its relays {left_out[0]!r}, which can copy or add up data")
+
+
+def hop_limits(topology: Topology, links: Mapping[Pair, Fraction], relays: frozenset[str]) -> dict[Pair, Fraction]:
+    """Say for every hop what the cheapest way past switches is worth: as much as prices of the hop may add up to.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose links carry the hops.
+    links : mapping
+        Prices by tail and head; links that are not there are free.
+    relays : frozenset of str
+        Switches at which hops end.
+
+    Returns
+    -------
+    dict
+        By both ends of the hop.
+    """
+    ends = {*topology.compute_nodes, *relays}
+    lengths = _Lengths(links)
+    beyond = {node: [link.head for link in topology.out_links(node)] for node in topology.nodes}
+    limits: dict[Pair, Fraction] = {}
+    for start in ends:
+        found = lengths.distances(beyond, start, ends)
+        limits |= {(start, end): lengths.fraction(length) for end, length in found.items() if end in ends - {start}}
+    return limits
+
+
+class _Lengths:
+    """Prices as whole numbers of one unit, for shortest paths."""
+
+    def __init__(self, prices: Mapping[Pair, Fraction]) -> None:
+        self._scale = lcm(*(price.denominator for price in prices.values()))
+        self._lengths = {pair: int(price * self._scale) for pair, price in prices.items()}
+
+    def fraction(self, length: int) -> Fraction:
+        """Undo the scaling."""
+        return Fraction(length, self._scale)
+
+    def distances(self, beyond: Adjacency, start: str, ends: Iterable[str] = ()) -> dict[str, int]:
+        """Lengths of shortest paths to all nodes in reach, by Dijkstra's algorithm; none goes on past `ends`."""
+        final: dict[str, int] = {}
+        stops = set(ends) - {start}
+        waiting = [(0, start)]
+        while waiting:
+            length, node = heappop(waiting)
+            if node in final:
+                continue
+            final[node] = length
+            if node not in stops:
+                for head in beyond.get(node, ()):
+                    if head not in final:
+                        heappush(waiting, (length + self._lengths.get((node, head), 0), head))
+        return final
+
+
+def _hops(topology: Topology, relays: frozenset[str]) -> dict[str, list[str]]:
+    """Where one hop leads from every rank and relay."""
+    hops: dict[str, list[str]] = {}
+    for tail, head in hop_limits(topology, {}, relays):
+        hops.setdefault(tail, []).append(head)
+    return hops
+
+
+def _sums_of_distances(
+    topology: Topology, beyond: Adjacency, prices: Sequence[Sequence[LinkPrice]]
+) -> list[Fraction | None]:
+    """For every rank v, add up over all ranks t the distance from t to v at the prices of t; None if one is endless."""
+    sums: dict[str, Fraction | None] = dict.fromkeys(topology.compute_nodes, Fraction(0))
+    for rank, own in zip(topology.compute_nodes, prices, strict=True):
+        lengths = _Lengths({(tail, head): price for tail, head, price in own})
+        found = lengths.distances(beyond, rank)
+        for other, so_far in sums.items():
+            if so_far is not None:
+                sums[other] = so_far + lengths.fraction(found[other]) if other in found else None
+    return list(sums.values())

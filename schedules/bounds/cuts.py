@@ -1,0 +1,305 @@
+"""Witnesses of bounds: parts of a network, and how much data must cross their borders.
+
+Each kind is a `Witness`: it can be checked against a topology, and it says how many units of data a collective must
+move over which bandwidth.  No solver and no flow is involved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from ...errors import CertificateError
+from ...support.validation import shown
+from ...topologies import Topology
+from ..traffic.pair_traffic import PAIR_COLLECTIVES, crossing_traffic
+from .witness_parts import as_node_set, as_parts, check_known, entering, leaving
+
+__all__ = ["ENTERING", "EVERY_SCHEDULE", "Crossing", "Cut", "Partition", "RankCuts", "Witness"]
+
+ENTERING = ("reduce_scatter", "reduce")
+"""Collectives in which what ranks outside a cut hold must enter it, instead of the other way round."""
+
+EVERY_SCHEDULE = "all schedules"
+"""Scope of a bound without exceptions."""
+
+
+class Crossing(NamedTuple):
+    """What a collective must move, and over what: their ratio bounds ``1 / x`` from below.
+
+    Attributes
+    ----------
+    amount : Fraction
+        Units of data, of which the shard of a rank of weight w has w.
+    bandwidth : Fraction
+        GB/s.
+    """
+
+    amount: Fraction
+    bandwidth: Fraction
+
+
+@runtime_checkable
+class Witness(Protocol):
+    """What a bound follows from."""
+
+    def check(self, topology: Topology) -> None:
+        """Raise `CertificateError` unless this fits the topology."""
+
+    def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
+        """Add up what a collective must move across this, and over which bandwidth.
+
+        Parameters
+        ----------
+        topology : Topology
+            One that `check` accepts.
+        collective : str
+            Such as ``"allgather"``.
+        weights : tuple of int
+            Relative sizes of the shards in rank order, empty for equal ones.
+
+        Returns
+        -------
+        Crossing
+
+        Raises
+        ------
+        CertificateError
+            If this says nothing about the collective on this topology.
+        """
+
+    def reason(self, topology: Topology, collective: str) -> str:
+        """Say in one line why no schedule of the collective is faster."""
+
+    def scope(self, collective: str) -> str:  # noqa: ARG002
+        """Say which schedules of the collective the bound is about."""
+        return EVERY_SCHEDULE
+
+
+@dataclass(frozen=True)
+class Cut(Witness):
+    """A set of nodes S with some rank inside and some rank outside.
+
+    *Allgather, broadcast*: the shards inside must leave it, so ``1 / x`` is at least their weight over ``B+(S)``
+    (ForestColl section 4 (*); pipeline paper (5)).  *Reduce-scatter, reduce*: the same on the transposed network.
+    *Allreduce*: every byte must leave it (pipeline paper, Theorem 16).  *All-to-all(v)*: what ranks inside have for
+    ranks outside must leave it.
+
+    Attributes
+    ----------
+    nodes : frozenset of str
+        Ranks and switches inside.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> Cut(frozenset({"gpu0", "gpu1", "gpu2"})).crossing(ring(4, bandwidth=25), "allgather")
+    Crossing(amount=Fraction(3, 1), bandwidth=Fraction(50, 1))
+    """
+
+    nodes: frozenset[str]
+
+    def __post_init__(self) -> None:
+        """Let every node count once."""
+        object.__setattr__(self, "nodes", as_node_set(self.nodes, "cut"))
+
+    def supply(self, topology: Topology, weights: tuple[int, ...] = ()) -> int:
+        """Shards of the ranks inside, ``|S ∩ Vc|``, or their weight."""
+        places = (topology.node_index.get(node, len(topology.nodes)) for node in self.nodes)
+        inside = (place for place in places if place < topology.num_ranks)
+        return sum(weights[rank] if weights else 1 for rank in inside)
+
+    def bandwidth(self, topology: Topology) -> Fraction:
+        """Bandwidth of the links that leave, GB/s: ``B+(S)``."""
+        if self._is_small(topology):
+            return leaving(self.nodes, topology)
+        return entering(frozenset(topology.nodes) - self.nodes, topology)
+
+    def entering_bandwidth(self, topology: Topology) -> Fraction:
+        """Bandwidth of the links that enter, GB/s: ``B-(S)``."""
+        if self._is_small(topology):
+            return entering(self.nodes, topology)
+        return leaving(frozenset(topology.nodes) - self.nodes, topology)
+
+    def check(self, topology: Topology) -> None:
+        """Raise `CertificateError` unless this is a cut of the topology."""
+        check_known(self.nodes, topology, "cut")
+        inside = self.supply(topology)
+        if not 0 < inside < topology.num_ranks:
+            raise CertificateError(
+                f"the bound's cut holds {inside} of {topology.num_ranks} ranks; expected some in and some out"
+            )
+
+    def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
+        """Add up shards and links, see `Witness.crossing`."""
+        if collective == "allreduce":
+            return Crossing(_total(topology, weights), self.bandwidth(topology))
+        if collective in PAIR_COLLECTIVES:
+            inside = np.array([node in self.nodes for node in topology.compute_nodes])
+            return Crossing(Fraction(crossing_traffic(inside, weights)), self.bandwidth(topology))
+        amount = Fraction(self.supply(topology, weights))
+        if collective in ENTERING:
+            return Crossing(amount, self.entering_bandwidth(topology))
+        return Crossing(amount, self.bandwidth(topology))
+
+    def reason(self, topology: Topology, collective: str) -> str:
+        """Say how many ranks are inside, and what crosses."""
+        bandwidth = self.crossing(topology, collective).bandwidth
+        way = "enter" if collective in ENTERING else "leave"
+        what = "which all data must leave" if collective == "allreduce" else f"whose shards {way}"
+        if collective in PAIR_COLLECTIVES:
+            what = "whose data for the others leave"
+        return f"{self.supply(topology)} of {topology.num_ranks} ranks, {what} over {bandwidth} GB/s"
+
+    def _is_small(self, topology: Topology) -> bool:
+        # Links are added up from the smaller side: an allreduce of N ranks can have N cuts.
+        return 2 * len(self.nodes) <= len(topology.nodes)
+
+
+@dataclass(frozen=True)
+class RankCuts(Witness):
+    """For every rank a cut that holds this rank alone: no rank can send faster than the widest of them.
+
+    *Allreduce*: some rank sends ``2 (N - 1) / N`` of all bytes (pipeline paper, Theorem 17, due to Patarasuk and Yuan,
+    and Corollary 18), unless switches can add up data.  Where switches can copy, one sending can be received often;
+    what counts then is that some rank receives as much (see `Partition`), and the links that enter the cuts.
+
+    Attributes
+    ----------
+    cuts : tuple of Cut
+        In rank order.
+    """
+
+    cuts: tuple[Cut, ...]
+
+    def __post_init__(self) -> None:
+        """Take nothing but cuts."""
+        cuts = as_parts(self.cuts, "list of cuts", "cuts, one per rank")
+        if strangers := [cut for cut in cuts if not isinstance(cut, Cut)]:
+            raise CertificateError(f"the bound's list of cuts holds {shown(strangers[0])}; expected a Cut per rank")
+        object.__setattr__(self, "cuts", cuts)
+
+    def bandwidth(self, topology: Topology) -> Fraction:
+        """Largest bandwidth over the cuts, GB/s."""
+        if topology.multicast:
+            return max(cut.entering_bandwidth(topology) for cut in self.cuts)
+        return max(cut.bandwidth(topology) for cut in self.cuts)
+
+    def check(self, topology: Topology) -> None:
+        """Raise `CertificateError` unless there is a cut around every rank of the topology."""
+        if len(self.cuts) != topology.num_ranks:
+            raise CertificateError(f"the bound has {len(self.cuts)} cuts; expected one per rank, {topology.num_ranks}")
+        for rank, cut in zip(topology.compute_nodes, self.cuts, strict=True):
+            cut.check(topology)
+            if rank not in cut.nodes or cut.supply(topology) != 1:
+                raise CertificateError(f"the bound's cut for rank {rank!r} does not hold this rank alone")
+
+    def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
+        """Take the widest cut, see `Witness.crossing`."""
+        if collective != "allreduce":
+            raise CertificateError(f"cuts around single ranks say nothing about {shown(collective)}")
+        if topology.aggregation:
+            raise CertificateError("cuts around single ranks say nothing where switches can add up data")
+        ranks = topology.num_ranks
+        return Crossing(2 * _total(topology, weights) * (ranks - 1) / ranks, self.bandwidth(topology))
+
+    def reason(self, topology: Topology, collective: str) -> str:  # noqa: ARG002
+        """Say what the busiest rank does, and how fast it can."""
+        way = "receives" if topology.multicast else "sends"
+        return f"some rank {way} 2 (N - 1) / N of all data, and none has more than {self.bandwidth(topology)} GB/s"
+
+
+@dataclass(frozen=True)
+class Partition(Witness):
+    """All nodes in parts, p of which hold ranks: these must receive ``2 (p - 1)`` times all data between them.
+
+    *Allreduce*: ``algbw <= B / (2 (p - 1))`` with B the bandwidth of the links that enter a part with ranks from
+    another part.  Where links come in pairs of equal bandwidth and every part holds ranks, B / 2 is the bandwidth of
+    the undirected links between parts, and the smallest such bound is the strength of the network (Tutte;
+    Nash-Williams).  Single ranks as parts, each with its own switches, give the mean where `RankCuts` have the maximum.
+
+    Attributes
+    ----------
+    parts : tuple of frozenset of str
+        Every node is in exactly one.  A part of switches only counts for nothing, and none of its switches can add up
+        data.
+
+    Notes
+    -----
+    Like Theorem 17 of the pipeline paper, which is Patarasuk and Yuan's, this is about algorithms that send, copy and
+    add up elements and do not code several into one.  Take one element and call a part with ranks a party.  Whatever
+    arrives at a party over a link was last sent by one other party, as switches outside all parties may copy but not
+    add up.  Look at the arrival that first lets some party know the sum.  By then each of the other p - 1 parties has
+    sent what it contributes, so there were p - 1 arrivals at least.  None of these parties knows the sum yet, so each
+    needs another arrival: 2 (p - 1) in all.
+
+    Examples
+    --------
+    Four ranks around a switch with 10 GB/s each way: 40 GB/s for six times the data, where the widest cut around a
+    rank says the same.
+
+    >>> links = [(rank, "sw", 10) for rank in "abcd"]
+    >>> star = Topology.from_links(links, compute="abcd", switches=["sw"], bidirectional=True)
+    >>> parts = Partition(tuple(frozenset({node}) for node in star.nodes))
+    >>> parts.crossing(star, "allreduce")
+    Crossing(amount=Fraction(24, 1), bandwidth=Fraction(40, 1))
+    """
+
+    parts: tuple[frozenset[str], ...]
+
+    def __post_init__(self) -> None:
+        """Let every node count once in its part."""
+        parts = as_parts(self.parts, "partition", "sets of nodes")
+        object.__setattr__(self, "parts", tuple(as_node_set(part, "partition") for part in parts))
+
+    def check(self, topology: Topology) -> None:
+        """Raise `CertificateError` unless every node is in one part, and nothing adds up outside the parties."""
+        seen: set[str] = set()
+        for part in self.parts:
+            check_known(part, topology, "partition")
+            if twice := sorted(part & seen):
+                raise CertificateError(f"the bound's partition has {twice[0]!r} in two parts; expected one")
+            seen |= part
+        if missing := [node for node in topology.nodes if node not in seen]:
+            raise CertificateError(f"the bound's partition leaves out {missing[0]!r}; expected every node in a part")
+        parties = self._parties(topology)
+        if len(parties) < 2:
+            raise CertificateError("one part of the bound's partition holds all ranks; expected ranks in two or more")
+        idle = topology.aggregation.difference(*parties)
+        if idle:
+            raise CertificateError(
+                f"the bound's partition has {min(idle)!r}, which can add up data, in a part without ranks"
+            )
+
+    def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
+        """Add up the links that enter parts with ranks, see `Witness.crossing`."""
+        if collective != "allreduce":
+            raise CertificateError(f"a partition says nothing about {shown(collective)}")
+        parties = self._parties(topology)
+        party_of = np.full(len(topology.nodes), -1)
+        for number, party in enumerate(parties):
+            party_of[[topology.node_index[node] for node in party]] = number
+        tails, heads, capacities, unit = topology.arrays
+        crossed = (party_of[heads] >= 0) & (party_of[tails] != party_of[heads])
+        amount = 2 * (len(parties) - 1) * _total(topology, weights)
+        return Crossing(amount, int(capacities[crossed].sum()) * unit)
+
+    def reason(self, topology: Topology, collective: str) -> str:
+        """Say how many parts there are, and what they can receive."""
+        bandwidth = self.crossing(topology, collective).bandwidth
+        return (
+            f"{len(self._parties(topology))} parts must receive 2 (p - 1) times all data between them, "
+            f"over {bandwidth} GB/s"
+        )
+
+    def _parties(self, topology: Topology) -> list[frozenset[str]]:
+        """Parts that hold ranks."""
+        return [part for part in self.parts if any(topology.node_index[node] < topology.num_ranks for node in part)]
+
+
+def _total(topology: Topology, weights: tuple[int, ...]) -> Fraction:
+    """Units of data in all."""
+    return Fraction(sum(weights) if weights else topology.num_ranks)

@@ -1,0 +1,105 @@
+"""Lengths of links: the dual of a multicommodity flow as a witness, checked with shortest paths in whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CertificateError
+from ...support.validation import shown
+from ...topologies import Topology
+from ..traffic.pair_traffic import PAIR_COLLECTIVES, traffic_matrix
+from .cuts import Crossing, Witness
+from .parts import LinkPrice, as_link_prices, price_by_link
+
+__all__ = ["LinkLengths"]
+
+FloatArray = npt.NDArray[np.float64]
+
+EXACT_FLOATS = 2**53
+"""Floats up to here are whole numbers that add up exactly."""
+
+
+@dataclass(frozen=True)
+class LinkLengths(Witness):
+    """Lengths of links: data that goes from one rank to another takes at least their distance from the network.
+
+    *All-to-all(v)*: let T be the traffic and f the rate that a traffic of 1 gets.  What goes from s to t at the rate
+    f T(s, t) passes links whose lengths add up to the distance of s and t, or more; all links together have the sum of
+    bandwidth times length to give away.  So  ``1 / f`` is at least ``sum of T(s, t) dist(s, t)`` over
+    ``sum of b(e) length(e)``.
+
+    Attributes
+    ----------
+    links : tuple of LinkPrice
+        Length of each link, in any unit; those that are not there have length 0.
+
+    Notes
+    -----
+    This is weak duality for linear program (3) of the direct-connect paper (appendix A.5) with bandwidths, switches and
+    traffic; at the best lengths the bound is met.  With equal lengths it is the paper's bound by the sum of distances.
+
+    Examples
+    --------
+    On a one-way ring of three, each pair is one or two hops apart:
+
+    >>> from collopt.topologies import ring
+    >>> network = ring(3, bandwidth=10, bidirectional=False)
+    >>> lengths = LinkLengths(tuple(LinkPrice(link.tail, link.head, Fraction(1)) for link in network.links))
+    >>> lengths.crossing(network, "all_to_all")
+    Crossing(amount=Fraction(9, 1), bandwidth=Fraction(30, 1))
+    """
+
+    links: tuple[LinkPrice, ...]
+
+    def __post_init__(self) -> None:
+        """Keep lengths as exact numbers, in a tuple."""
+        object.__setattr__(self, "links", as_link_prices(self.links))
+
+    def check(self, topology: Topology) -> None:
+        """Raise `CertificateError` unless the lengths fit the topology and none is negative."""
+        price_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
+
+    def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
+        """Add up distances, and what all links have to give away; see `Witness.crossing`."""
+        if collective not in PAIR_COLLECTIVES:
+            raise CertificateError(f"lengths of links say nothing about {shown(collective)}")
+        value = sum((length * topology.link(tail, head).bandwidth for tail, head, length in self.links), Fraction(0))
+        scale = lcm(*(length.denominator for _, _, length in self.links))
+        amount = 0
+        traffic = traffic_matrix(weights, topology.num_ranks)
+        for source, distances in enumerate(self._distances(topology, scale)):
+            wanted = np.flatnonzero(traffic[source] != 0)
+            if not np.isfinite(distances[wanted]).all():
+                raise CertificateError(f"rank {topology.compute_nodes[source]!r} cannot reach every other it sends to")
+            whole = distances[wanted].astype(np.int64).astype(object)
+            amount += int((whole * traffic[source, wanted]).sum())
+        return Crossing(Fraction(amount, scale), value)
+
+    def reason(self, topology: Topology, collective: str) -> str:  # noqa: ARG002
+        """Say what the bound compares."""
+        return f"each pair passes its distance at least, in lengths of {len(self.links)} links, which give no more"
+
+    def _distances(self, topology: Topology, scale: int) -> Iterator[FloatArray]:
+        """Distances of all ranks from each rank, whole numbers in units of ``1 / scale``."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import dijkstra
+
+        tails, heads, _, _ = topology.arrays
+        lengths = np.zeros(len(tails), dtype=np.int64)
+        places = {(link.tail, link.head): place for place, link in enumerate(topology.links)}
+        whole = {places[tail, head]: int(length * scale) for tail, head, length in self.links}
+        # No path passes a node twice, so no distance is more than all lengths together.
+        if sum(whole.values()) >= EXACT_FLOATS:
+            raise CertificateError("the bound's lengths of links add up to 2^53 or more of their common unit")
+        lengths[list(whole)] = list(whole.values())
+        size = len(topology.nodes)
+        # Stored zeros are links of length 0, not missing ones.
+        graph = csr_array((lengths.astype(np.float64), (tails, heads)), shape=(size, size))
+        for source in range(topology.num_ranks):
+            yield dijkstra(graph, indices=source)[: topology.num_ranks]

@@ -1,0 +1,1 @@
+"""Schedules of expanded graphs, reversal."""

@@ -1,0 +1,255 @@
+"""Schedules for expanded direct-connect graphs out of schedules for the graphs that were expanded.
+
+For every function here `collopt.topologies` has the one that expands the graph.  All of them take an allgather, or a
+reduce-scatter, which is described by an allgather on the transposed graph: expanding a graph and transposing it can
+change places (direct-connect paper, Corollary 1.2).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from ...support.sizes_part import as_size
+from ...topologies import DirectGraph, line_graph
+from ...topologies.graphs.expansions import MOST_TIMES
+from ..steps.schedule import StepSchedule
+from .direct_sends import DirectSends, check_sends, direct_sends
+from .reversal import checked_symmetry
+
+__all__ = [
+    "bidirectional_schedule",
+    "cartesian_power_schedule",
+    "degree_expansion_schedule",
+    "line_graph_schedule",
+]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int = 1) -> StepSchedule:
+    """Expand a schedule to the line graph: first to all neighbours, then as the old schedule goes from node to node.
+
+    Where several arcs join the same two nodes, each send is shared out equally among them.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Regular; the result is for ``line_graph(graph, times)``.
+    schedule : StepSchedule
+        For `graph`.
+    times : int
+        How often to expand.
+
+    Returns
+    -------
+    StepSchedule
+        One step longer for each time; a step in which nothing is left to be sent, as in the line graph of a ring of
+        degree 1, is left out.
+
+    Raises
+    ------
+    UnsupportedError
+        If the graph is not regular, the schedule is not for it, or the result would be too large.
+    CapacityOverflowError
+        If there would be too many chunks for 64 bits.
+
+    Notes
+    -----
+    Direct-connect paper, Definition 1 and Theorem 7.
+    """
+    for _ in range(as_size(times, "times", most=MOST_TIMES)):
+        schedule = _line_graph_schedule(graph, schedule)
+        graph = line_graph(graph)
+    return schedule
+
+
+def _line_graph_schedule(graph: DirectGraph, schedule: StepSchedule) -> StepSchedule:
+    sends = direct_sends(graph, schedule)
+    degree, arcs = graph.degree, np.arange(graph.num_arcs)
+    leaving = arcs.reshape(-1, degree)
+    entering = np.argsort(graph.heads, kind="stable").reshape(-1, degree)
+    ahead, links = graph.heads, (sends.tails, sends.heads)
+    if schedule.direction == "reduce":
+        leaving, entering, ahead, links = entering, leaving, graph.tails, links[::-1]
+    wanted = links[0] * graph.num_nodes + links[1]
+    keys = graph.tails * graph.num_nodes + graph.heads
+    first = np.searchsorted(keys, wanted)
+    counts = np.searchsorted(keys, wanted, side="right") - first
+    finer = math.lcm(*np.unique(counts).tolist())
+    chunks = schedule.chunks_per_shard * finer
+    check_sends((len(arcs) + int(counts.sum()) * degree) * degree, chunks, line_graph(graph).name)
+
+    begin = _column(0), arcs[:, None], _column(0), _column(chunks), arcs[:, None], leaving[ahead]
+    old = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(old)) - np.repeat(np.cumsum(counts) - counts, counts)
+    share = (sends.upper - sends.lower)[old] * (finer // counts[old])
+    lower = sends.lower[old] * finer + number * share
+    columns = (sends.steps[old] + 1, entering[sends.sources[old]], lower, lower + share)
+    steps, sources, lower, upper = (column.reshape(len(old), -1, 1) for column in columns)
+    tails, heads = (first[old] + number).reshape(-1, 1, 1), leaving[sends.heads[old]].reshape(-1, 1, degree)
+    onwards = DirectSends.spread(steps, sources, lower, upper, tails, heads)
+    both = DirectSends.joined([DirectSends.spread(*begin), onwards])
+    return both.only(both.sources != both.heads).schedule(graph.num_arcs, chunks, schedule.direction)
+
+
+def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSchedule) -> StepSchedule:
+    """Expand a schedule to copies of all nodes: each send to every copy, and a step for the copies of the source.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Regular, without self-loops; the result is for ``degree_expansion(graph, copies)``.
+    copies : int
+        Of every node.
+    schedule : StepSchedule
+        For `graph`.
+
+    Returns
+    -------
+    StepSchedule
+        One step longer; of as many if `copies` is 1.
+
+    Raises
+    ------
+    UnsupportedError
+        If the graph is not regular or has self-loops, the schedule is not for it, or the result would be too large.
+    CapacityOverflowError
+        If there would be too many chunks for 64 bits.
+
+    Notes
+    -----
+    Direct-connect paper, Definition 2 and Theorem 11.
+    """
+    copies = as_size(copies, "copies")
+    sends = direct_sends(graph, schedule)
+    if graph.num_self_loops:
+        raise UnsupportedError(f"{graph.name} has self-loops; degree expansion is for graphs without self-loops")
+    ports = graph.degree * copies
+    chunks = math.lcm(schedule.chunks_per_shard, ports)
+    links = graph.adjacency
+    tails, heads = (links.tails, links.heads) if schedule.direction == "broadcast" else (links.heads, links.tails)
+    count = copies**2 * (len(sends.steps) + len(tails) * (copies - 1))
+    check_sends(count, chunks, f"{graph.name} with {copies} copies of each node")
+
+    copy, finer = np.arange(copies), chunks // schedule.chunks_per_shard
+    of_source, of_head = copy[:, None], copy
+    steps, sources, lower, upper, near, far = (column[:, None, None] for column in sends)
+    along = (near * copies + of_source, far * copies + of_head)
+    main = DirectSends.spread(steps, sources * copies + of_source, lower * finer, upper * finer, *along)
+
+    # The arcs into a node are numbered, and number p brings part p of the shards of the other copies of the node.
+    by_head = np.argsort(heads, kind="stable")
+    tails, heads, many = (column[by_head][:, None, None] for column in (tails, heads, links.multiplicities))
+    before = np.cumsum(many) - many.reshape(-1)
+    port = (before - before[np.searchsorted(heads.reshape(-1), heads.reshape(-1))])[:, None, None]
+    of_source, of_head = np.nonzero(~np.eye(copies, dtype=np.bool_))
+    lower = (copy[:, None] * graph.degree + port) * (chunks // ports)
+    along = (tails * copies + copy[:, None], heads * copies + of_head)
+    last = DirectSends.spread(
+        _column(schedule.num_steps), heads * copies + of_source, lower, lower + many * (chunks // ports), *along
+    )
+    return DirectSends.joined([main, last]).schedule(graph.num_nodes * copies, chunks, schedule.direction)
+
+
+def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule) -> StepSchedule:
+    """Expand a schedule to a Cartesian power: along one dimension after the other, each n-th of a shard in other order.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Regular; the result is for ``cartesian_power(graph, n)``.
+    n : int
+        How many factors.
+    schedule : StepSchedule
+        For `graph`.
+
+    Returns
+    -------
+    StepSchedule
+        `n` times as long.
+
+    Raises
+    ------
+    UnsupportedError
+        If the schedule is not for the graph, or the result would be too large.
+    CapacityOverflowError
+        If there would be too many chunks for 64 bits.
+
+    Notes
+    -----
+    Direct-connect paper, Definition 14 and Theorem 12.
+    """
+    n = as_size(n, "n", most=MOST_TIMES)
+    sends = direct_sends(graph, schedule)
+    size, length, chunks = graph.num_nodes, schedule.num_steps, schedule.chunks_per_shard
+    count = n * len(sends.steps) * sum(size ** (n - 1 + phase) for phase in range(n))
+    check_sends(count, n * chunks, f"{graph.name} to the power of {n}")
+    parts = []
+    for part in range(n):
+        # Part number `part` of every shard goes along dimension part, part + 1, ... in turn.
+        worth = [size ** (n - 1 - (place + part) % n) for place in range(n)]
+        for phase in range(n):
+            # Where a shard has got to before, and where it came from, differ in the dimensions done; the rest agree.
+            done, ahead = _offsets(size, worth[:phase]), _offsets(size, worth[phase + 1 :])
+            steps, sources, lower, upper, tails, heads = (column.reshape(-1, 1, 1, 1) for column in sends)
+            from_there, here = done[:, None, None] + ahead, done[:, None] + ahead
+            along = (tails * worth[phase] + here, heads * worth[phase] + here)
+            chosen = (lower + part * chunks, upper + part * chunks)
+            parts.append(
+                DirectSends.spread(steps + phase * length, sources * worth[phase] + from_there, *chosen, *along)
+            )
+    return DirectSends.joined(parts).schedule(size**n, n * chunks, schedule.direction)
+
+
+def _offsets(size: int, worth: list[int]) -> IntArray:
+    """All sums of a multiple of each of several numbers, from 0 to ``size - 1`` times."""
+    multiples = (np.arange(size) * each for each in worth)
+    return reduce(lambda offsets, more: np.add.outer(offsets, more).reshape(-1), multiples, np.zeros(1, dtype=np.int64))
+
+
+def bidirectional_schedule(
+    graph: DirectGraph, schedule: StepSchedule, symmetry: npt.ArrayLike | None = None
+) -> StepSchedule:
+    """Expand a schedule to the graph with its transpose: half of each shard as before, half on the added arcs.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Isomorphic to its transpose; the result is for ``bidirectional(graph)``.
+    schedule : StepSchedule
+        For `graph`.
+    symmetry : array_like of int, shape (nodes,), optional
+        Isomorphism from the graph to its transpose; searched for by default.
+
+    Returns
+    -------
+    StepSchedule
+        Of as many steps.
+
+    Raises
+    ------
+    UnsupportedError
+        If the graph is not isomorphic to its transpose, not by `symmetry`, the schedule is not for it, or the result
+        would be too large.
+    NoAnswerError
+        If the search for an isomorphism was given up.
+
+    Notes
+    -----
+    Direct-connect paper, A.6.
+    """
+    sends = direct_sends(graph, schedule)
+    mapping, chunks = checked_symmetry(graph, symmetry), schedule.chunks_per_shard
+    check_sends(2 * len(sends.steps), 2 * chunks, f"{graph.name} with its transpose")
+    steps, sources, lower, upper, tails, heads = sends
+    moved = DirectSends(steps, mapping[sources], lower + chunks, upper + chunks, mapping[tails], mapping[heads])
+    return DirectSends.joined([sends, moved]).schedule(graph.num_nodes, 2 * chunks, schedule.direction)
+
+
+def _column(value: int) -> IntArray:
+    return np.array([value], dtype=np.int64)

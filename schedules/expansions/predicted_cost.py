@@ -1,0 +1,272 @@
+"""What expanded schedules cost, from the cost of the schedules that were expanded, before anything is built.
+
+Each function says whether its figure is exact or a bound.  All hold for schedules that bring no part of a shard back to
+its source, or cost at most that otherwise, for such sends are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...support.sizes_part import as_size
+from ...support.validation import as_list, shown
+from ...topologies import DirectGraph, bandwidth_optimum
+from ...topologies.graphs.expansions import MOST_TIMES
+from ...topologies.network.direct_graph import as_direct_graph
+from ..steps.cost import StepCost
+
+__all__ = [
+    "bidirectional_cost_bound",
+    "cartesian_power_cost",
+    "cartesian_product_cost",
+    "degree_expansion_cost",
+    "is_line_graph_cost_exact",
+    "line_graph_cost_bound",
+]
+
+
+def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) -> StepCost:
+    """At most what the schedule costs that `line_graph_schedule` makes: T_B grows by 1/N, then 1/(dN), and so on.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Regular: the one that is expanded.
+    cost : StepCost
+        Of a schedule for `graph`.
+    times : int
+        How often the graph is expanded.
+
+    Returns
+    -------
+    StepCost
+        An upper bound.  If `cost` is the least of all BFB schedules for the graph, and `is_line_graph_cost_exact` says
+        so of every graph whose line graph is taken, then the expanded schedule costs exactly this, and no BFB schedule
+        for the line graph costs less.
+
+    Raises
+    ------
+    UnsupportedError
+        If the graph is not regular.
+
+    Notes
+    -----
+    Direct-connect paper, Theorem 7 and Corollary 7.1.
+
+    Examples
+    --------
+    >>> triangle = DirectGraph.from_arcs(3, [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)], "K(3)")
+    >>> line_graph_cost_bound(triangle, StepCost(1, Fraction(2, 3)), times=2)
+    StepCost(steps=3, bandwidth_factor=Fraction(7, 6))
+    """
+    times = as_size(times, "times", most=MOST_TIMES)
+    as_direct_graph(graph)
+    _check_cost(cost)
+    added = sum((Fraction(1, graph.num_nodes * graph.degree**done) for done in range(times)), Fraction(0))
+    return StepCost(cost.steps + times, cost.bandwidth_factor + added)
+
+
+def is_line_graph_cost_exact(graph: DirectGraph) -> bool:
+    """Whether, by what is known of the graph, T_B of the best BFB schedule grows by exactly 1/N in the line graph.
+
+    It does if, from every node u, arcs lead to several nodes, and these are not all equally many hops, two or more,
+    away from u.  That holds wherever all arcs have opposite ones and every node several neighbours.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Regular and strongly connected.
+
+    Returns
+    -------
+    bool
+        If False, `line_graph_cost_bound` may or may not be the exact cost.
+
+    Raises
+    ------
+    UnsupportedError
+        If the graph is not regular.
+    BoundError
+        If some node cannot reach another.
+
+    Notes
+    -----
+    Theorem 10 of the direct-connect paper asks only that arcs lead from every node to several.  That is not enough:
+    its proof picks a node u' that an arc from u leads to, other than v, and then adds up over v what one link into uu'
+    carries, where u' may be one of these v.  For the circulant i to i + 1, i + 2, i + 4 modulo 7, with T_B = 6/7, the
+    theorem says 1, but 20/21 is what the best BFB schedule for the line graph has.
+
+    Why the condition here is enough: in step t + 1 the node uu' gets d shards for each one that u gets in step t, but
+    only d - 1 for that of u', since its own shard is among the d.  The largest number of shards per link in step t is
+    that of some u and some set of links into u (Theorem 19).  If some u' is not at distance t from u, nothing is
+    missing for uu'.  That may fail for one t only; and if it is t = 1, the set is that of the arcs from a single node
+    to u, and another u' will do.
+
+    Examples
+    --------
+    >>> septagon = DirectGraph.from_arcs(7, [(i, (i + step) % 7) for i in range(7) for step in (1, 2, 4)], "")
+    >>> is_line_graph_cost_exact(septagon)
+    False
+    """
+    if as_direct_graph(graph).degree < 1:
+        return False
+    heads = graph.heads.reshape(graph.num_nodes, graph.degree)
+    back = graph.distances[heads, np.arange(graph.num_nodes)[:, None]]
+    several = (heads != heads[:, :1]).any(axis=1)
+    differ = (back != back[:, :1]).any(axis=1) | (back[:, 0] <= 1)
+    return bool((several & differ).all())
+
+
+def degree_expansion_cost(graph: DirectGraph, cost: StepCost, copies: int) -> StepCost:
+    """Exactly what the schedule costs that `degree_expansion_schedule` makes.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Regular, without self-loops: the one that is expanded.
+    cost : StepCost
+        Of a schedule for `graph`.
+    copies : int
+        Of each node; 1 leaves the cost as it is.
+
+    Returns
+    -------
+    StepCost
+
+    Raises
+    ------
+    UnsupportedError
+        If the graph has self-loops.
+
+    Notes
+    -----
+    Direct-connect paper, Theorem 11.
+
+    Examples
+    --------
+    >>> ring = DirectGraph.from_arcs(4, [(0, 1), (1, 2), (2, 3), (3, 0)], "UniRing(1, 4)")
+    >>> degree_expansion_cost(ring, StepCost(3, Fraction(3, 4)), copies=2)
+    StepCost(steps=4, bandwidth_factor=Fraction(7, 8))
+    """
+    copies = as_size(copies, "copies")
+    _check_cost(cost)
+    if as_direct_graph(graph).num_self_loops:
+        raise UnsupportedError(f"{graph.name} has self-loops; degree expansion is for graphs without self-loops")
+    added = Fraction(copies - 1, copies * graph.num_nodes)
+    return StepCost(cost.steps + (copies > 1), cost.bandwidth_factor + added)
+
+
+def cartesian_power_cost(graph: DirectGraph, cost: StepCost, n: int) -> StepCost:
+    """Exactly what the schedule costs that `cartesian_power_schedule` makes.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Regular: the factor.
+    cost : StepCost
+        Of a schedule for `graph`.
+    n : int
+        How many factors.
+
+    Returns
+    -------
+    StepCost
+
+    Notes
+    -----
+    Direct-connect paper, Theorem 12.
+
+    Examples
+    --------
+    >>> ring = DirectGraph.from_arcs(4, [(0, 1), (1, 2), (2, 3), (3, 0)], "UniRing(1, 4)")
+    >>> cartesian_power_cost(ring, StepCost(3, Fraction(3, 4)), n=2)
+    StepCost(steps=6, bandwidth_factor=Fraction(15, 16))
+    """
+    n, nodes = as_size(n, "n", most=MOST_TIMES), as_direct_graph(graph).num_nodes
+    _check_cost(cost)
+    factor = bandwidth_optimum(nodes**n) / bandwidth_optimum(nodes)
+    return StepCost(n * cost.steps, cost.bandwidth_factor * factor)
+
+
+def bidirectional_cost_bound(cost: StepCost) -> StepCost:
+    """At most what the schedule costs that `bidirectional_schedule` makes: what the old one costs.
+
+    Parameters
+    ----------
+    cost : StepCost
+        Of a schedule for the graph that gets opposite arcs.
+
+    Returns
+    -------
+    StepCost
+        Exact if no arc of the graph has an opposite; otherwise an upper bound, for a new arc may share the load of an
+        old one beside it that has more to carry.
+
+    Notes
+    -----
+    Direct-connect paper, A.6, where the two halves of the schedule are taken to use different links.
+    """
+    _check_cost(cost)
+    return cost
+
+
+def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> StepCost:
+    """Exactly what the best BFB schedule costs on a product of graphs that all have a bandwidth-optimal one.
+
+    Parameters
+    ----------
+    factors : sequence of (DirectGraph, StepCost)
+        Regular graphs without self-loops and parallel arcs, each with the cost of its best BFB schedule.
+
+    Returns
+    -------
+    StepCost
+        Steps add up, and the bandwidth is optimal again.
+
+    Raises
+    ------
+    UnsupportedError
+        If the theorem does not apply: a graph has self-loops or parallel arcs, or a cost is not that of a
+        bandwidth-optimal BFB schedule.
+
+    Notes
+    -----
+    Direct-connect paper, Theorem 13.
+
+    Examples
+    --------
+    >>> ring = DirectGraph.from_arcs(4, [(0, 1), (1, 2), (2, 3), (3, 0)], "UniRing(1, 4)")
+    >>> pair = DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)")
+    >>> cartesian_product_cost([(ring, StepCost(3, Fraction(3, 4))), (pair, StepCost(1, Fraction(1, 2)))])
+    StepCost(steps=4, bandwidth_factor=Fraction(7, 8))
+    """
+    nodes, pairs = 1, [_as_factor(factor) for factor in as_list(factors, "the factors", most=MOST_TIMES)]
+    if not pairs:
+        raise UnsupportedError("the Cartesian product of no graphs was asked for; expected at least one factor")
+    for graph, cost in pairs:
+        if not graph.is_simple:
+            raise UnsupportedError(f"{graph.name} has self-loops or parallel arcs; Theorem 13 is for graphs without")
+        if cost != (graph.diameter, bandwidth_optimum(graph.num_nodes)):
+            raise UnsupportedError(
+                f"the cost for {graph.name} is {cost.steps} steps and T_B = {cost.bandwidth_factor}; Theorem 13 is for "
+                f"BFB schedules of {graph.diameter} steps and T_B = {bandwidth_optimum(graph.num_nodes)}"
+            )
+        nodes *= graph.num_nodes
+    return StepCost(sum(cost.steps for _, cost in pairs), bandwidth_optimum(nodes))
+
+
+def _as_factor(factor: object) -> tuple[DirectGraph, StepCost]:
+    if not isinstance(factor, Sequence) or isinstance(factor, str) or len(factor) != 2:
+        raise UnsupportedError(f"a factor is {shown(factor)}; expected a DirectGraph and its StepCost")
+    graph, cost = factor
+    _check_cost(cost)
+    return as_direct_graph(graph), cost
+
+
+def _check_cost(cost: object) -> None:
+    if not isinstance(cost, StepCost):
+        raise UnsupportedError(f"the cost is {shown(cost)}; expected a StepCost")

@@ -1,0 +1,263 @@
+"""Schedules turned round and renumbered: an allgather makes a reduce-scatter, and both an allreduce."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from ...support.validation import shown
+from ...topologies import DirectGraph, reverse_symmetry
+from ...topologies.graphs.isomorphism_search import as_permutation, keeps_arcs
+from ...topologies.network.direct_graph import as_direct_graph
+from ..steps.allreduce import StepAllreduce
+from ..steps.schedule import StepSchedule
+from .direct_sends import direct_sends
+
+__all__ = [
+    "allreduce_schedule",
+    "checked_symmetry",
+    "reduce_scatter_schedule",
+    "relabelled",
+    "reversed_schedule",
+    "without_repeats",
+]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
+    """Give the ranks of a schedule other numbers, and with them their shards.
+
+    Parameters
+    ----------
+    schedule : StepSchedule
+        Any.
+    mapping : array_like of int, shape (ranks,)
+        The new number of each rank; switches keep theirs.
+
+    Returns
+    -------
+    StepSchedule
+        For a graph that has the arc ``mapping[u]`` to ``mapping[w]`` wherever the old one has u to w.
+
+    Raises
+    ------
+    UnsupportedError
+        If `mapping` is not a permutation of the ranks.
+
+    Notes
+    -----
+    Direct-connect paper, Definition 7.
+
+    Examples
+    --------
+    >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (1, 1, 0, 1, (1, 0))])
+    >>> next(relabelled(exchange, [1, 0]).sends())
+    Send(step=0, source=1, lower=0, upper=1, path=(1, 0))
+    """
+    _check_schedule(schedule)
+    numbers = as_permutation(mapping, schedule.num_ranks)
+    switches = np.arange(schedule.num_ranks, int(schedule.path_nodes.max(initial=-1)) + 1)
+    nodes = np.concatenate([numbers, switches])[schedule.path_nodes]
+    return replace(schedule, sources=numbers[schedule.sources], path_nodes=nodes)
+
+
+def reversed_schedule(schedule: StepSchedule) -> StepSchedule:
+    """Run a schedule backwards: an allgather becomes a reduce-scatter on the transposed graph, and the other way round.
+
+    Parameters
+    ----------
+    schedule : StepSchedule
+        Correct.
+
+    Returns
+    -------
+    StepSchedule
+        Same steps and loads, but for parts of shards that the allgather brings to a rank again: no rank may add a
+        part twice, so only the first arrival is kept.
+
+    Raises
+    ------
+    UnsupportedError
+        If the schedule is something else.
+
+    Notes
+    -----
+    Direct-connect paper, Definition 5 and Theorem 1.  A `StepSchedule` of direction "reduce" is written down as the
+    allgather that it reverses, so this changes no number.
+
+    Examples
+    --------
+    >>> reversed_schedule(StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))]))
+    <StepSchedule: reduce-scatter of 2 ranks, 1 step, 1 chunk per shard, 2 sends>
+    """
+    _check_schedule(schedule)
+    if schedule.direction == "reduce":
+        return replace(schedule, direction="broadcast")
+    return replace(without_repeats(schedule), direction="reduce")
+
+
+def reduce_scatter_schedule(
+    graph: DirectGraph, schedule: StepSchedule, symmetry: npt.ArrayLike | None = None
+) -> StepSchedule:
+    """Turn an allgather into a reduce-scatter on the same graph.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Isomorphic to its transpose.
+    schedule : StepSchedule
+        An allgather for `graph`.
+    symmetry : array_like of int, shape (nodes,), optional
+        Isomorphism from the graph to its transpose; searched for by default.
+
+    Returns
+    -------
+    StepSchedule
+        A reduce-scatter that costs the same; less where the allgather brings something twice.
+
+    Raises
+    ------
+    UnsupportedError
+        If the graph is not isomorphic to its transpose, not by `symmetry`, or the schedule is no allgather for it.
+    NoAnswerError
+        If the search for an isomorphism was given up.
+
+    Notes
+    -----
+    Direct-connect paper, Theorem 2.  For a graph that is not isomorphic to its transpose, reverse an allgather of the
+    transpose: `reversed_schedule`.
+    """
+    direct_sends(graph, schedule)
+    if schedule.direction != "broadcast":
+        raise UnsupportedError(f"the schedule is {schedule!r}; expected an allgather")
+    return reversed_schedule(relabelled(schedule, checked_symmetry(graph, symmetry)))
+
+
+def allreduce_schedule(
+    graph: DirectGraph, schedule: StepSchedule, symmetry: npt.ArrayLike | None = None
+) -> StepAllreduce:
+    """Make an allreduce of an allgather: first the reduce-scatter that it makes, then the allgather.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Isomorphic to its transpose.
+    schedule : StepSchedule
+        An allgather for `graph`.
+    symmetry : array_like of int, shape (nodes,), optional
+        As for `reduce_scatter_schedule`.
+
+    Returns
+    -------
+    StepAllreduce
+
+    Raises
+    ------
+    UnsupportedError
+        As of `reduce_scatter_schedule`.
+    NoAnswerError
+        As of `reduce_scatter_schedule`.
+
+    Notes
+    -----
+    Direct-connect paper, appendix B and C.3.
+    """
+    return StepAllreduce(reduce_scatter_schedule(graph, schedule, symmetry), schedule)
+
+
+def checked_symmetry(graph: DirectGraph, symmetry: npt.ArrayLike | None) -> IntArray:
+    """Return the given isomorphism from a graph to its transpose, or one that is found.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Any.
+    symmetry : array_like of int, shape (nodes,), or None
+        Checked arc by arc.
+
+    Returns
+    -------
+    ndarray of int64, shape (nodes,)
+
+    Raises
+    ------
+    UnsupportedError
+        If `symmetry` is no such isomorphism, or there is none.
+    NoAnswerError
+        If the search was given up.
+    """
+    if symmetry is None:
+        if (found := reverse_symmetry(graph)) is None:
+            raise UnsupportedError(
+                f"{graph.name} is not isomorphic to its transpose; for a reduce-scatter, reverse an allgather of "
+                "the transpose"
+            )
+        return found
+    mapping = as_permutation(symmetry, as_direct_graph(graph).num_nodes)
+    if not keeps_arcs(graph, graph.transpose(), mapping):
+        raise UnsupportedError(f"the symmetry {shown(symmetry)} does not map {graph.name} to its transpose")
+    return mapping
+
+
+def without_repeats(schedule: StepSchedule) -> StepSchedule:
+    """Leave out of an allgather what a rank is brought again, or brought back.
+
+    Parameters
+    ----------
+    schedule : StepSchedule
+        A correct allgather.
+
+    Returns
+    -------
+    StepSchedule
+        The same if nothing comes twice.  Of several arrivals the earliest is kept, and of those of one step the one
+        that is listed first, so whatever is sent on was there before.
+
+    Raises
+    ------
+    UnsupportedError
+        If the schedule is something else.
+    """
+    _check_schedule(schedule)
+    ranks, whole = schedule.num_ranks, schedule.chunks_per_shard
+    receivers = schedule.path_nodes[schedule.path_starts[1:] - 1][schedule.routes]
+    holdings = schedule.sources * ranks + receivers
+    brought = np.zeros(ranks * ranks, dtype=np.int64)
+    brought[:: ranks + 1] = whole  # A rank has its own shard.
+    np.add.at(brought, holdings, schedule.upper - schedule.lower)
+    if (brought == whole).all():
+        return schedule
+    # Cut all sends at every place where one begins or ends, and keep each piece where it comes first.
+    useful = np.flatnonzero(receivers != schedule.sources)
+    places = np.unique(np.concatenate([schedule.lower, schedule.upper]))
+    first, last = (np.searchsorted(places, bound[useful]) for bound in (schedule.lower, schedule.upper))
+    counts = last - first
+    sends = np.repeat(useful, counts)
+    pieces = np.arange(len(sends)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    keys = holdings[sends] * len(places) + pieces
+    order = np.lexsort((schedule.steps[sends], keys))
+    is_first = np.diff(keys[order], prepend=-1) != 0
+    kept = np.sort(order[is_first])
+    sends, pieces = sends[kept], pieces[kept]
+    # Pieces that follow each other in a send are one again.
+    begins = (np.diff(sends, prepend=-1) != 0) | (np.diff(pieces, prepend=-1) != 1)
+    ends = np.append(begins[1:], True)
+    chosen = sends[begins]
+    used = np.unique(schedule.steps[chosen])
+    return replace(
+        schedule,
+        steps=np.searchsorted(used, schedule.steps[chosen]),
+        sources=schedule.sources[chosen],
+        lower=places[pieces[begins]],
+        upper=places[pieces[ends] + 1],
+        routes=schedule.routes[chosen],
+    )
+
+
+def _check_schedule(schedule: object) -> None:
+    if not isinstance(schedule, StepSchedule):
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule")

@@ -1,0 +1,1 @@
+"""`AllToAllvSchedule` and its two-tier cost."""

@@ -1,0 +1,234 @@
+"""`AllToAllvSchedule`: an all-to-allv on servers of several GPUs, in balanced one-to-one stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...support.arrays import read_only
+from ...support.formatting import count_text
+from ...support.validation import as_whole
+from .segments import Moves, Pieces, handed_over, local_bytes, pieces_of
+from .two_tier_cost import PIPELINES, TwoTierModel, TwoTierTimes, check_model, two_tier_times
+from .verify import verify_all_to_allv
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["AllToAllvSchedule", "Stage"]
+
+IntArray = npt.NDArray[np.int64]
+
+ARRAYS = ("traffic", "stream_starts", "segments", "stage_bytes", "partners", "begins", "ends")
+
+
+class Stage(NamedTuple):
+    """One stage: GPU p of server i sends bytes ``begins[i]:ends[i]`` of a stream to GPU p of ``partners[i]``.
+
+    A server whose partner is -1 sends nothing.  Streams that are shorter by one byte end before ``ends[i]``.  Where
+    servers are unequal, these are their parts.
+    """
+
+    num_bytes: int
+    partners: tuple[int, ...]
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllToAllvSchedule:
+    """How n servers of m GPUs exchange what a matrix says, as FAST does it.
+
+    Rank r is GPU ``r % m`` of server ``r // m``.  For every two servers, GPU p of the one sends one stream to its peer,
+    GPU p of the other:
+
+    1. Balance: before the first stage, GPUs hand to proxies of their server what is in the proxies' streams.
+    2. Stages: in each, a server sends part of its streams to one other and receives from at most one.
+    3. Redistribution: after each stage, peers hand what is not theirs to other GPUs of their server.
+    4. What stays inside a server goes directly, at the same time as the first stages.
+
+    Servers of unequal sizes consist of parts of equally many GPUs, the most that divides all sizes.  In all arrays, and
+    in what is said above of streams and stages, "server" then means such a part.  But a part's streams may hold bytes
+    of all GPUs of the server that it belongs to, and for all GPUs of the other.
+
+    All that is stored follows from the matrix alone, so every rank can work it out for itself.  The arrays cannot be
+    written to through a schedule; they are not copied.
+
+    Attributes
+    ----------
+    traffic : ndarray of int64, shape (ranks, ranks)
+        Bytes from each rank to each.
+    servers, gpus_per_server : int
+        The paper's n and m; of parts, where servers are unequal.
+    stream_starts : ndarray of int64, shape (n * n * m + 1,)
+        Stream ``s = (i * n + j) * m + p`` is ``segments[stream_starts[s]:stream_starts[s + 1]]``.
+    segments : ndarray of int64, shape (segments, 4)
+        Origin rank, final rank, first byte in that cell of `traffic`, number of bytes.
+    stage_bytes : ndarray of int64, shape (stages,)
+        What the busiest GPU sends in each stage; ascending.
+    partners : ndarray of int64, shape (stages, n)
+        The server that each one sends to, or -1.
+    begins, ends : ndarray of int64, shape (stages, n)
+        Which bytes of each of the m streams to the partner it sends.
+    server_sizes : tuple of int
+        GPUs of each server, where these are unequal; otherwise empty.
+
+    See Also
+    --------
+    collopt.planners.schedule_all_to_allv : Makes one.
+    """
+
+    traffic: IntArray
+    servers: int
+    gpus_per_server: int
+    stream_starts: IntArray
+    segments: IntArray
+    stage_bytes: IntArray
+    partners: IntArray
+    begins: IntArray
+    ends: IntArray
+    server_sizes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Let nobody write to the arrays."""
+        for name in ARRAYS:
+            array = getattr(self, name)
+            if array.flags.writeable:  # planning takes microseconds, and so would views of arrays that need none
+                object.__setattr__(self, name, read_only(array))
+
+    def __reduce__(self) -> tuple[type[AllToAllvSchedule], tuple[object, ...]]:
+        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+    def __repr__(self) -> str:
+        """Give the size."""
+        size = f"{count_text(self.servers, 'server')} of {count_text(self.gpus_per_server, 'GPU')}"
+        if self.server_sizes:
+            size = f"{len(self.sizes)} servers of {min(self.sizes)} to {max(self.sizes)} GPUs"
+        return f"<AllToAllvSchedule: {size}, {count_text(self.num_stages, 'stage')}>"
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of GPUs."""
+        return self.servers * self.gpus_per_server
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """GPUs of each server, not of its parts."""
+        return self.server_sizes or (self.gpus_per_server,) * self.servers
+
+    @cached_property
+    def first_ranks(self) -> IntArray:
+        """GPU 0 of each server; shape (servers,)."""
+        return np.cumsum((0, *self.sizes[:-1]))
+
+    @cached_property
+    def homes(self) -> IntArray:
+        """The server of each rank; shape (ranks,)."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @property
+    def num_stages(self) -> int:
+        """Number of stages between servers."""
+        return len(self.stage_bytes)
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """All stages, one after another."""
+        columns = (self.stage_bytes, self.partners, self.begins, self.ends)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return tuple(Stage(size, tuple(who), tuple(begins), tuple(ends)) for size, who, begins, ends in rows)
+
+    @property
+    def scale_out_bytes(self) -> int:
+        """What the busiest GPU sends or receives in all stages together; at most n - 1 bytes above `lower_bound`."""
+        return int(self.stage_bytes.sum())
+
+    @cached_property
+    def lower_bound(self) -> Fraction:
+        """Bytes that some GPU has to send or receive between servers in any schedule (FAST, Theorem 1, times B_2)."""
+        tiles = np.add.reduceat(np.add.reduceat(self._outside(), self.first_ranks, axis=0), self.first_ranks, axis=1)
+        most = np.maximum(tiles.sum(axis=0), tiles.sum(axis=1)).tolist()
+        return max(Fraction(total, size) for total, size in zip(most, self.sizes, strict=True))
+
+    @cached_property
+    def unbalanced_bound(self) -> int:
+        """As `lower_bound`, if GPUs send all that they have directly: the largest row or column sum of the matrix."""
+        outside = self._outside()
+        return int(max(outside.sum(axis=0).max(), outside.sum(axis=1).max()))
+
+    def _outside(self) -> IntArray:
+        """Traffic between servers."""
+        return np.where(self.homes[:, None] == self.homes, 0, self.traffic)
+
+    def optimum(self, model: TwoTierModel) -> Fraction:
+        """Time in µs of Theorem 1: scale-up links infinitely fast, and no wake-ups."""
+        check_model(model)
+        return self.lower_bound / Fraction(model.scale_out) / 1000
+
+    def times(self, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> TwoTierTimes:
+        """Where the time goes; see `collopt.schedules.fast.two_tier_cost.two_tier_times`."""
+        return two_tier_times(self, model, pipeline)
+
+    def completion_time(self, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> Fraction:
+        """Time in µs from the first byte handed over to the last that arrives, by default in FAST's pipeline."""
+        return self.times(model, pipeline).total
+
+    def pieces(self, server: int) -> Pieces:
+        """Where each byte that leaves a server goes: by which proxy and peer, and in which stage.
+
+        Raises
+        ------
+        UnsupportedError
+            If there is no server of this number.
+        """
+        return pieces_of(self, as_whole(server, "server", least=0, most=self.servers - 1))
+
+    def verify(self) -> None:
+        """Check that every byte arrives exactly once, and in no more time than the stages need.
+
+        Raises
+        ------
+        CertificateError
+            With the first thing that is wrong.
+        """
+        verify_all_to_allv(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """List what each GPU sends to each other in each phase.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``phase`` ("balance", "local", "stage" or "redistribute"), ``stage`` (-1 for the first two),
+            ``source``, ``destination`` and ``bytes``; copies of a GPU to itself are left out.
+        """
+        import pandas as pd
+
+        columns = ["phase", "stage", "source", "destination", "bytes"]
+        frames = [self._inside("balance", handed_over(self)), self._inside("local", local_bytes(self))]
+        for server in range(self.servers):
+            pieces = self.pieces(server)
+            for phase, source, destination in (
+                ("stage", pieces.proxy, pieces.peer),
+                ("redistribute", pieces.peer, pieces.final),
+            ):
+                moves = source != destination
+                columns_of = (pieces.stage, source, destination, pieces.length)
+                rows = np.stack([column[moves] for column in columns_of], axis=1)
+                frames.append(pd.DataFrame(rows, columns=columns[1:]).assign(phase=phase))
+        frame = pd.concat(frames, ignore_index=True)
+        frame["phase"] = pd.Categorical(frame["phase"], ["balance", "local", "stage", "redistribute"])
+        keys = ["stage", "phase", "source", "destination"]
+        return frame.groupby(keys, observed=True, as_index=False).agg({"bytes": "sum"})[columns]
+
+    def _inside(self, phase: str, moves: Moves) -> pd.DataFrame:
+        import pandas as pd
+
+        table = {"stage": -1, "source": moves.source, "destination": moves.destination, "bytes": moves.length}
+        return pd.DataFrame(table).assign(phase=phase)

@@ -1,0 +1,157 @@
+"""What the parts of an all-to-allv schedule move between which GPUs, worked out from its streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from .schedule import AllToAllvSchedule
+
+__all__ = ["Moves", "Pieces", "busiest_by_shift", "busiest_by_stage", "handed_over", "local_bytes", "pieces_of"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Pieces(NamedTuple):
+    """Runs of bytes, each of one cell and one stage, in the order of streams and then of bytes in them.
+
+    All arrays have the shape (pieces,); `origin`, `proxy`, `peer` and `final` are ranks.
+
+    Attributes
+    ----------
+    stage : ndarray of int64
+        In which stage it goes from server to server.
+    origin, final : ndarray of int64
+        The cell of the traffic matrix.
+    proxy, peer : ndarray of int64
+        The ranks that send and receive it in its stage.
+    first, length : ndarray of int64
+        Which bytes of the cell it is.
+    offset : ndarray of int64
+        Where in the stream it starts.
+    """
+
+    stage: IntArray
+    origin: IntArray
+    proxy: IntArray
+    peer: IntArray
+    final: IntArray
+    first: IntArray
+    length: IntArray
+    offset: IntArray
+
+
+class Moves(NamedTuple):
+    """Bytes that go from GPU to GPU of the same server; all arrays have the shape (moves,).
+
+    Attributes
+    ----------
+    source, destination : ndarray of int64
+        Two ranks.
+    length : ndarray of int64
+        Bytes.
+    """
+
+    source: IntArray
+    destination: IntArray
+    length: IntArray
+
+
+def pieces_of(schedule: AllToAllvSchedule, server: int) -> Pieces:
+    """Cut the streams that leave `server` at the ends of segments and of stages' intervals."""
+    n, m = schedule.servers, schedule.gpus_per_server
+    starts = schedule.stream_starts[server * n * m : (server + 1) * n * m + 1]
+    segments = schedule.segments[starts[0] : starts[-1]]
+    # One line of bytes: all streams of the server, one after another.
+    segment_ends = np.cumsum(segments[:, 3])
+    base = np.concatenate([[0], segment_ends])[starts - starts[0]]
+    others = schedule.partners[:, server]
+    stages = np.flatnonzero(others >= 0)
+    order = np.argsort(others[stages], kind="stable")
+    stages = np.repeat(stages[order], m)
+    streams = (others[stages].reshape(-1, m) * m + np.arange(m)).ravel()
+    cuts = base[streams] + np.minimum(schedule.ends[stages, server], np.diff(base)[streams])
+    by_place = np.lexsort((stages, streams))
+    stages, cuts = stages[by_place], cuts[by_place]
+    ends = np.union1d(segment_ends, cuts)
+    ends = ends[ends > 0]
+    begins = np.concatenate([[0], ends])[:-1]
+    segment = np.searchsorted(segment_ends, begins, side="right")
+    stream = np.searchsorted(base, begins, side="right") - 1
+    origin, final, first, length = segments[segment].T
+    return Pieces(
+        stage=stages[np.searchsorted(cuts, begins, side="right")],
+        origin=origin,
+        proxy=server * m + stream % m,
+        peer=stream,
+        final=final,
+        first=first + begins - (segment_ends[segment] - length),
+        length=ends - begins,
+        offset=begins - base[stream],
+    )
+
+
+def handed_over(schedule: AllToAllvSchedule) -> Moves:
+    """What GPUs hand to proxies of their server before the first stage, segment by segment."""
+    n, m = schedule.servers, schedule.gpus_per_server
+    streams = np.repeat(np.arange(n * n * m), np.diff(schedule.stream_starts))
+    return _moves(schedule.segments[:, 0], streams // (n * m) * m + streams % m, schedule.segments[:, 3])
+
+
+def local_bytes(schedule: AllToAllvSchedule) -> Moves:
+    """What of the all-to-allv stays inside servers, without copies to self."""
+    inside = schedule.homes[:, None] == schedule.homes
+    source, destination = np.nonzero(np.where(inside, schedule.traffic, 0))
+    return _moves(source, destination, schedule.traffic[source, destination])
+
+
+def busiest_by_shift(schedule: AllToAllvSchedule, moves: Moves) -> IntArray:
+    """Bytes of the busiest GPU of each server at each distance; shape (servers, largest server - 1).
+
+    At distance d GPU a of a server sends to GPU a + d modulo the server's size; the first column is distance 1.
+    """
+    loads = np.zeros((schedule.num_ranks, max(schedule.sizes)), dtype=np.int64)
+    np.add.at(loads, (moves.source, _shift(schedule, moves.source, moves.destination)), moves.length)
+    busiest: IntArray = np.maximum.reduceat(loads, schedule.first_ranks, axis=0)
+    return busiest[:, 1:]
+
+
+def busiest_by_stage(schedule: AllToAllvSchedule) -> tuple[IntArray, IntArray]:
+    """As `busiest_by_shift`, for what GPUs hand over for each stage, and what they redistribute after it.
+
+    Returns
+    -------
+    handed, redistributed : ndarray of int64, shape (stages, servers, largest server - 1)
+    """
+    stages, m, most = schedule.num_stages, schedule.gpus_per_server, max(schedule.sizes)
+    handed, redistributed = np.zeros((2, stages, len(schedule.sizes), most), dtype=np.int64)
+    for home, (first, size) in enumerate(zip(schedule.first_ranks.tolist(), schedule.sizes, strict=True)):
+        given = np.zeros((stages, most, size), dtype=np.int64)
+        for part in range(first // m, (first + size) // m):
+            pieces = pieces_of(schedule, part)
+            shift = _shift(schedule, pieces.origin, pieces.proxy)
+            np.add.at(given, (pieces.stage, shift, pieces.origin - first), pieces.length)
+            # In a stage a GPU receives from one other only, so nothing is left to be added to these.
+            taken = np.zeros((stages, most, m), dtype=np.int64)
+            np.add.at(
+                taken, (pieces.stage, _shift(schedule, pieces.peer, pieces.final), pieces.peer % m), pieces.length
+            )
+            sends = np.flatnonzero(schedule.partners[:, part] >= 0)
+            places = sends, schedule.homes[schedule.partners[sends, part] * m]
+            redistributed[places] = np.maximum(redistributed[places], taken[sends].max(axis=2))
+        handed[:, home] = given.max(axis=2)
+    return handed[:, :, 1:], redistributed[:, :, 1:]
+
+
+def _moves(source: IntArray, destination: IntArray, length: IntArray) -> Moves:
+    moved = source != destination
+    return Moves(source[moved], destination[moved], length[moved])
+
+
+def _shift(schedule: AllToAllvSchedule, source: IntArray, destination: IntArray) -> IntArray:
+    """Distance from GPU to GPU of the same server."""
+    sizes = np.array(schedule.sizes)[schedule.homes[source]]
+    return np.asarray((destination - source) % sizes, dtype=np.int64)

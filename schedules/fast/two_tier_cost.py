@@ -1,0 +1,210 @@
+"""What transfers cost on servers with two tiers of links, scale-up inside and scale-out between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CapacityOverflowError, UnsupportedError
+from ...support.validation import Exact, as_bandwidth, as_latency, as_whole, shown
+from .segments import busiest_by_shift, busiest_by_stage, handed_over, local_bytes
+
+if TYPE_CHECKING:
+    from .schedule import AllToAllvSchedule
+
+__all__ = [
+    "DEFAULT_WAKE_UP",
+    "H200",
+    "MI300X",
+    "PIPELINES",
+    "TwoTierModel",
+    "TwoTierTimes",
+    "check_model",
+    "two_tier_times",
+]
+
+IntArray = npt.NDArray[np.int64]
+
+DEFAULT_WAKE_UP = Fraction(2)
+"""µs.  The FAST paper gives no number; this is what a small write over InfiniBand takes, order of magnitude."""
+PIPELINES = ("balance first", "balance by stage")
+"""When GPUs balance: all of it before the first stage, as in FAST, or before each stage what goes in that stage."""
+NS_PER_US = 1000
+MOST_UNITS = 2**62
+
+
+@dataclass(frozen=True)
+class TwoTierModel:
+    """Each step of a transfer takes a fixed delay and its bytes over the bandwidth (FAST, section 5.4).
+
+    Attributes
+    ----------
+    scale_up : Fraction
+        GB/s of a GPU to the other GPUs of its server, each way; the paper's B_1.
+    scale_out : Fraction
+        GB/s of a GPU to GPUs of other servers, each way; the paper's B_2.
+    wake_up : Fraction
+        µs before a step's first byte.
+
+    Examples
+    --------
+    >>> TwoTierModel(450, 50).scale_out_time(10**6)
+    Fraction(22, 1)
+    """
+
+    scale_up: Exact
+    scale_out: Exact
+    wake_up: Exact = DEFAULT_WAKE_UP
+
+    def __post_init__(self) -> None:
+        """Read all numbers exactly."""
+        object.__setattr__(self, "scale_up", as_bandwidth(self.scale_up, "the scale-up tier"))
+        object.__setattr__(self, "scale_out", as_bandwidth(self.scale_out, "the scale-out tier"))
+        object.__setattr__(self, "wake_up", as_latency(self.wake_up, "the wake-up"))
+
+    def scale_out_time(self, num_bytes: Exact) -> Fraction:
+        """Time in µs of one step in which the busiest GPU sends `num_bytes` to another server."""
+        return Fraction(self.wake_up) + Fraction(num_bytes) / Fraction(self.scale_out) / NS_PER_US
+
+    def worst_factor(self, servers: int, gpus_per_server: int) -> Fraction:
+        """What FAST takes at worst over the optimum: ``1 + B_2/B_1 (2 (m - 1) + m/n)``.
+
+        Theorem 3 of FAST says ``1 + B_2/B_1 (m + m/n)``.  Its proof counts the last stage's redistribution as one
+        GPU's bytes, whereas by the same proof, item (i), a GPU may have to take in those of m - 1 others.  With n = 2
+        and only GPU 0 of one server sending, only to GPU 0 of the other, the printed bound does not hold.  Like the
+        theorem, this one takes ``B_1 >= (m - 1) B_2`` and local traffic of at most 1/n of what each server sends, is of
+        the paper's own pipeline, and leaves out wake-ups and the rounding to whole bytes.
+
+        Parameters
+        ----------
+        servers, gpus_per_server : int
+            The paper's n and m.
+
+        Returns
+        -------
+        Fraction
+
+        Raises
+        ------
+        UnsupportedError
+            If one of them is no whole number of at least 1.
+        """
+        servers, gpus_per_server = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server")
+        ratio = Fraction(self.scale_out) / Fraction(self.scale_up)
+        return 1 + ratio * (2 * (gpus_per_server - 1) + Fraction(gpus_per_server, servers))
+
+
+H200 = TwoTierModel(450, 50)
+"""FAST's NVIDIA testbed (section 5): NVLink and 400 Gb/s InfiniBand."""
+MI300X = TwoTierModel(448, "12.5")
+"""FAST's AMD testbed (section 5): Infinity Fabric and 100 Gb/s RoCE."""
+
+
+def check_model(model: object) -> None:
+    """Raise `UnsupportedError` unless it is a `TwoTierModel`."""
+    if not isinstance(model, TwoTierModel):
+        raise UnsupportedError(f"the model is {shown(model)}; expected a TwoTierModel, such as two_tier_cost.H200")
+
+
+class TwoTierTimes(NamedTuple):
+    """Where the time of a schedule goes, in µs.
+
+    Attributes
+    ----------
+    balance : Fraction
+        Before the first stage.
+    stages : Fraction
+        From the first stage's begin to the last one's end.
+    tail : Fraction
+        What is left to do inside servers after the last stage.
+    local : Fraction
+        The local part, which runs beside the first stages.
+    """
+
+    balance: Fraction
+    stages: Fraction
+    tail: Fraction
+    local: Fraction
+
+    @property
+    def total(self) -> Fraction:
+        """The whole: all but the local part, which is hidden or in the tail."""
+        return self.balance + self.stages + self.tail
+
+
+def two_tier_times(schedule: AllToAllvSchedule, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> TwoTierTimes:
+    """Run the pipeline of FAST, section 4.3, or a finer one.
+
+    Stages between servers follow one another, each once all servers are balanced for it.  Inside each server there is
+    first the balancing, then the local part, then one redistribution after another, each after its stage: so in FAST's
+    pipeline the local part starts with the first stage.  All that happens inside a server at once goes by SpreadOut:
+    one step for each distance between GPUs, as long as its busiest GPU sends.
+
+    Parameters
+    ----------
+    schedule : AllToAllvSchedule
+        What is run.
+    model : TwoTierModel
+        Where.
+    pipeline : str
+        One of `PIPELINES`.
+
+    Returns
+    -------
+    TwoTierTimes
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no such pipeline, or the model is none.
+    CapacityOverflowError
+        If times, as multiples of a common unit, could leave the range of int64.
+    """
+    check_model(model)
+    if not isinstance(pipeline, str) or pipeline not in PIPELINES:
+        raise UnsupportedError(f"the pipeline is {shown(pipeline)}; expected one of {', '.join(PIPELINES)}")
+    ticks = _Ticks.of(schedule, model)
+    sizes = schedule.stage_bytes
+    handed, behind = (ticks.inside(busiest) for busiest in busiest_by_stage(schedule))
+    ready = np.cumsum(handed, axis=0)
+    if pipeline == PIPELINES[0]:
+        ready[:] = ticks.inside(busiest_by_shift(schedule, handed_over(schedule)))
+    local = ticks.inside(busiest_by_shift(schedule, local_bytes(schedule)))
+    start = int(ready[0].max()) if len(sizes) else 0
+    out, up = start, local + (ready[-1] if len(sizes) else 0)
+    for size, balanced, after in zip(sizes.tolist(), ready.max(axis=1).tolist(), behind, strict=True):
+        out = max(out, balanced) + ticks.wake_up + size * ticks.scale_out
+        up = np.where(after, np.maximum(up, out) + after, up)
+    ends = (start, out - start, max(0, int(up.max()) - out), int(local.max()))
+    return TwoTierTimes(*(Fraction(end, ticks.per_us) for end in ends))
+
+
+class _Ticks(NamedTuple):
+    """A model in whole multiples of a unit of time: a byte inside a server, one between servers, a wake-up, a µs."""
+
+    scale_up: int
+    scale_out: int
+    wake_up: int
+    per_us: int
+
+    @classmethod
+    def of(cls, schedule: AllToAllvSchedule, model: TwoTierModel) -> _Ticks:
+        up, out = 1 / Fraction(model.scale_up), 1 / Fraction(model.scale_out)
+        wake_up = Fraction(model.wake_up) * NS_PER_US
+        unit = lcm(up.denominator, out.denominator, wake_up.denominator)
+        ticks = cls(int(up * unit), int(out * unit), int(wake_up * unit), unit * NS_PER_US)
+        steps = (schedule.num_stages + 1) * 2 * max(schedule.sizes)
+        most = int(schedule.traffic.sum()) * max(ticks.scale_up, ticks.scale_out) + ticks.wake_up * steps
+        if most >= MOST_UNITS:
+            raise CapacityOverflowError(f"times of up to {most} units do not fit 64 bits; expected rounder bandwidths")
+        return ticks
+
+    def inside(self, busiest: IntArray) -> IntArray:
+        """Time of SpreadOut's steps, one after another; `busiest` of shape (..., steps)."""
+        times = busiest * self.scale_up + self.wake_up * (busiest > 0)
+        return np.asarray(times.sum(axis=-1), dtype=np.int64)

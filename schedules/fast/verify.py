@@ -1,0 +1,136 @@
+"""Checks of all-to-allv schedules from their arrays alone: every byte arrives, exactly once, in legal stages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CertificateError
+
+if TYPE_CHECKING:
+    from .schedule import AllToAllvSchedule
+
+__all__ = ["verify_all_to_allv"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def verify_all_to_allv(schedule: AllToAllvSchedule) -> None:
+    """Check an all-to-allv schedule.
+
+    Streams: every byte of every cell between two servers is in exactly one segment, of a stream between the right
+    servers; streams of the same two servers differ by at most one byte.  Stages: each is a partial permutation of the
+    servers, or of their parts, none moves more than its size, sizes ascend, every stream is moved whole and in order.
+    The sizes add up to the largest row or column sum of the matrix of longest streams, below which no such stages can
+    end.
+
+    Parameters
+    ----------
+    schedule : AllToAllvSchedule
+        Any.
+
+    Raises
+    ------
+    CertificateError
+        With the first thing that is wrong.
+    """
+    _check_arrays(schedule)
+    lengths = _check_segments(schedule)
+    _check_stages(schedule, lengths.max(axis=2, initial=0))
+
+
+def _require(fine: bool, problem: str) -> None:
+    if not fine:
+        raise CertificateError(f"the all-to-allv schedule is wrong: {problem}")
+
+
+def _check_arrays(schedule: AllToAllvSchedule) -> None:
+    n, m, stages = schedule.servers, schedule.gpus_per_server, len(schedule.stage_bytes)
+    shapes = {
+        "traffic": (n * m, n * m),
+        "stream_starts": (n * n * m + 1,),
+        "segments": (len(schedule.segments), 4),
+        "stage_bytes": (stages,),
+        "partners": (stages, n),
+        "begins": (stages, n),
+        "ends": (stages, n),
+    }
+    for name, shape in shapes.items():
+        array = getattr(schedule, name)
+        _require(array.dtype == np.int64, f"{name} has type {array.dtype}; expected int64")
+        _require(array.shape == shape, f"{name} has shape {array.shape}; expected {shape}")
+    _require(n > 0 and m > 0, f"it has {n} servers of {m} GPUs")
+    parts = all(size > 0 and size % m == 0 for size in schedule.sizes) and sum(schedule.sizes) == n * m
+    _require(parts, f"its servers are of {schedule.sizes} GPUs; expected multiples of {m} that add up to {n * m}")
+    _require(bool((schedule.traffic >= 0).all()), "the traffic has negative entries")
+    starts = schedule.stream_starts
+    fine = starts[0] == 0 and starts[-1] == len(schedule.segments) and bool((np.diff(starts) >= 0).all())
+    _require(fine, "streams do not take up the segments one after another")
+
+
+def _check_segments(schedule: AllToAllvSchedule) -> IntArray:
+    """Check that segments are the traffic between servers; return lengths of streams, shape (servers, servers, m)."""
+    n, m, ranks, homes = schedule.servers, schedule.gpus_per_server, schedule.num_ranks, schedule.homes
+    origin, final, first, length = schedule.segments.T
+    inside = (schedule.segments >= 0).all() and (origin < ranks).all() and (final < ranks).all() and (length > 0).all()
+    _require(bool(inside), "a segment is of no rank or of no bytes")
+    stream = np.repeat(np.arange(n * n * m), np.diff(schedule.stream_starts))
+    sender, receiver = (homes[part * m] for part in np.divmod(stream // m, n))
+    strays = np.flatnonzero((homes[origin] != sender) | (homes[final] != receiver) | (sender == receiver))
+    if strays.size:
+        at = strays[0]
+        _require(False, f"segment {at}, from rank {origin[at]} to {final[at]}, is in a stream of other servers")
+    order = np.lexsort((first, final, origin))
+    cells, begins = (origin * ranks + final)[order], first[order]
+    ends = begins + length[order]
+    new = np.diff(cells, prepend=-1) != 0
+    gaps = np.flatnonzero(np.where(new, begins != 0, begins != np.roll(ends, 1)))
+    if gaps.size:
+        source, destination = divmod(int(cells[gaps[0]]), ranks)
+        _require(False, f"bytes from rank {source} to {destination} are left out or sent twice")
+    carried = np.zeros((ranks, ranks), dtype=np.int64)
+    np.add.at(carried, (origin, final), length)
+    wanted = np.where(homes[:, None] == homes, 0, schedule.traffic)
+    if not np.array_equal(carried, wanted):
+        source, destination = (int(place) for place in np.argwhere(carried != wanted)[0])
+        held, due = carried[source, destination], wanted[source, destination]
+        _require(False, f"streams carry {held} bytes from rank {source} to {destination}; expected {due}")
+    lengths = np.zeros((n, n, m), dtype=np.int64)
+    np.add.at(lengths.reshape(-1), stream, length)
+    first_parts = schedule.first_ranks // m
+    longest, shortest = (
+        extreme.reduceat(extreme.reduceat(extreme.reduce(lengths, axis=2), first_parts, axis=0), first_parts, axis=1)
+        for extreme in (np.maximum, np.minimum)
+    )
+    _require(bool((longest - shortest <= 1).all()), "streams of the same servers differ by more than a byte")
+    return lengths
+
+
+def _check_stages(schedule: AllToAllvSchedule, longest: IntArray) -> None:
+    """Check the stages against the longest streams, shape (servers, servers)."""
+    n, partners, sizes = schedule.servers, schedule.partners, schedule.stage_bytes
+    stage, sender = np.nonzero(partners != -1)
+    receiver = partners[stage, sender]
+    _require(bool(((receiver >= 0) & (receiver < n) & (receiver != sender)).all()), "a partner is no other server")
+    twice = np.flatnonzero(np.bincount(stage * n + receiver) > 1)
+    if twice.size:
+        _require(False, f"in stage {twice[0] // n} two servers send to the same one")
+    begins, ends = schedule.begins[stage, sender], schedule.ends[stage, sender]
+    fine = bool((begins >= 0).all() and (ends > begins).all() and (ends - begins <= sizes[stage]).all())
+    _require(fine, "a transfer has no bytes, or more than its stage")
+    _require(bool((np.diff(sizes, prepend=1) >= 0).all()), "stages are not in ascending order of size")
+    order = np.lexsort((stage, receiver, sender))
+    pair = (sender * n + receiver)[order]
+    new = np.diff(pair, prepend=-1) != 0
+    before = np.where(new, 0, np.roll(ends[order], 1))
+    _require(np.array_equal(begins[order], before), "a stage does not go on where the one before ended")
+    done = np.zeros(n * n, dtype=np.int64)
+    done[pair] = ends[order]
+    if not np.array_equal(done.reshape(n, n), longest):
+        source, destination = (int(place) for place in np.argwhere(done.reshape(n, n) != longest)[0])
+        moved, due = done[source * n + destination], longest[source, destination]
+        _require(False, f"stages move {moved} bytes of streams from server {source} to {destination}; expected {due}")
+    bound = int(max(longest.sum(axis=0).max(), longest.sum(axis=1).max()))
+    _require(int(sizes.sum()) == bound, f"stages add up to {int(sizes.sum())} bytes; expected exactly {bound}")

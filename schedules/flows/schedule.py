@@ -1,0 +1,300 @@
+"""`FlowSchedule`: an all-to-all or all-to-allv as whole chunks on paths, stored as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from ...support.arrays import read_only
+from ...support.formatting import count_text
+from ...support.validation import shown
+from ...topologies import Topology
+from ..paths.congestion import congestion
+from ..paths.path_links import path_links
+from ..paths.send_rows import as_count, as_paths
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["FlowPath", "FlowSchedule"]
+
+IntArray = npt.NDArray[np.int64]
+
+ARRAYS = ("traffic", "weights", "path_starts", "path_nodes", "steps")
+MAX_LOADS = 2**32
+"""Steps times links, 8 bytes each: more than any machine has memory for in one array."""
+
+
+class FlowPath(NamedTuple):
+    """`chunks` pass the nodes of `path`, each link between them in its step of `steps`."""
+
+    chunks: int
+    path: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FlowSchedule:
+    """Every rank sends each other its part of the traffic, over one or several paths, through ranks and switches.
+
+    The part of rank s for rank d consists of ``chunks_per_unit * traffic[s, d]`` chunks of equal size.  Each path has
+    some of them, which move together: in one step over a link to a rank, or over several through switches, which hold
+    nothing back; in a later step from there on.  What happens in one step happens at the same time.  Node numbers are
+    those of `Topology.nodes`: ranks first, then switches.  Steps count from 0.
+
+    Who waits for each step to end gets the rate of `step_rate`.  Who cuts every chunk into slices that follow each
+    other through the steps comes as near to `inverse_rate`, which is what counts all links as busy all the time.
+
+    The arrays cannot be written to through a schedule; they are not copied.  `collopt.schedules.verified_flow_loads`
+    checks them.
+
+    Attributes
+    ----------
+    num_ranks : int
+        Compute nodes.
+    chunks_per_unit : int
+        Chunks that a traffic of 1 is cut into.
+    traffic : ndarray of int64, shape (ranks, ranks)
+        Relative amounts from each rank (row) to each other (column).  What a rank has for itself stays where it is, and
+        only counts for the algorithm bandwidth.
+    weights : ndarray of int64, shape (paths,)
+        Chunks on each path.
+    path_starts : ndarray of int64, shape (paths + 1,)
+        Path ``p`` is ``path_nodes[path_starts[p]:path_starts[p + 1]]``.
+    path_nodes : ndarray of int64
+        Node numbers: the source, the nodes passed, the destination.
+    steps : ndarray of int64, shape (hops,)
+        When data passes each link, path by path: the same step up to the next rank, then a later one.  Path ``p`` has
+        its first link at place ``path_starts[p] - p``.
+
+    Examples
+    --------
+    On a one-way ring of three, every rank sends 1 to the next rank and 1 to the one after it:
+
+    >>> from collopt.topologies import ring
+    >>> near = [(1, (rank, (rank + 1) % 3), (0,)) for rank in range(3)]
+    >>> far = [(1, (rank, (rank + 1) % 3, (rank + 2) % 3), (1, 2)) for rank in range(3)]
+    >>> schedule = FlowSchedule.from_paths(np.ones((3, 3), dtype=np.int64), 1, near + far)
+    >>> schedule
+    <FlowSchedule: all-to-all of 3 ranks, 6 paths, 3 steps, 1 chunk per unit>
+    >>> schedule.inverse_rate(ring(3, bandwidth=10, bidirectional=False))
+    Fraction(3, 10)
+    """
+
+    num_ranks: int
+    chunks_per_unit: int
+    traffic: IntArray
+    weights: IntArray
+    path_starts: IntArray
+    path_nodes: IntArray
+    steps: IntArray
+
+    def __post_init__(self) -> None:
+        """Take whole numbers and arrays only, and let nobody write to the arrays."""
+        for name in ("num_ranks", "chunks_per_unit"):
+            object.__setattr__(self, name, as_count(getattr(self, name), name))
+        for name in ARRAYS:
+            array, dimensions = getattr(self, name), 2 if name == "traffic" else 1
+            if type(array) is not np.ndarray or array.ndim != dimensions:
+                raise UnsupportedError(
+                    f"the schedule's {name} is {shown(array)}; expected a numpy array of integers with "
+                    f"{count_text(dimensions, 'dimension')}"
+                )
+            object.__setattr__(self, name, read_only(array))
+
+    def __reduce__(self) -> tuple[type[FlowSchedule], tuple[object, ...]]:
+        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+    @classmethod
+    def from_paths(
+        cls,
+        traffic: IntArray,
+        chunks_per_unit: int,
+        paths: Iterable[tuple[int, tuple[int, ...], tuple[int, ...]]],
+    ) -> FlowSchedule:
+        """Build a schedule from ``(chunks, path, steps)`` tuples, such as `FlowPath`.
+
+        Parameters
+        ----------
+        traffic : ndarray of int64, shape (ranks, ranks)
+            As the attribute.
+        chunks_per_unit : int
+            As the attribute.
+        paths : iterable of tuple
+            In any order: chunks, node numbers, and a step for each link between them.
+
+        Returns
+        -------
+        FlowSchedule
+            Not verified.
+
+        Raises
+        ------
+        UnsupportedError
+            If something is not of this form, or a number is not whole or beyond 64 bits.
+        """
+        try:
+            given = np.asarray(traffic)
+        except (TypeError, ValueError, RuntimeError):  # rows of unequal length, or tensors on a GPU
+            given = np.empty(0, dtype=np.int64)
+        if given.dtype != np.int64 or given.ndim != 2:
+            raise UnsupportedError(f"the traffic is {shown(traffic)}; expected a matrix of 64-bit integers")
+        rows = as_paths(paths)
+        for number, (_, path, steps) in enumerate(rows):
+            if len(path) < 2 or len(steps) != len(path) - 1:
+                raise UnsupportedError(
+                    f"path {number} is {shown(rows[number])}; expected two nodes or more and a step for each link"
+                )
+        starts = np.cumsum([0, *(len(path) for _, path, _ in rows)], dtype=np.int64)
+        columns = (
+            [chunks for chunks, _, _ in rows],
+            [node for _, path, _ in rows for node in path],
+            [step for _, _, steps in rows for step in steps],
+        )
+        try:
+            arrays = [np.array(column, dtype=np.int64) for column in columns]
+        except OverflowError:
+            raise UnsupportedError(f"the paths {shown(rows)} hold a number beyond 64 bits; expected none") from None
+        weights, nodes, hops = arrays
+        return cls(len(given), chunks_per_unit, given, weights, starts, nodes, hops)
+
+    @cached_property
+    def total_weight(self) -> Fraction:
+        """What a rank has in all on average, its part for itself included: N, if all parts are 1."""
+        return Fraction(sum(map(int, self.traffic.ravel().tolist())), self.num_ranks)
+
+    @property
+    def num_paths(self) -> int:
+        """Number of paths; one that carries several chunks counts once."""
+        return len(self.weights)
+
+    @cached_property
+    def num_steps(self) -> int:
+        """Number of steps."""
+        return int(self.steps.max()) + 1 if len(self.steps) else 0
+
+    @property
+    def sources(self) -> IntArray:
+        """The rank that each path begins at, shape (paths,)."""
+        return self.path_nodes[self.path_starts[:-1]]
+
+    @property
+    def destinations(self) -> IntArray:
+        """The rank that each path ends at, shape (paths,)."""
+        return self.path_nodes[self.path_starts[1:] - 1]
+
+    @property
+    def hops(self) -> IntArray:
+        """Links of each path, shape (paths,)."""
+        return np.diff(self.path_starts) - 1
+
+    @property
+    def transfers(self) -> IntArray:
+        """Times that data of each path goes from a rank to a rank, shape (paths,)."""
+        return np.add.reduceat((self.path_nodes < self.num_ranks).astype(np.int64), self.path_starts[:-1]) - 1
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``"12 paths, 2 steps, 1 chunk per unit"``."""
+        return (
+            f"{count_text(self.num_paths, 'path')}, {count_text(self.num_steps, 'step')}, "
+            f"{count_text(self.chunks_per_unit, 'chunk')} per unit"
+        )
+
+    def path(self, number: int) -> tuple[int, ...]:
+        """Nodes of path `number`."""
+        return tuple(self.path_nodes[self.path_starts[number] : self.path_starts[number + 1]].tolist())
+
+    def paths(self) -> Iterator[FlowPath]:
+        """Yield every path, in the order of the arrays."""
+        for number, chunks in enumerate(self.weights.tolist()):
+            first, last = int(self.path_starts[number]), int(self.path_starts[number + 1])
+            steps = self.steps[first - number : last - number - 1]
+            yield FlowPath(chunks, tuple(self.path_nodes[first:last].tolist()), tuple(steps.tolist()))
+
+    def hop_links(self, topology: Topology) -> IntArray:
+        """Links of all hops, path by path, by their places in ``topology.links``.
+
+        Raises
+        ------
+        CertificateError
+            If a path uses a link that the topology does not have; `collopt.schedules.verified_flow_loads` says which.
+        """
+        return path_links(self.path_starts, self.path_nodes, topology)
+
+    def link_loads(self, topology: Topology) -> IntArray:
+        """Chunks that cross each link in all, shape (links,); raises as `hop_links`."""
+        loads = np.zeros(len(topology.links), dtype=np.int64)
+        np.add.at(loads, self.hop_links(topology), np.repeat(self.weights, self.hops))
+        return loads
+
+    def step_loads(self, topology: Topology) -> IntArray:
+        """Chunks that cross each link in each step, shape (steps, links); raises as `hop_links`.
+
+        Raises
+        ------
+        UnsupportedError
+            If the steps are numbered so high that there is no room for a row each.
+        """
+        size = len(topology.links)
+        if self.num_steps * size > MAX_LOADS:
+            raise UnsupportedError(
+                f"the schedule has {self.num_steps} steps, too many for a row of loads on {size} links each"
+            )
+        loads = np.zeros((self.num_steps, size), dtype=np.int64)
+        np.add.at(loads, (self.steps, self.hop_links(topology)), np.repeat(self.weights, self.hops))
+        return loads
+
+    def inverse_rate(self, topology: Topology) -> Fraction:
+        """Largest ``load / bandwidth`` of a link, ns per byte of a traffic of 1: what fine slices come near to."""
+        return congestion(self.link_loads(topology), self.chunks_per_unit, topology)
+
+    def step_rate(self, topology: Topology) -> Fraction:
+        """Sum over the steps of the largest ``load / bandwidth``: as `inverse_rate`, where each step is waited for."""
+        times = (congestion(loads, self.chunks_per_unit, topology) for loads in self.step_loads(topology))
+        return sum(times, Fraction(0))
+
+    def to_frame(self, topology: Topology | None = None) -> pd.DataFrame:
+        """Tabulate the paths.
+
+        Parameters
+        ----------
+        topology : Topology, optional
+            Names the nodes; they are numbers without it.
+
+        Returns
+        -------
+        DataFrame
+            One row per path: ``source``, ``destination``, ``chunks``, ``path`` and ``steps``, by source and
+            destination.
+
+        Raises
+        ------
+        CertificateError
+            If a path uses a link that the topology does not have.
+        """
+        import pandas as pd
+
+        if topology is not None:
+            self.hop_links(topology)
+        names = range(int(self.path_nodes.max(initial=0)) + 1) if topology is None else topology.nodes
+        rows = [
+            (path[0], path[-1], chunks, tuple(names[node] for node in path), steps)
+            for chunks, path, steps in self.paths()
+        ]
+        frame = pd.DataFrame(rows, columns=["source", "destination", "chunks", "path", "steps"])
+        return frame.sort_values(["source", "destination"], kind="stable", ignore_index=True)
+
+    def __repr__(self) -> str:
+        """Kind and size in angle brackets."""
+        apart = ~np.eye(len(self.traffic), dtype=np.bool_)
+        equal = len(np.unique(self.traffic[apart])) == 1
+        return f"<FlowSchedule: {'all-to-all' if equal else 'all-to-allv'} of {self.num_ranks} ranks, {self.size_text}>"

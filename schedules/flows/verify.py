@@ -1,0 +1,130 @@
+"""The check of an all-to-all's paths that every plan's certificate rests on.
+
+It shares no code with the planners, the solvers or the methods of `FlowSchedule`: it reads the arrays and the
+topology's links and nothing else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CertificateError
+from ...support.validation import shown
+from ...topologies import Topology
+from ..paths.verify import verified_routes
+from .schedule import FlowSchedule
+
+__all__ = ["verified_flow_loads"]
+
+IntArray = npt.NDArray[np.int64]
+
+LOAD_LIMIT = 2**62
+
+
+def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
+    """Check that a schedule brings every rank its part of what each other has, and add up what it puts on every link.
+
+    Checked: the arrays fit together; every path follows links of the topology and passes no node twice; its steps rise
+    at ranks, and only there; something happens in every step; the paths of two ranks carry all chunks of their traffic,
+    and no more.
+
+    Parameters
+    ----------
+    schedule : FlowSchedule
+        Trusted in nothing.
+    topology : Topology
+        Trusted: it was checked when it was made.
+
+    Returns
+    -------
+    ndarray of int64, shape (links,)
+        Chunks on each link, in the order of ``topology.links``.
+
+    Raises
+    ------
+    CertificateError
+        Naming the first thing that is wrong.
+    """
+    if not isinstance(schedule, FlowSchedule):
+        raise CertificateError(f"the schedule is {shown(schedule)}; expected a FlowSchedule")
+    if not isinstance(topology, Topology):
+        raise CertificateError(f"the topology is {shown(topology)}; expected a Topology")
+    _check_shapes(schedule, topology)
+    hops = verified_routes(schedule.path_starts, schedule.path_nodes, topology, "schedule")
+    _check_steps(schedule, hops.paths)
+    _check_amounts(schedule)
+    loads = np.zeros(len(topology.links), dtype=np.int64)
+    np.add.at(loads, hops.links, schedule.weights[hops.paths])
+    return loads
+
+
+def _check_shapes(schedule: FlowSchedule, topology: Topology) -> None:
+    ranks, paths = topology.num_ranks, len(schedule.weights)
+    if schedule.num_ranks != ranks:
+        raise CertificateError(f"the schedule is for {schedule.num_ranks} ranks; the topology has {ranks}")
+    if not 1 <= schedule.chunks_per_unit < LOAD_LIMIT:
+        raise CertificateError(f"the schedule has {schedule.chunks_per_unit} chunks per unit; expected 1 to 2^62 - 1")
+    if not paths:
+        raise CertificateError("the schedule has no paths")
+    shapes: dict[str, tuple[int, ...]] = {
+        "traffic": (ranks, ranks),
+        "weights": (paths,),
+        "path_starts": (paths + 1,),
+        "path_nodes": (schedule.path_nodes.size,),
+        "steps": (schedule.path_nodes.size - paths,),
+    }
+    for name, shape in shapes.items():
+        array = getattr(schedule, name)
+        if array.dtype != np.int64 or array.shape != shape:
+            raise CertificateError(
+                f"the schedule's {name} are {array.dtype} of shape {array.shape}; expected int64, {shape}"
+            )
+    if (schedule.traffic < 0).any():
+        source, destination = np.argwhere(schedule.traffic < 0)[0]
+        raise CertificateError(f"the traffic from rank {source} to rank {destination} is negative")
+    if (schedule.weights < 1).any():
+        raise CertificateError(f"path {np.flatnonzero(schedule.weights < 1)[0]} carries no chunk")
+    # As a path passes a link at most once, no load is more than all weights together.
+    if max(_total(schedule.weights), _total(schedule.traffic) * int(schedule.chunks_per_unit)) >= LOAD_LIMIT:
+        raise CertificateError("the schedule's chunks could overflow the 64-bit sums of this check")
+
+
+def _total(values: IntArray) -> int:
+    """Sum that cannot overflow: halves of 32 bits are added up apart."""
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
+
+
+def _check_steps(schedule: FlowSchedule, path_of_hop: IntArray) -> None:
+    steps = schedule.steps
+    if (steps < 0).any():
+        raise CertificateError(f"path {path_of_hop[np.flatnonzero(steps < 0)[0]]} has a hop before step 0")
+    goes_on = np.flatnonzero(np.diff(path_of_hop) == 0)
+    # The first hop of path p is p less than its first node, so the node after hop h of it is h + p + 1.
+    at_rank = schedule.path_nodes[goes_on + path_of_hop[goes_on] + 1] < schedule.num_ranks
+    rises = np.diff(steps)[goes_on]
+    wrong = np.where(at_rank, rises <= 0, rises != 0)
+    if wrong.any():
+        first = int(np.flatnonzero(wrong)[0])
+        rule = "rise at a rank" if at_rank[first] else "stay the same at a switch"
+        raise CertificateError(f"the steps of path {path_of_hop[goes_on[first]]} do not {rule} that it passes")
+    # With more steps than hops one of the first is empty, so there is no need to look at later ones.
+    last = min(int(steps.max()), len(steps))
+    unused = np.ones(last + 1, dtype=np.bool_)
+    unused[np.minimum(steps, last)] = False
+    if unused.any():
+        raise CertificateError(f"nothing is sent in step {np.flatnonzero(unused)[0]}")
+
+
+def _check_amounts(schedule: FlowSchedule) -> None:
+    starts, nodes, ranks = schedule.path_starts, schedule.path_nodes, schedule.num_ranks
+    brought = np.zeros((ranks, ranks), dtype=np.int64)
+    np.add.at(brought, (nodes[starts[:-1]], nodes[starts[1:] - 1]), schedule.weights)
+    wanted = schedule.traffic * int(schedule.chunks_per_unit)
+    np.fill_diagonal(wanted, 0)
+    if (brought != wanted).any():
+        source, destination = (int(rank) for rank in np.argwhere(brought != wanted)[0])
+        raise CertificateError(
+            f"the paths from rank {source} to rank {destination} carry {brought[source, destination]} chunks; "
+            f"expected {wanted[source, destination]}"
+        )

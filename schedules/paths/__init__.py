@@ -1,0 +1,1 @@
+"""Routes, congestion, their check, `Direction`."""

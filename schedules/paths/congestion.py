@@ -1,0 +1,88 @@
+"""How fast link loads let a schedule be."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from ...topologies import Topology
+
+__all__ = ["busiest_links", "congestion"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Fraction:
+    """Largest ``load / (k * bandwidth)`` over all links, in 1/(GB/s): what the schedule achieves as 1/x.
+
+    Parameters
+    ----------
+    loads : ndarray of int64, shape (links,)
+        What each link carries, in multiples of ``1 / trees_per_root`` units of data, in the order of
+        ``topology.links``.
+    trees_per_root : int
+        The paper's k.
+    topology : Topology
+        Whose links carry the loads.
+
+    Returns
+    -------
+    Fraction
+        With shards of m bytes per unit of weight, the bandwidth term of the schedule's time is ``m * congestion`` ns.
+
+    Examples
+    --------
+    Three copies on 25 GB/s, two on 10 GB/s:
+
+    >>> topology = Topology.from_links([("a", "b", 25), ("b", "a", 10)], compute="ab")
+    >>> congestion(np.array([3, 2]), 2, topology)
+    Fraction(1, 10)
+    """
+    capacities, largest, _ = _by_capacity(loads, topology)
+    most, least = 0, 1
+    for load, capacity in zip(largest.tolist(), capacities.tolist(), strict=True):
+        # Cross-multiplied in Python's integers: exact, and thousands of fractions fewer.
+        if load * least > most * capacity:
+            most, least = load, capacity
+    return Fraction(most, least * trees_per_root) / topology.arrays.unit
+
+
+def busiest_links(loads: IntArray, topology: Topology) -> IntArray:
+    """Links that no other exceeds in load over bandwidth: those that decide how fast the schedule is.
+
+    Parameters
+    ----------
+    loads : ndarray of int64, shape (links,)
+        As for `congestion`.
+    topology : Topology
+        As for `congestion`.
+
+    Returns
+    -------
+    ndarray of int64
+        Their places in ``topology.links``, in order.
+
+    Examples
+    --------
+    >>> topology = Topology.from_links([("a", "b", 25), ("b", "c", 10), ("c", "a", 5)], compute="abc")
+    >>> busiest_links(np.array([3, 2, 1]), topology).tolist()
+    [1, 2]
+    """
+    capacities, largest, group = _by_capacity(loads, topology)
+    highest = congestion(loads, 1, topology)
+    unit = topology.arrays.unit
+    at_peak = [
+        Fraction(load, capacity) / unit == highest
+        for load, capacity in zip(largest.tolist(), capacities.tolist(), strict=True)
+    ]
+    return np.flatnonzero(np.array(at_peak)[group] & (loads == largest[group]))
+
+
+def _by_capacity(loads: IntArray, topology: Topology) -> tuple[IntArray, IntArray, IntArray]:
+    """Different capacities, the largest load on links of each, and the number of each link's capacity among them."""
+    capacities, group = np.unique(topology.arrays.capacities, return_inverse=True)
+    largest = np.zeros(len(capacities), dtype=np.int64)
+    np.maximum.at(largest, group, loads)
+    return capacities, largest, group

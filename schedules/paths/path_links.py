@@ -1,0 +1,57 @@
+"""Which links of a topology the paths of a schedule use."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CertificateError, UnsupportedError
+from ...support.validation import shown
+from ...topologies import Topology
+from ..trees.forest import Direction
+
+__all__ = ["path_links"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def path_links(starts: IntArray, nodes: IntArray, topology: Topology, direction: Direction = "broadcast") -> IntArray:
+    """Look up the links of all paths.
+
+    Parameters
+    ----------
+    starts : ndarray of int64, shape (paths + 1,)
+        Path ``p`` is ``nodes[starts[p]:starts[p + 1]]``.
+    nodes : ndarray of int64
+        Node numbers as in `Topology.nodes`.
+    topology : Topology
+        The network that the paths are on.
+    direction : {"broadcast", "reduce"}
+        Whether paths are passed from their start or from their end.
+
+    Returns
+    -------
+    ndarray of int64
+        Path by path, places in ``topology.links``.
+
+    Raises
+    ------
+    CertificateError
+        If a path uses a link that the topology does not have; the check of the schedule says which.
+    UnsupportedError
+        If the topology is none.
+    """
+    if not isinstance(topology, Topology):
+        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    goes_on = np.ones(len(nodes), dtype=np.bool_)
+    goes_on[starts[1:] - 1] = False
+    tails = np.flatnonzero(goes_on)
+    ends = (tails, tails + 1) if direction == "broadcast" else (tails + 1, tails)
+    size = len(topology.nodes)
+    wanted = nodes[ends[0]] * size + nodes[ends[1]]
+    known = topology.arrays.tails * size + topology.arrays.heads
+    order = np.argsort(known)
+    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    if ((nodes < 0) | (nodes >= size)).any() or (known[order][place] != wanted).any():
+        raise CertificateError("a path uses a link that the topology does not have")
+    return np.asarray(order[place], dtype=np.int64)

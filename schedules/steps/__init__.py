@@ -1,0 +1,1 @@
+"""`StepSchedule`, `StepAllreduce`, check, cost, time."""

@@ -1,0 +1,124 @@
+"""`StepAllreduce`: a reduce-scatter in steps and an allgather in steps, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from ...support.formatting import count_text
+from ...support.validation import shown
+from ...topologies import DirectGraph, Topology
+from .schedule import StepSchedule
+
+__all__ = ["AnyStepSchedule", "StepAllreduce", "check_fit"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class StepAllreduce:
+    """A reduce-scatter in steps, and after its last step an allgather.
+
+    Anything but a `StepSchedule` raises `UnsupportedError`; whether the two belong together is for
+    `collopt.schedules.verified_step_schedule_loads` to say.
+
+    Attributes
+    ----------
+    reduce : StepSchedule
+        Of direction "reduce".
+    broadcast : StepSchedule
+        Of direction "broadcast".
+    """
+
+    reduce: StepSchedule
+    broadcast: StepSchedule
+
+    def __post_init__(self) -> None:
+        """Take schedules in steps only."""
+        for name in ("reduce", "broadcast"):
+            if not isinstance(part := getattr(self, name), StepSchedule):
+                raise UnsupportedError(f"the {name} of the allreduce is {shown(part)}; expected a StepSchedule")
+
+    @property
+    def schedules(self) -> tuple[StepSchedule, ...]:
+        """Both, in the order in which they run."""
+        return self.reduce, self.broadcast
+
+    @property
+    def num_ranks(self) -> int:
+        """Compute nodes, each of which ends the reduction with one sum."""
+        return self.broadcast.num_ranks
+
+    @property
+    def root_weights(self) -> IntArray:
+        """Relative sizes of the sums that ranks end the reduction with: all equal."""
+        return self.broadcast.root_weights
+
+    @property
+    def total_weight(self) -> int:
+        """Sum of the weights of all sums: one for each rank."""
+        return self.num_ranks
+
+    @property
+    def num_steps(self) -> int:
+        """Number of steps of both."""
+        return self.reduce.num_steps + self.broadcast.num_steps
+
+    @property
+    def num_sends(self) -> int:
+        """Number of sends of both."""
+        return self.reduce.num_sends + self.broadcast.num_sends
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``"6 steps, 12 chunks per shard"``; both parts in turn where they are not cut alike."""
+        added, spread = self.schedules
+        if added.chunks_per_shard != spread.chunks_per_shard:
+            return f"{added.size_text}, then {spread.size_text}"
+        return f"{count_text(self.num_steps, 'step')}, {count_text(spread.chunks_per_shard, 'chunk')} per shard"
+
+    def link_loads(self, topology: Topology) -> IntArray:
+        """Chunks that cross each link in each step: the rows of `reduce`, then those of `broadcast`.
+
+        Each part counts in chunks of its own; see `StepSchedule.link_loads`.
+        """
+        return np.concatenate([schedule.link_loads(topology) for schedule in self.schedules])
+
+    def inverse_rate(self, topology: Topology) -> Fraction:
+        """Sum of both, for one runs after the other; see `StepSchedule.inverse_rate`."""
+        return sum((schedule.inverse_rate(topology) for schedule in self.schedules), Fraction(0))
+
+
+AnyStepSchedule = StepSchedule | StepAllreduce
+"""All schedules that consist of steps."""
+
+
+def check_fit(schedule: object, network: Topology | DirectGraph) -> None:
+    """Raise `UnsupportedError` unless it is a schedule in steps for as many ranks as the network has.
+
+    Parameters
+    ----------
+    schedule : object
+        What the user says is a schedule for the network.
+    network : Topology or DirectGraph
+        Whose paths it is to use; that it does, its loads show.
+    """
+    if not isinstance(schedule, AnyStepSchedule):
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule or a StepAllreduce")
+    ranks = network.num_nodes if isinstance(network, DirectGraph) else network.num_ranks
+    for part in schedule.schedules:
+        if part.num_ranks != ranks:
+            raise UnsupportedError(
+                f"the schedule is for {part.num_ranks} ranks; expected one for the {ranks} of {network.name}"
+            )
+    if isinstance(schedule, StepAllreduce):
+        directions = tuple(part.direction for part in schedule.schedules)
+        if directions != ("reduce", "broadcast"):
+            raise UnsupportedError(
+                f"the two schedules of the allreduce have the directions {shown(directions)}; "
+                "expected 'reduce' and 'broadcast'"
+            )

@@ -1,0 +1,166 @@
+"""The part of the check of a schedule in steps that finds out when what a rank sends has reached it.
+
+It reads the arrays of a schedule whose entries, each for itself, were checked, and trusts nothing else.  Copies of
+different shards never meet, so sends are looked at source by source, many at once by sorting, in blocks that bound the
+memory that this takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .schedule import StepSchedule
+
+__all__ = ["NEVER", "Arrivals", "Sends", "blocks_of"]
+
+IntArray = npt.NDArray[np.int64]
+
+NEVER = 2**62
+"""The step in which a rank gets what it never gets."""
+FROM_THE_START = -1
+BLOCK = 2**16
+"""Sends and holdings that are looked at together, if that is not less than one source's: few enough for caches."""
+DENSE = 8
+"""Times the places of interest that a table of all places may have."""
+
+
+@dataclass(frozen=True)
+class Sends:
+    """All sends of the shards of some ranks that follow each other: copies of different shards never meet.
+
+    Attributes
+    ----------
+    first, count : int
+        The shards are those of ranks ``first``, ..., ``first + count - 1``.
+    num_ranks, chunks : int
+        Of the schedule; chunks of one shard.
+    numbers : ndarray of int64, shape (sends,)
+        Where the sends are in the schedule's arrays.
+    steps, sources, lower, upper, senders, receivers : ndarray of int64, shape (sends,)
+        What the sends are.
+    """
+
+    first: int
+    count: int
+    num_ranks: int
+    chunks: int
+    numbers: IntArray
+    steps: IntArray
+    sources: IntArray
+    lower: IntArray
+    upper: IntArray
+    senders: IntArray
+    receivers: IntArray
+
+
+def blocks_of(schedule: StepSchedule) -> Iterator[Sends]:
+    """Yield all sends, source by source, in blocks that need little memory besides the schedule's own."""
+    ranks, starts = schedule.num_ranks, schedule.path_starts
+    small = schedule.sources.astype(np.min_scalar_type(ranks))  # short integers are sorted fast
+    order = np.argsort(small, kind="stable")
+    until = np.cumsum(np.bincount(schedule.sources, minlength=ranks))
+    senders, receivers = schedule.path_nodes[starts[:-1]], schedule.path_nodes[starts[1:] - 1]
+    first = 0
+    while first < ranks:
+        begin = int(until[first - 1]) if first else 0
+        weights = until[first:] - begin + ranks * np.arange(1, ranks - first + 1)
+        count = max(1, int(np.searchsorted(weights, BLOCK, side="right")))
+        numbers = order[begin : until[first + count - 1]]
+        routes = schedule.routes[numbers]
+        columns = (schedule.steps, schedule.sources, schedule.lower, schedule.upper)
+        values = (*(column[numbers] for column in columns), senders[routes], receivers[routes])
+        yield Sends(first, count, ranks, schedule.chunks_per_shard, numbers, *values)
+        first += count
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """When each rank has each part of each shard.
+
+    A *holding* is one rank's copy of one shard, number ``source * num_ranks + rank``, sources counted from the first of
+    the block.  It falls into pieces between the points where intervals that this rank sends or is sent begin or end.  A
+    point is the number of its holding times `span` plus its chunk, so that one sorted array holds all of them.
+
+    Attributes
+    ----------
+    points : ndarray of int64, shape (pieces,)
+        Where each piece begins; the next one is where it ends.  The last piece of a holding is empty.
+    first : ndarray of int64, shape (pieces,)
+        The step that brings each piece first; -1 if it is there from the start, `NEVER` if no step does.
+    times : ndarray of int64, shape (pieces,)
+        How often a piece is brought, or there from the start.
+    held : ndarray of int64, shape (sends,)
+        The step after which the sender has all of what it sends.
+    """
+
+    points: IntArray
+    first: IntArray
+    times: IntArray
+    held: IntArray
+
+    @classmethod
+    def of(cls, sends: Sends) -> Arrivals:
+        """Find out when everything arrives.
+
+        Points are less than ``num_ranks**2 * (chunks + 1)``, and so fit 64 bits: a schedule that is worth a look has
+        ``num_ranks * (num_ranks - 1)`` sends at least, and its sends times chunks are less than 2**62.
+        """
+        span = sends.chunks + 1
+        bases = np.arange(sends.count * sends.num_ranks) * span
+        own = bases[np.arange(sends.count) * (sends.num_ranks + 1) + sends.first]
+        rows = (sends.sources - sends.first) * sends.num_ranks
+        given, taken = (rows + sends.senders) * span, (rows + sends.receivers) * span
+        wanted = (own, taken + sends.lower, own + sends.chunks, taken + sends.upper, given + sends.lower)
+        keys = np.concatenate([*wanted, given + sends.upper, bases, bases + sends.chunks])
+        points, places = _numbered(keys, len(bases) * span)
+        brought = len(own) + len(taken)
+        starts, stops = places[:brought], places[brought : 2 * brought]
+        steps = np.concatenate([np.full(len(own), FROM_THE_START), sends.steps])
+        first = _least_over(len(points), starts, stops, steps)
+        changes = np.bincount(starts, minlength=len(points)) - np.bincount(stops, minlength=len(points))
+        asked = places[2 * brought :]
+        held = _greatest_in(first, asked[: len(taken)], asked[len(taken) : 2 * len(taken)])
+        return cls(points, first, np.cumsum(changes), held)
+
+
+def _numbered(keys: IntArray, size: int) -> tuple[IntArray, IntArray]:
+    """Return the different ones of some numbers below `size` in order, and where each number is among them."""
+    if size > DENSE * len(keys):
+        return np.unique(keys, return_inverse=True)
+    there = np.zeros(size, dtype=np.bool_)
+    there[keys] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[keys]
+
+
+def _least_over(size: int, starts: IntArray, stops: IntArray, values: IntArray) -> IntArray:
+    """At each place the least value of the intervals over it, `NEVER` if there are none.
+
+    An interval is covered by two blocks whose length is a power of two; blocks are halved, the longest first.
+    """
+    powers = np.frexp(stops - starts)[1] - 1
+    least = np.full(size, NEVER)
+    for power in range(int(powers.max()), -1, -1):
+        block = 1 << power
+        wider, least = least, least.copy()
+        np.minimum(least[block:], wider[:-block], out=least[block:])
+        chosen = powers == power
+        np.minimum.at(least, starts[chosen], values[chosen])
+        np.minimum.at(least, stops[chosen] - block, values[chosen])
+    return least
+
+
+def _greatest_in(values: IntArray, starts: IntArray, stops: IntArray) -> IntArray:
+    """Greatest value in each interval, by blocks as in `_least_over`, the shortest first."""
+    powers = np.frexp(stops - starts)[1] - 1
+    greatest = np.empty(len(starts), dtype=np.int64)
+    values = values.copy()
+    for power in range(int(powers.max(initial=-1)) + 1):
+        block = 1 << power
+        chosen = powers == power
+        greatest[chosen] = np.maximum(values[starts[chosen]], values[stops[chosen] - block])
+        values[:-block] = np.maximum(values[:-block], values[block:])
+    return greatest

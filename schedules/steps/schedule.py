@@ -1,0 +1,266 @@
+"""`StepSchedule`: pieces of shards that ranks exchange in synchronous steps, stored as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from ...support.arrays import read_only
+from ...support.formatting import count_text
+from ...support.validation import shown
+from ...topologies import Topology
+from ..paths.congestion import congestion
+from ..paths.path_links import path_links
+from ..paths.send_rows import as_count, as_rows
+from ..trees.forest import Direction
+
+__all__ = ["Send", "StepSchedule"]
+
+IntArray = npt.NDArray[np.int64]
+
+MAX_STEPS = 2**20
+MAX_LOADS = 2**32
+"""Steps times links, 8 bytes each: more than any machine has memory for in one array."""
+
+ARRAYS = ("steps", "sources", "lower", "upper", "routes", "path_starts", "path_nodes")
+
+
+class Send(NamedTuple):
+    """In `step`, chunks `lower` to `upper` - 1 of the shard of rank `source` pass `path`."""
+
+    step: int
+    source: int
+    lower: int
+    upper: int
+    path: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StepSchedule:
+    """An allgather in steps: a rank passes on in a step what it holds at the beginning of that step.
+
+    Every rank has a shard of equal size, cut into `chunks_per_shard` chunks; a send carries an interval of them.  Node
+    numbers are those of `Topology.nodes`: ranks first, then switches.  Steps count from 0.
+
+    With `direction` "reduce" it is a reduce-scatter, described by the allgather that it reverses: of T steps, step t
+    comes as number ``T - 1 - t``, a path is passed from its end to its start, and the rank at the start adds what
+    arrives to what it has (direct-connect paper, Definition 5 and Theorem 1).
+
+    The arrays cannot be written to through a schedule; they are not copied.  `collopt.schedules.verified_step_loads`
+    checks them.
+
+    Attributes
+    ----------
+    num_ranks : int
+        Compute nodes, each the source of one shard.
+    chunks_per_shard : int
+        The paper's P; 1/P of a shard is the unit of `lower` and `upper`.
+    steps : ndarray of int64, shape (sends,)
+        In which step a send happens.
+    sources : ndarray of int64, shape (sends,)
+        The rank whose shard it is a part of.
+    lower, upper : ndarray of int64, shape (sends,)
+        The chunks that are sent: ``lower``, ..., ``upper - 1``.
+    routes : ndarray of int64, shape (sends,)
+        The number of the path that they pass.
+    path_starts : ndarray of int64, shape (paths + 1,)
+        Path ``p`` is ``path_nodes[path_starts[p]:path_starts[p + 1]]``.
+    path_nodes : ndarray of int64
+        Node numbers: the sending rank, the switches passed, the receiving rank.
+    direction : {"broadcast", "reduce"}
+        Whether data runs away from the sources or towards them.
+
+    Examples
+    --------
+    Two ranks exchange their shards over links of 25 GB/s:
+
+    >>> from collopt.topologies import complete
+    >>> schedule = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
+    >>> schedule
+    <StepSchedule: allgather of 2 ranks, 1 step, 1 chunk per shard, 2 sends>
+    >>> schedule.inverse_rate(complete(2, bandwidth=25))
+    Fraction(1, 25)
+    """
+
+    num_ranks: int
+    chunks_per_shard: int
+    steps: IntArray
+    sources: IntArray
+    lower: IntArray
+    upper: IntArray
+    routes: IntArray
+    path_starts: IntArray
+    path_nodes: IntArray
+    direction: Direction = "broadcast"
+
+    def __post_init__(self) -> None:
+        """Take whole numbers and arrays only, and let nobody write to the arrays."""
+        for name in ("num_ranks", "chunks_per_shard"):
+            object.__setattr__(self, name, as_count(getattr(self, name), name))
+        for name in ARRAYS:
+            if not isinstance(array := getattr(self, name), np.ndarray):
+                raise UnsupportedError(f"the schedule's {name} is {shown(array)}; expected a numpy array of integers")
+            object.__setattr__(self, name, read_only(array))
+
+    def __reduce__(self) -> tuple[type[StepSchedule], tuple[object, ...]]:
+        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+    @classmethod
+    def from_sends(
+        cls,
+        num_ranks: int,
+        chunks_per_shard: int,
+        sends: Iterable[tuple[int, int, int, int, tuple[int, ...]]],
+        direction: Direction = "broadcast",
+    ) -> StepSchedule:
+        """Build a schedule from ``(step, source, lower, upper, path)`` tuples, such as `Send`.
+
+        Parameters
+        ----------
+        num_ranks : int
+            Compute nodes.
+        chunks_per_shard : int
+            Pieces of equal size that a shard is cut into.
+        sends : iterable of tuple
+            In any order; paths are tuples of node numbers.
+        direction : {"broadcast", "reduce"}
+            Whether data runs away from the sources or towards them.
+
+        Returns
+        -------
+        StepSchedule
+            Not verified.
+
+        Raises
+        ------
+        UnsupportedError
+            If the sends are not of this form, or a number is not whole or beyond 64 bits.
+        """
+        numbers: dict[tuple[int, ...], int] = {}
+        rows = as_rows(sends, numbers)
+        try:
+            steps, sources, lower, upper, routes = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+            nodes = np.array([node for path in numbers for node in path], dtype=np.int64)
+        except OverflowError:
+            raise UnsupportedError(f"the sends {shown(rows)} hold a number beyond 64 bits; expected none") from None
+        starts = np.cumsum([0, *map(len, numbers)], dtype=np.int64)
+        return cls(num_ranks, chunks_per_shard, steps, sources, lower, upper, routes, starts, nodes, direction)
+
+    @property
+    def schedules(self) -> tuple[StepSchedule, ...]:
+        """The schedule itself: what all schedules made of steps can be asked for."""
+        return (self,)
+
+    @property
+    def root_weights(self) -> IntArray:
+        """Relative sizes of the shards: all equal."""
+        return np.ones(self.num_ranks, dtype=np.int64)
+
+    @property
+    def total_weight(self) -> int:
+        """Sum of the weights of all shards: one for each rank."""
+        return self.num_ranks
+
+    @cached_property
+    def num_steps(self) -> int:
+        """Number of steps, the T_L of the direct-connect paper in multiples of alpha."""
+        return int(self.steps.max()) + 1 if len(self.steps) else 0
+
+    @property
+    def num_sends(self) -> int:
+        """Number of sends; one that carries several chunks counts once."""
+        return len(self.steps)
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``"3 steps, 12 chunks per shard"``."""
+        return f"{count_text(self.num_steps, 'step')}, {count_text(self.chunks_per_shard, 'chunk')} per shard"
+
+    def path(self, route: int) -> tuple[int, ...]:
+        """Node numbers along path number `route`."""
+        return tuple(int(node) for node in self.path_nodes[self.path_starts[route] : self.path_starts[route + 1]])
+
+    def sends(self) -> Iterator[Send]:
+        """Yield every send, in the order of the arrays."""
+        paths = [self.path(route) for route in range(len(self.path_starts) - 1)]
+        columns = (self.steps, self.sources, self.lower, self.upper, self.routes)
+        for step, source, lower, upper, route in zip(*(column.tolist() for column in columns), strict=True):
+            yield Send(step, source, lower, upper, paths[route])
+
+    def link_loads(self, topology: Topology) -> IntArray:
+        """Chunks that cross each link in each step.
+
+        Parameters
+        ----------
+        topology : Topology
+            The network that the paths are on.
+
+        Returns
+        -------
+        ndarray of int64, shape (steps, links)
+            Steps as in `steps`, links in the order of ``topology.links``.
+
+        Raises
+        ------
+        CertificateError
+            If a path uses a link that the topology does not have; `collopt.schedules.verified_step_loads` says which.
+        UnsupportedError
+            If the steps are numbered so high that there is no room for a row each.
+        """
+        links = self.path_links(topology)
+        if self.num_steps > MAX_STEPS or self.num_steps * len(topology.links) > MAX_LOADS:
+            raise UnsupportedError(
+                f"the schedule has {self.num_steps} steps, too many for a row of loads on {len(topology.links)} links "
+                f"each; expected at most {MAX_STEPS} steps, numbered from 0 without gaps"
+            )
+        lengths = np.diff(self.path_starts) - 1
+        first = np.cumsum(lengths) - lengths
+        loads = np.zeros((self.num_steps, len(topology.links)), dtype=np.int64)
+        for hop in range(int(lengths.max(initial=0))):
+            far = lengths[self.routes] > hop
+            passed = links[first[self.routes[far]] + hop]
+            np.add.at(loads, (self.steps[far], passed), (self.upper - self.lower)[far])
+        return loads
+
+    def inverse_rate(self, topology: Topology) -> Fraction:
+        """Sum over the steps of the largest ``load / bandwidth``, in 1/(GB/s): ns per byte of shard.
+
+        With shards of m bytes the bandwidth term of the schedule's time is ``m * inverse_rate`` ns; the algorithm
+        bandwidth is ``num_ranks / inverse_rate``.  Where N ranks have d links of bandwidth b each, the direct-connect
+        paper's T_B is ``d b / N`` times this, in its unit M/B with B = d b.
+
+        Parameters
+        ----------
+        topology : Topology
+            The network that the paths are on.
+
+        Returns
+        -------
+        Fraction
+
+        Raises
+        ------
+        CertificateError
+            As of `link_loads`.
+        """
+        times = (congestion(loads, self.chunks_per_shard, topology) for loads in self.link_loads(topology))
+        return sum(times, Fraction(0))
+
+    def path_links(self, topology: Topology) -> IntArray:
+        """Links of all paths, path by path, by their places in ``topology.links``; raises as `link_loads` does."""
+        return path_links(self.path_starts, self.path_nodes, topology, self.direction)
+
+    def __repr__(self) -> str:
+        """Kind and size in angle brackets."""
+        kind = "allgather" if self.direction == "broadcast" else "reduce-scatter"
+        return (
+            f"<StepSchedule: {kind} of {self.num_ranks} ranks, {self.size_text}, {count_text(self.num_sends, 'send')}>"
+        )

@@ -1,0 +1,212 @@
+"""The check of a schedule in steps that every plan's certificate rests on.
+
+It shares no code with the planners, the solvers or the methods of `StepSchedule`: it reads the arrays and the
+topology's links and nothing else.  `step_arrivals` is a part of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CertificateError
+from ...support.validation import shown
+from ...topologies import Topology
+from ..paths.verify import verified_hops
+from ..trees.forest import Direction
+from .allreduce import AnyStepSchedule, StepAllreduce
+from .arrivals import NEVER, Arrivals, Sends, blocks_of
+from .schedule import StepSchedule
+
+__all__ = ["verified_step_loads", "verified_step_schedule_loads"]
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+LOAD_LIMIT = 2**62
+
+
+def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
+    """Check that a schedule is an allgather, or reversed a reduce-scatter, and add up what it puts on every link.
+
+    Checked: the arrays fit together; every path follows links of the topology, passes only switches and no node twice;
+    something happens in every step; a rank sends only what it holds at the beginning of the step; in the end every
+    rank has every shard.  Of a reduce-scatter also: no rank is brought the same part of a shard twice, for reversed it
+    would add that part twice.
+
+    Parameters
+    ----------
+    schedule : StepSchedule
+        Trusted in nothing.
+    topology : Topology
+        Trusted: it was checked when it was made.
+
+    Returns
+    -------
+    ndarray of int64, shape (steps, links)
+        Chunks on each link, in the order of ``topology.links``; steps as the schedule numbers them.
+
+    Raises
+    ------
+    CertificateError
+        Naming the first thing that is wrong.
+    """
+    _check_kinds(schedule, topology)
+    _check_shapes(schedule, topology)
+    hops = verified_hops(schedule.path_starts, schedule.path_nodes, schedule.direction, topology, "schedule")
+    _check_sends(schedule)
+    loads = np.zeros((int(schedule.steps.max()) + 1, len(topology.links)), dtype=np.int64)
+    faults = _Faults()
+    for sends in blocks_of(schedule):
+        faults.look_at(sends, Arrivals.of(sends), schedule.direction)
+        _add_loads(loads, sends, schedule, hops.links)
+    faults.refuse()
+    return loads
+
+
+def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) -> tuple[IntArray, ...]:
+    """Check every part of a schedule, and that the parts belong together; add up what they put on every link.
+
+    Parameters
+    ----------
+    schedule : StepSchedule or StepAllreduce
+        Trusted in nothing.
+    topology : Topology
+        Trusted: it was checked when it was made.
+
+    Returns
+    -------
+    tuple of ndarray of int64, shape (steps, links)
+        As of `verified_step_loads`, one for each of ``schedule.schedules``, in units of its own chunks.
+
+    Raises
+    ------
+    CertificateError
+        Naming the first thing that is wrong.
+    """
+    if isinstance(schedule, StepAllreduce):
+        for part in (schedule.reduce, schedule.broadcast):
+            _check_kinds(part, topology)
+        if (schedule.reduce.direction, schedule.broadcast.direction) != ("reduce", "broadcast"):
+            raise CertificateError("the allreduce does not consist of a schedule that reduces and one that broadcasts")
+        return tuple(verified_step_loads(part, topology) for part in (schedule.reduce, schedule.broadcast))
+    return (verified_step_loads(schedule, topology),)
+
+
+def _add_loads(loads: IntArray, sends: Sends, schedule: StepSchedule, links: IntArray) -> None:
+    """Add what some sends put on all links; `links` are those of all hops, path by path."""
+    routes = schedule.routes[sends.numbers]
+    counts = schedule.path_starts[routes + 1] - schedule.path_starts[routes] - 1
+    # A path has one hop less than nodes, so the first of path p is p less than its first node.
+    before = schedule.path_starts[routes] - routes - np.cumsum(counts) + counts
+    passed = links[np.repeat(before, counts) + np.arange(counts.sum())]
+    places = np.repeat(sends.steps, counts) * loads.shape[1] + passed
+    np.add.at(loads.reshape(-1), places, np.repeat(sends.upper - sends.lower, counts))
+
+
+def _refuse_if(wrong: BoolArray, message: str) -> None:
+    """Raise with `message`, its ``{}`` filled with the index of the first wrong entry."""
+    if wrong.any():
+        raise CertificateError(message.format(int(np.flatnonzero(wrong)[0])))
+
+
+def _check_kinds(schedule: object, topology: object) -> None:
+    if not isinstance(schedule, StepSchedule):
+        raise CertificateError(f"the schedule is {shown(schedule)}; expected a StepSchedule")
+    if not isinstance(topology, Topology):
+        raise CertificateError(f"the topology is {shown(topology)}; expected a Topology")
+
+
+def _check_shapes(schedule: StepSchedule, topology: Topology) -> None:
+    ranks, sends = topology.num_ranks, len(schedule.steps)
+    if schedule.num_ranks != ranks:
+        raise CertificateError(f"the schedule is for {schedule.num_ranks} ranks; the topology has {ranks}")
+    if schedule.chunks_per_shard < 1:
+        raise CertificateError(f"the schedule has {schedule.chunks_per_shard} chunks per shard; expected at least 1")
+    if schedule.direction not in ("broadcast", "reduce"):
+        raise CertificateError(
+            f"the schedule's direction is {shown(schedule.direction)}; expected 'broadcast' or 'reduce'"
+        )
+    if sends < ranks * (ranks - 1):
+        # Also keeps the memory of this check in proportion to the schedule's own.
+        raise CertificateError(f"the schedule has {sends} sends; {ranks} ranks need at least {ranks * (ranks - 1)}")
+    if int(schedule.chunks_per_shard) * sends >= LOAD_LIMIT:
+        raise CertificateError(
+            f"{schedule.chunks_per_shard} chunks per shard could overflow the 64-bit sums of this check"
+        )
+    lengths = dict.fromkeys(("steps", "sources", "lower", "upper", "routes"), sends)
+    lengths |= {name: len(getattr(schedule, name)) for name in ("path_starts", "path_nodes")}
+    for name, length in lengths.items():
+        array = getattr(schedule, name)
+        if array.dtype != np.int64 or array.shape != (length,):
+            raise CertificateError(
+                f"the schedule's {name} are {array.dtype} of shape {array.shape}; expected int64, {(length,)}"
+            )
+
+
+def _check_sends(schedule: StepSchedule) -> None:
+    """Check each send for itself, and that no step is left out, for it would cost time."""
+    source, route, step = schedule.sources, schedule.routes, schedule.steps
+    _refuse_if((source < 0) | (source >= schedule.num_ranks), "send {} has a source that is no rank")
+    _refuse_if((route < 0) | (route >= len(schedule.path_starts) - 1), "send {} has a route that is no path")
+    _refuse_if(
+        (schedule.lower < 0) | (schedule.lower >= schedule.upper) | (schedule.upper > schedule.chunks_per_shard),
+        "send {} carries no interval of the chunks of a shard",
+    )
+    _refuse_if(step < 0, "send {} happens before step 0")
+    # With more steps than sends one of the first is empty, so there is no need to look at later ones.
+    last = min(int(step.max()), len(step))
+    unused = np.ones(last + 1, dtype=np.bool_)
+    unused[np.minimum(step, last)] = False
+    _refuse_if(unused, "nothing is sent in step {}")
+
+
+class _Faults:
+    """What is wrong with the order of the sends, and the first of each kind, for no block knows whether it is first."""
+
+    def __init__(self) -> None:
+        self._early: tuple[int, ...] | None = None
+        self._missing = ""
+        self._again = ""
+
+    def look_at(self, sends: Sends, arrivals: Arrivals, direction: Direction) -> None:
+        """Look at the next block."""
+        self._look_for_early(sends, arrivals)
+        missing = arrivals.first == NEVER
+        missing[arrivals.points % (sends.chunks + 1) == sends.chunks] = False
+        if missing.any() and not self._missing:
+            source, rank, chunk = _whereabouts(int(np.flatnonzero(missing)[0]), sends, arrivals)
+            self._missing = f"rank {rank} never gets chunk {chunk} of the shard of rank {source}"
+        again = arrivals.times > 1
+        if direction == "reduce" and again.any() and not self._again:
+            piece = int(np.flatnonzero(again)[0])
+            source, rank, chunk = _whereabouts(piece, sends, arrivals)
+            times = f"{arrivals.times[piece]} times"
+            self._again = f"rank {rank} would send chunk {chunk} of the shard of rank {source} {times}"
+
+    def refuse(self) -> None:
+        """Raise if something is wrong; what is sent too early goes first, for what is missing may follow from it."""
+        if self._early is not None:
+            step, sender, source, lower, _, upper = self._early
+            raise CertificateError(
+                f"in step {step} rank {sender} sends chunks {lower} to {upper - 1} of the shard of rank {source}, "
+                "but does not have them by then"
+            )
+        if self._missing or self._again:
+            raise CertificateError(self._missing or self._again)
+
+    def _look_for_early(self, sends: Sends, arrivals: Arrivals) -> None:
+        """All of what is sent must have reached the sender in an earlier step."""
+        wrong = np.flatnonzero(arrivals.held >= sends.steps)
+        if len(wrong):
+            keys = (sends.steps, sends.senders, sends.sources, sends.lower, sends.numbers, sends.upper)
+            first = wrong[np.lexsort([key[wrong] for key in keys[::-1]])[0]]
+            found = tuple(int(key[first]) for key in keys)
+            self._early = found if self._early is None else min(self._early, found)
+
+
+def _whereabouts(piece: int, sends: Sends, arrivals: Arrivals) -> tuple[int, int, int]:
+    """Source, rank and first chunk of a piece."""
+    holding, chunk = divmod(int(arrivals.points[piece]), sends.chunks + 1)
+    source, rank = divmod(holding, sends.num_ranks)
+    return sends.first + source, rank, chunk

@@ -1,0 +1,1 @@
+"""Shard weights, matrices of pairs."""

@@ -1,0 +1,176 @@
+"""What people say that ranks have for each other, as whole numbers."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import TopologyError, UnsupportedError
+from ...support.validation import as_amount, shown
+
+__all__ = ["as_pair_traffic", "check_table", "pair_amounts"]
+
+IntArray = npt.NDArray[np.int64]
+
+MOST_UNITS = 2**53
+"""What all parts together may count."""
+FLOAT_UNITS = 2**40
+"""What all parts together count where floats are rounded."""
+FLOATS = (float, np.floating)
+DECIMAL = re.compile(r"\+?([0-9]{1,64}\.?[0-9]{0,64}|\.[0-9]{1,64})(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
+"""How numbers of at least 0 are written that are read with all their digits."""
+
+
+def as_pair_traffic(traffic: Any, ranks: Sequence[str]) -> IntArray:
+    """Read a traffic matrix as whole numbers without a common divisor.
+
+    Parameters
+    ----------
+    traffic : matrix of number, shape (ranks, ranks)
+        Bytes, or any relative amounts, from each rank (row) to each other (column): a list of lists, an array or a
+        DataFrame whose rows and columns have the same labels; if these are names of ranks, they may come in any order.
+        What ranks have for themselves counts for the algorithm bandwidth only.
+    ranks : sequence of str
+        Their names, in rank order.
+
+    Returns
+    -------
+    ndarray of int64, shape (ranks, ranks)
+        Exact, unless they are floats that count more than 2^53 of their common unit in all, as measured ones may:
+        these are rounded to `FLOAT_UNITS` in all, and none to 0.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is not of this form, an entry is negative or no finite number, no rank has anything for another, or other
+        amounts than floats count more than 2^53 of their common unit in all.
+
+    Examples
+    --------
+    >>> as_pair_traffic([[0, 1.5], [6, 0]], ["a", "b"]).tolist()
+    [[0, 1], [4, 0]]
+    """
+    matrix = _square(traffic, ranks)
+    if matrix.dtype.kind in "iu" and matrix.dtype.itemsize <= 8:
+        return _whole([int(entry) for entry in matrix.ravel().tolist()], len(ranks))
+    exact = _amounts(matrix)
+    scale = Fraction(lcm(*{amount.denominator for amount in exact}))
+    total = sum(exact, Fraction(0))
+    if total * scale > MOST_UNITS and all(isinstance(value, FLOATS) for value in matrix.astype(object).ravel()):
+        scale = FLOAT_UNITS / total
+        return _whole([max(round(amount * scale), 1) if amount else 0 for amount in exact], len(ranks))
+    return _whole([int(amount * scale) for amount in exact], len(ranks))
+
+
+def pair_amounts(traffic: Any, ranks: Sequence[str]) -> list[list[Fraction]]:
+    """Read a traffic matrix exactly, in its own unit; parameters and errors as for `as_pair_traffic`.
+
+    Returns
+    -------
+    list of list of Fraction
+        Rows; what ranks have for themselves is left as it is.
+    """
+    size = len(ranks)
+    flat = _amounts(_square(traffic, ranks))
+    return [flat[row * size : (row + 1) * size] for row in range(size)]
+
+
+def check_table(traffic: Any) -> None:
+    """Raise `UnsupportedError` for masked entries, and frames whose rows and columns are not the same in one order."""
+    if np.ma.is_masked(traffic):
+        raise UnsupportedError("the traffic has masked entries; expected all of them, as traffic.filled(0) has")
+    pandas = sys.modules.get("pandas")  # whoever has a frame has imported it
+    if pandas is None or not isinstance(traffic, pandas.DataFrame):
+        return
+    if not traffic.index.is_unique:
+        label = shown(traffic.index[traffic.index.duplicated()].tolist()[0])
+        raise UnsupportedError(f"the traffic has several rows labelled {label}; expected one row for each rank")
+    if not traffic.index.equals(traffic.columns):
+        rows, columns = traffic.index.tolist(), traffic.columns.tolist()
+        at = next((place for place, row in enumerate(rows) if row != columns[place]), 0)
+        raise UnsupportedError(
+            f"the traffic has row {at} labelled {shown(rows[at])} and column {at} labelled {shown(columns[at])}; "
+            "expected the same labels in the same order, as traffic.loc[labels, labels] has them"
+        )
+
+
+def _amounts(matrix: npt.NDArray[Any]) -> list[Fraction]:
+    size = len(matrix)
+    return [_amount(value, *divmod(place, size)) for place, value in enumerate(matrix.astype(object).ravel().tolist())]
+
+
+def _square(traffic: Any, ranks: Sequence[str]) -> npt.NDArray[Any]:
+    num_ranks = len(ranks)
+    if isinstance(traffic, (str, bytes)) or not hasattr(traffic, "__len__"):
+        raise UnsupportedError(f"the traffic is {shown(traffic)}; expected a matrix, one row of numbers per rank")
+    try:
+        # Of a list, numpy would turn true and false into numbers.
+        matrix = np.asarray(traffic, dtype=object if isinstance(traffic, (list, tuple)) else None)
+    except ValueError:  # rows of unequal length
+        matrix = np.empty(0)
+    except (TypeError, RuntimeError):  # such as tensors on a GPU
+        raise UnsupportedError(
+            f"the traffic is a {type(traffic).__name__} that numpy cannot read; expected a dense matrix in main "
+            "memory, one row of numbers per rank"
+        ) from None
+    if matrix.shape != (num_ranks, num_ranks):
+        text = matrix.ndim == 2 and matrix.size and isinstance(matrix[0, 0], str)
+        raise UnsupportedError(
+            f"the traffic is {shown(traffic)} of shape {matrix.shape}; expected {num_ranks} rows of {num_ranks} "
+            f"numbers, one per rank{', without a header or labels' if text else ''}"
+        )
+    check_table(traffic)
+    if _names_ranks(traffic, ranks):
+        return np.asarray(traffic.rename(index=str, columns=str).loc[list(ranks), list(ranks)])
+    return matrix
+
+
+def _names_ranks(traffic: Any, ranks: Sequence[str]) -> bool:
+    """Whether a checked table is labelled by the names of all ranks, in whatever order."""
+    return hasattr(traffic, "columns") and hasattr(traffic, "index") and {*map(str, traffic.index)} == {*ranks}
+
+
+def _amount(value: object, source: int, destination: int) -> Fraction:
+    if isinstance(value, Fraction) and value >= 0:
+        return value
+    # Measured amounts have more digits than anyone writes, and than `as_amount` takes.
+    written = repr(float(value)) if isinstance(value, (float, np.floating)) else value
+    if isinstance(written, (str, Decimal)) and DECIMAL.fullmatch(str(written)):
+        return Fraction(written)
+    try:
+        return as_amount(value)
+    except TopologyError:
+        raise _refusal(value, source, destination) from None
+
+
+def _refusal(value: object, source: int, destination: int) -> UnsupportedError:
+    return UnsupportedError(
+        f"the traffic from rank {source} to rank {destination} is {shown(value)}; expected a number of at least 0"
+    )
+
+
+def _whole(amounts: list[int], num_ranks: int) -> IntArray:
+    if (least := min(amounts)) < 0:
+        raise _refusal(least, *divmod(amounts.index(least), num_ranks))
+    largest = max(amounts)
+    if largest < 2**62:
+        common = int(np.gcd.reduce(np.array(amounts, dtype=np.int64)))
+    else:
+        common = int(np.gcd.reduce(np.array(amounts, dtype=object)))
+    units = [amount // common for amount in amounts] if common > 1 else amounts
+    if sum(units) > MOST_UNITS:
+        raise UnsupportedError(
+            "the traffic counts more than 2^53 of its common unit in all; round it to fewer digits or larger units"
+        )
+    matrix = np.array(units, dtype=np.int64).reshape(num_ranks, num_ranks)
+    if not matrix[~np.eye(num_ranks, dtype=np.bool_)].any():
+        raise UnsupportedError("no rank has anything for another in the traffic; expected some entry off the diagonal")
+    return matrix

@@ -1,0 +1,62 @@
+"""Relative sizes of shards, as people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from ...errors import TopologyError, UnsupportedError
+from ...support.validation import as_amount, shown
+
+__all__ = ["as_weights"]
+
+
+def as_weights(weights: object, num_ranks: int) -> tuple[Fraction, ...]:
+    """Read the relative sizes of the shards exactly.
+
+    Parameters
+    ----------
+    weights : sequence of number, or None
+        One per rank, not negative, not all zero: integers, fractions, decimals, or text such as ``"0.25"``; None for
+        equal shards.
+    num_ranks : int
+        How many there must be.
+
+    Returns
+    -------
+    tuple of Fraction
+        In rank order.
+
+    Raises
+    ------
+    UnsupportedError
+        If they are not of this form.
+
+    Examples
+    --------
+    >>> as_weights(["0.5", 1, 0], 3)
+    (Fraction(1, 2), Fraction(1, 1), Fraction(0, 1))
+    """
+    if weights is None:
+        return (Fraction(1),) * num_ranks
+    if isinstance(weights, (str, bytes)) or not isinstance(weights, (Sequence, np.ndarray)):
+        raise UnsupportedError(f"weights is {shown(weights)}; expected a list of numbers, one per rank in rank order")
+    if isinstance(weights, np.ndarray) and weights.ndim != 1:
+        raise UnsupportedError(f"weights is an array of shape {weights.shape}; expected one number per rank")
+    exact = tuple(_weight(rank, value) for rank, value in enumerate(weights))
+    if len(exact) != num_ranks:
+        raise UnsupportedError(f"weights has {len(exact)} entries; expected one per rank, {num_ranks}")
+    if not any(exact):
+        raise UnsupportedError("all weights are 0; expected some rank to have data")
+    return exact
+
+
+def _weight(rank: int, value: object) -> Fraction:
+    try:
+        return as_amount(value)
+    except TopologyError:
+        raise UnsupportedError(
+            f"weight {shown(value)} of rank {rank} is not usable; expected a number of at least 0"
+        ) from None

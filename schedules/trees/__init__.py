@@ -1,0 +1,1 @@
+"""`Forest`, `Allreduce`, their check."""

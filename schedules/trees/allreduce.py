@@ -1,0 +1,108 @@
+"""`Allreduce`: trees that add up, and trees that spread the sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CapacityOverflowError
+from ...topologies import Topology
+from ..paths.congestion import congestion
+from .forest import Forest
+
+__all__ = ["Allreduce", "TreeSchedule"]
+
+IntArray = npt.NDArray[np.int64]
+
+LOAD_LIMIT = 2**62
+"""What `collopt.schedules.trees.verify` adds up to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Allreduce:
+    """A reduce-scatter followed, shard by shard and chunk by chunk, by an allgather.
+
+    Both run at the same time once data flows, so a link's load is the sum of both.  All ranks end with all sums, so the
+    shards need not be equal, and some ranks, or all but one, can be without: what matters is where trees have room.
+
+    Attributes
+    ----------
+    reduce : Forest
+        Of direction "reduce".
+    broadcast : Forest
+        Of direction "broadcast", with the same shards.
+    """
+
+    reduce: Forest
+    broadcast: Forest
+
+    @property
+    def forests(self) -> tuple[Forest, ...]:
+        """Both, in the order in which data passes them."""
+        return self.reduce, self.broadcast
+
+    @property
+    def num_ranks(self) -> int:
+        """Compute nodes that every tree spans."""
+        return self.broadcast.num_ranks
+
+    @property
+    def num_trees(self) -> int:
+        """Number of distinct trees of both kinds."""
+        return self.reduce.num_trees + self.broadcast.num_trees
+
+    @property
+    def trees_per_root(self) -> int:
+        """The unit in which `link_loads` counts: the least common multiple of both forests' k."""
+        return lcm(self.reduce.trees_per_root, self.broadcast.trees_per_root)
+
+    @property
+    def root_weights(self) -> IntArray:
+        """Relative sizes of the shards."""
+        return self.broadcast.root_weights
+
+    @property
+    def total_weight(self) -> int:
+        """Sum of the weights of all shards."""
+        return self.broadcast.total_weight
+
+    @property
+    def heights(self) -> IntArray:
+        """Heights of all trees, those of the reduction first."""
+        return np.concatenate([forest.heights for forest in self.forests])
+
+    def link_loads(self, topology: Topology) -> IntArray:
+        """Add up what both put on each link, in multiples of ``1 / trees_per_root`` units of data.
+
+        Raises
+        ------
+        CapacityOverflowError
+            If the unit that suits both forests is so small that loads could leave int64.
+        CertificateError
+            As for `Forest.link_loads`.
+        """
+        loads = [forest.link_loads(topology) for forest in self.forests]
+        scales = [self.trees_per_root // forest.trees_per_root for forest in self.forests]
+        if sum(scale * int(load.max()) for scale, load in zip(scales, loads, strict=True)) >= LOAD_LIMIT:
+            raise CapacityOverflowError(
+                f"the loads of both forests in units of 1/{self.trees_per_root} add up to {LOAD_LIMIT} or more; "
+                "round the bandwidths to fewer digits or use fewer trees per root"
+            )
+        return loads[0] * scales[0] + loads[1] * scales[1]
+
+    def congestion(self, topology: Topology) -> Fraction:
+        """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
+        return congestion(self.link_loads(topology), self.trees_per_root, topology)
+
+    def __repr__(self) -> str:
+        """One line in angle brackets."""
+        added, spread = self.reduce.num_trees, self.broadcast.num_trees
+        return f"<Allreduce: {self.num_ranks} ranks, {added} trees that reduce, {spread} that broadcast>"
+
+
+TreeSchedule = Forest | Allreduce
+"""All schedules that consist of trees."""

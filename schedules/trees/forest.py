@@ -1,0 +1,253 @@
+"""`Forest`: weighted spanning out-trees with their routes through switches, stored as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CertificateError, UnsupportedError
+from ...support.arrays import read_only
+from ...support.validation import shown
+from ...topologies import Topology
+from ..paths.congestion import congestion
+from .depths import depth_blocks
+
+__all__ = ["Direction", "Forest", "TreeEdge"]
+
+IntArray = npt.NDArray[np.int64]
+SmallArray = npt.NDArray[np.int32]
+Direction = Literal["broadcast", "reduce"]
+
+ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes", "root_weights")
+
+
+class TreeEdge(NamedTuple):
+    """One hop of a tree: `tail` sends to `head` along `path` (both ends included, switches in between)."""
+
+    tail: int
+    head: int
+    path: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Weighted spanning trees, the schedule of ForestColl (section 5).
+
+    Rank v has a shard of ``root_weights[v]`` units; tree ``t`` carries ``weights[t] / trees_per_root`` units of the
+    shard of its root.  Node numbers are those of `Topology.nodes`: ranks first, then switches.
+
+    Trees are described from the root outwards.  With `direction` "reduce" data runs the other way: a path is passed
+    from its end to its start, and the root adds up what all ranks have for its shard.
+
+    The arrays cannot be written to through a forest; they are not copied.
+
+    Attributes
+    ----------
+    num_ranks : int
+        Compute nodes that every tree spans.
+    trees_per_root : int
+        The paper's k: the weights of the trees of root v add up to ``k * root_weights[v]``.
+    roots : ndarray of int64, shape (trees,)
+        Root rank of each tree.
+    weights : ndarray of int64, shape (trees,)
+        Multiplicity of each tree.
+    routes : ndarray of int32, shape (trees, num_ranks)
+        ``routes[t, v]`` is the number of the path on which rank ``v`` receives in tree ``t``; -1 at the root.
+    path_starts : ndarray of int64, shape (paths + 1,)
+        Path ``p`` is ``path_nodes[path_starts[p]:path_starts[p + 1]]``.
+    path_nodes : ndarray of int64
+        Node numbers: the sending rank, the switches passed, the receiving rank.
+    root_weights : ndarray of int64, shape (num_ranks,)
+        Relative sizes of the shards; all 1 by default, 0 for ranks without one.
+    direction : {"broadcast", "reduce"}
+        Whether data runs away from the roots or towards them.
+    """
+
+    num_ranks: int
+    trees_per_root: int
+    roots: IntArray
+    weights: IntArray
+    routes: SmallArray
+    path_starts: IntArray
+    path_nodes: IntArray
+    root_weights: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    direction: Direction = "broadcast"
+
+    def __post_init__(self) -> None:
+        """Fill in equal shards where no weights are given, and let nobody write to the arrays."""
+        for name in ARRAYS:
+            if not isinstance(array := getattr(self, name), np.ndarray):
+                raise UnsupportedError(f"the forest's {name} is {shown(array)}; expected a numpy array of integers")
+            object.__setattr__(self, name, read_only(array))
+        if not len(self.root_weights):
+            object.__setattr__(self, "root_weights", read_only(np.ones(self.num_ranks, dtype=np.int64)))
+
+    def __reduce__(self) -> tuple[type[Forest], tuple[object, ...]]:
+        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+    @property
+    def forests(self) -> tuple[Forest, ...]:
+        """The forest itself: what all schedules made of trees can be asked for."""
+        return (self,)
+
+    @property
+    def total_weight(self) -> int:
+        """Sum of the weights of all shards."""
+        return int(self.root_weights.sum())
+
+    @property
+    def num_trees(self) -> int:
+        """Number of distinct trees; a tree of weight w counts once."""
+        return len(self.roots)
+
+    def path(self, route: int) -> tuple[int, ...]:
+        """Node numbers along path number `route`."""
+        return tuple(int(node) for node in self.path_nodes[self.path_starts[route] : self.path_starts[route + 1]])
+
+    @cached_property
+    def parents(self) -> IntArray:
+        """Shape (trees, num_ranks): the rank that each rank receives from; -1 at the root."""
+        return read_only(self._senders()[self.routes])
+
+    def edges(self, tree: int) -> Iterator[TreeEdge]:
+        """Yield the hops of one tree, each after the hop that brings data to its sender."""
+        order = np.lexsort((np.arange(self.num_ranks), self.depths[tree]))
+        for head in order[1:]:
+            path = self.path(int(self.routes[tree, head]))
+            yield TreeEdge(path[0], int(head), path)
+
+    @cached_property
+    def depths(self) -> IntArray:
+        """Shape (trees, num_ranks): hops between ranks from the root; a path through switches counts one.
+
+        Ranks that a malformed tree never reaches get ``num_ranks``.
+        """
+        blocks = depth_blocks(self._senders(), self.routes, self.roots)
+        return read_only(np.concatenate([np.empty((0, self.num_ranks), dtype=np.int64), *blocks]))
+
+    @cached_property
+    def heights(self) -> IntArray:
+        """Shape (trees,): the largest depth of each tree."""
+        blocks = depth_blocks(self._senders(), self.routes, self.roots)
+        return read_only(np.concatenate([np.empty(0, dtype=np.int64), *(block.max(axis=1) for block in blocks)]))
+
+    def link_loads(self, topology: Topology) -> IntArray:
+        """How many tree copies cross each link: ``sum of weights[t]`` over trees ``t`` and their uses of the link.
+
+        Parameters
+        ----------
+        topology : Topology
+            The network that the routes are on.
+
+        Returns
+        -------
+        ndarray of int64, shape (links,)
+            In the order of ``topology.links``.  A tree that crosses a link twice counts twice.
+
+        Raises
+        ------
+        CertificateError
+            If a route uses a link that the topology does not have; `collopt.schedules.trees.verify` says which.
+        """
+        users = np.zeros(len(self.path_starts) - 1, dtype=np.int64)
+        for routes, weight in zip(self.routes, self.weights, strict=True):
+            users[routes[routes >= 0]] += weight
+        inner = np.ones(len(self.path_nodes), dtype=np.bool_)
+        inner[self.path_starts[1:] - 1] = False
+        hops = np.flatnonzero(inner)
+        size = len(topology.nodes)
+        known = topology.arrays.tails * size + topology.arrays.heads
+        order = np.argsort(known)
+        step = 1 if self.direction == "broadcast" else 0
+        wanted = self.path_nodes[hops + 1 - step] * size + self.path_nodes[hops + step]
+        place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+        outside = (self.path_nodes < 0) | (self.path_nodes >= size)
+        if outside.any() or (known[order][place] != wanted).any():
+            raise CertificateError("a route uses a link that the topology does not have")
+        loads = np.zeros(len(topology.links), dtype=np.int64)
+        np.add.at(loads, order[place], np.repeat(users, np.diff(self.path_starts) - 1))
+        return loads
+
+    def congestion(self, topology: Topology) -> Fraction:
+        """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
+        return congestion(self.link_loads(topology), self.trees_per_root, topology)
+
+    def _senders(self) -> IntArray:
+        """Where each path starts, and -1 for no path."""
+        return np.append(self.path_nodes[self.path_starts[:-1]], -1)
+
+    def __repr__(self) -> str:
+        """One line in angle brackets."""
+        return (
+            f"<Forest: {self.direction}, {self.num_ranks} ranks, {self.num_trees} trees, "
+            f"{self.trees_per_root} per root by weight>"
+        )
+
+    @classmethod
+    def from_paths(
+        cls,
+        num_ranks: int,
+        trees_per_root: int,
+        trees: Sequence[tuple[int, int, Sequence[Sequence[int]]]],
+        *,
+        root_weights: Sequence[int] = (),
+        direction: Direction = "broadcast",
+    ) -> Forest:
+        """Build a forest from ``(root, weight, paths)`` triples, one path per rank that is not the root.
+
+        Parameters
+        ----------
+        num_ranks, trees_per_root
+            As the attributes.
+        trees : sequence of tuple
+            Roots, weights, and paths as sequences of node numbers.
+        root_weights : sequence of int, optional
+            As the attribute.
+        direction : {"broadcast", "reduce"}
+            As the attribute.
+
+        Returns
+        -------
+        Forest
+            Not verified: `collopt.schedules.verified_link_loads` does that.
+
+        Raises
+        ------
+        UnsupportedError
+            If the trees are not of this form.
+
+        Examples
+        --------
+        >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 2, 1)]), (1, 1, [(1, 2, 0)])])
+        >>> forest.parents.tolist()
+        [[-1, 0], [1, -1]]
+        """
+        try:
+            numbers: dict[tuple[int, ...], int] = {}
+            routes = np.full((len(trees), num_ranks), -1, dtype=np.int32)
+            for tree, (_, _, paths) in enumerate(trees):
+                for path in paths:
+                    routes[tree, path[-1]] = numbers.setdefault(tuple(int(node) for node in path), len(numbers))
+            return cls(
+                num_ranks,
+                trees_per_root,
+                np.array([root for root, _, _ in trees], dtype=np.int64),
+                np.array([weight for _, weight, _ in trees], dtype=np.int64),
+                routes,
+                np.concatenate([[0], np.cumsum([len(path) for path in numbers])]).astype(np.int64),
+                np.array([node for path in numbers for node in path], dtype=np.int64),
+                np.array(root_weights, dtype=np.int64),
+                direction,
+            )
+        except (TypeError, ValueError, IndexError, OverflowError):
+            raise UnsupportedError(
+                f"the trees {shown(trees)} are not of the form (root, weight, paths) for {shown(num_ranks)} ranks; "
+                "expected whole numbers, and paths that end at ranks"
+            ) from None

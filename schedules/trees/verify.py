@@ -1,0 +1,195 @@
+"""The check of a forest that every plan's certificate rests on.
+
+It shares no code with the planners, the solvers or the methods of `Forest`: it reads the arrays and the topology's
+links and nothing else.  Every step is linear in the size of the forest but one, which takes ``log2(N)`` rounds.
+"""
+
+from __future__ import annotations
+
+from math import lcm
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CertificateError
+from ...support.validation import shown
+from ...topologies import Topology
+from ..paths.verify import verified_hops
+from .allreduce import Allreduce, TreeSchedule
+from .forest import Forest
+
+__all__ = ["verified_link_loads", "verified_schedule_loads"]
+
+IntArray = npt.NDArray[np.int64]
+
+LOAD_LIMIT = 2**62
+BLOCK_ENTRIES = 2**19
+"""Tree entries that are checked at a time: what fits the processor's cache."""
+
+
+def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
+    """Check that a forest is what it should be on a topology, and add up what it puts on every link.
+
+    Checked: the arrays fit together; every route follows links of the topology, passes only switches and no node
+    twice; every tree reaches every rank from its root; the weights of each root's trees add up to `trees_per_root`.
+
+    Parameters
+    ----------
+    forest : Forest
+        Trusted in nothing.
+    topology : Topology
+        Trusted: it was checked when it was made.
+
+    Returns
+    -------
+    ndarray of int64, shape (links,)
+        Tree copies on each link, in the order of ``topology.links``.
+
+    Raises
+    ------
+    CertificateError
+        Naming the first thing that is wrong.
+    """
+    _check_kinds(forest, topology)
+    _check_shapes(forest, topology)
+    _check_weights(forest)
+    hops = verified_hops(forest.path_starts, forest.path_nodes, forest.direction, topology, "forest")
+    _check_size(forest)
+    copies = np.zeros(len(forest.path_starts) - 1, dtype=np.int64)
+    block = max(1, BLOCK_ENTRIES // forest.num_ranks)
+    for start in range(0, len(forest.roots), block):
+        trees = slice(start, start + block)
+        parents = _checked_parents(forest, trees)
+        _check_spanning(forest, trees, parents)
+        used = forest.routes[trees] >= 0
+        weights = np.broadcast_to(forest.weights[trees, None], used.shape)
+        np.add.at(copies, forest.routes[trees][used], weights[used])
+    loads = np.zeros(len(topology.links), dtype=np.int64)
+    np.add.at(loads, hops.links, copies[hops.paths])
+    return loads
+
+
+def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntArray:
+    """Check every forest of a schedule, and that they belong together; add up what they put on every link.
+
+    Parameters
+    ----------
+    schedule : Forest or Allreduce
+        Trusted in nothing.
+    topology : Topology
+        Trusted: it was checked when it was made.
+
+    Returns
+    -------
+    ndarray of int64, shape (links,)
+        In multiples of ``1 / schedule.trees_per_root`` units of data.
+
+    Raises
+    ------
+    CertificateError
+        Naming the first thing that is wrong.
+    """
+    if isinstance(schedule, Forest):
+        return verified_link_loads(schedule, topology)
+    if not isinstance(schedule, Allreduce):
+        raise CertificateError(f"the schedule is {shown(schedule)}; expected a Forest or an Allreduce")
+    added, spread = schedule.reduce, schedule.broadcast
+    for forest in (added, spread):
+        _check_kinds(forest, topology)
+    if (added.direction, spread.direction) != ("reduce", "broadcast"):
+        raise CertificateError("the allreduce does not consist of a forest that reduces and one that broadcasts")
+    if not np.array_equal(added.root_weights, spread.root_weights):
+        raise CertificateError("the allreduce spreads other shards than it adds up")
+    loads = [verified_link_loads(forest, topology) for forest in (added, spread)]
+    common = lcm(added.trees_per_root, spread.trees_per_root)
+    scales = [common // forest.trees_per_root for forest in (added, spread)]
+    if sum(scale * int(load.max()) for scale, load in zip(scales, loads, strict=True)) >= LOAD_LIMIT:
+        raise CertificateError(f"loads in units of 1/{common} could overflow the 64-bit sums of this check")
+    return loads[0] * scales[0] + loads[1] * scales[1]
+
+
+def _refuse_if(wrong: npt.NDArray[np.bool_], message: str, offset: int = 0) -> None:
+    """Raise with `message`, its ``{}`` filled with the index of the first wrong entry, counted from `offset`."""
+    if wrong.any():
+        where = [int(place) for place in np.argwhere(wrong)[0]]
+        where[0] += offset
+        raise CertificateError(message.format(*where))
+
+
+def _check_kinds(forest: object, topology: object) -> None:
+    if not isinstance(forest, Forest):
+        raise CertificateError(f"the schedule is {shown(forest)}; expected a Forest")
+    if not isinstance(topology, Topology):
+        raise CertificateError(f"the topology is {shown(topology)}; expected a Topology")
+
+
+def _check_shapes(forest: Forest, topology: Topology) -> None:
+    ranks, trees = topology.num_ranks, len(forest.roots)
+    arrays: dict[str, tuple[npt.NDArray[np.integer], tuple[int, ...]]] = {
+        "roots": (forest.roots, (trees,)),
+        "weights": (forest.weights, (trees,)),
+        "routes": (forest.routes, (trees, ranks)),
+        "path_starts": (forest.path_starts, (len(forest.path_starts),)),
+        "path_nodes": (forest.path_nodes, (len(forest.path_nodes),)),
+        "root_weights": (forest.root_weights, (ranks,)),
+    }
+    if forest.num_ranks != ranks:
+        raise CertificateError(f"the forest is for {forest.num_ranks} ranks; the topology has {ranks}")
+    if forest.trees_per_root < 1 or trees < 1:
+        raise CertificateError(
+            f"the forest has {trees} trees and {forest.trees_per_root} per root; expected at least 1"
+        )
+    for name, (array, shape) in arrays.items():
+        dtype = np.int32 if name == "routes" else np.int64
+        if array.dtype != dtype or array.shape != shape:
+            raise CertificateError(
+                f"the forest's {name} are {array.dtype} of shape {array.shape}; expected {np.dtype(dtype)}, {shape}"
+            )
+    _refuse_if((forest.roots < 0) | (forest.roots >= ranks), "tree {} has a root that is not a rank")
+    _refuse_if(forest.weights < 1, "tree {} has a weight below 1")
+    _refuse_if(forest.root_weights < 0, "the shard of rank {} has a weight below 0")
+    if forest.direction not in ("broadcast", "reduce"):
+        raise CertificateError(f"the forest's direction is {shown(forest.direction)}; expected 'broadcast' or 'reduce'")
+
+
+def _checked_parents(forest: Forest, trees: slice) -> IntArray:
+    """Check that every rank but the root receives on a path that ends there; return the senders, the root its own."""
+    routes, roots = forest.routes[trees], forest.roots[trees]
+    count, ranks = routes.shape
+    at_root = np.zeros((count, ranks), dtype=np.bool_)
+    at_root[np.arange(count), roots] = True
+    first = trees.start
+    _refuse_if(at_root & (routes != -1), "the root of tree {} receives: rank {}", first)
+    unrouted = (routes < 0) | (routes >= len(forest.path_starts) - 1)
+    _refuse_if(~at_root & unrouted, "tree {} brings nothing to rank {}", first)
+    known = np.where(at_root, 0, routes)
+    receivers = forest.path_nodes[forest.path_starts[1:] - 1][known]
+    _refuse_if(~at_root & (receivers != np.arange(ranks)), "in tree {} the path to rank {} ends elsewhere", first)
+    return np.where(at_root, np.arange(ranks), forest.path_nodes[forest.path_starts[:-1]][known])
+
+
+def _check_spanning(forest: Forest, trees: slice, parents: IntArray) -> None:
+    """Follow the senders by doubling: after ``ceil(log2 N)`` rounds everyone has arrived at the root, or never will."""
+    ancestors, roots = parents, forest.roots[trees, None]
+    for _ in range(int(forest.num_ranks).bit_length()):
+        if (ancestors == roots).all():
+            return
+        ancestors = np.take_along_axis(ancestors, ancestors, axis=1)
+    _refuse_if(ancestors != roots, "tree {} does not reach rank {} from its root", trees.start)
+
+
+def _check_weights(forest: Forest) -> None:
+    totals = [0] * forest.num_ranks
+    for root, weight in zip(forest.roots.tolist(), forest.weights.tolist(), strict=True):
+        totals[root] += weight
+    for root, (total, shard) in enumerate(zip(totals, forest.root_weights.tolist(), strict=True)):
+        if total != forest.trees_per_root * shard:
+            raise CertificateError(
+                f"the trees of root {root} weigh {total} together; expected {forest.trees_per_root * shard}"
+            )
+
+
+def _check_size(forest: Forest) -> None:
+    """Refuse numbers of trees whose loads could overflow: a path takes a link once, so no copy counts twice."""
+    if sum(forest.weights.tolist()) * forest.num_ranks >= LOAD_LIMIT:
+        raise CertificateError(f"{forest.trees_per_root} trees per root could overflow the 64-bit sums of this check")

@@ -1,0 +1,188 @@
+"""Who sends what in a breadth-first broadcast: shards shared out over links of given capacities, by maximum flows.
+
+The flows of different ranks and distances are independent, and any part of a shard is as good as another: the rank that
+a part comes from has the whole shard, and so does the receiver in the end (direct-connect paper, Theorem 14).  So a
+shard is cut at as few places as the flow asks for, and every link gets an interval.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import SolverError
+from ..flow.max_flow import augment, check_capacities
+from .link_masks import WORD, Groups, Intake, groups_at
+
+__all__ = ["Shares", "balance", "share_out"]
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+
+class Shares(NamedTuple):
+    """Intervals of shards, each with the link that it comes over; in the order of steps.
+
+    Attributes
+    ----------
+    steps : ndarray of int64, shape (sends,)
+        Counted from 0: the distance of the source from the receiving rank, less one.
+    sources, links : ndarray of int64, shape (sends,)
+        Whose shard, and over which link, by the numbers given to `intake`.
+    lower, upper : ndarray of int64, shape (sends,)
+        Chunks ``lower`` to ``upper - 1``.
+    """
+
+    steps: IntArray
+    sources: IntArray
+    links: IntArray
+    lower: IntArray
+    upper: IntArray
+
+
+def share_out(network: Intake, chunks: int, capacities: IntArray) -> Shares:
+    """Cut all shards so that no link brings more than it can.
+
+    Parameters
+    ----------
+    network : Intake
+        Of all links.
+    chunks : int
+        Per shard.
+    capacities : ndarray of int64, shape (diameter, links)
+        Chunks that each link can bring of what comes from each distance, links in the order of the network's arrays.
+
+    Returns
+    -------
+    Shares
+
+    Raises
+    ------
+    SolverError
+        If that is not enough.
+    CapacityOverflowError
+        If the numbers could leave int64.
+    """
+    check_capacities(chunks * network.num_ranks**2)
+    # More than everything is as good as everything, and keeps sums small.
+    counts, *columns = _shared_out(network, chunks, np.minimum(capacities, chunks * network.num_ranks))
+    if counts[-1] < 0:
+        raise SolverError(f"the links cannot bring all that comes in {len(counts)} hops")
+    return Shares(np.repeat(np.arange(len(counts)), counts), *columns)
+
+
+@numba.njit(cache=True, nogil=True)
+def _shared_out(
+    network: Intake, chunks: int, capacities: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+    """Return the number of sends of each step, and their sources, links, first chunks and ends.
+
+    The last number is -1, and the arrays end there, if a step has too little capacity.
+    """
+    ranks, size = len(network.hops), 0
+    counts = np.zeros(len(capacities), dtype=np.int64)
+    table = np.empty((4, ranks * ranks), dtype=np.int64)
+    for step in range(len(capacities)):
+        before = size
+        for rank in range(ranks):
+            if network.starts[rank, step + 1] == network.starts[rank, step + 2]:
+                continue
+            begin, end = network.first[rank], network.first[rank + 1]
+            groups = groups_at(network, rank, step + 1)
+            shares, violated = balance(groups, chunks, capacities[step, begin:end])
+            if violated.any():
+                counts[step] = -1
+                return counts[: step + 1], table[0, :0], table[1, :0], table[2, :0], table[3, :0]
+            most = len(groups.members) + shares.size
+            if size + most > table.shape[1]:
+                wider = np.empty((4, (size + most) * 9 // 8), dtype=np.int64)
+                wider[:, :size] = table[:, :size]
+                table = wider
+            size = _write_intervals(groups, shares, chunks, network.links[begin:end], table, size)
+        counts[step] = size - before
+    return counts, table[0, :size], table[1, :size], table[2, :size], table[3, :size]
+
+
+@numba.njit(cache=True, nogil=True)
+def _write_intervals(groups: Groups, shares: IntArray, chunks: int, links: IntArray, table: IntArray, size: int) -> int:
+    """Lay the shards of each group end to end, and cut them where one link's share ends and the next one's begins."""
+    for group in range(len(shares)):
+        place, done = groups.starts[group], 0
+        for link in range(len(links)):
+            left = shares[group, link]
+            while left > 0:
+                part = min(left, chunks - done)
+                table[0, size], table[1, size] = groups.members[place], links[link]
+                table[2, size], table[3, size] = done, done + part
+                size += 1
+                left -= part
+                done += part
+                if done == chunks:
+                    place, done = place + 1, 0
+    return size
+
+
+@numba.njit(cache=True, nogil=True)
+def balance(groups: Groups, units: int, capacities: IntArray) -> tuple[IntArray, BoolArray]:
+    """Send `units` of every shard over links of some capacities, by maximum flow.
+
+    Returns how many units of each group come over each link, shape (groups, links), and a set of links that cannot
+    take all that only they can bring: empty if everything fits.
+    """
+    count, degree = len(groups.masks), len(capacities)
+    offers = 0
+    for mask in groups.masks:
+        for link in range(degree):
+            offers += mask[link // WORD] >> (link % WORD) & 1
+    source, sink = count + degree, count + degree + 1
+    nodes = count + degree + 2
+    heads = np.empty(2 * (count + degree + offers), dtype=np.int64)
+    residual = np.zeros(len(heads), dtype=np.int64)
+    following = np.empty(len(heads), dtype=np.int64)
+    first = np.full(nodes, -1, dtype=np.int64)
+    arc, total = 0, 0
+    for link in range(degree):
+        arc = _add_arc(first, following, heads, residual, arc, count + link, sink, capacities[link])
+    for group in range(count):
+        supply = units * (groups.starts[group + 1] - groups.starts[group])
+        total += supply
+        arc = _add_arc(first, following, heads, residual, arc, source, group, supply)
+        for link in range(degree):
+            if groups.masks[group, link // WORD] >> (link % WORD) & 1:
+                arc = _add_arc(first, following, heads, residual, arc, group, count + link, supply)
+    levels, cursor = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
+    queue, path = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
+    pushed = augment(first, following, heads, residual, source, sink, total, levels, cursor, queue, path)
+    shares = np.zeros((count, degree), dtype=np.int64)
+    violated = np.zeros(degree, dtype=np.bool_)
+    if pushed < total:
+        violated[:] = levels[count:source] < 0
+        return shares, violated
+    for group in range(count):
+        arc = first[group]
+        while arc >= 0:
+            if arc & 1 == 0:
+                shares[group, heads[arc] - count] = residual[arc ^ 1]
+            arc = following[arc]
+    return shares, violated
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_arc(
+    first: IntArray,
+    following: IntArray,
+    heads: IntArray,
+    residual: IntArray,
+    arc: int,
+    tail: int,
+    head: int,
+    capacity: int,
+) -> int:
+    """Put arcs `arc` there and ``arc + 1`` back into the residual network, and return the next free number."""
+    heads[arc], heads[arc + 1], residual[arc] = head, tail, capacity
+    following[arc], first[tail] = first[tail], arc
+    following[arc + 1], first[head] = first[head], arc + 1
+    return arc + 2

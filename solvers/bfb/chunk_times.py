@@ -1,0 +1,143 @@
+"""How long the steps of a breadth-first broadcast take if shards consist of chunks that stay whole.
+
+In time T a link of bandwidth b brings ``floor(b T)`` chunks, so T must be so large that these numbers add up to what
+only the links of S can bring, over every set S of links into a rank.  By max-flow min-cut that is also enough: integer
+program (13) of the direct-connect paper needs no branching.  Where all links are equally fast, ``T = ceil(P U)`` with
+the load U of shards that can be cut anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ..flow.max_flow import check_capacities
+from .balanced_shares import balance
+from .link_masks import Intake, groups_at, shards_within
+from .load_balancing import BusiestSet
+
+__all__ = ["chunk_capacities", "chunked_times", "least_chunked_times"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def least_chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
+    """Find how long each step takes at least, which is enough where all links are equally fast.
+
+    Parameters
+    ----------
+    network : Intake
+        Of all links.
+    sets : tuple of BusiestSet
+        Of `busiest_sets`, for all ranks.
+    chunks : int
+        Per shard, the paper's P.
+
+    Returns
+    -------
+    tuple of Fraction
+        For each distance, chunks per unit of bandwidth: when the busiest set of links can have brought its chunks.
+
+    Raises
+    ------
+    CapacityOverflowError
+        If chunks times bandwidth could leave int64.
+    """
+    check_capacities(2 * chunks * network.num_ranks * int(network.widths.sum()))
+    times = (time_to_bring(network.widths[_places(network, each)], chunks * each.shards) for each in sets)
+    return tuple(Fraction(*time) for time in times)
+
+
+def chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
+    """Find how long each step takes; parameters, result and errors as of `least_chunked_times`.
+
+    Examples
+    --------
+    Two links into each rank of a ring of 4 bring the one shard from the other side, one of its 3 chunks or two:
+
+    >>> from .hop_masks import intake
+    >>> from .load_balancing import busiest_sets
+    >>> ends = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([1, 2, 3, 0, 3, 0, 1, 2])
+    >>> network = intake(4, *ends, np.ones(8, dtype=np.int64))
+    >>> chunked_times(network, busiest_sets(network), 3)
+    (Fraction(3, 1), Fraction(2, 1))
+    """
+    least = least_chunked_times(network, sets, chunks)
+    if (network.widths == 1).all():
+        return least
+    times = np.array([(time.numerator, time.denominator) for time in least], dtype=np.int64)
+    _raise_times(network, chunks, times)
+    return tuple(Fraction(*time) for time in times.tolist())
+
+
+def chunk_capacities(network: Intake, times: Sequence[Fraction]) -> IntArray:
+    """Count the whole chunks that each link can bring in each step, as `share_out` takes them.
+
+    Parameters
+    ----------
+    network : Intake
+        Of all links.
+    times : sequence of Fraction
+        For each distance, in chunks per unit of bandwidth.
+
+    Returns
+    -------
+    ndarray of int64, shape (diameter, links)
+
+    Raises
+    ------
+    CapacityOverflowError
+        If time times bandwidth could leave int64.
+    """
+    check_capacities(*(int(network.widths.max()) * time.numerator for time in times))
+    capacities = np.empty((len(times), len(network.widths)), dtype=np.int64)
+    for row, time in zip(capacities, times, strict=True):
+        row[:] = network.widths * time.numerator // time.denominator
+    return capacities
+
+
+def _places(network: Intake, found: BusiestSet) -> IntArray:
+    """Where the links of a set are in the arrays of the network."""
+    begin, end = network.first[found.rank : found.rank + 2]
+    places: IntArray = begin + np.flatnonzero(np.isin(network.links[begin:end], found.links))
+    return places
+
+
+@numba.njit(cache=True, nogil=True)
+def time_to_bring(widths: IntArray, chunks: int) -> tuple[int, int]:
+    """Least time, as a fraction, in which links of some bandwidths together bring some whole chunks."""
+    total = widths.sum()
+    above, below = chunks, total
+    while True:
+        brought = 0
+        for width in widths:
+            brought += width * above // below
+        if brought >= chunks:
+            return above, below
+        # The next time at which some link has brought one chunk more.
+        soonest, unit = -1, 1
+        for width in widths:
+            count = width * above // below + 1
+            if soonest < 0 or count * unit < soonest * width:
+                soonest, unit = count, width
+        above, below = soonest, unit
+
+
+@numba.njit(cache=True, nogil=True)
+def _raise_times(network: Intake, chunks: int, times: IntArray) -> None:
+    """Raise the time of each distance, a fraction in `times`, until all chunks fit into all ranks."""
+    for rank in range(len(network.hops)):
+        widths = network.widths[network.first[rank] : network.first[rank + 1]]
+        for distance in range(1, len(times) + 1):
+            if network.starts[rank, distance] == network.starts[rank, distance + 1]:
+                break
+            groups, time = groups_at(network, rank, distance), times[distance - 1]
+            while True:
+                _, violated = balance(groups, chunks, widths * time[0] // time[1])
+                if not violated.any():
+                    break
+                time[0], time[1] = time_to_bring(widths[violated], chunks * shards_within(groups, violated))

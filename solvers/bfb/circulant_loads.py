@@ -1,0 +1,198 @@
+"""What breadth-first broadcast costs on circulant digraphs, exactly and for many sets of offsets at once.
+
+In the circulant digraph of n nodes with the offsets a_1, ..., a_d node i has arcs to i + a_1, ..., i + a_d modulo n.
+Turning it maps it to itself, so all nodes see the same: the shard from x nodes back is h(x) hops away, h being the
+distances from node 0, and the arc with offset a can bring it if h(x - a) = h(x) - 1.  Then as in `load_balancing` the
+least load of the step for distance t is
+
+    U(t) = max over nonempty sets S of offsets of c(S) / |S|,
+
+c(S) being the number of shards from distance t that only arcs of S can bring.
+"""
+
+from __future__ import annotations
+
+from math import lcm
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+
+__all__ = ["MOST_OFFSETS", "CirculantCosts", "circulant_costs"]
+
+IntArray = npt.NDArray[np.int64]
+
+MOST_OFFSETS = 10
+"""All sets of them are looked at, at every distance."""
+WORD = 64
+"""Bits, for one node each."""
+
+
+class CirculantCosts(NamedTuple):
+    """Costs of the best breadth-first broadcasts, one for each set of offsets.
+
+    Attributes
+    ----------
+    steps : ndarray of int64, shape (sets,)
+        The diameter; 0 where it was not worth working out, or the graph is not connected.
+    loads : ndarray of int64, shape (sets,)
+        Sum of U(t) over all distances, times `unit`.
+    hops : ndarray of int64, shape (sets,)
+        Sum of the distances from one node.
+    unit : int
+        A common multiple of 1 to d.
+    """
+
+    steps: IntArray
+    loads: IntArray
+    hops: IntArray
+    unit: int
+
+
+def circulant_costs(n: int, offsets: IntArray) -> CirculantCosts:
+    """Work out the costs of breadth-first broadcast on circulant digraphs of one size and degree.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, at most 2**16.
+    offsets : ndarray of int64, shape (sets, d)
+        Each row different numbers from 1 to n - 1.
+
+    Returns
+    -------
+    CirculantCosts
+        Sets that take more than an earlier one of no more steps are left out, as they cannot be better; so are those
+        with more steps than an earlier one whose loads are perfectly even.
+
+    Raises
+    ------
+    UnsupportedError
+        If d is more than `MOST_OFFSETS`.
+
+    Examples
+    --------
+    Seven nodes with the offsets 1, 2 and 4 have even loads, 3/3 and 3/3; C(15, {1, 4, 5}) has 6/6 and 6/4, not 8/6:
+
+    >>> for n, offsets in (7, [1, 2, 4]), (15, [1, 4, 5, 10, 11, 14]):
+    ...     found = circulant_costs(n, np.array([offsets]))
+    ...     print(found.steps[0], found.loads[0] / found.unit)
+    2 2.0
+    2 2.5
+    """
+    degree = offsets.shape[1]
+    if degree > MOST_OFFSETS:
+        raise UnsupportedError(
+            f"there are {degree} offsets; expected at most {MOST_OFFSETS} to look at all sets of them"
+        )
+    unit = lcm(*range(1, degree + 1))
+    found = _costs(n, np.ascontiguousarray(offsets, dtype=np.int64), unit)
+    return CirculantCosts(found[0], found[1], found[2], unit)
+
+
+@numba.njit(cache=True, nogil=True)
+def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
+    sets, degree = offsets.shape
+    found = np.zeros((3, sets), dtype=np.int64)
+    hops, queue = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    inside = np.empty(1 << degree, dtype=np.int64)
+    shares = _shares(degree, unit)
+    most = n - 1
+    least = np.full(n, unit * n, dtype=np.int64)  # of loads, by most steps
+    for number in range(sets):
+        if n <= WORD and not _is_within(n, offsets[number], most):
+            continue
+        if not _search(n, offsets[number], hops, queue, most):
+            continue
+        steps, load, begin = hops[queue[n - 1]], 0, 1
+        # What is left takes no less than if it were spread evenly.
+        while begin < n and load + unit // degree * (n - begin) <= least[steps]:
+            end = begin + 1
+            while end < n and hops[queue[end]] == hops[queue[begin]]:
+                end += 1
+            load += _busiest(n, offsets[number], hops, queue[begin:end], shares, inside)
+            begin = end
+        if begin < n or load > least[steps]:
+            continue
+        found[0, number] = steps
+        found[1, number] = load
+        found[2, number] = hops.sum()
+        least[steps:] = np.minimum(least[steps:], load)
+        if load * degree == unit * (n - 1):
+            most = steps
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _shares(degree: int, unit: int) -> IntArray:
+    """For each set of offsets `unit` over the number of its members; 0 for the empty set."""
+    sizes = np.zeros(1 << degree, dtype=np.int64)
+    shares = np.zeros(1 << degree, dtype=np.int64)
+    for chosen in range(1, 1 << degree):
+        sizes[chosen] = sizes[chosen >> 1] + (chosen & 1)
+        shares[chosen] = unit // sizes[chosen]
+    return shares
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_within(n: int, offsets: IntArray, most: int) -> bool:
+    """Whether all nodes are at most so many hops away, by turning a set of nodes that is kept as the bits of a word."""
+    everything = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - n)
+    reached = np.uint64(1)
+    for _ in range(most):
+        turned = reached
+        for offset in offsets:
+            turned |= reached << np.uint64(offset) | reached >> np.uint64(n - offset)
+        reached = turned & everything
+        if reached == everything:
+            return True
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
+def _search(n: int, offsets: IntArray, hops: IntArray, queue: IntArray, most: int) -> bool:
+    """Breadth-first search from node 0; False as soon as a node is more than `most` hops away, or if one is not met."""
+    hops[:] = -1
+    hops[0], queue[0] = 0, 0
+    done, seen = 0, 1
+    while done < seen < n:
+        node = queue[done]
+        done += 1
+        if hops[node] == most:
+            return False
+        for offset in offsets:
+            head = node + offset
+            if head >= n:
+                head -= n
+            if hops[head] < 0:
+                hops[head] = hops[node] + 1
+                queue[seen] = head
+                seen += 1
+    return seen == n
+
+
+@numba.njit(cache=True, nogil=True)
+def _busiest(n: int, offsets: IntArray, hops: IntArray, layer: IntArray, shares: IntArray, inside: IntArray) -> int:
+    """Return U of one distance in the shares' unit: sum the histogram of masks over subsets (zeta transform)."""
+    inside[:] = 0
+    for node in layer:
+        mask = 0
+        for place in range(len(offsets)):
+            tail = node - offsets[place]
+            if tail < 0:
+                tail += n
+            if hops[tail] == hops[node] - 1:
+                mask |= 1 << place
+        inside[mask] += 1
+    size = len(inside)
+    for place in range(len(offsets)):
+        for high in range(0, size, 2 << place):
+            for chosen in range(high, high + (1 << place)):
+                inside[chosen + (1 << place)] += inside[chosen]
+    most = 0
+    for chosen in range(1, size):
+        most = max(most, inside[chosen] * shares[chosen])
+    return most

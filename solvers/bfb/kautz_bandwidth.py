@@ -1,0 +1,271 @@
+"""Exact T_L and T_B of breadth-first broadcast on generalized Kautz graphs, without a flow or a linear program.
+
+Arcs of Π(d, m) run from x to -dx - a modulo m, for a = 1 ... d (direct-connect paper, Definition 16).  So the walks of
+length t from x end at d^t consecutive numbers.  Write T for the largest t with d^t < m; then
+
+- up to distance T a shortest walk is the only walk of its length, so each source u offers itself on one link only, and
+  the worst link into a node is the one that most sources at this distance use;
+- all others are at distance T + 1, and a source can use the links from those in-neighbours that lie among its d^T
+  consecutive numbers.  Those are neighbours of each other on the circle, a *run*, and which run it is depends only on
+  where the numbers start.
+
+By Theorem 19 the load of the last step is the largest c(S) / |S| over sets S of links, where c(S) sources can use
+links in S only.  A set of several separate runs is no better than the best of its runs, because c and the size both add
+up over runs.  So there are d² sets to look at, and counting starts in intervals gives every c(S).
+
+Numbers u and -u - 1 are alike, and so are u and u + c with (d + 1) c = 0 modulo m; one of each kind is looked at.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+
+__all__ = [
+    "KautzFigures",
+    "as_figures",
+    "check_kautz",
+    "depth_and_reach",
+    "kautz_figures",
+    "kautz_period",
+    "kautz_table",
+    "search_by_links",
+]
+
+IntArray = npt.NDArray[np.int64]
+
+COLUMNS = 5
+LARGEST = 2**15
+"""Nodes; the arithmetic of the kernel fits 64 bits far beyond, its memory does not matter, its time does."""
+
+
+class KautzFigures(NamedTuple):
+    """What breadth-first broadcast takes on one generalized Kautz graph.
+
+    Attributes
+    ----------
+    steps : int
+        T_L in alpha: the diameter.
+    bandwidth_factor : Fraction
+        The least T_B of a breadth-first schedule, in M/B.
+    distance_sum : int
+        Hops between all ordered pairs of nodes.
+    """
+
+    steps: int
+    bandwidth_factor: Fraction
+    distance_sum: int
+
+
+def kautz_figures(degree: int, size: int) -> KautzFigures:
+    """Work out the figures of one generalized Kautz graph.
+
+    Parameters
+    ----------
+    degree : int
+        d, at least 2.
+    size : int
+        m, at least ``degree + 1``.
+
+    Returns
+    -------
+    KautzFigures
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no such graph, or it is too large.
+
+    Examples
+    --------
+    >>> kautz_figures(4, 1024)[:2]
+    (5, Fraction(341, 256))
+    """
+    check_kautz(degree, size)
+    return as_figures(degree, size, kautz_table(degree, size, size)[0])
+
+
+def check_kautz(degree: int, size: int) -> None:
+    """Refuse graphs that there are not, or that are too large."""
+    if degree < 2 or not degree < size <= LARGEST:
+        raise UnsupportedError(
+            f"there are no figures of a generalized Kautz graph of {size} nodes and degree {degree}; "
+            f"expected a degree of 2 or more, and from degree + 1 to {LARGEST} nodes"
+        )
+
+
+def as_figures(degree: int, size: int, row: IntArray) -> KautzFigures:
+    """Read one row of `kautz_table`."""
+    steps, whole, top, bottom, distance_sum = row.tolist()
+    return KautzFigures(steps, Fraction(degree, size) * (whole + Fraction(top, bottom)), distance_sum)
+
+
+@numba.njit(cache=True, nogil=True)
+def kautz_table(degree: int, first: int, last: int) -> IntArray:
+    """Measure the graphs of `first` to `last` nodes.
+
+    Parameters
+    ----------
+    degree : int
+        At least 2.
+    first, last : int
+        Nodes, both included; more than the degree.
+
+    Returns
+    -------
+    ndarray of int64, shape (last - first + 1, 5)
+        Steps; loads in shards of all steps but the last; load of the last step, as numerator and denominator; sum of
+        all distances.
+    """
+    rows = np.empty((last - first + 1, COLUMNS), dtype=np.int64)
+    for size in range(first, last + 1):
+        _measure(degree, size, rows[size - first])
+    return rows
+
+
+@numba.njit(cache=True, nogil=True)
+def _measure(degree: int, size: int, row: IntArray) -> None:
+    """Fill in one row: search backwards from one node of each kind, then weigh the runs of the last step."""
+    depth, reach = depth_and_reach(degree, size)
+    into = _in_neighbours(degree, size)
+    starts, starts_before = _starts(degree, size, depth)
+    period = kautz_period(degree, size)
+    loads = np.zeros(depth + 1, dtype=np.int64)
+    top, bottom, distance_sum = 0, 1, 0
+    seen = np.full(size, -1, dtype=np.int64)
+    queue = np.empty(size, dtype=np.int64)
+    links = np.empty(size, dtype=np.int64)
+    piece_of = np.empty(size, dtype=np.int64)
+    for node in range((period + 1) // 2):
+        found, hops = search_by_links(node, into, depth, seen, queue, links, loads)
+        left = size - found
+        if left:
+            count, width = _worst_run(into[node], reach, queue[:found], starts, starts_before, piece_of)
+            if count * bottom > top * width:
+                top, bottom = count, width
+        alike = (1 if 2 * node + 1 == period else 2) * (size // period)
+        distance_sum += alike * (hops + left * (depth + 1))
+    steps = depth + 1 if top else np.flatnonzero(loads)[-1]
+    row[0], row[1], row[2], row[3], row[4] = steps, loads.sum(), top, bottom, distance_sum
+
+
+@numba.njit(cache=True, nogil=True)
+def depth_and_reach(degree: int, size: int) -> tuple[int, int]:
+    """Return the largest T with d^T < m, and d^T."""
+    depth, reach = 0, 1
+    while reach * degree < size:
+        depth, reach = depth + 1, reach * degree
+    return depth, reach
+
+
+@numba.njit(cache=True, nogil=True)
+def kautz_period(degree: int, size: int) -> int:
+    """Return the least c with (d + 1) c = 0 modulo m: nodes that far apart are alike."""
+    one, other = degree + 1, size
+    while other:
+        one, other = other, one % other
+    return size // one
+
+
+@numba.njit(cache=True, nogil=True)
+def _in_neighbours(degree: int, size: int) -> IntArray:
+    """Tails of the arcs into each node, ascending; d different ones, for m > d."""
+    into = np.empty((size, degree), dtype=np.int64)
+    filled = np.zeros(size, dtype=np.int64)
+    for tail in range(size):
+        for offset in range(1, degree + 1):
+            head = (-degree * tail - offset) % size
+            into[head, filled[head]] = tail
+            filled[head] += 1
+    return into
+
+
+@numba.njit(cache=True, nogil=True)
+def _starts(degree: int, size: int, depth: int) -> tuple[IntArray, IntArray]:
+    """Where the d^T numbers that walks of length T end at start, for each source; and how many start before each."""
+    starts = np.arange(size)
+    reach = 1
+    for _ in range(depth):
+        starts = (-degree * (starts + reach)) % size
+        reach *= degree
+    before = np.zeros(size + 1, dtype=np.int64)
+    for start in starts:
+        before[start + 1] += 1
+    return starts, np.cumsum(before)
+
+
+@numba.njit(cache=True, nogil=True)
+def search_by_links(
+    node: int, into: IntArray, depth: int, seen: IntArray, queue: IntArray, links: IntArray, loads: IntArray
+) -> tuple[int, int]:
+    """Find all sources up to a distance, each with the only link into `node` that it can use; raise the loads.
+
+    Row x of `into` lists the tails of the arcs into x.  Returns how many sources were found, the node itself included,
+    and the sum of their distances.
+    """
+    degree = into.shape[1]
+    counts = np.empty(degree, dtype=np.int64)
+    seen[node] = node
+    queue[0] = node
+    begin, found, hops = 0, 1, 0
+    for distance in range(1, depth + 1):
+        counts[:] = 0
+        end = found
+        for place in range(begin, end):
+            head = queue[place]
+            for position in range(degree):
+                tail = into[head, position]
+                if seen[tail] != node:
+                    seen[tail] = node
+                    link = links[place] if distance > 1 else position
+                    queue[found], links[found] = tail, link
+                    found += 1
+                    counts[link] += 1
+        begin = end
+        hops += distance * (found - end)
+        loads[distance] = max(loads[distance], counts.max())
+    return found, hops
+
+
+@numba.njit(cache=True, nogil=True)
+def _worst_run(
+    tails: IntArray, reach: int, found: IntArray, starts: IntArray, starts_before: IntArray, piece_of: IntArray
+) -> tuple[int, int]:
+    """Return the numerator and denominator of the largest c(S) / |S| over runs S of the links into a node.
+
+    The circle is cut into pieces where a run could begin or end to be the right one; sources that are not among
+    `found` are counted by the piece in which they start.
+    """
+    size, degree = len(piece_of), len(tails)
+    cuts = np.unique(np.concatenate(((tails + 1) % size, (tails - reach + 1) % size)))
+    pieces = len(cuts)
+    counts = np.empty(pieces, dtype=np.int64)
+    for piece in range(pieces - 1):
+        piece_of[cuts[piece] : cuts[piece + 1]] = piece
+        counts[piece] = starts_before[cuts[piece + 1]] - starts_before[cuts[piece]]
+    piece_of[cuts[-1] :] = pieces - 1
+    piece_of[: cuts[0]] = pieces - 1
+    counts[-1] = size - starts_before[cuts[-1]] + starts_before[cuts[0]]
+    for source in found:
+        counts[piece_of[starts[source]]] -= 1
+    before = np.zeros(pieces + 1, dtype=np.int64)
+    before[1:] = np.cumsum(counts)
+    top, bottom = before[-1], degree
+    for previous in range(degree):
+        lower = piece_of[(tails[previous] + 1) % size]
+        for width in range(1, degree):
+            following = tails[(previous + width + 1) % degree]
+            gap = (following - tails[previous]) % size if width < degree - 1 else size
+            if gap <= reach:
+                continue
+            upper = piece_of[(following - reach + 1) % size]
+            count = before[upper] - before[lower] + (before[-1] if upper < lower else 0)
+            if count * bottom > top * width:
+                top, bottom = count, width
+    return top, bottom

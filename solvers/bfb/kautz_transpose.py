@@ -1,0 +1,160 @@
+"""Exact T_B of breadth-first broadcast on transposed generalized Kautz graphs; see `kautz_bandwidth` for the graphs.
+
+That is also what the best breadth-first reduce-scatter on the graphs themselves takes (direct-connect paper, Corollary
+1.1).  In the transpose of Π(d, m) a node u hears from the d nodes that arcs of Π(d, m) lead to from it.  Walks of T + 1
+arcs from u in Π(d, m), with T the largest number such that d^T < m, end at d^(T+1) consecutive numbers, which go round
+the circle more than once; each of the d links stands for a *block* of d^T of them.  So
+
+- up to distance T each source offers itself on one link only, as in the graph itself;
+- at distance T + 1 a source can use the links in whose blocks it lies, which are all different.
+
+Take the circle from where the first block begins.  What a source can use changes at the ends of blocks only, so between
+two of these all sources are alike: call that a *stretch*.  By Theorem 19 the load is the largest c(S) / |S| over sets S
+of links, where c(S) sources can use links in S only.  Let the stretches of these sources have a gap.  If a link serves
+stretches at both sides, then the gap is shorter than a block, and every link that serves the gap serves a side too; so
+the sources in the gap are counted as well.  Otherwise the two sides share no link, and one of them is no worse alone.
+Hence it is enough to look at all runs of consecutive stretches, and the links that serve them.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from .kautz_bandwidth import check_kautz, depth_and_reach, kautz_period, search_by_links
+
+__all__ = ["as_transpose_factor", "kautz_transpose_factor", "kautz_transpose_table"]
+
+IntArray = npt.NDArray[np.int64]
+
+COLUMNS = 3
+
+
+def kautz_transpose_factor(degree: int, size: int) -> Fraction:
+    """Work out the least T_B of a breadth-first schedule on the transpose of one generalized Kautz graph.
+
+    Parameters
+    ----------
+    degree : int
+        d, at least 2.
+    size : int
+        m, at least ``degree + 1``.
+
+    Returns
+    -------
+    Fraction
+        In M/B; T_L and distances are those of `kautz_figures`.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no such graph, or it is too large.
+
+    Examples
+    --------
+    >>> from collopt.solvers.bfb.kautz_bandwidth import kautz_figures
+    >>> kautz_figures(2, 9).bandwidth_factor, kautz_transpose_factor(2, 9)
+    (Fraction(14, 9), Fraction(10, 9))
+    """
+    check_kautz(degree, size)
+    return as_transpose_factor(degree, size, kautz_transpose_table(degree, size, size)[0])
+
+
+def as_transpose_factor(degree: int, size: int, row: IntArray) -> Fraction:
+    """Read one row of `kautz_transpose_table`."""
+    whole, top, bottom = map(int, row)
+    return Fraction(degree, size) * (whole + Fraction(top, bottom))
+
+
+@numba.njit(cache=True, nogil=True)
+def kautz_transpose_table(degree: int, first: int, last: int) -> IntArray:
+    """Measure the transposes of the graphs of `first` to `last` nodes.
+
+    Parameters
+    ----------
+    degree : int
+        At least 2.
+    first, last : int
+        Nodes, both included; more than the degree.
+
+    Returns
+    -------
+    ndarray of int64, shape (last - first + 1, 3)
+        Loads in shards of all steps but the last; load of the last step, as numerator and denominator.
+    """
+    rows = np.empty((last - first + 1, COLUMNS), dtype=np.int64)
+    for size in range(first, last + 1):
+        _measure(degree, size, rows[size - first])
+    return rows
+
+
+@numba.njit(cache=True, nogil=True)
+def _measure(degree: int, size: int, row: IntArray) -> None:
+    """Fill in one row: search from one node of each kind, then weigh the runs of stretches of the last step."""
+    depth, reach = depth_and_reach(degree, size)
+    period = kautz_period(degree, size)
+    heads = (-degree * np.arange(size).reshape(-1, 1) - np.arange(1, degree + 1)) % size
+    cuts = np.unique(np.arange(degree + 1) * reach % size)
+    lengths = np.diff(np.append(cuts, size))
+    widths = _widths(cuts, degree, reach, size)
+    stretch_of = np.repeat(np.arange(len(cuts)), lengths)
+    loads = np.zeros(depth + 1, dtype=np.int64)
+    top, bottom = 0, 1
+    seen = np.full(size, -1, dtype=np.int64)
+    queue = np.empty(size, dtype=np.int64)
+    links = np.empty(size, dtype=np.int64)
+    for node in range((period + 1) // 2):
+        found, _ = search_by_links(node, heads, depth, seen, queue, links, loads)
+        if found < size:
+            counts = lengths.copy()
+            begin = _begin(node, degree, size, depth + 1)
+            for source in queue[:found]:
+                counts[stretch_of[(source - begin) % size]] -= 1
+            count, width = _worst_run(counts, widths)
+            if count * bottom > top * width:
+                top, bottom = count, width
+    row[0], row[1], row[2] = loads.sum(), top, bottom
+
+
+@numba.njit(cache=True, nogil=True)
+def _begin(node: int, degree: int, size: int, length: int) -> int:
+    """Where the consecutive numbers begin that walks of a length from a node end at."""
+    begin, reach = node, 1
+    for _ in range(length):
+        begin = (-degree * (begin + reach)) % size
+        reach *= degree
+    return begin
+
+
+@numba.njit(cache=True, nogil=True)
+def _widths(cuts: IntArray, degree: int, reach: int, size: int) -> IntArray:
+    """How many links serve the run of stretches that starts with each one and is of each length."""
+    stretches = len(cuts)
+    widths = np.empty((stretches, stretches), dtype=np.int64)
+    for first in range(stretches):
+        used = np.zeros(degree, dtype=np.bool_)
+        for more in range(stretches):
+            place = cuts[(first + more) % stretches]
+            while place < degree * reach:
+                used[place // reach] = True
+                place += size
+            widths[first, more] = used.sum()
+    return widths
+
+
+@numba.njit(cache=True, nogil=True)
+def _worst_run(counts: IntArray, widths: IntArray) -> tuple[int, int]:
+    """Return the numerator and denominator of the largest c(S) / |S| over the links S of runs of stretches."""
+    stretches = len(counts)
+    top, bottom = 0, 1
+    for first in range(stretches):
+        count = 0
+        for more in range(stretches):
+            count += counts[(first + more) % stretches]
+            width = widths[first, more]
+            if count * bottom > top * width:
+                top, bottom = count, width
+    return top, bottom

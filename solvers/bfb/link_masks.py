@@ -1,0 +1,248 @@
+"""Which links can bring which shard to a rank in the fewest hops, for all ranks at once.
+
+A shard of rank v is d(v, u) hops away from rank u.  In breadth-first order it can come over every link (w, u) with
+d(v, u) = d(v, w) + 1: these links are the *mask* of v at u.  Sources with the same mask are interchangeable, so at most
+as many *groups* of them matter as there are sets of links.
+
+Source: the direct-connect paper, Definition 15 and linear program (1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import BoundError
+from ..flow.max_flow import check_capacities
+
+__all__ = ["Groups", "Intake", "groups_at", "intake", "shards_within", "usable_links", "widest"]
+
+BoolArray = npt.NDArray[np.bool_]
+HopArray = npt.NDArray[np.int16]
+IntArray = npt.NDArray[np.int64]
+NodeArray = npt.NDArray[np.int32]
+
+WORD = 62
+"""Links per word of a mask, so that words are never negative."""
+MULTIPLIER = 0x9E3779B97F4A7C1
+"""An odd number of many bits: 2^60 over the golden ratio."""
+
+
+class Intake(NamedTuple):
+    """The links into each rank, and the sources of what comes over them, by distance.
+
+    Attributes
+    ----------
+    first : ndarray of int64, shape (ranks + 1,)
+        The links into rank u are those at the places ``first[u]`` to ``first[u + 1] - 1`` of the next three arrays.
+    tails, widths, links : ndarray of int64, shape (links,)
+        Where each link comes from, its bandwidth without the links' common divisor, and its number for the caller.
+    hops : ndarray of int16, shape (ranks, ranks)
+        ``[u, v]``: fewest links from source v to rank u.
+    sources : ndarray of int32, shape (ranks, ranks)
+        ``[u]``: all ranks in the order of their distance to u; u itself comes first.
+    starts : ndarray of int32, shape (ranks, diameter + 2)
+        Those t hops away are ``sources[u, starts[u, t]:starts[u, t + 1]]``.
+    divisor : int
+        The greatest common divisor of the bandwidths.
+    """
+
+    first: IntArray
+    tails: IntArray
+    widths: IntArray
+    links: IntArray
+    hops: HopArray
+    sources: NodeArray
+    starts: NodeArray
+    divisor: int
+
+    @property
+    def num_ranks(self) -> int:
+        """All of which are sources."""
+        return len(self.hops)
+
+    @property
+    def diameter(self) -> int:
+        """Most hops between two ranks."""
+        return int(self.starts.shape[1]) - 2
+
+
+class Groups(NamedTuple):
+    """The sources at one distance from a rank, by mask.
+
+    Attributes
+    ----------
+    masks : ndarray of int64, shape (groups, words)
+        Bit i of word j: whether link ``62 j + i`` into the rank can bring the shards of this group.
+    starts : ndarray of int64, shape (groups + 1,)
+        The sources of group g are ``members[starts[g]:starts[g + 1]]``.
+    members : ndarray of int64
+        Source numbers.
+    """
+
+    masks: IntArray
+    starts: IntArray
+    members: IntArray
+
+
+def intake(num_ranks: int, tails: IntArray, heads: IntArray, widths: IntArray) -> Intake:
+    """Find all distances, and arrange links and sources by the rank that they lead to.
+
+    Parameters
+    ----------
+    num_ranks : int
+        Ranks 0 to ``num_ranks - 1``; no switches.
+    tails, heads : ndarray of int64, shape (links,)
+        Different links between different ranks.
+    widths : ndarray of int64, shape (links,)
+        Bandwidths, at least 1 each.
+
+    Returns
+    -------
+    Intake
+
+    Raises
+    ------
+    BoundError
+        If some rank cannot reach another.
+    CapacityOverflowError
+        If shards times bandwidth could leave int64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ends = np.arange(4), np.array([1, 2, 3, 0])
+    >>> intake(4, *ends, np.ones(4, dtype=np.int64)).hops.tolist()
+    [[0, 3, 2, 1], [1, 0, 3, 2], [2, 1, 0, 3], [3, 2, 1, 0]]
+    """
+    divisor = int(np.gcd.reduce(widths)) if len(widths) else 1
+    order = np.lexsort((tails, heads))
+    first = np.zeros(num_ranks + 1, dtype=np.int64)
+    np.cumsum(np.bincount(heads, minlength=num_ranks), out=first[1:])
+    ordered = np.asarray(tails[order], dtype=np.int64), np.asarray(widths[order], dtype=np.int64) // divisor
+    check_capacities(2 * num_ranks * sum(ordered[1].tolist()))
+    hops, sources = _distances(num_ranks, first, ordered[0])
+    if (hops < 0).any():
+        rank, source = np.argwhere(hops < 0)[0].tolist()
+        raise BoundError(
+            f"rank {source} cannot reach rank {rank}, counting from 0; add links until every rank reaches every other"
+        )
+    return Intake(first, *ordered, order, hops, sources, _starts(hops, int(hops.max())), divisor)
+
+
+def widest(network: Intake) -> int:
+    """Most links into a rank."""
+    return int(np.diff(network.first).max())
+
+
+@numba.njit(cache=True, nogil=True)
+def _distances(num_ranks: int, first: IntArray, tails: IntArray) -> tuple[HopArray, NodeArray]:
+    """Breadth-first search against the links from every rank; -1 where there is no way."""
+    hops = np.full((num_ranks, num_ranks), -1, dtype=np.int16)
+    found = np.zeros((num_ranks, num_ranks), dtype=np.int32)
+    for rank in range(num_ranks):
+        away, queue = hops[rank], found[rank]
+        away[rank] = 0
+        queue[0] = rank
+        done, seen = 0, 1
+        while done < seen:
+            node = queue[done]
+            done += 1
+            for place in range(first[node], first[node + 1]):
+                tail = tails[place]
+                if away[tail] < 0:
+                    away[tail] = away[node] + 1
+                    queue[seen] = tail
+                    seen += 1
+    return hops, found
+
+
+@numba.njit(cache=True, nogil=True)
+def _starts(hops: HopArray, diameter: int) -> NodeArray:
+    starts = np.zeros((len(hops), diameter + 2), dtype=np.int32)
+    for rank in range(len(hops)):
+        for distance in hops[rank]:
+            starts[rank, distance + 1] += 1
+        for distance in range(diameter + 1):
+            starts[rank, distance + 1] += starts[rank, distance]
+    return starts
+
+
+@numba.njit(cache=True, nogil=True)
+def groups_at(network: Intake, rank: int, distance: int) -> Groups:
+    """Group the sources at one distance from a rank by the links that can bring their shards."""
+    begin, end = network.starts[rank, distance], network.starts[rank, distance + 1]
+    offset = network.first[rank]
+    degree = network.first[rank + 1] - offset
+    words = (degree + WORD - 1) // WORD
+    masks = np.zeros((end - begin, words), dtype=np.int64)
+    group_of = np.empty(end - begin, dtype=np.int64)
+    counts = np.zeros(end - begin + 1, dtype=np.int64)
+    size = 2
+    while size < 2 * (end - begin):
+        size *= 2
+    table = np.full(size, -1, dtype=np.int64)
+    groups = 0
+    for place in range(end - begin):
+        source = network.sources[rank, begin + place]
+        mask = masks[groups]  # overwritten by the next source, if a group has this mask already
+        mask[:] = 0
+        for link in range(degree):
+            if network.hops[network.tails[offset + link], source] == distance - 1:
+                mask[link // WORD] |= 1 << (link % WORD)
+        slot = _slot(mask, masks, table)
+        if table[slot] < 0:
+            table[slot] = groups
+            groups += 1
+        group_of[place] = table[slot]
+        counts[table[slot] + 1] += 1
+    starts = np.cumsum(counts[: groups + 1])
+    members = np.empty(end - begin, dtype=np.int64)
+    filled = starts[:-1].copy()
+    for place in range(end - begin):
+        group = group_of[place]
+        members[filled[group]] = network.sources[rank, begin + place]
+        filled[group] += 1
+    return Groups(masks[:groups], starts, members)
+
+
+@numba.njit(cache=True, nogil=True)
+def _slot(mask: IntArray, masks: IntArray, table: IntArray) -> int:
+    """Where in an open hash table the group with this mask is, or would be put."""
+    key = 0
+    for word in mask:
+        key = (key ^ word) * MULTIPLIER
+        key ^= key >> 29
+    slot = key & (len(table) - 1)
+    while table[slot] >= 0 and (masks[table[slot]] != mask).any():
+        slot = (slot + 1) & (len(table) - 1)
+    return slot
+
+
+@numba.njit(cache=True, nogil=True)
+def usable_links(groups: Groups, degree: int) -> BoolArray:
+    """Links into a rank that can bring anything from this distance."""
+    usable = np.zeros(degree, dtype=np.bool_)
+    for mask in groups.masks:
+        for link in range(degree):
+            if mask[link // WORD] >> (link % WORD) & 1:
+                usable[link] = True
+    return usable
+
+
+@numba.njit(cache=True, nogil=True)
+def shards_within(groups: Groups, chosen: BoolArray) -> int:
+    """Count the shards that only links of a set can bring."""
+    shards = 0
+    for group in range(len(groups.masks)):
+        within = True
+        for link in range(len(chosen)):
+            if groups.masks[group, link // WORD] >> (link % WORD) & 1 and not chosen[link]:
+                within = False
+                break
+        if within:
+            shards += groups.starts[group + 1] - groups.starts[group]
+    return shards

@@ -1,0 +1,208 @@
+"""How busy the busiest link of a breadth-first broadcast must be, exactly and without a linear program.
+
+Of what comes to rank u from distance t, let c(S) be the number of shards that only links of the set S can bring, and
+b(S) the bandwidth of S.  Then the optimum of linear program (1) of the direct-connect paper is
+
+    U(u, t) = max over nonempty S of c(S) / b(S),
+
+by max-flow min-cut: this is Theorem 19 for any load, and for links that differ.  The set that attains it proves that
+nothing less will do, and a flow with capacities ``b U`` shows how it is done.
+
+There are two ways to find it.  `loads_by_subsets` looks at all sets: c is the histogram of masks, summed over subsets.
+`loads_by_newton` raises a guess by one set that it violates, found by a maximum flow of groups of sources to links,
+until there is none (Dinkelbach's method); it does not mind links by the dozen.  Both count in whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from .balanced_shares import balance
+from .link_masks import Intake, groups_at, shards_within, usable_links, widest
+
+__all__ = ["METHODS", "BusiestSet", "busiest_sets", "loads_by_newton", "loads_by_subsets"]
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+MOST_LINKS_FOR_SUBSETS = 10
+LARGEST_TABLE = 20
+"""Links into a rank beyond which a table of all sets is too large."""
+
+
+class BusiestSet(NamedTuple):
+    """The set of links into one rank that decides how long a step takes.
+
+    Attributes
+    ----------
+    rank : int
+        That the links lead to.
+    shards : int
+        What only these links can bring: c(S).
+    width : int
+        What their bandwidths add up to, without the network's common divisor: b(S).
+    links : ndarray of int64
+        Their numbers, as given to `intake`.
+    """
+
+    rank: int
+    shards: int
+    width: int
+    links: IntArray
+
+    @property
+    def load(self) -> Fraction:
+        """Shards per unit of bandwidth: the largest U(u, t) of the distance."""
+        return Fraction(self.shards, self.width)
+
+
+def busiest_sets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
+    """Find the busiest set of each distance by the way that suits the network.
+
+    Parameters
+    ----------
+    network : Intake
+        Of all links.
+    ranks : ndarray of int64, optional
+        The ranks to look at; all by default.  One will do where all look alike.
+
+    Returns
+    -------
+    tuple of BusiestSet
+        Of distance 1, 2, ..., as far as the ranks have sources.
+
+    Examples
+    --------
+    Two links into each rank of a ring of 4 bring the one shard from the other side:
+
+    >>> from .hop_masks import intake
+    >>> ends = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([1, 2, 3, 0, 3, 0, 1, 2])
+    >>> [(each.shards, each.width) for each in busiest_sets(intake(4, *ends, np.ones(8, dtype=np.int64)))]
+    [(1, 1), (1, 2)]
+    """
+    few = widest(network) <= MOST_LINKS_FOR_SUBSETS
+    return (loads_by_subsets if few else loads_by_newton)(network, ranks)
+
+
+def loads_by_subsets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
+    """Find the busiest sets by looking at all sets; parameters and result as of `busiest_sets`.
+
+    Raises
+    ------
+    UnsupportedError
+        If there are too many links into a rank for that.
+    """
+    if widest(network) > LARGEST_TABLE:
+        raise UnsupportedError(
+            f"{widest(network)} links lead into a rank; expected at most {LARGEST_TABLE} to look at all sets of them"
+        )
+    return _as_sets(network, *_by_subsets(network, _chosen(network, ranks)))
+
+
+def loads_by_newton(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
+    """Find the busiest sets by maximum flows; parameters and result as of `busiest_sets`."""
+    return _as_sets(network, *_by_newton(network, _chosen(network, ranks)))
+
+
+METHODS: dict[str, Callable[[Intake], tuple[BusiestSet, ...]]] = {
+    "auto": busiest_sets,
+    "subsets": loads_by_subsets,
+    "newton": loads_by_newton,
+}
+"""By name."""
+
+
+def _chosen(network: Intake, ranks: IntArray | None) -> IntArray:
+    return np.arange(network.num_ranks) if ranks is None else np.asarray(ranks, dtype=np.int64)
+
+
+def _as_sets(network: Intake, best: IntArray, members: BoolArray) -> tuple[BusiestSet, ...]:
+    found = []
+    for (rank, shards, width), inside in zip(best.tolist(), members, strict=True):
+        if shards:
+            begin, end = network.first[rank : rank + 2]
+            found.append(BusiestSet(rank, shards, width, network.links[begin:end][inside[: end - begin]]))
+    return tuple(found)
+
+
+@numba.njit(cache=True, nogil=True)
+def _by_subsets(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
+    """For each distance the rank, c(S) and b(S) of the busiest set S, and which of the rank's links are in S."""
+    best, members = _nothing_yet(network)
+    for rank in ranks:
+        offset = network.first[rank]
+        degree = network.first[rank + 1] - offset
+        widths = np.zeros(1 << degree, dtype=np.int64)
+        for link in range(degree):
+            for chosen in range(1 << link):
+                widths[chosen | 1 << link] = widths[chosen] + network.widths[offset + link]
+        for distance in range(1, len(best) + 1):
+            if network.starts[rank, distance] == network.starts[rank, distance + 1]:
+                break
+            inside = _shards_inside(network, rank, distance, degree)
+            found, row = -1, best[distance - 1]
+            for chosen in range(1, 1 << degree):
+                if inside[chosen] * row[2] > row[1] * widths[chosen]:
+                    row[0], row[1], row[2] = rank, inside[chosen], widths[chosen]
+                    found = chosen
+            if found >= 0:
+                for link in range(degree):
+                    members[distance - 1, link] = found >> link & 1
+    return best, members
+
+
+@numba.njit(cache=True, nogil=True)
+def _nothing_yet(network: Intake) -> tuple[IntArray, BoolArray]:
+    diameter = network.starts.shape[1] - 2
+    best = np.zeros((diameter, 3), dtype=np.int64)
+    best[:, 2] = 1
+    return best, np.zeros((diameter, (network.first[1:] - network.first[:-1]).max()), dtype=np.bool_)
+
+
+@numba.njit(cache=True, nogil=True)
+def _shards_inside(network: Intake, rank: int, distance: int, degree: int) -> IntArray:
+    """For each set of links, how many sources have their mask within it: the zeta transform of a histogram."""
+    inside = np.zeros(1 << degree, dtype=np.int64)
+    offset = network.first[rank]
+    for place in range(network.starts[rank, distance], network.starts[rank, distance + 1]):
+        source, mask = network.sources[rank, place], 0
+        for link in range(degree):
+            if network.hops[network.tails[offset + link], source] == distance - 1:
+                mask |= 1 << link
+        inside[mask] += 1
+    for link in range(degree):
+        for high in range(0, 1 << degree, 2 << link):
+            for chosen in range(high, high + (1 << link)):
+                inside[chosen + (1 << link)] += inside[chosen]
+    return inside
+
+
+@numba.njit(cache=True, nogil=True)
+def _by_newton(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
+    """As `_by_subsets`.  A guess that one rank needed is where the next one starts."""
+    best, members = _nothing_yet(network)
+    for rank in ranks:
+        widths = network.widths[network.first[rank] : network.first[rank + 1]]
+        for distance in range(1, len(best) + 1):
+            if network.starts[rank, distance] == network.starts[rank, distance + 1]:
+                break
+            groups, row = groups_at(network, rank, distance), best[distance - 1]
+            violated = usable_links(groups, len(widths))
+            while True:
+                shards, width = shards_within(groups, violated), (widths * violated).sum()
+                # At first this is the set of all links, which need not be busier than what other ranks have.
+                if shards * row[2] > row[1] * width:
+                    row[0], row[1], row[2] = rank, shards, width
+                    members[distance - 1] = False
+                    members[distance - 1, : len(widths)] = violated
+                _, violated = balance(groups, row[2], widths * row[1])
+                if not violated.any():
+                    break
+    return best, members

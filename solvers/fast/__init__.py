@@ -1,0 +1,1 @@
+"""Birkhoff decomposition, tile balance, stages."""

@@ -1,0 +1,247 @@
+"""Birkhoff decomposition: square matrices of bytes as weighted sums of permutations, in exact integers.
+
+A matrix whose rows and columns all have the same sum S is a sum of permutation matrices with positive weights, and
+those weights add up to S.  Any other matrix is first embedded into such a one, whose S is its largest row or column
+sum, by adding to rows and columns that have less (FAST, section 4.4).
+
+Both decompositions here take a perfect matching, which there is by Hall's theorem, subtract the same from all of its
+entries, and go on with what is left, whose sums are equal again.
+
+* `plain_matchings` embeds first, and keeps the matching and repairs it: only rows whose entry became zero search for
+  another column.  Each step leaves a smaller face of the polytope of such matrices, whose dimension is (n - 1)^2, so
+  there are at most n^2 - 2n + 2 steps.
+* `wide_matchings` takes a matching whose least entry is as large as can be, which leaves few steps, and raises rows and
+  columns only as it goes.  The fewest possible steps are NP-hard to find.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CapacityOverflowError, UnsupportedError
+from ...support.validation import shown
+from .alternating_paths import flip, shortest_path, widest_path
+
+__all__ = ["DECOMPOSITIONS", "decompose", "embed", "matchings", "most_matchings", "plain_matchings", "wide_matchings"]
+
+IntArray = npt.NDArray[np.int64]
+ShortArray = npt.NDArray[np.int16]
+
+DECOMPOSITIONS = {"plain": 0, "fewest": 1}
+"""Ways to decompose, by the number that kernels know them by."""
+MOST_NODES = 2**12
+LIMIT = 2**62
+
+
+def decompose(matrix: IntArray, way: str = "plain") -> tuple[IntArray, IntArray]:
+    """Write a matrix, raised to equal row and column sums, as a weighted sum of permutations.
+
+    Parameters
+    ----------
+    matrix : ndarray of int64, shape (n, n)
+        Entries of at least 0.
+    way : {"plain", "fewest"}
+        A key of `DECOMPOSITIONS`.
+
+    Returns
+    -------
+    permutations : ndarray of int64, shape (steps, n)
+        The column of each row, step by step.
+    weights : ndarray of int64, shape (steps,)
+        All positive; they add up to the largest row or column sum of `matrix`.
+
+    Raises
+    ------
+    UnsupportedError
+        If the matrix is not square, has a negative entry or more than 4096 rows, or the way is unknown.
+    CapacityOverflowError
+        If a sum could leave the range of int64.
+
+    Notes
+    -----
+    FAST, section 4.4.  Plain steps add on at most 2n - 1 entries, by the north-west corner rule.  If the others
+    are more than n^2 - 2n + 2, they are thrown away for plain ones.
+
+    Examples
+    --------
+    >>> permutations, weights = decompose(np.array([[0, 3], [1, 0]]))
+    >>> permutations.tolist(), weights.tolist()
+    ([[1, 0]], [3])
+    """
+    if way not in DECOMPOSITIONS:
+        raise UnsupportedError(f"the decomposition is {shown(way)}; expected one of {', '.join(DECOMPOSITIONS)}")
+    matrix = np.ascontiguousarray(matrix, dtype=np.int64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) > MOST_NODES:
+        raise UnsupportedError(f"the matrix has shape {matrix.shape}; expected a square of at most {MOST_NODES} rows")
+    if matrix.size and matrix.min() < 0:
+        raise UnsupportedError(f"the matrix has the entry {matrix.min()}; expected none below 0")
+    if int(matrix.max(initial=0)) * len(matrix) >= LIMIT:
+        raise CapacityOverflowError(f"the matrix has the entry {matrix.max()}; its sums would not fit 64 bits")
+    found, weights = matchings(matrix, DECOMPOSITIONS[way])
+    return found.astype(np.int64), weights
+
+
+@numba.njit(cache=True, nogil=True)
+def matchings(matrix: IntArray, way: int) -> tuple[ShortArray, IntArray]:
+    """Embed and decompose, without checks; the permutations are int16, as there may be millions of entries."""
+    n = len(matrix)
+    residual = np.empty((n, n), dtype=np.int64)
+    bound = embed(matrix, residual)
+    most = most_matchings(n) if bound else 0
+    found = np.empty((most, n), dtype=np.int16)
+    weights = np.empty(most, dtype=np.int64)
+    count = -1
+    if way == 1:
+        count = wide_matchings(matrix, bound, found, weights)
+    if count < 0:
+        count = plain_matchings(residual, bound, found, weights)
+    return found[:count], weights[:count]
+
+
+@numba.njit(cache=True, nogil=True)
+def most_matchings(n: int) -> int:
+    """Return the number of steps that are always enough."""
+    return n * n - 2 * n + 2
+
+
+@numba.njit(cache=True, nogil=True)
+def embed(matrix: IntArray, residual: IntArray) -> int:
+    """Write `matrix`, raised to equal row and column sums, to `residual`, and return that sum."""
+    n = len(matrix)
+    rows, columns = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    for row in range(n):
+        for column in range(n):
+            entry = matrix[row, column]
+            residual[row, column] = entry
+            rows[row] += entry
+            columns[column] += entry
+    bound = 0
+    for node in range(n):
+        bound = max(bound, rows[node], columns[node])
+    row, column = 0, 0
+    while row < n and column < n:
+        # All rows together lack what all columns together lack, so both run out at the same time.
+        added = min(bound - rows[row], bound - columns[column])
+        residual[row, column] += added
+        rows[row] += added
+        columns[column] += added
+        if rows[row] == bound:
+            row += 1
+        else:
+            column += 1
+    return bound
+
+
+@numba.njit(cache=True, nogil=True)
+def plain_matchings(residual: IntArray, bound: int, found: ShortArray, weights: IntArray) -> int:
+    """Subtract matchings until nothing is left; return how many.  `residual` is used up."""
+    n = len(residual)
+    words = (n + 63) // 64
+    positive = np.zeros((n, words), dtype=np.uint64)
+    free = np.zeros(words, dtype=np.uint64)
+    for row in range(n):
+        free[row >> 6] |= _bit(row)
+        for column in range(n):
+            if residual[row, column] > 0:
+                positive[row, column >> 6] |= _bit(column)
+    # What is left of the matched entries is in `left`, and in `residual` only once they are not matched any more.
+    left = np.zeros(n, dtype=np.int64)
+    match, owner = np.full(n, -1, dtype=np.int16), np.empty(n, dtype=np.int16)
+    parent, queue = np.empty(n, dtype=np.int16), np.empty(n + 1, dtype=np.int16)
+    seen = np.empty(words, dtype=np.uint64)
+    count = 0
+    while bound > 0:
+        for row in range(n):
+            if left[row] == 0 and match[row] >= 0:
+                column = match[row]
+                match[row] = -1
+                residual[row, column] = 0
+                free[column >> 6] |= _bit(column)
+                positive[row, column >> 6] &= ~_bit(column)
+        for row in range(n):
+            if match[row] < 0:
+                end = shortest_path(row, positive, free, owner, parent, queue, seen)
+                free[end >> 6] &= ~_bit(end)
+                _flip(row, end, residual, left, match, owner, parent)
+        weight = bound
+        for row in range(n):
+            weight = min(weight, left[row])
+        for row in range(n):
+            left[row] -= weight
+            found[count, row] = match[row]
+        weights[count] = weight
+        bound -= weight
+        count += 1
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _flip(
+    row: int,
+    column: int,
+    residual: IntArray,
+    left: IntArray,
+    match: ShortArray,
+    owner: ShortArray,
+    parent: ShortArray,
+) -> None:
+    """As `flip`, and exchange what is left of matched entries."""
+    while True:
+        at = parent[column]
+        before = match[at]
+        if before >= 0:
+            residual[at, before] = left[at]
+        left[at] = residual[at, column]
+        match[at] = column
+        owner[column] = at
+        if at == row:
+            return
+        column = before
+
+
+@numba.njit(cache=True, nogil=True)
+def wide_matchings(matrix: IntArray, bound: int, found: ShortArray, weights: IntArray) -> int:
+    """Subtract the widest matchings until nothing is left; return how many, or -1 if `found` has no room for all.
+
+    What rows and columns lack is not laid down in advance: a row and a column that both lack at least x take x more
+    than their entry, so entry (i, j) counts as ``matrix[i, j] + min(lack of i, lack of j)``.  As both terms only fall,
+    `width` does too: to the widest path that leads from an unmatched row to a free column.
+    """
+    n = len(matrix)
+    left = matrix.copy()
+    rows, columns = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    for node in range(n):
+        rows[node], columns[node] = bound - matrix[node].sum(), bound - matrix[:, node].sum()
+    match, owner = np.full(n, -1, dtype=np.int16), np.full(n, -1, dtype=np.int16)
+    parent = np.empty(n, dtype=np.int16)
+    reach = np.empty(n, dtype=np.int64)
+    width, count = bound, 0
+    while bound > 0:
+        if count == len(weights):
+            return -1
+        for row in range(n):
+            column = match[row]
+            if column >= 0 and left[row, column] + min(rows[row], columns[column]) < width:
+                match[row], owner[column] = -1, -1
+        for row in range(n):
+            if match[row] < 0:
+                end, width = widest_path(row, width, left, rows, columns, owner, parent, reach)
+                flip(row, end, match, owner, parent)
+        for row in range(n):
+            column = match[row]
+            found[count, row] = column
+            more = max(0, width - left[row, column])
+            left[row, column] -= width - more
+            rows[row] -= more
+            columns[column] -= more
+        weights[count] = width
+        bound -= width
+        count += 1
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _bit(place: int) -> np.uint64:
+    return np.uint64(1) << np.uint64(place & 63)

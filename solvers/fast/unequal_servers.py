@@ -1,0 +1,200 @@
+"""FAST's schedule for servers of unequal sizes, as one on parts of equal size.
+
+Every server is cut into parts of g GPUs, where g divides the sizes of all servers.  What server i, of u parts, sends to
+server j, of v parts, is dealt out evenly to all u v pairs of parts: GPU a of i has v streams, to its peers in the
+parts of j.  So the busiest part sends per GPU what Theorem 1 of FAST demands of its server, and parts are the rows and
+columns that Birkhoff's theorem is applied to.  With one part for each server this is FAST.
+
+GPU a of i has its bytes for j in the order a modulo g, a modulo g + 1, and so on modulo the size of j, fills its
+streams with the first of them, and gives away what is too much, as in `tile_balance`.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from .birkhoff import matchings
+from .stages import MOST_PLACES, TOO_MANY, fault_of, number_of_stages, ordered_stages
+from .tile_balance import copy_cells
+
+__all__ = ["unequal_exchange"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+@numba.njit(cache=True, nogil=True)
+def unequal_exchange(
+    traffic: IntArray, firsts: IntArray, gpus: int, way: int, cap: int
+) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
+    """Plan an all-to-allv on servers of unequal sizes.
+
+    Parameters
+    ----------
+    traffic : ndarray of int64, shape (ranks, ranks)
+        Bytes from each rank to each.
+    firsts : ndarray of int64, shape (servers + 1,)
+        The first rank of each server, and the number of ranks.
+    gpus : int
+        GPUs of a part; divides the sizes of all servers.
+    way, cap : int
+        As of `staged_exchange`.
+
+    Returns
+    -------
+    fault, starts, segments, sizes, partners, begins, ends
+        As of `staged_exchange`, with parts for servers.
+    """
+    nothing, no_rows = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
+    fault = fault_of(traffic)
+    if fault:
+        return fault, nothing, no_rows, nothing, no_rows, no_rows, no_rows
+    parts = len(traffic) // gpus
+    totals = _totals(traffic, firsts)
+    longest = _longest(totals, firsts, gpus, parts)
+    found, weights = matchings(longest, way)
+    stages = number_of_stages(weights, cap)
+    if stages > MOST_PLACES // parts:
+        return TOO_MANY, nothing, no_rows, nothing, no_rows, no_rows, no_rows
+    sizes, partners, begins, ends = ordered_stages(longest, found, weights, stages, cap)
+    starts, segments = _segments(traffic, totals, firsts, gpus, parts)
+    return 0, starts, segments, sizes, partners, begins, ends
+
+
+@numba.njit(cache=True, nogil=True)
+def _totals(traffic: IntArray, firsts: IntArray) -> IntArray:
+    """Bytes from each server to each other; 0 on the diagonal."""
+    servers = len(firsts) - 1
+    totals = np.zeros((servers, servers), dtype=np.int64)
+    for server in range(servers):
+        for other in range(servers):
+            if other != server:
+                rows = traffic[firsts[server] : firsts[server + 1]]
+                totals[server, other] = rows[:, firsts[other] : firsts[other + 1]].sum()
+    return totals
+
+
+@numba.njit(cache=True, nogil=True)
+def _longest(totals: IntArray, firsts: IntArray, gpus: int, parts: int) -> IntArray:
+    """Write down the longest stream of each pair of parts: GPUs in turn, and their peers in turn, have a byte more."""
+    longest = np.zeros((parts, parts), dtype=np.int64)
+    for server in range(len(totals)):
+        row, size = firsts[server] // gpus, (firsts[server + 1] - firsts[server])
+        for other in range(len(totals)):
+            column, peers = firsts[other] // gpus, (firsts[other + 1] - firsts[other]) // gpus
+            share, longer = divmod(totals[server, other], size * peers)
+            for part in range(size // gpus):
+                for peer in range(peers):
+                    longest[row + part, column + peer] = share + (1 if part * gpus * peers + peer < longer else 0)
+    return longest
+
+
+@numba.njit(cache=True, nogil=True)
+def _segments(
+    traffic: IntArray, totals: IntArray, firsts: IntArray, gpus: int, parts: int
+) -> tuple[IntArray, IntArray]:
+    """Fill all streams, and put their segments in order; as `stream_segments` writes them."""
+    most = 1
+    for server in range(len(totals)):
+        size = firsts[server + 1] - firsts[server]
+        for other in range(len(totals)):
+            # Segments end where cells, streams, or the bytes that a GPU keeps do.
+            width = firsts[other + 1] - firsts[other]
+            most += size * (width + width // gpus + 1)
+    segments, streams = np.empty((most, 4), dtype=np.int64), np.empty(most, dtype=np.int64)
+    count = 0
+    for server in range(len(totals)):
+        rows = firsts[server], firsts[server + 1]
+        for other in range(len(totals)):
+            total, columns = totals[server, other], (firsts[other], firsts[other + 1])
+            if total:
+                count, left, lacks = _keep(traffic, total, rows, columns, gpus, segments, streams, count)
+                count = _fill(traffic, rows, columns, gpus, left, lacks, segments, streams, count)
+    starts = np.zeros(parts * parts * gpus + 1, dtype=np.int64)
+    for at in range(count):
+        starts[streams[at] + 1] += 1
+    # Stable, as a stream's segments were written in its own order.
+    return np.cumsum(starts), segments[:count][np.argsort(streams[:count], kind="mergesort")]
+
+
+@numba.njit(cache=True, nogil=True)
+def _keep(
+    traffic: IntArray,
+    total: int,
+    rows: tuple[int, int],
+    columns: tuple[int, int],
+    gpus: int,
+    segments: IntArray,
+    streams: IntArray,
+    count: int,
+) -> tuple[int, IntArray, IntArray]:
+    """Write what GPUs send of their own from one server to another, and the number of the stream of each segment.
+
+    Also returned are how many bytes each GPU has left, and in which cell and from which byte on, shape (GPUs, 3); and
+    how many each of its streams lacks, shape (GPUs, peers).
+    """
+    size, width = rows[1] - rows[0], columns[1] - columns[0]
+    peers = width // gpus
+    share, longer = divmod(total, size * peers)
+    left, lacks = np.zeros((size, 3), dtype=np.int64), np.empty((size, peers), dtype=np.int64)
+    for gpu in range(size):
+        rank = rows[0] + gpu
+        spare, place, first = traffic[rank, columns[0] : columns[1]].sum(), 0, 0
+        for peer in range(peers):
+            wanted = share + (1 if gpu * peers + peer < longer else 0)
+            own, begin = min(spare, wanted), count
+            count, place, first = copy_cells(
+                traffic, rank, columns[0], width, gpu % gpus, place, first, own, segments, count
+            )
+            streams[begin:count] = _stream(rank, columns[0] + peer * gpus, gpus, len(traffic))
+            spare -= own
+            lacks[gpu, peer] = wanted - own
+        left[gpu] = spare, place, first
+    return count, left, lacks
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(
+    traffic: IntArray,
+    rows: tuple[int, int],
+    columns: tuple[int, int],
+    gpus: int,
+    left: IntArray,
+    lacks: IntArray,
+    segments: IntArray,
+    streams: IntArray,
+    count: int,
+) -> int:
+    """Write what GPUs hand over to streams that lack something, one after another, as `_keep` leaves both."""
+    giver = 0
+    for gpu in range(len(left)):
+        for peer in range(lacks.shape[1]):
+            begin, wanted = count, lacks[gpu, peer]
+            while wanted:
+                while left[giver, 0] == 0:
+                    giver += 1
+                spare, place, first = left[giver]
+                taken = min(wanted, spare)
+                count, place, first = copy_cells(
+                    traffic,
+                    rows[0] + giver,
+                    columns[0],
+                    columns[1] - columns[0],
+                    giver % gpus,
+                    place,
+                    first,
+                    taken,
+                    segments,
+                    count,
+                )
+                left[giver] = spare - taken, place, first
+                wanted -= taken
+            streams[begin:count] = _stream(rows[0] + gpu, columns[0] + peer * gpus, gpus, len(traffic))
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _stream(rank: int, other: int, gpus: int, ranks: int) -> int:
+    """Number the stream from a rank to its peer in the part that begins with the rank `other`."""
+    return (rank // gpus * (ranks // gpus) + other // gpus) * gpus + rank % gpus

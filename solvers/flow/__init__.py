@@ -1,0 +1,1 @@
+"""Max flow (Dinic), push-relabel, all sinks, transport."""

@@ -1,0 +1,144 @@
+"""What to ask of HiGHS."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ...errors import UnsupportedError
+from ...support.seed import MOST_SEED, current_seed
+from .callbacks import Listener
+
+__all__ = ["Algorithm", "HighsOptions", "current_threads", "limited_threads"]
+
+MOST_THREADS = 2**20
+_usual_threads: ContextVar[int | None] = ContextVar("collopt_usual_threads", default=None)
+
+
+@contextmanager
+def limited_threads(threads: int) -> Iterator[None]:
+    """Let every solve within the context that does not say otherwise use so many threads.
+
+    Parameters
+    ----------
+    threads : int
+        At least 1.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is no such number.
+
+    Examples
+    --------
+    >>> with limited_threads(2):
+    ...     HighsOptions().settings()["threads"]
+    2
+    """
+    _check_number("threads", threads, 1, MOST_THREADS, whole=True)
+    token = _usual_threads.set(threads)
+    try:
+        yield
+    finally:
+        _usual_threads.reset(token)
+
+
+def current_threads() -> int | None:
+    """Return the number of the innermost `limited_threads`, or None."""
+    return _usual_threads.get()
+
+
+class Algorithm(Enum):
+    """How HiGHS solves a linear program; integer programs are always solved by branch and bound."""
+
+    SIMPLEX = "simplex"
+    """Dual simplex: ends in a basis, best for re-solving and up to about 10^4 columns."""
+    IPM = "ipm"
+    """Interior point, then crossover to a basis: best for flows above about 10^4 columns."""
+    IPM_WITHOUT_CROSSOVER = "ipm without crossover"
+    """Interior point alone: an answer in the middle of the optimal face, and no basis."""
+    PDLP = "pdlp"
+    """First-order primal-dual method: for programs too large to factorise, at lower accuracy."""
+
+
+@dataclass(frozen=True)
+class HighsOptions:
+    """What to ask of HiGHS; None leaves the choice to it.
+
+    Attributes
+    ----------
+    algorithm : Algorithm, optional
+    time_limit : float, optional
+        Seconds.
+    threads : int, optional
+        If left out, those of `limited_threads`, or as many as HiGHS likes.
+    random_seed : int, optional
+        0 to 2147483647; if left out, that of `collopt.solvers.seeded`, or 0.
+    primal_tolerance, dual_tolerance : float, optional
+        How far a constraint, or a reduced cost, may be off; 1e-10 to 1.
+    log : bool
+        Let HiGHS print its own log.
+    progress : callable, optional
+        Called with a `collopt.solvers.Progress` a few times per second; if it returns False, the solve stops with
+        `Termination.INTERRUPTED`.  PDLP does not call it.
+
+    Examples
+    --------
+    >>> HighsOptions(algorithm=Algorithm.IPM, time_limit=60).threads is None
+    True
+    """
+
+    algorithm: Algorithm | None = None
+    time_limit: float | None = None
+    threads: int | None = None
+    random_seed: int | None = None
+    primal_tolerance: float | None = None
+    dual_tolerance: float | None = None
+    log: bool = False
+    progress: Listener | None = None
+
+    def __post_init__(self) -> None:
+        """Check every field once."""
+        if self.algorithm is not None and not isinstance(self.algorithm, Algorithm):
+            known = ", ".join(f"Algorithm.{member.name}" for member in Algorithm)
+            raise UnsupportedError(f"algorithm is {self.algorithm!r}; expected one of {known}")
+        if self.progress is not None and not callable(self.progress):
+            raise UnsupportedError(f"progress is {self.progress!r}; expected a function of one argument, or None")
+        _check_number("time_limit", self.time_limit, 0, math.inf)
+        _check_number("threads", self.threads, 1, MOST_THREADS, whole=True)
+        _check_number("random_seed", self.random_seed, 0, MOST_SEED, whole=True)
+        _check_number("primal_tolerance", self.primal_tolerance, 1e-10, 1)
+        _check_number("dual_tolerance", self.dual_tolerance, 1e-10, 1)
+
+    def settings(self) -> dict[str, Any]:
+        """Return HiGHS's own names and values of the options that are set, except for the listener."""
+        # What an earlier solve of the same session may have changed is always set.
+        settings: dict[str, Any] = {"output_flag": self.log, "solver": "choose", "presolve": "choose"}
+        # An integer program is optimal when nothing better is left, not when little is.
+        settings |= {"mip_rel_gap": 0.0, "mip_abs_gap": 0.0}
+        if self.algorithm is not None:
+            bare = self.algorithm is Algorithm.IPM_WITHOUT_CROSSOVER
+            settings["solver"] = "ipm" if bare else self.algorithm.value
+            settings["run_crossover"] = "off" if bare else "on"
+        given = {
+            "time_limit": None if self.time_limit is None else float(self.time_limit),
+            "threads": _usual_threads.get() if self.threads is None else self.threads,
+            "random_seed": current_seed() if self.random_seed is None else self.random_seed,
+            "primal_feasibility_tolerance": self.primal_tolerance,
+            "dual_feasibility_tolerance": self.dual_tolerance,
+        }
+        return settings | {name: value for name, value in given.items() if value is not None}
+
+
+def _check_number(name: str, value: float | None, least: float, most: float, *, whole: bool = False) -> None:
+    kind = int if whole else (int, float)
+    if value is None or (isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most):
+        return
+    between = f"from {least} to {most}" if whole else f"from {least:g} to {most:g}"
+    expected = f"{'a whole number' if whole else 'a number'} {between}, or None"
+    raise UnsupportedError(f"{name} is {value!r}; expected {expected}")

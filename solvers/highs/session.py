@@ -1,0 +1,299 @@
+"""The only door to HiGHS: options in, one frozen answer out.
+
+A model is anything that can hand over a `LinearProgram`: the formulations, whose Pyomo programs are compiled on their
+own side, and `collopt.formulations.Blocks`.  Inside, everything is minimised and signs are flipped once, because
+HiGHS 1.15.1 returns flipped duals for a maximisation by interior point without crossover or by PDLP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...support.validation import shown
+from ..lp.basis import Basis
+from ..lp.program import FloatArray, LinearProgram, Model
+from ..lp.program_changes import Changes, changes_between
+from .callbacks import Watch
+from .conversion import entries, highs_basis, highs_model, highspy_module, kinds, spread
+from .diagnosis import check_numbers, message
+from .options import HighsOptions
+from .rays import crossed, empty_conflicts, proof
+from .solution import WITHOUT_BEST_VALUE, DualStatus, Evidence, PrimalStatus, Solution, Status, Termination
+
+__all__ = ["Session", "Start", "solve"]
+
+Start = Solution | Mapping[str, Any]
+"""Where to start from: an earlier solution, or values by name of the variable block as in `Solution.values`."""
+
+TERMINATIONS = {
+    "kOptimal": Termination.OPTIMAL,
+    "kInfeasible": Termination.INFEASIBLE,
+    "kUnbounded": Termination.UNBOUNDED,
+    "kUnboundedOrInfeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "kTimeLimit": Termination.TIME_LIMIT,
+    "kIterationLimit": Termination.OTHER_LIMIT,
+    "kSolutionLimit": Termination.OTHER_LIMIT,
+    "kMemoryLimit": Termination.OTHER_LIMIT,
+    "kInterrupt": Termination.INTERRUPTED,
+    "kHighsInterrupt": Termination.INTERRUPTED,
+}
+
+
+def solve(model: Model, options: HighsOptions | None = None, *, start: Start | None = None) -> Solution:
+    """Solve a model with HiGHS.
+
+    Parameters
+    ----------
+    model : Model
+        Of `collopt.formulations`, or `Blocks`.
+    options : HighsOptions, optional
+        HiGHS's own choices by default.
+    start : Solution or mapping, optional
+        Where to start from, see `Session.solve`.
+
+    Returns
+    -------
+    Solution
+        Also where there is no answer: look at `Solution.status`, or read a value and get the reason as an error.
+
+    Raises
+    ------
+    UnsupportedError
+        If `model` is not a model, has no variables, or has numbers beyond what HiGHS takes; or if `options` or
+        `start` are of another kind.
+    """
+    return Session(model, options).solve(start)
+
+
+class Session:
+    """A model that stays in HiGHS between solves, for sweeps and for models that grow.
+
+    Every solve reads the model again and hands over what changed: costs, bounds, coefficients, and blocks that came
+    after the others.  Simplex goes on from where the last solve ended.
+
+    Parameters
+    ----------
+    model : Model
+    options : HighsOptions, optional
+        For every solve.
+
+    Examples
+    --------
+    What a link of a ring is worth, as its bandwidth goes down:
+
+    >>> from collopt.formulations import throughput
+    >>> from collopt.topologies import ring
+    >>> model = throughput.build(ring(4, bandwidth=30))
+    >>> session = Session(model)
+    >>> rates = []
+    >>> for bandwidth in (30, 20, 10):
+    ...     model.program.bandwidth["gpu0", "gpu1"] = bandwidth
+    ...     rates.append(str(session.solve().exact.objective))
+    >>> rates
+    ['20', '50/3', '40/3']
+    """
+
+    def __init__(self, model: Model, options: HighsOptions | None = None) -> None:
+        if not callable(getattr(model, "linear_program", None)):
+            raise UnsupportedError(
+                f"cannot solve a {type(model).__name__}; expected a model of collopt.formulations or Blocks"
+            )
+        if options is not None and not isinstance(options, HighsOptions):
+            raise UnsupportedError(
+                f"options are {shown(options)}; expected a HighsOptions, such as HighsOptions(time_limit=60), or None"
+            )
+        self._model, self._options = model, options or HighsOptions()
+        self._handle: _Handle | None = None
+        self._last: Solution | None = None
+
+    def __repr__(self) -> str:
+        """Tell what is solved, and how the last solve ended."""
+        last = "not solved yet" if self._last is None else f"last {self._last!r}"
+        return f"<Session of {type(self._model).__name__}: {last}>"
+
+    def solve(self, start: Start | None = None) -> Solution:
+        """Solve the model as it now stands.
+
+        Parameters
+        ----------
+        start : Solution or mapping, optional
+            Instead of where the last solve ended: an earlier solution of this or a similar model, or values of some
+            variables of an integer program, by name of their block and in the form that `Solution.values` has.
+
+        Returns
+        -------
+        Solution
+
+        Raises
+        ------
+        UnsupportedError
+            If the model cannot be handed over, see `solve`, or `start` does not fit it.
+        """
+        if start is not None and not isinstance(start, (Solution, Mapping)):
+            raise UnsupportedError(
+                f"start is {shown(start)}; expected an earlier Solution, or values by name of the variable block"
+            )
+        program = self._model.linear_program()
+        if not len(program.costs):
+            raise UnsupportedError(f"{program.name} has no variables; add some before solving it")
+        check_numbers(program)
+        # What is raised on the way leaves no handle behind of which nobody knows what it holds.
+        handle, self._handle = self._handle, None
+        changes = changes_between(handle.program, program) if handle else None
+        if handle is None or changes is None:
+            handle, start = _Handle(program, self._options), start or self._last
+        else:
+            handle.change(changes, program)
+            start = start or (self._last if program.whole.any() else None)
+        if start is not None:
+            handle.start(start)
+        self._last, self._handle = handle.solution(), handle
+        return self._last
+
+
+class _Handle:
+    """HiGHS's object and the program that it holds."""
+
+    def __init__(self, program: LinearProgram, options: HighsOptions) -> None:
+        highspy = highspy_module()
+        self.program, self.options = program, options
+        # Whether the next run starts from something.
+        self.warm = False
+        # All signs of a maximisation are turned here, and back in `_answer`.
+        self.sign = -1.0 if program.maximize else 1.0
+        if "threads" in options.settings():
+            # HiGHS refuses to change the number of threads of a scheduler that is running.
+            highspy.Highs.resetGlobalScheduler(True)
+        self.highs = highspy.Highs()
+        self.highs.setOptionValue("output_flag", False)
+        self._accepted(self.highs.passModel(highs_model(program, self.sign)))
+
+    def change(self, changes: Changes, program: LinearProgram) -> None:
+        """Bring HiGHS's copy up to date without giving up its basis."""
+        rows, columns = self.program.matrix.shape
+        self.program, self.sign = program, -1.0 if program.maximize else 1.0
+        highs = self.highs
+        if len(which := changes.costs):
+            highs.changeColsCost(len(which), which.astype(np.int32), self.sign * program.costs[which])
+        if len(which := changes.column_bounds):
+            lower, upper = program.column_bounds
+            self._accepted(highs.changeColsBounds(len(which), which.astype(np.int32), lower[which], upper[which]))
+        if len(which := changes.row_bounds):
+            lower, upper = program.row_bounds
+            self._accepted(highs.changeRowsBounds(len(which), which.astype(np.int32), lower[which], upper[which]))
+        for row, column, value in zip(*changes.entries, strict=True):
+            highs.changeCoeff(int(row), int(column), float(value))
+        highs.changeObjectiveOffset(self.sign * program.offset)
+        self._append(rows, columns)
+        which = np.union1d(changes.whole, np.flatnonzero(program.whole[columns:]) + columns)
+        for column in which:
+            highs.changeColIntegrality(int(column), kinds()[int(program.whole[column])])
+
+    def start(self, start: Start) -> None:
+        """Hand over a basis or values."""
+        program, self.warm = self.program, True
+        if isinstance(start, Solution):
+            evidence = start.evidence
+            if evidence.basis is not None and not program.whole.any():
+                self.highs.setBasis(highs_basis(*evidence.basis.moved(evidence.program, program)))
+            elif program.whole.any() and start.status.primal is PrimalStatus.FEASIBLE:
+                self.start({name: start.values[name] for name in start.values if name in program.variables})
+            return
+        if not program.whole.any():
+            raise UnsupportedError(
+                f"{program.name} has no whole variables and starts from a basis, not from values; give a Solution"
+            )
+        columns, values = spread(program, start)
+        self.highs.setSolution(len(columns), columns.astype(np.int32), values)
+
+    def solution(self) -> Solution:
+        """Run HiGHS and read what it found."""
+        # The limit counts from when HiGHS's object was made.
+        limit = self.highs.getRunTime() + (np.inf if (given := self.options.time_limit) is None else given)
+        settings = self.options.settings() | {"time_limit": limit}
+        if empty_conflicts(self.program).any():
+            # Interior point may not end on these.
+            settings["solver"] = "simplex"
+        for name, value in settings.items():
+            self.highs.setOptionValue(name, value)
+        termination = self._run()
+        if termination is Termination.UNKNOWN and self.warm:
+            # From where it was told to start, it lost its way.
+            self.highs.clearSolver()
+            termination = self._run()
+        self.warm = True
+        if self.program.whole.any():
+            if termination is Termination.INFEASIBLE_OR_UNBOUNDED:
+                termination = self._run_by_simplex()
+            return self._answer(termination, None)
+        return self._answer(*self._proved(termination))
+
+    def _proved(self, termination: Termination) -> tuple[Termination, FloatArray | None]:
+        """Let nothing count as without answer but what a ray proves; what simplex finds instead counts."""
+        if termination not in WITHOUT_BEST_VALUE or crossed(self.program):
+            return termination, None
+        ray = proof(self, termination, by_simplex=False)
+        if ray is None:
+            termination = self._run_by_simplex()
+            if termination not in WITHOUT_BEST_VALUE:
+                return termination, None
+            ray = proof(self, termination, by_simplex=True)
+        return (Termination.UNKNOWN if ray is None else termination), ray
+
+    def _run_by_simplex(self) -> Termination:
+        """Run again without presolve, which may go wrong, leave a question open, and leaves no ray."""
+        self.highs.clearSolver()
+        self.highs.setOptionValue("presolve", "off")
+        self.highs.setOptionValue("solver", "simplex")
+        return self._run()
+
+    def _append(self, rows: int, columns: int) -> None:
+        program = self.program
+        new_columns, new_rows = program.matrix[:rows, columns:].tocsc(), program.matrix.tocsr()[rows:]
+        if count := new_columns.shape[1]:
+            bounds = [side[columns:] for side in program.column_bounds]
+            costs = self.sign * program.costs[columns:]
+            self._accepted(self.highs.addCols(count, costs, *bounds, *entries(new_columns)))
+        if count := new_rows.shape[0]:
+            bounds = [side[rows:] for side in program.row_bounds]
+            self._accepted(self.highs.addRows(count, *bounds, *entries(new_rows)))
+
+    def _accepted(self, status: Any) -> None:
+        if status == highspy_module().HighsStatus.kError:
+            raise UnsupportedError(f"HiGHS refuses {self.program.name}; look at its log, see HighsOptions(log=True)")
+
+    def _run(self) -> Termination:
+        Watch(self.highs, self.options.progress, self.sign, whole=bool(self.program.whole.any())).run()
+        return self._claimed()
+
+    def _claimed(self) -> Termination:
+        """What HiGHS says."""
+        return TERMINATIONS.get(self.highs.getModelStatus().name, Termination.UNKNOWN)
+
+    def _answer(self, termination: Termination, ray: FloatArray | None) -> Solution:
+        info, found, program = self.highs.getInfo(), self.highs.getSolution(), self.program
+        kinds = (PrimalStatus.NONE, PrimalStatus.INFEASIBLE, PrimalStatus.FEASIBLE)
+        dual_kinds = (DualStatus.NONE, DualStatus.INFEASIBLE, DualStatus.FEASIBLE)
+        primal = kinds[info.primal_solution_status]
+        dual = dual_kinds[info.dual_solution_status] if found.dual_valid else DualStatus.NONE
+        if {termination, self._claimed()} & set(WITHOUT_BEST_VALUE):
+            # What HiGHS has then is where it stopped, or belongs to the ray.
+            primal, dual = PrimalStatus.NONE, DualStatus.NONE
+        values = np.array(found.col_value, dtype=np.float64)
+        # A zero whose sign is turned is -0.0, until 0 is added.
+        duals, reduced = (
+            self.sign * np.array(side, dtype=np.float64) + 0.0 for side in (found.row_dual, found.col_dual)
+        )
+        basis = self.highs.getBasis()
+        whole = bool(program.whole.any())
+        return Solution(
+            Status(termination, primal, dual),
+            message(self, termination, ray),
+            Evidence(program, values, duals, reduced, Basis(basis) if basis.valid and not whole else None),
+            self.sign * info.objective_function_value + 0.0,
+            self.sign * (info.mip_dual_bound if whole else info.objective_function_value) + 0.0,
+        )

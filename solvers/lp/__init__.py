@@ -1,0 +1,1 @@
+"""Linear programs as arrays; exact optimum and certified interval."""

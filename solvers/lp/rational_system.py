@@ -1,0 +1,180 @@
+"""Square sparse systems of equations solved in rationals.
+
+A factorisation in floats gives the digits of the answer a few at a time, each time from a residual computed exactly
+(Wan, "An algorithm to solve integer linear systems exactly using numerical methods", 2006).  Fractions are read off as
+soon as there are digits enough for them, and put into the equations: what is returned has been checked.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from .program import FloatArray
+from .rationals import ExactArray, IntegerMatrix, common_denominator, exact, simplest_between
+
+__all__ = ["RationalSystem"]
+
+STEP_BITS = 30
+"""New digits per solve in floats, at most."""
+
+MIN_STEP_BITS = 6
+"""If floats do not give even these, the matrix is too close to a singular one for them."""
+
+MOST_BITS = 60_000
+"""Fractions of more digits than this take minutes, and tell nobody anything."""
+
+DENSE_SIZE = 600
+"""Up to here a dense exact factorisation is affordable where floats fail."""
+
+
+class RationalSystem:
+    """A square matrix, factorised once.
+
+    Parameters
+    ----------
+    matrix : sparse array
+        Of floats, which stand for fractions as in `collopt.solvers.lp.rationals.float_fraction`.
+    """
+
+    def __init__(self, matrix: Any) -> None:
+        self._matrix = matrix.tocsc()
+        self._factors = _factorised(self._matrix)
+
+    def solve(self, sides: ExactArray) -> ExactArray | None:
+        """Solve ``matrix @ x = sides``; None if the matrix is singular, or too much for floats.
+
+        Parameters
+        ----------
+        sides : ndarray of Fraction
+            One per row.
+
+        Returns
+        -------
+        ndarray of Fraction or None
+        """
+        return self._solution(self._matrix, sides, "N")
+
+    def solve_transposed(self, sides: ExactArray) -> ExactArray | None:
+        """Solve ``matrix.T @ x = sides``; as `solve`."""
+        return self._solution(self._matrix.T, sides, "T")
+
+    def _solution(self, matrix: Any, sides: ExactArray, mode: str) -> ExactArray | None:
+        if not len(sides):
+            return sides
+        whole, factors = IntegerMatrix.from_floats(matrix)
+        # Row by row, as one denominator for all sides may be a very large number.
+        further = exact([side.denominator for side in factors * sides])
+        whole, factors = whole.scaled(further), factors * further
+        targets = exact([int(target) for target in factors * sides])
+        found = None
+        if self._factors is not None:
+            found = _Lifting(whole, targets, lambda sizes: self._factors.solve(sizes, mode), factors).solution()
+        if found is None and len(sides) <= DENSE_SIZE:
+            found = _dense_solution(whole, targets)
+        return None if found is None else _as_fractions(*found)
+
+
+class _Lifting:
+    """One right-hand side: x is about ``digits / 2**exponent``, and ``residual = 2**exponent targets - A digits``."""
+
+    def __init__(self, matrix: IntegerMatrix, targets: ExactArray, solve: Any, factors: ExactArray) -> None:
+        self.matrix, self.targets, self._solve = matrix, targets, solve
+        self._scales = factors.astype(np.float64)
+        self.digits, self.residual, self.exponent = targets * 0, targets, 0
+        self._limit = _digits_needed(matrix, targets)
+
+    def solution(self) -> tuple[ExactArray, int] | None:
+        """Numerators and their denominator."""
+        bits, known_at_last_try = STEP_BITS, 0.0
+        correction, error = self._correction()
+        while np.isfinite(error):
+            # What is still missing is the correction itself, in units of the last digit.
+            known = self.exponent - math.log2(max(error, 1.0))
+            if error == 0 or known >= 2 * known_at_last_try + STEP_BITS:
+                if found := self._fractions(2 * math.ceil(error) + 1):
+                    return found
+                known_at_last_try = known
+            if known > self._limit:
+                return None
+            before = error
+            self._append(correction, bits)
+            correction, error = self._correction()
+            gained = bits + math.log2(max(before, 1.0)) - math.log2(max(error, 1.0))
+            if gained < MIN_STEP_BITS:
+                return None
+            bits = min(STEP_BITS, max(MIN_STEP_BITS, int(gained)))
+        return None
+
+    def _correction(self) -> tuple[FloatArray, float]:
+        """Solve for the residual in floats, and say how large the answer is."""
+        correction = self._solve(self.residual.astype(np.float64) / self._scales)
+        return correction, float(np.max(np.abs(correction)))
+
+    def _append(self, correction: FloatArray, bits: int) -> None:
+        new = exact([int(number) for number in np.rint(np.ldexp(correction, bits)).tolist()])
+        self.digits = self.digits * 2**bits + new
+        self.residual = self.residual * 2**bits - self.matrix.times(new)
+        self.exponent += bits
+
+    def _fractions(self, error: int) -> tuple[ExactArray, int] | None:
+        """Find a denominator with which all digits are whole up to the error, and check it in the equations."""
+        unit, denominator = 2**self.exponent, 1
+        rest = np.arange(len(self.digits))
+        while len(rest):
+            scaled = self.digits[rest] * denominator
+            away = abs(scaled - (scaled + unit // 2) // unit * unit)
+            rest = rest[away > denominator * error]
+            if len(rest):
+                digits = int(self.digits[rest[0]]) * denominator
+                slack = denominator * error
+                denominator *= simplest_between(
+                    Fraction(digits - slack, unit), Fraction(digits + slack, unit)
+                ).denominator
+            if 2 * denominator**2 * error > unit:
+                # There are not digits enough to tell this fraction from others.
+                return None
+        numerators = (self.digits * denominator + unit // 2) // unit
+        if (self.matrix.times(numerators) == self.targets * denominator).all():
+            return numerators, denominator
+        return None
+
+
+def _factorised(matrix: Any) -> Any:
+    """Factorise in floats, or return None where that is impossible."""
+    from scipy.sparse.linalg import splu
+
+    try:
+        return splu(matrix)
+    except RuntimeError:
+        return None
+
+
+def _digits_needed(matrix: IntegerMatrix, targets: ExactArray) -> float:
+    """Bits that tell every possible answer from the others: Cramer's rule, with Hadamard's bound on determinants."""
+    rows = np.split(matrix.entries, matrix.starts[1:-1])
+    determinant = sum(int((row**2).sum()).bit_length() for row in rows) / 2
+    needed = 2 * determinant + max(int(abs(target)).bit_length() for target in targets) + 2 * STEP_BITS
+    return min(needed, MOST_BITS)
+
+
+def _dense_solution(matrix: IntegerMatrix, targets: ExactArray) -> tuple[ExactArray, int] | None:
+    """Solve with FLINT, which is exact but knows no sparse matrices."""
+    import flint
+
+    size = len(targets)
+    dense = np.zeros((size, size), dtype=object)
+    dense[np.repeat(np.arange(size), np.diff(matrix.starts)), matrix.columns] = matrix.entries
+    try:
+        found = flint.fmpz_mat(dense.tolist()).solve(flint.fmpz_mat([[target] for target in targets.tolist()]))
+    except ZeroDivisionError:
+        return None
+    return common_denominator([Fraction(int(entry.p), int(entry.q)) for entry in found.entries()])
+
+
+def _as_fractions(numerators: ExactArray, denominator: int) -> ExactArray:
+    table = {numerator: Fraction(numerator, denominator) for numerator in set(numerators.tolist())}
+    return exact([table[numerator] for numerator in numerators.tolist()])

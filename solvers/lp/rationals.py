@@ -1,0 +1,185 @@
+"""Rational numbers in arrays: what floats stand for, and exact products of sparse matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .program import FloatArray, IntArray
+
+__all__ = [
+    "ExactArray",
+    "IntegerMatrix",
+    "as_exact",
+    "common_denominator",
+    "exact",
+    "float_fraction",
+    "simplest_between",
+]
+
+ExactArray = npt.NDArray[np.object_]
+"""Fractions, or integers of any size; a bound that is not there stays an infinite float."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerMatrix:
+    """A sparse matrix of integers of any size, row by row.
+
+    Attributes
+    ----------
+    starts, columns : ndarray of int64
+        As in the compressed sparse row format.
+    entries : ndarray of object
+        Integers.
+    width : int
+        Number of columns.
+    """
+
+    starts: IntArray
+    columns: IntArray
+    entries: ExactArray
+    width: int
+
+    @classmethod
+    def from_floats(cls, matrix: Any) -> tuple[IntegerMatrix, ExactArray]:
+        """Read a `scipy.sparse` matrix as the fractions that it stands for, and make every row whole.
+
+        Parameters
+        ----------
+        matrix : sparse array
+            Of floats.
+
+        Returns
+        -------
+        IntegerMatrix
+            Each row multiplied by its factor.
+        ndarray of object
+            The factors: least common denominators.
+        """
+        rows = matrix.tocsr()
+        starts, columns = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
+        factors = exact([1] * rows.shape[0])
+        entries = as_exact(rows.data)
+        denominators = exact([entry.denominator for entry in entries.tolist()])
+        for row in np.unique(np.searchsorted(starts, np.flatnonzero(denominators != 1), side="right") - 1):
+            factors[row] = math.lcm(*denominators[starts[row] : starts[row + 1]].tolist())
+        repeated = np.repeat(factors, np.diff(starts))
+        whole = [
+            entry.numerator * (factor // entry.denominator) for entry, factor in zip(entries, repeated, strict=True)
+        ]
+        return cls(starts, columns, exact(whole), rows.shape[1]), factors
+
+    def scaled(self, factors: ExactArray) -> IntegerMatrix:
+        """Multiply every row by an integer of its own."""
+        return replace(self, entries=self.entries * np.repeat(factors, np.diff(self.starts)))
+
+    def times(self, vector: ExactArray) -> ExactArray:
+        """Multiply by a vector of integers or fractions."""
+        return _sums(self.entries * vector[self.columns], self.starts)
+
+    def transposed_times(self, vector: ExactArray) -> ExactArray:
+        """Multiply the transpose by a vector of integers or fractions."""
+        products = self.entries * np.repeat(vector, np.diff(self.starts))
+        order = np.argsort(self.columns, kind="stable")
+        counts = np.bincount(self.columns, minlength=self.width)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        return _sums(products[order], starts)
+
+
+def exact(values: Sequence[Any]) -> ExactArray:
+    """Return Python numbers as an array that leaves them as they are."""
+    numbers = np.empty(len(values), dtype=object)
+    numbers[:] = values
+    return numbers
+
+
+def as_exact(values: FloatArray) -> ExactArray:
+    """Read floats as the fractions that they stand for, see `float_fraction`; infinities stay."""
+    distinct, places = np.unique(values, return_inverse=True)
+    table = [float_fraction(value) if math.isfinite(value) else value for value in distinct.tolist()]
+    return exact(table)[places.reshape(np.shape(values))]
+
+
+@lru_cache(maxsize=2**16)
+def float_fraction(value: float) -> Fraction:
+    """Return the simplest fraction that rounds to a float.
+
+    It is what was meant wherever a model was stated in fractions of moderate size: two fractions with denominators up
+    to q differ by ``1 / q**2`` at least, so no other one with q below ``2**26 / sqrt(value)`` rounds to the same float.
+
+    Parameters
+    ----------
+    value : float
+        Finite.
+
+    Returns
+    -------
+    Fraction
+
+    Examples
+    --------
+    >>> float_fraction(0.1), float_fraction(200 / 3), float_fraction(-2.5), float_fraction(1e300) == 10**300
+    (Fraction(1, 10), Fraction(200, 3), Fraction(-5, 2), False)
+    """
+    if value.is_integer():
+        return Fraction(int(value))
+    size = abs(value)
+    # Half-way points round to one of their neighbours; both have larger denominators than the float itself.
+    ends = [(Fraction(size) + Fraction(math.nextafter(size, end))) / 2 for end in (0.0, math.inf)]
+    return int(math.copysign(1, value)) * simplest_between(*ends)
+
+
+def simplest_between(least: Fraction, most: Fraction) -> Fraction:
+    """Return the fraction with the smallest denominator in a closed interval, by continued fractions.
+
+    Parameters
+    ----------
+    least, most : Fraction
+        With ``least <= most``.
+
+    Returns
+    -------
+    Fraction
+
+    Examples
+    --------
+    >>> simplest_between(Fraction(31, 100), Fraction(34, 100)), simplest_between(Fraction(-1, 2), Fraction(1, 3))
+    (Fraction(1, 3), Fraction(0, 1))
+    """
+    if least <= 0 <= most:
+        return Fraction(0)
+    if most < 0:
+        return -simplest_between(-most, -least)
+    # Convergents: the value is (old + z new) of numerators over that of denominators, z in the interval that is left.
+    low, low_under, high, high_under = least.numerator, least.denominator, most.numerator, most.denominator
+    above, above_before, below, below_before = 1, 0, 0, 1
+    while True:
+        whole, rest = divmod(low, low_under)
+        last = whole if rest == 0 else whole + 1
+        if last * high_under <= high:
+            return Fraction(last * above + above_before, last * below + below_before)
+        above, above_before = whole * above + above_before, above
+        below, below_before = whole * below + below_before, below
+        low, low_under, high, high_under = high_under, high - whole * high_under, low_under, rest
+
+
+def common_denominator(fractions: Sequence[Any]) -> tuple[ExactArray, int]:
+    """Return numerators and the least denominator that they share."""
+    denominator = math.lcm(*{fraction.denominator for fraction in fractions})
+    return exact([fraction.numerator * (denominator // fraction.denominator) for fraction in fractions]), denominator
+
+
+def _sums(products: ExactArray, starts: IntArray) -> ExactArray:
+    """Add up the stretches from each start to the next."""
+    sums = np.zeros(len(starts) - 1, dtype=object)
+    filled = starts[1:] > starts[:-1]
+    if filled.any():
+        sums[filled] = np.add.reduceat(products, starts[:-1][filled])
+    return sums

@@ -1,0 +1,1 @@
+"""Maximum concurrent flow with certified gap."""

@@ -1,0 +1,239 @@
+"""Maximum concurrent flow with a certified gap, where the linear program of an all-to-all is too large.
+
+Every rank sends to every other in proportion to a demand, over any paths; the rate f is what a demand of 1 gets.  With
+f = 1 / z this is a game: one side routes all demands, the other sets lengths l of the links with sum of l(e) c(e) = 1,
+and what the first pays is the sum of l(e) times the load of e.  Both sides have a bound at hand:
+
+- any flow of all demands with load(e) <= z c(e) on each link has rate 1 / z;
+- any lengths, by weak duality, have  f <= sum of l(e) c(e) / sum over s, t of demand(s, t) distance(s, t).
+
+The lengths follow the loads by multiplicative weights, optimistically: the last load counts twice, as a guess at the
+next.  The flows follow the lengths by a soft split, see `collopt.solvers.multicommodity.soft_shortest_paths`.  Averages
+of both are what comes near the optimum, so from time to time (a *level*) the best mixture of averaged flows is found by
+a small linear program and the averaged lengths are measured exactly; then the next level starts from these lengths,
+with smaller steps, harder splits and more rounds.
+
+All that is claimed is worked out in whole numbers: lengths, distances and flows are integers.
+
+Source: for the game, N. E. Young, "Sequential and parallel algorithms for mixed packing and covering", 2001; for the
+optimistic weights, A. Rakhlin and K. Sridharan, "Optimization, learning, and games with predictable sequences", 2013.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import SolverError, UnsupportedError
+from ...support.progress import counted, texts
+from ...topologies.graphs.orbits import LinkOrbits, link_orbits, no_link_orbits
+from ..flow.max_flow import check_capacities
+from .instance import instance, scaled_needs
+from .length_flow_game import FlowGame, Steps
+from .soft_shortest_paths import adjacent, soft_loads, start_orders
+
+__all__ = ["ConcurrentFlow", "concurrent_flow", "source_flows"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class ConcurrentFlow(NamedTuple):
+    """A flow, and lengths that prove how good it is.
+
+    Attributes
+    ----------
+    lower : Fraction
+        The flow's rate: the least ``capacity * amount / load`` of a link.
+    upper : Fraction
+        What the lengths prove: the sum of length times capacity by the sum of demand times distance.
+    lengths : ndarray of int64, shape (links,)
+        At least 1.
+    loads : ndarray of int64, shape (links,)
+        What the flow puts on each link, rounded up.
+    amount : Fraction
+        What the flow brings for a demand of 1, or more.
+    steps : Steps
+        What the flow is made of.
+    """
+
+    lower: Fraction
+    upper: Fraction
+    lengths: IntArray
+    loads: IntArray
+    amount: Fraction
+    steps: Steps
+
+    @property
+    def gap(self) -> Fraction:
+        """How far the flow may be from the best one: 1 - lower / upper."""
+        return 1 - self.lower / self.upper
+
+
+def concurrent_flow(
+    num_nodes: int,
+    tails: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    demands: IntArray,
+    *,
+    gap: float | Fraction = Fraction(1, 100),
+    most_rounds: int = 10_000,
+    automorphisms: IntArray | None = None,
+) -> ConcurrentFlow:
+    """Route all demands at once, at nearly the greatest common rate, and bound that rate.
+
+    Parameters
+    ----------
+    num_nodes : int
+        Nodes are numbered from 0, ranks first; nodes after the ranks are switches, which only pass on.
+    tails, heads, capacities : ndarray of int64, shape (links,)
+        Links with positive capacities; parallel ones may be there.
+    demands : ndarray of int64, shape (ranks, ranks)
+        What each rank (row) has for each other (column), not negative; the diagonal is left out.  For equal demands a
+        broadcast 1 will do: ``np.broadcast_to(1, (ranks, ranks))``.
+    gap : float or Fraction
+        Stop as soon as ``1 - lower / upper`` is no more.
+    most_rounds : int
+        Stop after about so many rounds, whatever the gap is then.
+    automorphisms : ndarray of int64, shape (generators, nodes), optional
+        Permutations of the nodes that keep links, capacities and demands, as
+        `collopt.topologies.graphs.isomorphism.automorphisms` finds them; they are checked.  The more is alike, the less
+        there is to do.
+
+    Returns
+    -------
+    ConcurrentFlow
+        Its bounds hold whatever the gap.
+
+    Raises
+    ------
+    SolverError
+        If the arrays are not of this form, or `automorphisms` are none.
+    UnsupportedError
+        If `gap` or `most_rounds` is not positive.
+    BoundError
+        If a rank cannot reach another one for which it has something.
+    CapacityOverflowError
+        If capacities or demands add up to more than 64 bits allow.
+
+    Notes
+    -----
+    The rate is f of linear program (3) of the direct-connect paper, appendix A.5, with capacities and demands.  As that
+    program is convex and automorphisms only rename its parts, some optimum puts equal loads on links that are alike,
+    and it is enough to look at one source and one link of each kind.
+
+    Examples
+    --------
+    A one-way ring of three ranks, each link of which carries the pair at its ends and two that are two hops apart:
+
+    >>> import numpy as np
+    >>> ring = np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([6, 6, 6])
+    >>> found = concurrent_flow(3, *ring, np.broadcast_to(1, (3, 3)))
+    >>> found.lower, found.upper
+    (Fraction(2, 1), Fraction(2, 1))
+    """
+    if not 0 < gap < 1 or most_rounds < 1:
+        raise UnsupportedError(
+            f"the gap is {gap} and most_rounds is {most_rounds}; expected a gap between 0 and 1, and at least one round"
+        )
+    _check_arrays(num_nodes, tails, heads, capacities, demands)
+    alike = _orbits(num_nodes, tails, heads, capacities, demands, automorphisms)
+    game = FlowGame(instance(num_nodes, tails, heads, capacities, demands, alike), most_rounds)
+    with texts() as say:
+        best = game.level()
+        while best.rate < (1 - Fraction(gap)) * game.upper and game.rounds_left > 0:
+            say(f"within {float(1 - best.rate / game.upper):.2%}")
+            best = max(best, game.level(), key=lambda flow: flow.rate)
+    return ConcurrentFlow(best.rate, game.upper, game.best_lengths[alike.classes], best.loads, best.amount, best.steps)
+
+
+def source_flows(
+    num_nodes: int,
+    tails: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    demands: IntArray,
+    found: ConcurrentFlow,
+    sources: IntArray,
+) -> IntArray:
+    """Work out the flow that was found, source by source.
+
+    Parameters
+    ----------
+    num_nodes, tails, heads, capacities, demands
+        As they were given to `concurrent_flow`.
+    found : ConcurrentFlow
+        Its result.
+    sources : ndarray of int64, shape (sources,)
+        Ranks.
+
+    Returns
+    -------
+    ndarray of int64, shape (sources, links)
+        What starts at each source, on each link: a flow that brings ``found.amount`` times its demand, or more, to each
+        rank.  Those of all ranks add up to ``found.loads``; only up to rounding if there were automorphisms.
+    """
+    links, capacities, once = adjacent(num_nodes, tails, heads), capacities.copy(), np.ones(1, dtype=np.int64)
+    needs, _ = scaled_needs(demands, sources, num_nodes)
+    orders = start_orders(sources, num_nodes)
+    flows = np.zeros((len(sources), len(tails)), dtype=np.int64)
+    steps = zip(found.steps.lengths, found.steps.sharpness, found.steps.weights, strict=True)
+    for shares, sharpness, weight in counted(steps, len(found.steps.weights)):
+        lengths = shares[found.steps.classes].astype(np.int64)
+        for row in range(len(sources)):
+            one = slice(row, row + 1)
+            flows[row] += weight * soft_loads(
+                sources[one], once, links, capacities, lengths, sharpness, orders[one], needs[one]
+            )
+    return flows
+
+
+def _orbits(
+    num_nodes: int,
+    tails: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    demands: IntArray,
+    automorphisms: IntArray | None,
+) -> LinkOrbits:
+    """Tell which ranks and links are alike; each only to itself where no automorphisms are given."""
+    if automorphisms is None:
+        return no_link_orbits(len(tails), demands)
+    if automorphisms.ndim != 2 or automorphisms.shape[1] != num_nodes:
+        raise SolverError(f"automorphisms have shape {automorphisms.shape}; expected rows of {num_nodes} nodes")
+    try:
+        return link_orbits(tails, heads, capacities, demands, automorphisms)
+    except UnsupportedError as error:
+        raise SolverError(str(error)) from None
+
+
+def _check_arrays(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray) -> None:
+    columns = {"tails": tails, "heads": heads, "capacities": capacities}
+    for name, column in columns.items():
+        if column.ndim != 1 or column.dtype != np.int64 or len(column) != len(tails) or not len(column):
+            raise SolverError(
+                f"{name} have shape {column.shape} and type {column.dtype}; expected int64, one per link, at least one"
+            )
+    for name in ("tails", "heads"):
+        if columns[name].min() < 0 or columns[name].max() >= num_nodes:
+            raise SolverError(
+                f"{name} are from {columns[name].min()} to {columns[name].max()}; "
+                f"expected nodes from 0 to {num_nodes - 1}"
+            )
+    if capacities.min() < 1:
+        link = int(capacities.argmin())
+        raise SolverError(f"link {link} has capacity {capacities[link]}; expected at least 1, or the link left out")
+    check_capacities(sum(capacities.tolist()))
+    if demands.ndim != 2 or demands.shape[0] != demands.shape[1] or not 2 <= len(demands) <= num_nodes:
+        raise SolverError(
+            f"demands have shape {demands.shape}; expected a row and a column for each of 2 to {num_nodes} ranks"
+        )
+    if demands.dtype != np.int64 or demands.min() < 0:
+        raise SolverError(
+            f"demands have type {demands.dtype} and least value {demands.min()}; expected int64 from 0 on"
+        )
+    if np.count_nonzero(demands) == np.count_nonzero(np.diagonal(demands)):
+        raise SolverError("all demands are 0; expected some rank to have something for another one")

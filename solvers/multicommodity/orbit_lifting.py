@@ -1,0 +1,195 @@
+"""Flows of all sources from the flows of one source per orbit, such as the smaller all-to-all program has.
+
+A symmetry g takes a flow of the source s to one of gs.  There are many g with gs(i) = s, and to take just one of them
+would put uneven loads on links that are alike; the average over all of them does not, see the proof in
+`collopt.formulations.all_to_all`.  For that the pairs (source, link) are numbered by their orbits under the group: an
+orbit has as many pairs at each source of the same orbit of sources, and each of these gets an equal part of what the
+flow of s(i) puts on the links that it has at s(i).
+
+Parts are fractions, so flows are whole numbers and a common scale.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import lcm
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CapacityOverflowError, SolverError
+from ...support.validation import shown
+from ...topologies.graphs.orbits import link_images
+
+__all__ = ["LiftedFlows", "lift_flows"]
+
+IntArray = npt.NDArray[np.int64]
+LabelArray = npt.NDArray[np.int32]
+
+MOST = 2**63 - 1
+MOST_PAIRS = 2**31 - 1
+"""Pairs of a source and a link: their orbits are numbered in 32 bits."""
+
+
+class LiftedFlows(NamedTuple):
+    """Flows of all sources, as whole numbers.
+
+    Attributes
+    ----------
+    flows : ndarray of int64, shape (ranks, links)
+        What starts at each rank, on each link, times `scale`; 0 for ranks that send nothing.
+    scale : int
+        At least 1.
+    """
+
+    flows: IntArray
+    scale: int
+
+
+def lift_flows(
+    num_ranks: int,
+    tails: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    symmetries: IntArray,
+    sources: IntArray,
+    flows: npt.NDArray[np.int64] | npt.NDArray[np.object_],
+) -> LiftedFlows:
+    """Work out flows of all sources that put equal loads on links that are alike.
+
+    Parameters
+    ----------
+    num_ranks : int
+        The nodes that may be sources; those after them are switches.
+    tails, heads, capacities : ndarray of int64, shape (links,)
+        Of the network.
+    symmetries : ndarray of int64, shape (generators, nodes)
+        As `collopt.topologies.symmetries` finds them: permutations of the nodes that keep links and capacities, which
+        is checked.
+    sources : ndarray of int64, shape (sources,)
+        One rank of each orbit of ranks that send something.
+    flows : ndarray of int64 or of Fraction, shape (sources, links)
+        What starts at each of them, on each link; at least 0.
+
+    Returns
+    -------
+    LiftedFlows
+        The load of every link, over `LiftedFlows.scale`, is the sum over sources s(i) of |O(i)| / |Q| times the sum of
+        their flows over the orbit Q of the link.
+
+    Raises
+    ------
+    UnsupportedError
+        If a row of `symmetries` is no symmetry.
+    SolverError
+        If the arrays do not fit together, a flow is negative, or two sources are in the same orbit.
+    CapacityOverflowError
+        If sums of the whole numbers would leave 64 bits, or there are more pairs of ranks and links than 32 bits count.
+
+    Notes
+    -----
+    Time and memory are those of ranks times links, times generators for the time.
+
+    Examples
+    --------
+    Rank 0 of a ring of three sends both units over the same link; turned, all links carry both units of one source:
+
+    >>> import numpy as np
+    >>> ring = np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([5, 5, 5])
+    >>> lift_flows(3, *ring, np.array([[1, 2, 0]]), np.array([0]), np.array([[2, 1, 0]]))
+    LiftedFlows(flows=array([[2, 1, 0],
+           [0, 2, 1],
+           [1, 0, 2]]), scale=1)
+    """
+    _check(num_ranks, tails, symmetries, sources, flows)
+    images = link_images(tails, heads, capacities, symmetries)
+    labels = np.full((num_ranks, len(tails)), -1, dtype=np.int32)
+    queue = np.empty(labels.size, dtype=np.int64)
+    parts: list[Fraction] = []
+    for source, flow in zip(sources.tolist(), flows, strict=True):
+        if (labels[source] >= 0).any():
+            raise SolverError(f"source {source} is in the orbit of one before it; expected one source of each orbit")
+        before = len(parts)
+        _label(source, symmetries, images, labels, queue, before)
+        parts += _averages(flow, labels[source] - before)
+    scale = lcm(*(part.denominator for part in parts))
+    whole = [part.numerator * (scale // part.denominator) for part in parts]
+    if max(whole) > MOST:
+        raise _overflow(scale)
+    # The last entry is for the label -1, of ranks that send nothing.
+    lifted = np.array([*whole, 0], dtype=np.int64)[labels]
+    if lifted.sum(axis=0, dtype=np.float64).max() > MOST / 2:
+        raise _overflow(scale)
+    return LiftedFlows(lifted, scale)
+
+
+def _averages(flow: npt.NDArray[np.int64] | npt.NDArray[np.object_], orbits: IntArray) -> list[Fraction]:
+    """Divide what a source puts on each orbit of its links equally among them."""
+    sizes = np.bincount(orbits)
+    sums = np.zeros(len(sizes), dtype=np.object_)
+    np.add.at(sums, orbits, flow.astype(np.object_))
+    return [Fraction(total) / size for total, size in zip(sums.tolist(), sizes.tolist(), strict=True)]
+
+
+@numba.njit(cache=True, nogil=True)
+def _label(
+    source: int, symmetries: IntArray, images: IntArray, labels: LabelArray, queue: IntArray, count: int
+) -> None:
+    """Number the orbits of pairs that meet a source from `count` on, breadth first."""
+    links = labels.shape[1]
+    for link in range(links):
+        if labels[source, link] >= 0:
+            continue
+        labels[source, link] = count
+        queue[0], first, last = source * links + link, 0, 1
+        while first < last:
+            at, over = queue[first] // links, queue[first] % links
+            first += 1
+            for row in range(len(symmetries)):
+                node, image = symmetries[row, at], images[row, over]
+                if labels[node, image] < 0:
+                    labels[node, image] = count
+                    queue[last] = node * links + image
+                    last += 1
+        count += 1
+
+
+def _overflow(scale: int) -> CapacityOverflowError:
+    return CapacityOverflowError(
+        f"equal parts of the flows are whole numbers only {shown(scale)} times as large, which leaves 64 bits; "
+        "state the flows in larger units"
+    )
+
+
+def _check(
+    num_ranks: int,
+    tails: IntArray,
+    symmetries: IntArray,
+    sources: IntArray,
+    flows: npt.NDArray[np.int64] | npt.NDArray[np.object_],
+) -> None:
+    if symmetries.ndim != 2 or symmetries.dtype != np.int64 or symmetries.shape[1] < num_ranks:
+        raise SolverError(
+            f"the symmetries have shape {symmetries.shape} and type {symmetries.dtype}; "
+            f"expected int64, rows of {num_ranks} ranks and all switches"
+        )
+    if (symmetries[:, :num_ranks] >= num_ranks).any():
+        raise SolverError("the symmetries take a rank to a switch; expected ranks to go to ranks")
+    if sources.ndim != 1 or not len(sources) or sources.min() < 0 or sources.max() >= num_ranks:
+        raise SolverError(f"the sources are {shown(sources)}; expected ranks from 0 to {num_ranks - 1}, at least one")
+    if (
+        flows.shape != (len(sources), len(tails))
+        or not len(tails)
+        or flows.dtype not in (np.int64, np.object_)
+        or (flows < 0).any()
+    ):
+        raise SolverError(
+            f"the flows have shape {flows.shape} and type {flows.dtype}; expected int64 or Fractions of at least 0, "
+            f"for each of {len(sources)} sources and {len(tails)} links, at least one"
+        )
+    if num_ranks * len(tails) > MOST_PAIRS:
+        raise CapacityOverflowError(
+            f"there are {num_ranks} ranks and {len(tails)} links; expected at most {MOST_PAIRS} pairs of them"
+        )

@@ -1,0 +1,115 @@
+"""What an all-to-all over shortest paths puts on the links, and the throughput that follows from it.
+
+Every rank sends as much to every other, along shortest paths only, and where several links lead on from the same
+distance each takes an equal part.  This is a flow of the linear program (3) of the direct-connect paper, so the
+throughput of its busiest link can be had; and no flow can do with less than the shortest way for everything.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import BoundError, CapacityOverflowError
+
+__all__ = ["all_to_all_bounds"]
+
+IntArray = npt.NDArray[np.int64]
+
+LOAD_LIMIT = 2**62
+FACTORS = (5, 7, 3, 3, 2, 2, 2)
+"""The unit of flow is a multiple of powers of these, so that most parts are whole numbers of units."""
+
+
+def all_to_all_bounds(
+    num_nodes: int, tails: IntArray, heads: IntArray, multiplicities: IntArray
+) -> tuple[Fraction, Fraction]:
+    """Bound the rate at which all pairs of nodes can exchange data at once.
+
+    Parameters
+    ----------
+    num_nodes : int
+        At least 2.
+    tails, heads, multiplicities : ndarray of int64, shape (links,)
+        Links between different nodes, as many arcs each as its multiplicity; sorted by tail.
+
+    Returns
+    -------
+    tuple of Fraction
+        What equal parts over shortest paths reach, and what cannot be passed: arcs by the sum of all distances.  Both
+        are per pair of nodes and in bandwidths of one arc, as f of linear program (3).  They are equal where every arc
+        takes the same, unless parts had to be rounded; then the first is too low by less than one in a million.
+
+    Raises
+    ------
+    BoundError
+        If some node cannot reach another.
+    CapacityOverflowError
+        If there are too many nodes for 64 bits.
+    """
+    unit = _unit(num_nodes)
+    out_starts = np.searchsorted(tails, np.arange(num_nodes + 1))
+    by_head = np.argsort(heads, kind="stable")
+    in_starts = np.searchsorted(heads[by_head], np.arange(num_nodes + 1))
+    load, hops = _loads(unit, out_starts, heads, in_starts, tails[by_head], multiplicities[by_head])
+    if load < 0:
+        raise BoundError("some node cannot reach another; add links until every node reaches every other")
+    return Fraction(unit, load), Fraction(int(multiplicities.sum()), hops)
+
+
+def _unit(num_nodes: int) -> int:
+    """Largest product of the factors, over and over, with which no sum leaves 64 bits."""
+    most = LOAD_LIMIT // num_nodes**2
+    if most < 2**20:
+        raise CapacityOverflowError(f"all-to-all among {num_nodes} nodes would leave 64 bits; expected fewer nodes")
+    unit = 1
+    while True:
+        for factor in FACTORS:
+            if unit * factor * 2 > most:
+                return unit
+            unit *= factor
+
+
+@numba.njit(cache=True, nogil=True)
+def _loads(
+    unit: int, out_starts: IntArray, heads: IntArray, in_starts: IntArray, tails: IntArray, widths: IntArray
+) -> tuple[int, int]:
+    """Return the greatest load of an arc, rounded up, and the sum of all distances; -1 if not all can be reached."""
+    size = len(out_starts) - 1
+    loads = np.zeros(len(tails), dtype=np.int64)
+    distances = np.empty(size, dtype=np.int64)
+    needed = np.empty(size, dtype=np.int64)
+    order = np.empty(size, dtype=np.int64)
+    hops = 0
+    for source in range(size):
+        distances[:] = -1
+        needed[:] = unit
+        distances[source] = 0
+        order[0] = source
+        found = 1
+        for place in range(size):
+            if place == found:
+                return -1, 0
+            node = order[place]
+            hops += distances[node]
+            for link in range(out_starts[node], out_starts[node + 1]):
+                if distances[heads[link]] < 0:
+                    distances[heads[link]] = distances[node] + 1
+                    order[found] = heads[link]
+                    found += 1
+        # From the far end back: a node passes on what it needs itself and what those behind it need.
+        for place in range(size - 1, 0, -1):
+            node = order[place]
+            width = 0
+            for link in range(in_starts[node], in_starts[node + 1]):
+                if distances[tails[link]] == distances[node] - 1:
+                    width += widths[link]
+            part = -(-needed[node] // width)
+            for link in range(in_starts[node], in_starts[node + 1]):
+                if distances[tails[link]] == distances[node] - 1:
+                    loads[link] += part
+                    needed[tails[link]] += part * widths[link]
+    return loads.max(), hops

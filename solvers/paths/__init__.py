@@ -1,0 +1,1 @@
+"""Path decomposition, rounding to chunks, list scheduling."""

@@ -1,0 +1,1 @@
+"""Network strength, orientation, tree centers."""

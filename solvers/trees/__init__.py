@@ -1,0 +1,1 @@
+"""ForestColl: bottleneck, tight sets, switch removal, packing, height reduction."""

@@ -1,0 +1,263 @@
+"""Exact throughput bottleneck: the largest ratio of data that must leave a cut to the bandwidth that leaves it.
+
+ForestColl section 4 and Theorem 1.  The paper brackets the optimum by binary search and rounds; here Newton's method
+on cut ratios reaches it exactly with one sweep over the sinks:
+
+    keep ``p / q``, the ratio of some real cut; for each sink ``v`` in turn, compute the maximum flow into ``v`` when
+    every link of capacity ``c`` carries ``c p`` and every rank ``u`` injects ``w_u q``; while it falls short, replace
+    ``p / q`` by the ratio of its minimum cut, which is larger; then go to the next sink.
+
+A flow that falls short has, by Theorem 1, a minimum cut of ratio above ``p / q``, so the value only grows and always
+belongs to a real cut.  "Sink ``v`` is satisfied" says that every cut without ``v`` has ratio at most ``p / q``, which
+stays true as the value grows, so no sink is visited twice.  The number of flows is the number of sinks plus the
+number of updates.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from math import ceil, floor
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import SolverError
+from ...support.progress import counter, portions
+from ..flow.max_flow import FlowNetwork, check_capacities, paired_network
+from ..flow.push_relabel import lacking_at, workspace
+
+__all__ = ["Bottleneck", "bottleneck_cut", "cut_ratio", "fixed_count_scale", "violated_sink"]
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+ENUMERATED = 4096
+"""Candidate scales are listed once no more than this many are left."""
+
+
+class Bottleneck(NamedTuple):
+    """The largest cut ratio and a cut that has it.
+
+    Attributes
+    ----------
+    supply, capacity : int
+        In lowest terms: ``supply / capacity`` is the largest ratio of weight inside a cut to capacity that leaves it.
+    source_side : ndarray of bool, shape (nodes,)
+        A cut with this ratio.
+    """
+
+    supply: int
+    capacity: int
+    source_side: BoolArray
+
+
+def bottleneck_cut(
+    num_nodes: int,
+    tails: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    weights: IntArray,
+) -> Bottleneck:
+    """Find the largest ``w(S) / c(S)`` over node sets S that miss some rank, exactly.
+
+    ``w(S)`` adds the weights of the ranks in S and ``c(S)`` the capacities of the links that leave S: inequality (*) of
+    ForestColl section 4 when all weights are 1.
+
+    Parameters
+    ----------
+    num_nodes : int
+        Ranks are nodes ``0 .. len(weights) - 1``; the rest are switches.
+    tails, heads, capacities : ndarray of int64, shape (links,)
+        Links, not parallel, with positive capacities.
+    weights : ndarray of int64, shape (ranks,)
+        What each rank must deliver to every other; not negative, and not all 0.
+
+    Returns
+    -------
+    Bottleneck
+
+    Raises
+    ------
+    SolverError
+        If some rank cannot be reached from another (the ratio is infinite); callers check that first.
+    CapacityOverflowError
+        If exact arithmetic would leave int64.
+    """
+    total_weight, total_capacity = int(weights.sum()), sum(map(int, capacities))
+    # Every ratio met has a numerator below total_weight and a denominator of at most total_capacity.
+    check_capacities((total_capacity + 1) * total_weight)
+    network = paired_network(num_nodes, tails, heads, capacities)
+    best = _first_ratio(num_nodes, heads, capacities, weights)
+    for begin, end in portions(len(weights)):
+        best = _newton_sweep(network, weights, begin, end, *best)
+        if best[1] == 0:
+            raise SolverError("a rank cannot be reached from another one; the bottleneck ratio is infinite")
+    supply, capacity, source_side = best
+    return Bottleneck(int(supply), int(capacity), source_side)
+
+
+def _first_ratio(
+    num_nodes: int, heads: IntArray, capacities: IntArray, weights: IntArray
+) -> tuple[int, int, BoolArray]:
+    """Best cut of the form "everything but one rank": the lower bound that opens Algorithm 1."""
+    ingress = np.zeros(num_nodes, dtype=np.int64)
+    np.add.at(ingress, heads, capacities)
+    others = (int(weights.sum()) - weights).tolist()
+    # A rank that takes in nothing is found out by the sweep.
+    ratios = [
+        Fraction(supply, max(room, 1)) for supply, room in zip(others, ingress[: len(weights)].tolist(), strict=True)
+    ]
+    rank = max(range(len(weights)), key=ratios.__getitem__)
+    source_side = np.ones(num_nodes, dtype=np.bool_)
+    source_side[rank] = False
+    return ratios[rank].numerator, ratios[rank].denominator, source_side
+
+
+def violated_sink(network: FlowNetwork, supplies: IntArray) -> int:
+    """Return a rank that cannot receive every supply, or -1 if each can (the maximum flow test of Theorem 1).
+
+    Parameters
+    ----------
+    network : FlowNetwork
+        Left as it is.
+    supplies : ndarray of int64, shape (ranks,)
+        What each rank, the first nodes, has to send.
+
+    Returns
+    -------
+    int
+    """
+    for begin, end in portions(len(supplies)):
+        if (sink := int(_violated_sink(network, supplies, begin, end))) >= 0:
+            return sink
+    return -1
+
+
+def fixed_count_scale(
+    num_nodes: int,
+    tails: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    weights: IntArray,
+    count: int,
+) -> Fraction:
+    """Smallest U such that links of capacity ``floor(U c)`` carry `count` trees per unit of weight (Algorithm 5).
+
+    The paper bisects floats; here every step is a fraction.  U is feasible from ``k / x*`` plus ``1 / min c`` on
+    (Theorem 13) and infeasible below ``k / x*``; between them the answer is ``j / c`` for an integer j and some
+    capacity c (Appendix E.4), so the interval is halved until few candidates are left, and these are searched one by
+    one.
+
+    Parameters
+    ----------
+    num_nodes : int
+        As in `bottleneck_cut`.
+    tails, heads, capacities : ndarray of int64, shape (links,)
+        As in `bottleneck_cut`.
+    weights : ndarray of int64, shape (ranks,)
+        As in `bottleneck_cut`.
+    count : int
+        Trees per root and unit of weight, the paper's k.
+
+    Returns
+    -------
+    Fraction
+
+    Raises
+    ------
+    CapacityOverflowError
+        If exact arithmetic would leave int64.
+    """
+    best = bottleneck_cut(num_nodes, tails, heads, capacities, weights)
+    sizes = np.unique(capacities).tolist()
+    ideal = Fraction(best.supply, best.capacity) * count
+    low, high = ideal, ideal + Fraction(1, sizes[0])
+    check_capacities(sum(map(int, capacities)) * ceil(high), int(weights.sum()) * count)
+    network = paired_network(num_nodes, tails, heads, capacities)
+    kinds, kind = np.unique(network.capacities, return_inverse=True)
+
+    def feasible(scale: Fraction) -> bool:
+        # In Python's integers: the products may not fit int64 where the results do.
+        floored = np.array([size * scale.numerator // scale.denominator for size in kinds.tolist()])
+        return violated_sink(network._replace(capacities=floored[kind]), weights * count) < 0
+
+    return low if feasible(low) else _least_scale(sizes, low, high, feasible)
+
+
+def _least_scale(sizes: list[int], low: Fraction, high: Fraction, feasible: Callable[[Fraction], bool]) -> Fraction:
+    """Find the smallest feasible ``step / size`` above `low` and up to `high`, which has to be feasible."""
+
+    def between() -> int:
+        return sum(floor(high * size) - floor(low * size) for size in sizes)
+
+    # Each test halves the candidates, or nearly.
+    tests = itertools.count(1)
+    with counter((between() + len(sizes)).bit_length() + 1) as reached:
+        # Each size can have a candidate at the answer itself, however short the interval.
+        while between() > ENUMERATED + len(sizes):
+            middle = (low + high) / 2
+            low, high = (low, middle) if feasible(middle) else (middle, high)
+            reached(next(tests))
+        candidates = sorted(
+            {Fraction(step, size) for size in sizes for step in range(floor(low * size) + 1, floor(high * size) + 1)}
+        )
+        first, last = 0, len(candidates) - 1
+        while first < last:
+            middle_index = (first + last) // 2
+            if feasible(candidates[middle_index]):
+                last = middle_index
+            else:
+                first = middle_index + 1
+            reached(next(tests))
+    return candidates[first]
+
+
+@numba.njit(cache=True, nogil=True)
+def _common_divisor(a: int, b: int) -> int:
+    while b:
+        a, b = b, a % b
+    return a
+
+
+@numba.njit(cache=True, nogil=True)
+def _newton_sweep(
+    network: FlowNetwork, weights: IntArray, begin: int, end: int, supply: int, capacity: int, source_side: BoolArray
+) -> tuple[int, int, BoolArray]:
+    """Pass some of the sinks as in the module's docstring; a returned capacity of 0 means an unreachable rank."""
+    space = workspace(len(network.first))
+    for sink in range(begin, end):
+        while lacking_at(network, network.capacities * supply, weights * capacity, sink, space) > 0:
+            source_side = space.labels < 0
+            supply, capacity = cut_ratio(network, weights, ~source_side)
+            if capacity == 0:
+                return supply, 0, source_side
+            common = _common_divisor(supply, capacity)
+            supply, capacity = supply // common, capacity // common
+    return supply, capacity, source_side
+
+
+@numba.njit(cache=True, nogil=True)
+def cut_ratio(network: FlowNetwork, weights: IntArray, sink_side: BoolArray) -> tuple[int, int]:
+    """Weight outside a set of nodes and the capacity that enters it, as they are: neither in lowest terms."""
+    heads, capacities = network.heads, network.capacities
+    outside, entering = 0, 0
+    for rank in range(len(weights)):
+        if not sink_side[rank]:
+            outside += weights[rank]
+    for arc in range(len(heads)):
+        if not sink_side[heads[arc ^ 1]] and sink_side[heads[arc]]:
+            entering += capacities[arc]
+    return outside, entering
+
+
+@numba.njit(cache=True, nogil=True)
+def _violated_sink(network: FlowNetwork, supplies: IntArray, begin: int, end: int) -> int:
+    space = workspace(len(network.first))
+    for sink in range(begin, end):
+        if lacking_at(network, network.capacities.copy(), supplies, sink, space) > 0:
+            return sink
+    return -1

@@ -1,0 +1,272 @@
+"""Lower trees under the same loads: pairs of trees exchange the links on which they receive.
+
+Two trees that reach rank v on different links may exchange these links if neither new sender lies below v in its
+tree: both still span, and every link carries what it carried.  The exchange that helps a tall tree most is taken from
+all the others, along the path to its deepest rank, until none helps.  Where the two have different numbers of copies,
+the tree with more is divided, which is allowed only to lower the tallest trees of all.
+
+What is lowered is ``sum over trees and ranks of copies * 2^depth``, which the deepest ranks dominate.  Minimum height
+is NP-hard; this is a local search, and says nothing about how low trees could be.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...support.progress import texts
+from .tree_packing import Packing
+
+__all__ = ["lower_trees"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+SmallArray = npt.NDArray[np.int32]
+
+EFFORT = 3 * 10**7
+"""Exchanges looked at per round, which bounds the time; an exchange made counts as `MOVE_COST` of them per rank."""
+MOVE_COST = 16
+MAX_ENTRIES = 2**23
+"""Trees times ranks that take part; of larger forests, the tallest trees do."""
+HIGH = 64
+"""Heights from here on are lowered by several hops per round: rings would take as many rounds as they are long."""
+GROWTH = 2
+"""Trees may become this many times as many by division."""
+MAX_DEPTH = 1000
+"""Depths count no further, which keeps 2^depth a float."""
+
+
+class _Forest(NamedTuple):
+    """Trees with room for more, and what is known of them."""
+
+    roots: IntArray
+    weights: IntArray
+    links: SmallArray  # (trees, ranks)
+    depths: SmallArray  # (trees, ranks)
+    energies: FloatArray  # (trees, ranks): sum of 2^depth over the ranks below, itself included
+    tails: IntArray  # (links,)
+
+
+def lower_trees(packing: Packing, tails: IntArray) -> Packing:
+    """Exchange links between trees until no exchange makes them lower.
+
+    Parameters
+    ----------
+    packing : Packing
+        Spanning out-trees; left alone.
+    tails : ndarray of int64, shape (links,)
+        Rank that each link starts from.
+
+    Returns
+    -------
+    Packing
+        With the same copies of each link and of each root; possibly more trees, by division.
+
+    Examples
+    --------
+    A chain of height 3 and a star become two trees of height 2:
+
+    >>> import numpy as np
+    >>> tails = np.array([0, 1, 2, 0, 0, 0])
+    >>> links = np.array([[-1, 0, 1, 2], [-1, 3, 4, 5]])
+    >>> lower_trees(Packing(np.array([0, 0]), np.array([1, 1]), links), tails).links.tolist()
+    [[-1, 0, 1, 5], [-1, 3, 4, 2]]
+    """
+    trees, ranks = packing.links.shape
+    if ranks < 3:
+        return packing
+    limit = max(2, MAX_ENTRIES // ranks)
+    chosen = np.arange(trees)
+    if trees > limit:
+        chosen = np.argsort(-_heights(packing.roots, packing.links, tails), kind="stable")[:limit]
+    room = min(GROWTH * len(chosen), limit + len(chosen))
+    forest = _with_room(packing, chosen, tails, room)
+    _measure_all(forest, len(chosen))
+    roots, weights, links = _lowered(forest, len(chosen))
+    rest = np.delete(np.arange(trees), chosen)
+    return Packing(
+        np.concatenate([packing.roots[rest], roots]),
+        np.concatenate([packing.weights[rest], weights]),
+        np.concatenate([packing.links[rest], links.astype(packing.links.dtype)]),
+    )
+
+
+def _lowered(forest: _Forest, count: int) -> tuple[IntArray, IntArray, SmallArray]:
+    """Exchange links between so many trees, then divide some as long as that makes the tallest ones lower.
+
+    Returns roots, weights and links of all trees there are then.
+    """
+    with texts() as say:
+        say(f"{_height(forest, count)} hops high")
+        count = _exchange(forest, count, forest.links.shape[1], EFFORT)
+        while True:
+            height = _height(forest, count)
+            say(f"{height} hops high")
+            kept = forest.roots[:count].copy(), forest.weights[:count].copy(), forest.links[:count].copy()
+            count = _exchange(forest, count, height - 1 - height // HIGH, EFFORT)
+            if _height(forest, count) >= height:
+                return kept
+
+
+def _height(forest: _Forest, count: int) -> int:
+    return int(forest.depths[:count].max())
+
+
+def _with_room(packing: Packing, chosen: IntArray, tails: IntArray, room: int) -> _Forest:
+    ranks = packing.links.shape[1]
+    forest = _Forest(
+        np.zeros(room, dtype=np.int64),
+        np.zeros(room, dtype=np.int64),
+        np.zeros((room, ranks), dtype=np.int32),
+        np.zeros((room, ranks), dtype=np.int32),
+        np.zeros((room, ranks), dtype=np.float64),
+        tails,
+    )
+    forest.roots[: len(chosen)] = packing.roots[chosen]
+    forest.weights[: len(chosen)] = packing.weights[chosen]
+    forest.links[: len(chosen)] = packing.links[chosen]
+    return forest
+
+
+@numba.njit(cache=True, nogil=True)
+def _heights(roots: IntArray, links: IntArray, tails: IntArray) -> IntArray:
+    trees, ranks = links.shape
+    heights = np.zeros(trees, dtype=np.int64)
+    depth = np.empty(ranks, dtype=np.int32)
+    for tree in range(trees):
+        heights[tree] = _find_depths(roots[tree], links[tree], tails, depth)
+    return heights
+
+
+@numba.njit(cache=True, nogil=True)
+def _find_depths(root: int, links: SmallArray, tails: IntArray, depth: SmallArray) -> int:
+    """Fill in the depth of every rank by climbing to the nearest known one; return the largest."""
+    depth[:] = -1
+    depth[root] = 0
+    height: int = 0
+    for rank in range(len(links)):
+        node, hops = rank, 0
+        while depth[node] < 0:
+            node = tails[links[node]]
+            hops += 1
+        hops += depth[node]
+        height = max(height, hops)
+        node = rank
+        while depth[node] < 0:
+            depth[node] = hops
+            hops -= 1
+            node = tails[links[node]]
+    return height
+
+
+@numba.njit(cache=True, nogil=True)
+def _measure(forest: _Forest, tree: int) -> None:
+    """Renew depths and energies of one tree."""
+    root, links, depth, energy = forest.roots[tree], forest.links[tree], forest.depths[tree], forest.energies[tree]
+    height = _find_depths(root, links, forest.tails, depth)
+    # Counting sort by depth: the deepest ranks hand their sums up first.
+    ranks = len(links)
+    starts = np.zeros(height + 2, dtype=np.int64)
+    for rank in range(ranks):
+        starts[depth[rank] + 1] += 1
+        energy[rank] = 2.0 ** min(depth[rank], MAX_DEPTH)
+    starts = np.cumsum(starts)
+    order = np.empty(ranks, dtype=np.int64)
+    for rank in range(ranks):
+        order[starts[depth[rank]]] = rank
+        starts[depth[rank]] += 1
+    for place in range(ranks - 1, 0, -1):
+        rank = order[place]
+        energy[forest.tails[links[rank]]] += energy[rank]
+
+
+@numba.njit(cache=True, nogil=True)
+def _measure_all(forest: _Forest, count: int) -> None:
+    for tree in range(count):
+        _measure(forest, tree)
+
+
+@numba.njit(cache=True, nogil=True)
+def _exchange(forest: _Forest, count: int, goal: int, effort: int) -> int:
+    """Go through the trees, tallest first, until nothing helps; only trees higher than `goal` may cause divisions.
+
+    Returns the new number of trees.
+    """
+    ranks = forest.links.shape[1]
+    improved = True
+    while improved and effort > 0:
+        improved = False
+        heights = np.empty(count, dtype=np.int64)
+        for tree in range(count):
+            heights[tree] = forest.depths[tree].max()
+        for tree in np.argsort(-heights, kind="mergesort"):
+            rank = int(np.argmax(forest.depths[tree]))
+            while rank != forest.roots[tree] and effort > 0:
+                divide = forest.depths[tree].max() > goal and count + 2 <= len(forest.roots)
+                effort -= count
+                other = _best_partner(forest, count, tree, rank, divide)
+                if other < 0:
+                    rank = forest.tails[forest.links[tree, rank]]
+                    continue
+                effort -= MOVE_COST * ranks
+                count = _evened(forest, count, tree, other)
+                mine = forest.links[tree, rank]
+                forest.links[tree, rank] = forest.links[other, rank]
+                forest.links[other, rank] = mine
+                _measure(forest, tree)
+                _measure(forest, other)
+                improved = True
+                rank = int(np.argmax(forest.depths[tree]))
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _best_partner(forest: _Forest, count: int, tree: int, rank: int, divide: bool) -> int:
+    """Find the tree whose link into `rank` would help most, or -1."""
+    # Local names: numba counts references whenever a field of a tuple is looked up.
+    roots, weights, links, depths, energies, tails = forest
+    best, partner = -1e-9, -1
+    link = links[tree, rank]
+    sender = tails[link]
+    for other in range(count):
+        if roots[other] == rank or links[other, rank] == link:
+            continue
+        if weights[other] != weights[tree] and not divide:
+            continue
+        rise = depths[tree, rank] - depths[tree, tails[links[other, rank]]] - 1
+        if rise <= 0:
+            continue
+        fall = depths[other, sender] + 1 - depths[other, rank]
+        change = energies[tree, rank] * (2.0**-rise - 1) + energies[other, rank] * (2.0**fall - 1)
+        change *= min(weights[tree], weights[other])
+        # Its sender is above the rank here, since that is a rise.
+        if change < best and not _is_below(forest, other, sender, rank):
+            best, partner = change, other
+    return partner
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_below(forest: _Forest, tree: int, node: int, rank: int) -> bool:
+    """Whether the path from `node` up to the root passes `rank`."""
+    while forest.depths[tree, node] > forest.depths[tree, rank]:
+        node = forest.tails[forest.links[tree, node]]
+    return bool(node == rank)
+
+
+@numba.njit(cache=True, nogil=True)
+def _evened(forest: _Forest, count: int, tree: int, other: int) -> int:
+    """Divide the heavier of two trees so that both have the same number of copies; return the number of trees."""
+    weight = min(forest.weights[tree], forest.weights[other])
+    for heavy in (tree, other):
+        if forest.weights[heavy] > weight:
+            forest.roots[count] = forest.roots[heavy]
+            forest.weights[count] = forest.weights[heavy] - weight
+            forest.links[count] = forest.links[heavy]
+            forest.depths[count] = forest.depths[heavy]
+            forest.energies[count] = forest.energies[heavy]
+            forest.weights[heavy] = weight
+            count += 1
+    return count

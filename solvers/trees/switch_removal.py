@@ -1,0 +1,219 @@
+"""Removal of every switch from a network, level by level of its tight sets.
+
+A switch belongs to the smallest tight set around it.  In that set's *level problem* the sets and ranks directly inside
+are terminals, everything outside is one node that supplies what it supplies and is no sink, and the switches are
+removed (`collopt.solvers.trees.transport_splitting`).  Capacity is never paired within one terminal nor within the
+outside, so the capacity that enters any set of the family is what it was, and tight sets stay tight.  Equal level
+problems (the boxes of a cluster) are solved once.
+
+The plan for a terminal is then dealt out to the links behind it (its *ports*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...support.progress import counted
+from ..flow.transport import integral_transport
+from .routed_graph import RoutedGraph
+from .tight_sets import Family
+from .transport_splitting import SwitchPlan, remove_all_switches
+
+__all__ = ["join_pass_through", "remove_switches"]
+
+IntArray = npt.NDArray[np.int64]
+RemoveAll = Callable[[IntArray, IntArray, int], list[SwitchPlan]]
+
+
+class _Level(NamedTuple):
+    """One level problem.
+
+    Attributes
+    ----------
+    place : ndarray of int64, shape (nodes,)
+        Terminal of each node, then the outside, then the switches; -1 for switches that are gone.
+    supplies : ndarray of int64, shape (terminals + 1,)
+        Of the terminals and the outside.
+    switches : ndarray of int64
+        Node numbers, in the order of their places.
+    """
+
+    place: IntArray
+    supplies: IntArray
+    switches: IntArray
+
+
+def join_pass_through(graph: RoutedGraph, num_ranks: int) -> None:
+    """Remove switches with two neighbours that pass on all that they take in, such as NICs.
+
+    Straight through serves every cut at least as well as any other way to pair their links.
+
+    Parameters
+    ----------
+    graph : RoutedGraph
+        Changed.
+    num_ranks : int
+        Nodes from here on are switches.
+    """
+    while True:
+        alive = graph.alive()
+        into, out = _by_node(graph.heads, alive), _by_node(graph.tails, alive)
+        joined: set[int] = set()
+        pairs = []
+        for switch in range(num_ranks, graph.num_nodes):
+            arriving, leaving = into.get(switch, []), out.get(switch, [])
+            if len(arriving) != 2 or len(leaving) != 2:
+                continue
+            ends = {int(graph.tails[arriving[0]]), int(graph.tails[arriving[1]])}
+            if ends != {int(graph.heads[link]) for link in leaving} or len(ends) != 2 or ends & joined:
+                continue
+            straight = [(a, b) for a in arriving for b in leaving if graph.tails[a] != graph.heads[b]]
+            if all(graph.units[a] == graph.units[b] for a, b in straight):
+                pairs += straight
+                joined.add(switch)
+        if not pairs:
+            return
+        first, second = np.array(pairs, dtype=np.int64).T
+        graph.join(first, second, graph.units[first])
+
+
+def _by_node(ends: IntArray, links: IntArray) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for link, node in zip(links.tolist(), ends[links].tolist(), strict=True):
+        found.setdefault(node, []).append(link)
+    return found
+
+
+def remove_switches(
+    graph: RoutedGraph, supplies: IntArray, family: Family, remove: RemoveAll = remove_all_switches
+) -> None:
+    """Replace every switch by links between ranks, so that every rank can still receive every supply.
+
+    Parameters
+    ----------
+    graph : RoutedGraph
+        Changed; every switch must have as much capacity in as out.
+    supplies : ndarray of int64, shape (ranks,)
+        Units that each rank sends to every other; nodes beyond are switches.
+    family : Family
+        Tight sets of the graph.
+    remove : callable
+        `remove_all_switches`, or `split_all_switches` to go without guesses.
+
+    Raises
+    ------
+    SolverError
+        If a switch cannot be removed, which the theory rules out for balanced switches and supplies that fit.
+    """
+    solved: dict[bytes, list[SwitchPlan]] = {}
+    for number in counted(range(len(family.parents) - 1, -1, -1), len(family.parents)):
+        alive = graph.alive()
+        busy = np.zeros(graph.num_nodes, dtype=np.bool_)
+        busy[graph.tails[alive]] = busy[graph.heads[alive]] = True
+        switches = np.flatnonzero((family.innermost == number) & busy)
+        switches = switches[switches >= len(supplies)]
+        if not len(switches):
+            continue
+        level = _level(graph, supplies, family, number, switches)
+        capacities = _capacities(graph, alive, level)
+        key = level.supplies.tobytes() + capacities.tobytes()
+        if key not in solved:
+            solved[key] = remove(capacities, level.supplies, len(level.supplies) - 1)
+        first_switch = len(level.supplies)
+        for plan in solved[key]:
+            _deal_out(graph, level.place, int(switches[plan.switch - first_switch]), plan)
+
+
+def _level(graph: RoutedGraph, supplies: IntArray, family: Family, number: int, switches: IntArray) -> _Level:
+    owner = _children(family, number)
+    inside = owner >= -1
+    # Sets by number, ranks as themselves; terminals are numbered by their first rank.
+    label = np.where(owner >= 0, graph.num_nodes + owner, np.arange(graph.num_nodes))
+    ranks = np.flatnonzero(inside[: len(supplies)])
+    _, first, terminal = np.unique(label[ranks], return_index=True, return_inverse=True)
+    order = np.argsort(np.argsort(first, kind="stable"), kind="stable")
+    count = len(first)
+    place = np.full(graph.num_nodes, -1, dtype=np.int64)
+    place[~inside] = count
+    place[ranks] = order[terminal]
+    place_of_label = dict(zip(label[ranks].tolist(), order[terminal].tolist(), strict=True))
+    for node in np.flatnonzero(inside & (owner >= 0)):
+        place[node] = place_of_label[int(label[node])]
+    place[switches] = count + 1 + np.arange(len(switches))
+    totals = np.zeros(count + 1, dtype=np.int64)
+    np.add.at(totals, np.minimum(np.where(inside, place, count)[: len(supplies)], count), supplies)
+    return _Level(place, totals, switches)
+
+
+def _children(family: Family, number: int) -> IntArray:
+    """Per node: the child set of set `number` that it is in, -1 if directly inside, -2 if outside."""
+    child = np.full(len(family.parents), -2, dtype=np.int64)
+    child[number] = -1
+    for other in range(number + 1, len(family.parents)):
+        parent = family.parents[other]
+        child[other] = other if parent == number else child[parent]
+    return child[family.innermost]
+
+
+def _capacities(graph: RoutedGraph, alive: IntArray, level: _Level) -> IntArray:
+    size = len(level.supplies) + len(level.switches)
+    capacities = np.zeros((size, size), dtype=np.int64)
+    tails, heads = level.place[graph.tails[alive]], level.place[graph.heads[alive]]
+    between = (tails != heads) & (tails >= 0) & (heads >= 0)
+    np.add.at(capacities, (tails[between], heads[between]), graph.units[alive][between])
+    return capacities
+
+
+def _deal_out(graph: RoutedGraph, place: IntArray, switch: int, plan: SwitchPlan) -> None:
+    """Join the links at a switch as the plan says, spreading each terminal's share over its ports."""
+    alive = graph.alive()
+    arriving, leaving = alive[graph.heads[alive] == switch], alive[graph.tails[alive] == switch]
+    if not len(arriving):
+        return  # other switches gave up all that it was linked to
+    sent, origin, target = _sent(graph, place, arriving, plan)
+    pairs = [np.empty((0, 3), dtype=np.int64)]
+    for terminal in np.unique(target):
+        towards = np.flatnonzero(target == terminal)
+        ports = leaving[place[graph.heads[leaving]] == terminal]
+        ports = ports[np.argsort(graph.heads[ports], kind="stable")]
+        pairs.append(_staircase(origin[towards], sent[towards], ports, graph.units[ports]))
+    into, out, units = np.concatenate(pairs).T
+    graph.join(into, out, units)
+    graph.units[arriving] = graph.units[leaving] = 0
+
+
+def _sent(
+    graph: RoutedGraph, place: IntArray, arriving: IntArray, plan: SwitchPlan
+) -> tuple[IntArray, IntArray, IntArray]:
+    """How many units each arriving port sends to which terminal: units, port and terminal, aligned ports together."""
+    parts = []
+    for terminal in np.unique(place[graph.tails[arriving]]):
+        ports = arriving[place[graph.tails[arriving]] == terminal]
+        ports = ports[np.argsort(graph.tails[ports], kind="stable")]
+        row = plan.units[np.searchsorted(plan.neighbours, terminal)]
+        targets, wanted, held = plan.neighbours[row > 0], row[row > 0], graph.units[ports]
+        share = wanted[None, :]
+        if len(ports) > 1:
+            everything = np.ones((len(ports), len(targets)), dtype=np.bool_)
+            dealt = integral_transport(held, wanted, np.outer(held.astype(np.float64), wanted), everything)
+            assert dealt is not None, "ports and plan hold the same units"
+            share = dealt
+        port, column = np.nonzero(share)
+        given_up = targets[column] == terminal
+        parts.append(np.stack([share[port, column], ports[port], targets[column], port])[:, ~given_up])
+    units, port, target, position = np.concatenate(parts, axis=1)
+    # The j-th ports of all terminals meet the j-th port of their target: rails stay rails.
+    order = np.lexsort((port, position))
+    return units[order], port[order], target[order]
+
+
+def _staircase(into: IntArray, sent: IntArray, out: IntArray, held: IntArray) -> IntArray:
+    """Match two sequences of units in order; (into, out, units) rows."""
+    rows, columns = np.cumsum(sent), np.cumsum(held)
+    ends = np.unique(np.concatenate([rows, columns[columns < rows[-1]]]))
+    units = np.diff(ends, prepend=0)
+    return np.stack([into[np.searchsorted(rows, ends)], out[np.searchsorted(columns, ends)], units], axis=1)

@@ -1,0 +1,213 @@
+"""Tight sets: parts of a network that every packing of trees enters exactly as often as it must.
+
+A set X of nodes is *tight* if the capacity entering it equals the supplies outside it.  Then each tree from outside
+enters X exactly once, so the network falls into two smaller problems that can be solved apart, and *any* two
+solutions compose (`collopt.solvers.trees.forest_packing`):
+
+*the quotient*, with X contracted to one rank that supplies all that X supplies, and *the inside*, where rank v of X
+supplies its own plus one unit for every unit of capacity that enters X at v.
+
+Both can carry their supplies: a cut of the quotient is a cut of the network; and a cut (T inside X) of the inside has
+its demand lowered by what enters T from outside X, which is exactly what it loses in capacity.  Applied again to the
+parts this gives a family of nested sets.
+
+The smallest tight set around a rank is what can still reach it after a maximum flow into it.  Smallest sets first:
+they are contracted, and a sweep over what is left finds the sets around them.  Where every rank is a tight set by
+itself this finds none, though there may be larger ones, which the caller may know of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..flow.sink_sweep import sweep_sinks
+
+__all__ = ["Family", "tight_family"]
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+
+class Family(NamedTuple):
+    """Nested node sets; set 0 is the whole network.
+
+    Attributes
+    ----------
+    parents : ndarray of int64, shape (sets,)
+        The smallest set around each set; -1 for set 0.  A set has a larger number than its parent.
+    innermost : ndarray of int64, shape (nodes,)
+        The smallest set that each node is in.
+    """
+
+    parents: IntArray
+    innermost: IntArray
+
+    def members(self, number: int) -> BoolArray:
+        """Mark the nodes of a set."""
+        inside = np.zeros(len(self.parents), dtype=np.bool_)
+        inside[number] = True
+        for other in range(number + 1, len(self.parents)):
+            inside[other] = inside[self.parents[other]]
+        return inside[self.innermost]
+
+
+class _Contraction:
+    """The network with the sets found so far contracted; ranks and contracted sets come first, then switches."""
+
+    def __init__(
+        self, num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray
+    ) -> None:
+        self.links = (tails, heads, capacities)
+        self.num_ranks = len(supplies)
+        self.supplies = supplies
+        self.group_of = np.arange(num_nodes)
+        self.num_groups = num_nodes
+        self.set_of_group: list[int] = [-1] * num_nodes
+
+    @property
+    def num_terminals(self) -> int:
+        """How many groups hold ranks."""
+        return len(self.supplies)
+
+    def merged_links(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Links between different groups, parallel ones added up."""
+        tails, heads, capacities = self.links
+        tails, heads = self.group_of[tails], self.group_of[heads]
+        between = (tails != heads) & (capacities > 0)
+        keys, number = np.unique((tails * self.num_groups + heads)[between], return_inverse=True)
+        merged = np.zeros(len(keys), dtype=np.int64)
+        np.add.at(merged, number, capacities[between])
+        return keys // self.num_groups, keys % self.num_groups, merged
+
+    def contract(self, sets: list[BoolArray], numbers: list[int]) -> None:
+        """Make each set of groups one group."""
+        target = np.arange(self.num_groups)
+        for members in sets:
+            target[members] = np.flatnonzero(members)[0]
+        kept = np.unique(target)
+        # The first member of a set is a terminal, so terminals stay in front.
+        supplies = np.zeros(self.num_groups, dtype=np.int64)
+        np.add.at(supplies, target[: self.num_terminals], self.supplies)
+        self.supplies = supplies[kept[kept < self.num_terminals]]
+        set_of_group = np.array(self.set_of_group)
+        for members, number in zip(sets, numbers, strict=True):
+            set_of_group[np.flatnonzero(members)[0]] = number
+        self.set_of_group = set_of_group[kept].tolist()
+        self.group_of = np.searchsorted(kept, target)[self.group_of]
+        self.num_groups = len(kept)
+
+
+def tight_family(
+    num_nodes: int,
+    tails: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    supplies: IntArray,
+    known: Sequence[BoolArray] = (),
+) -> Family:
+    """Find nested tight sets of a network that can carry its supplies.
+
+    Parameters
+    ----------
+    num_nodes : int
+        Ranks are nodes ``0 .. len(supplies) - 1``; the rest are switches.
+    tails, heads, capacities : ndarray of int64, shape (links,)
+        Links; parallel ones add up.
+    supplies : ndarray of int64, shape (ranks,)
+        Units that each rank sends to every other.
+    known : sequence of ndarray of bool, shape (nodes,)
+        Sets to look at where the sweep finds none; no two share a rank.
+
+    Returns
+    -------
+    Family
+        With set 0 only, if there is no tight set of two or more, but not all, ranks.
+
+    Examples
+    --------
+    Two pairs of ranks, joined by one link each way:
+
+    >>> import numpy as np
+    >>> tails, heads = np.array([0, 1, 2, 3, 1, 2]), np.array([1, 0, 3, 2, 2, 1])
+    >>> tight_family(4, tails, heads, np.array([3, 3, 3, 3, 2, 2]), np.ones(4, dtype=np.int64)).innermost.tolist()
+    [1, 1, 2, 2]
+    """
+    network = _Contraction(num_nodes, tails, heads, capacities, supplies)
+    parents, innermost = [0], np.zeros(num_nodes, dtype=np.int64)
+    while network.num_terminals > 2:
+        found = _disjoint_tight_sets(network)
+        if not found:
+            found, known = _grouped(network, known), ()
+        if not found:
+            break
+        numbers = []
+        for members in found:
+            numbers.append(len(parents))
+            parents.append(0)
+            for group in np.flatnonzero(members):
+                if network.set_of_group[group] >= 0:
+                    parents[network.set_of_group[group]] = numbers[-1]
+            inside = members[network.group_of] & (innermost == 0)
+            innermost[inside] = numbers[-1]
+        network.contract(found, numbers)
+    return _outermost_first(np.array(parents), innermost)
+
+
+def _disjoint_tight_sets(network: _Contraction) -> list[BoolArray]:
+    """Smallest tight sets of two or more terminals, made disjoint."""
+    links, terminals = network.merged_links(), network.num_terminals
+    sweep = sweep_sinks(network.num_groups, *links, network.supplies, terminals)
+    sizes = sweep.reaching[:, :terminals].sum(axis=1)
+    proper = (sizes > 1) & (sizes < terminals) & (sweep.lacking == 0)
+    order = np.flatnonzero(proper)[np.argsort(sizes[proper], kind="stable")]
+    taken = np.zeros(network.num_groups, dtype=np.bool_)
+    found = []
+    for sink in order:
+        members = sweep.reaching[sink]
+        if (members & taken)[:terminals].any():
+            continue
+        # Sets that share only switches stay tight without them, where switches are balanced.
+        members = members & ~taken
+        if _is_tight(members, links, network.supplies):
+            taken |= members
+            found.append(members)
+    return found
+
+
+def _grouped(network: _Contraction, sets: Sequence[BoolArray]) -> list[BoolArray]:
+    """Of some sets of nodes, the tight ones of two or more terminals, as sets of groups."""
+    links, terminals = network.merged_links(), network.num_terminals
+    taken = np.zeros(network.num_groups, dtype=np.bool_)
+    found = []
+    for nodes in sets:
+        members = np.zeros(network.num_groups, dtype=np.bool_)
+        members[network.group_of[nodes]] = True
+        members &= ~taken
+        if 1 < members[:terminals].sum() < terminals and _is_tight(members, links, network.supplies):
+            taken |= members
+            found.append(members)
+    return found
+
+
+def _is_tight(members: BoolArray, links: tuple[IntArray, IntArray, IntArray], supplies: IntArray) -> bool:
+    tails, heads, capacities = links
+    entering = capacities[~members[tails] & members[heads]].sum()
+    return bool(entering == supplies[~members[: len(supplies)]].sum())
+
+
+def _outermost_first(parents: IntArray, innermost: IntArray) -> Family:
+    """Number the sets so that parents come before their children; set 0 stays."""
+    depth = np.zeros(len(parents), dtype=np.int64)
+    # Sets were found from the inside out: a parent has the larger number.
+    for number in range(len(parents) - 1, 0, -1):
+        depth[number] = depth[parents[number]] + 1
+    order = np.argsort(depth, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    renamed = rank[parents[order]]
+    renamed[0] = -1
+    return Family(renamed, rank[innermost])

@@ -1,0 +1,413 @@
+"""Packing of spanning out-trees: every root gets its number of trees, no link more trees than its capacity.
+
+ForestColl section 5.4, Appendix E.3 (Algorithm 4, Theorem 10).  Trees grow in batches of m equal copies from one
+root.  Where the paper computes a maximum flow in an auxiliary network for every candidate link, here one flow per
+rank is kept and repaired, which gives the same answers:
+
+*State.*  ``g`` is the capacity left, ``r_i`` the trees that root i still wants (those of the batch included).  The
+flow kept for rank y ships ``r_i`` from every other rank i into y within g, except that the root of the batch ships
+``r - m``.
+
+*Test.*  Link (x, y), from a rank of the tree to one outside, may join mu of the m copies exactly if such a flow into
+y still exists when ``g(x, y)`` is lowered by mu: cuts without y or with x inside are untouched; a cut whose sink side
+holds y but neither x nor a rank of the tree loses mu of demand and of capacity alike; all other cuts are the
+condition of this flow.  What cannot be rerouted after lowering by m is ``m - mu``, the quantity of equation (4).
+
+*Refusals.*  The nodes that the failed rerouting reached form a cut with only mu to spare.  The same cut limits every
+link that leaves it, so all of these are refused at once.  Within a batch trees only grow and g only shrinks, so a
+refusal stands.
+
+*Restart.*  When every link is refused for all m copies, the batch continues with the largest mu found, and the other
+copies return to the root: their links are refunded, and each kept flow is completed along the tree.  (The paper
+continues both groups; taking a step back from a state that can be completed leaves one that can be completed.)
+
+A switch-free network need not be balanced for this (Theorem 10 has no such condition).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import SolverError
+from ...support.progress import counter, portions
+from ..flow.max_flow import CAPACITY_LIMIT, augment, flow_network
+
+__all__ = ["Packing", "pack_trees"]
+
+IntArray = npt.NDArray[np.int64]
+
+UNREACHED, START = -2, -1
+"""Marks of a search: a node not reached, and one that it started from; all others hold the arc that reached them."""
+
+
+class Packing(NamedTuple):
+    """Spanning out-trees with multiplicities.
+
+    Attributes
+    ----------
+    roots, weights : ndarray of int64, shape (trees,)
+        Root and number of copies of each tree.
+    links : ndarray of int64, shape (trees, ranks)
+        Number of the link on which each rank receives; -1 at the root.
+    """
+
+    roots: IntArray
+    weights: IntArray
+    links: IntArray
+
+
+class _State(NamedTuple):
+    """What the kernels share; a link is one edge here, an arc is twice its number, plus one if passed backwards."""
+
+    tails: IntArray
+    heads: IntArray
+    arc_starts: IntArray  # arcs[arc_starts[v]:arc_starts[v + 1]] leave node v in the residual network
+    arcs: IntArray
+    left: IntArray  # g
+    wanted: IntArray  # r
+    flows: IntArray  # (ranks, links)
+    shipped: IntArray  # (ranks,): what the batch's root ships in each flow
+    changes: IntArray  # ring of the links whose capacity was last taken
+    num_changes: IntArray  # (1,): how many there were in all
+    seen: IntArray  # (ranks,): how many of them each flow has taken note of
+
+
+def pack_trees(
+    num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray, *, seed: int = 0
+) -> Packing:
+    """Pack spanning out-trees, ``supplies[i]`` of them rooted at each rank i.
+
+    Parameters
+    ----------
+    num_ranks : int
+        Every node is a rank here; `remove_switches` takes switches out.
+    tails, heads, capacities : ndarray of int64, shape (links,)
+        Links, not parallel.
+    supplies : ndarray of int64, shape (ranks,)
+        Trees wanted per root.
+    seed : int
+        Of the order in which roots take their turns; spreading it evenly keeps trees low.
+
+    Returns
+    -------
+    Packing
+
+    Raises
+    ------
+    SolverError
+        If some rank cannot receive all supplies at once, so that no such packing exists (Theorem 10).
+    CapacityOverflowError
+        If the capacities add up to 2^62 or more.
+
+    Examples
+    --------
+    A triangle of unit links holds one tree per root:
+
+    >>> import numpy as np
+    >>> tails, heads = np.array([0, 1, 1, 2, 2, 0]), np.array([1, 0, 2, 1, 0, 2])
+    >>> packing = pack_trees(3, tails, heads, np.ones(6, dtype=np.int64), np.ones(3, dtype=np.int64))
+    >>> sorted(packing.roots.tolist())
+    [0, 1, 2]
+    """
+    state = _initial_state(num_ranks, tails, heads, capacities, supplies)
+    roots, weights, trees = [], [], []
+    packed = 0
+    with counter(int(supplies.sum())) as reached:
+        for root in np.random.default_rng(seed).permutation(num_ranks).tolist():
+            while state.wanted[root] > 0:
+                tree = np.full(num_ranks, -1, dtype=np.int64)
+                copies = _grow_batch(state, root, tree)
+                if copies <= 0:
+                    raise SolverError(f"tree packing cannot extend a tree of root {root}, which Theorem 10 rules out")
+                roots.append(root)
+                weights.append(copies)
+                trees.append(tree)
+                packed += copies
+                reached(packed)
+    links = np.array(trees, dtype=np.int64).reshape(-1, num_ranks)
+    return Packing(np.array(roots, dtype=np.int64), np.array(weights, dtype=np.int64), links)
+
+
+def _initial_state(
+    num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray
+) -> _State:
+    ends = np.column_stack([tails, heads]).ravel()
+    arcs = np.argsort(ends, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=num_ranks))])
+    flows = np.zeros((num_ranks, len(tails)), dtype=np.int64)
+    network = flow_network(
+        num_ranks + 1,
+        np.concatenate([tails, np.full(num_ranks, num_ranks)]),
+        np.concatenate([heads, np.arange(num_ranks)]),
+        np.concatenate([capacities, supplies]),
+    )
+    for part in portions(num_ranks):
+        short = _first_flows(network.first, network.following, network.heads, network.capacities, flows, *part)
+        if short >= 0:
+            raise SolverError(f"rank {short} cannot receive every supply at once, so the trees asked for do not fit")
+    return _State(
+        tails,
+        heads,
+        starts.astype(np.int64),
+        arcs.astype(np.int64),
+        capacities.copy(),
+        supplies.copy(),
+        flows,
+        np.zeros(num_ranks, dtype=np.int64),
+        np.zeros(len(tails) + 1, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        np.zeros(num_ranks, dtype=np.int64),
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _first_flows(
+    first: IntArray, following: IntArray, heads: IntArray, capacities: IntArray, flows: IntArray, begin: int, end: int
+) -> int:
+    """Fill rows of `flows` with one flow per rank; return a rank that cannot receive everything, or -1."""
+    ranks, links = flows.shape
+    scratch = np.empty((4, ranks + 1), dtype=np.int64)
+    for sink in range(begin, end):
+        residual = capacities.copy()
+        residual[2 * (links + sink)] = 0
+        needed = residual[2 * links :: 2].sum()
+        pushed = augment(
+            first, following, heads, residual, ranks, sink, needed, scratch[0], scratch[1], scratch[2], scratch[3]
+        )
+        if pushed < needed:
+            return sink
+        flows[sink] = residual[1 : 2 * links : 2]
+    return -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _grow_batch(state: _State, root: int, tree: IntArray) -> int:
+    """Grow one tree from `root`, write its links into `tree`, and return its number of copies; 0 if that fails.
+
+    Level by level, and within a level by largest capacity left, which spreads use evenly and keeps trees low.
+    """
+    ranks = len(state.wanted)
+    depths = np.full(ranks, -1, dtype=np.int64)
+    depths[root] = 0
+    # Per link: -1 until refused, then for how many copies it might still do.
+    spare = np.full(len(state.left), -1, dtype=np.int64)
+    copies: int = state.wanted[root]
+    state.shipped[:] = copies
+    grown, level = 1, 0
+    while grown < ranks:
+        candidates = _candidates(state, depths, level, copies, spare)
+        for link in candidates:
+            head = state.heads[link]
+            if depths[head] >= 0 or spare[link] >= 0:
+                continue
+            mark = _test(state, root, link, copies, spare)
+            if mark < 0:
+                return 0
+            if mark == copies:
+                depths[head] = level + 1
+                tree[head] = link
+                grown += 1
+        level += 1
+        if grown < ranks and not (depths == level).any():
+            fewer = _most_spare(state, root, depths, copies, spare)
+            if fewer <= 0:
+                return 0
+            _return_copies(state, root, tree, copies - fewer)
+            copies, level = fewer, 0
+            spare[:] = -1
+    state.wanted[root] -= copies
+    return copies
+
+
+@numba.njit(cache=True, nogil=True)
+def _candidates(state: _State, depths: IntArray, level: int, copies: int, spare: IntArray) -> IntArray:
+    """Links with room for all copies from ranks at `level` of the tree to ranks outside, the one with most room first.
+
+    Links with less room cannot join, so they wait until the tree is stuck.
+    """
+    found = np.empty(len(state.left), dtype=np.int64)
+    count = 0
+    for rank in range(len(depths)):
+        if depths[rank] == level:
+            for place in range(state.arc_starts[rank], state.arc_starts[rank + 1]):
+                arc = state.arcs[place]
+                link = arc >> 1
+                if arc & 1 == 0 and state.left[link] >= copies and spare[link] < 0 and depths[state.heads[link]] < 0:
+                    found[count] = link
+                    count += 1
+    chosen = found[:count]
+    return chosen[np.argsort(-state.left[chosen], kind="mergesort")]
+
+
+@numba.njit(cache=True, nogil=True)
+def _most_spare(state: _State, root: int, depths: IntArray, copies: int, spare: IntArray) -> int:
+    """Largest number of copies that a link out of the tree might still do for, or -1 if the state is broken."""
+    untested = np.empty(len(spare), dtype=np.int64)
+    count = 0
+    best: int = 0
+    for link in range(len(spare)):
+        if depths[state.tails[link]] >= 0 and depths[state.heads[link]] < 0:
+            if spare[link] >= 0:
+                best = max(best, min(spare[link], state.left[link]))
+            else:
+                untested[count] = link
+                count += 1
+    chosen = untested[:count]
+    for link in chosen[np.argsort(-state.left[chosen], kind="mergesort")]:
+        # None of the rest has more room than what is found.
+        if state.left[link] <= best:
+            break
+        if spare[link] < 0 and _test(state, root, link, copies, spare) < 0:
+            return -1
+        best = max(best, min(spare[link], state.left[link]))
+    return best
+
+
+@numba.njit(cache=True, nogil=True)
+def _test(state: _State, root: int, link: int, copies: int, spare: IntArray) -> int:
+    """Take capacity of `link` for as many copies as it may join; return their number, or -1 if the state is broken.
+
+    Only a link that all copies may join keeps what it took; otherwise `spare` notes what the refusing cut allows.
+    """
+    sink = state.heads[link]
+    flow = state.flows[sink]
+    excess = np.zeros(len(state.wanted), dtype=np.int64)
+    marks = np.empty(len(state.wanted), dtype=np.int64)
+    _take_note(state, sink, excess)
+    if sink != root:
+        excess[root] += state.wanted[root] - copies - state.shipped[sink]
+        state.shipped[sink] = state.wanted[root] - copies
+    taken: int = min(copies, state.left[link])
+    state.left[link] -= taken
+    if flow[link] > state.left[link]:
+        excess[state.tails[link]] += flow[link] - state.left[link]
+        flow[link] = state.left[link]
+    excess[sink] = -CAPACITY_LIMIT
+    _reroute(state, flow, excess, marks)
+    lacking: int = _stranded(excess)
+    if lacking > 0:
+        for other in range(len(spare)):
+            if marks[state.tails[other]] != UNREACHED and marks[state.heads[other]] == UNREACHED:
+                allowed = taken - lacking
+                spare[other] = allowed if spare[other] < 0 else min(spare[other], allowed)
+        state.left[link] += lacking
+        _reroute(state, flow, excess, marks)
+        if _stranded(excess) > 0:
+            return -1
+    excess[sink] = CAPACITY_LIMIT
+    _reroute(state, flow, excess, marks)
+    allowed = taken - lacking
+    if allowed < copies:
+        state.left[link] += allowed
+        spare[link] = allowed
+        return allowed
+    state.changes[state.num_changes[0] % len(state.changes)] = link
+    state.num_changes[0] += 1
+    return allowed
+
+
+@numba.njit(cache=True, nogil=True)
+def _stranded(excess: IntArray) -> int:
+    total = 0
+    for amount in excess:
+        total += max(amount, 0)
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_note(state: _State, sink: int, excess: IntArray) -> None:
+    """Cut the flow into `sink` to the capacities left since its last visit; what is lost becomes excess and deficit."""
+    flow = state.flows[sink]
+    lag = state.num_changes[0] - state.seen[sink]
+    everything = lag >= len(state.changes)
+    for place in range(len(flow) if everything else lag):
+        link = place if everything else state.changes[(state.seen[sink] + place) % len(state.changes)]
+        over = flow[link] - state.left[link]
+        if over > 0:
+            flow[link] -= over
+            excess[state.tails[link]] += over
+            excess[state.heads[link]] -= over
+    state.seen[sink] = state.num_changes[0]
+
+
+@numba.njit(cache=True, nogil=True)
+def _reroute(state: _State, flow: IntArray, excess: IntArray, marks: IntArray) -> None:
+    """Move excess to deficits along shortest residual paths while there are such paths."""
+    queue = np.empty(len(excess), dtype=np.int64)
+    while True:
+        target = _search(state, flow, excess, marks, queue)
+        if target < 0:
+            return
+        amount, node = -excess[target], target
+        while marks[node] != START:
+            link = marks[node] >> 1
+            if marks[node] & 1:
+                amount, node = min(amount, flow[link]), state.heads[link]
+            else:
+                amount, node = min(amount, state.left[link] - flow[link]), state.tails[link]
+        amount = min(amount, excess[node])
+        excess[node] -= amount
+        excess[target] += amount
+        node = target
+        while marks[node] != START:
+            link = marks[node] >> 1
+            if marks[node] & 1:
+                flow[link] -= amount
+                node = state.heads[link]
+            else:
+                flow[link] += amount
+                node = state.tails[link]
+
+
+@numba.njit(cache=True, nogil=True)
+def _search(state: _State, flow: IntArray, excess: IntArray, marks: IntArray, queue: IntArray) -> int:
+    """Breadth-first search from all excess to the nearest deficit; return its node or -1.
+
+    Where there are both and none leads to the other, `marks` tells what the search reached.
+    """
+    done, found, short = 0, 0, False
+    for node in range(len(excess)):
+        if excess[node] > 0:
+            queue[found] = node
+            found += 1
+        elif excess[node] < 0:
+            short = True
+    if found == 0 or not short:
+        return -1
+    marks[:] = UNREACHED
+    for place in range(found):
+        marks[queue[place]] = START
+    while done < found:
+        node = queue[done]
+        done += 1
+        for place in range(state.arc_starts[node], state.arc_starts[node + 1]):
+            arc = state.arcs[place]
+            link = arc >> 1
+            other: int = state.tails[link] if arc & 1 else state.heads[link]
+            room = flow[link] if arc & 1 else state.left[link] - flow[link]
+            if room > 0 and marks[other] == UNREACHED:
+                marks[other] = arc
+                if excess[other] < 0:
+                    return other
+                queue[found] = other
+                found += 1
+    return -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _return_copies(state: _State, root: int, tree: IntArray, amount: int) -> None:
+    """Take `amount` copies of the partial tree back to its root, and complete the kept flows of its ranks."""
+    for rank in range(len(tree)):
+        if tree[rank] >= 0:
+            state.left[tree[rank]] += amount
+    for rank in range(len(tree)):
+        if tree[rank] >= 0:
+            state.shipped[rank] += amount
+            node = rank
+            while node != root:
+                state.flows[rank, tree[node]] += amount
+                node = state.tails[tree[node]]

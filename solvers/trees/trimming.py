@@ -1,0 +1,186 @@
+"""Making near-tight sets tight, by giving up capacity that no tree needs.
+
+Boxes of real clusters differ a little, and then only the poorest one is tight.  Here every box is made tight: of the
+capacity that crosses its boundary, what exceeds the supplies outside is removed, from opposite links alike, so that
+switches stay balanced.  One sweep over the sinks then certifies all boxes together; a forest under smaller capacities
+is a forest.  Boxes that a violated cut divides are given their capacity back.
+
+Which sets: around every rank the *local bottleneck*, the set T with the largest ratio of supplies outside T to the
+capacity that enters T; and where there is none, the ranks that hang on one switch only.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...support.progress import portions
+from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network
+from ..flow.push_relabel import lacking_at, workspace
+from ..flow.sink_sweep import SinkSweep, sweep_sinks
+from .bottleneck import cut_ratio
+from .routed_graph import RoutedGraph
+
+__all__ = ["trim_to_tight_sets"]
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+ROUNDS = 4
+LEAF_GROUPS_FROM = 128
+"""Leaf groups save time on large networks; on smaller ones trees are lower without them."""
+
+
+def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray]:
+    """Lower capacities until as many boxes as possible are tight, keeping room for every supply.
+
+    Parameters
+    ----------
+    graph : RoutedGraph
+        Changed; nothing but units is.
+    supplies : ndarray of int64, shape (ranks,)
+        Units that each rank sends to every other; the graph can carry them.
+
+    Returns
+    -------
+    list of ndarray of bool, shape (nodes,)
+        The sets made tight; no two share a rank.
+    """
+    sets = _local_bottlenecks(graph, supplies)
+    if not sets and len(supplies) > LEAF_GROUPS_FROM:
+        sets = _leaf_groups(graph, len(supplies))
+    original = graph.units.copy()
+    for _ in range(ROUNDS):
+        trimmed = [members for members in sets if _trim(graph, members, supplies)]
+        if not trimmed:
+            break
+        sweep = _sweep(graph, supplies)
+        if not sweep.lacking.any():
+            return trimmed
+        graph.units[:] = original
+        violated = sweep.reaching[sweep.lacking > 0]
+        sets = [members for members in sets if not _divided(members, violated)]
+    graph.units[:] = original
+    return []
+
+
+def _sweep(graph: RoutedGraph, supplies: IntArray) -> SinkSweep:
+    alive = graph.alive()
+    return sweep_sinks(
+        graph.num_nodes, graph.tails[alive], graph.heads[alive], graph.units[alive], supplies, len(supplies)
+    )
+
+
+def _divided(members: BoolArray, violated: BoolArray) -> bool:
+    """Whether the boundary of a set lies across some violated cut's."""
+    inside = violated[:, members]
+    return bool((inside.any(axis=1) & ~violated[:, ~members].all(axis=1)).any())
+
+
+def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray]:
+    alive = graph.alive()
+    units = graph.units[alive]
+    weights = supplies // np.gcd.reduce(supplies)  # which sets are found depends on the proportions only
+    if (sum(map(int, units)) + 1) * int(weights.sum()) >= CAPACITY_LIMIT:
+        return []
+    network = paired_network(graph.num_nodes, graph.tails[alive], graph.heads[alive], units)
+    cuts = _all_local_cuts(network, weights)
+    sizes = cuts[:, : len(supplies)].sum(axis=1)
+    taken = np.zeros(graph.num_nodes, dtype=np.bool_)
+    chosen = []
+    for cut in cuts[np.argsort(-sizes, kind="stable")]:
+        if 1 < cut[: len(supplies)].sum() < len(supplies) and not (cut & taken)[: len(supplies)].any():
+            chosen.append(cut & ~taken)
+            taken |= cut
+    return chosen
+
+
+def _all_local_cuts(network: FlowNetwork, supplies: IntArray) -> BoolArray:
+    """Per rank that no set found before holds: the set around it with the largest outside-to-entering ratio."""
+    covered, found = np.zeros(len(supplies), dtype=np.bool_), []
+    for begin, end in portions(len(supplies)):
+        found.append(_local_cuts(network, supplies, begin, end, covered))
+    return np.concatenate(found)
+
+
+def _leaf_groups(graph: RoutedGraph, num_ranks: int) -> list[BoolArray]:
+    """Ranks whose links all go to one switch, with that switch."""
+    alive = graph.alive()
+    tails, heads = graph.tails[alive], graph.heads[alive]
+    lowest = np.full(graph.num_nodes, graph.num_nodes)
+    highest = np.full(graph.num_nodes, -1)
+    for ends, others in ((tails, heads), (heads, tails)):
+        np.minimum.at(lowest, ends, others)
+        np.maximum.at(highest, ends, others)
+    groups = []
+    for switch in range(num_ranks, graph.num_nodes):
+        members = (lowest == switch) & (highest == switch)
+        members[num_ranks:] = False
+        if 1 < members.sum() < num_ranks:
+            members[switch] = True
+            groups.append(members)
+    return groups
+
+
+def _trim(graph: RoutedGraph, members: BoolArray, supplies: IntArray) -> bool:
+    """Remove what enters a set beyond the supplies outside, and as much of what leaves it; say if that was possible."""
+    alive = graph.alive()
+    tails, heads = graph.tails[alive], graph.heads[alive]
+    entering, leaving = alive[~members[tails] & members[heads]], alive[members[tails] & ~members[heads]]
+    needed = int(supplies[~members[: len(supplies)]].sum())
+    excess = int(graph.units[entering].sum()) - needed
+    if excess <= 0:
+        return excess == 0
+    opposite = {(int(graph.heads[link]), int(graph.tails[link])): int(link) for link in leaving}
+    pairs = [
+        (int(link), opposite[ends])
+        for link in entering
+        if (ends := (int(graph.tails[link]), int(graph.heads[link]))) in opposite
+    ]
+    if not pairs:
+        return False
+    there, back = np.array(pairs, dtype=np.int64).T
+    room = np.minimum(graph.units[there], graph.units[back])
+    if room.sum() < excess:
+        return False
+    share = _apportioned(excess, room)
+    graph.units[there] -= share
+    graph.units[back] -= share
+    return True
+
+
+def _apportioned(total: int, room: IntArray) -> IntArray:
+    """Whole shares of `total` in proportion to `room` and never more than it, by largest remainders."""
+    whole = int(room.sum())
+    exact = [total * int(units) for units in room]
+    shares = np.array([part // whole for part in exact], dtype=np.int64)
+    remainders = np.array([part % whole for part in exact], dtype=np.float64)
+    shares[np.argsort(-remainders, kind="stable")[: total - int(shares.sum())]] += 1
+    return shares
+
+
+@numba.njit(cache=True, nogil=True)
+def _local_cuts(network: FlowNetwork, supplies: IntArray, begin: int, end: int, covered: BoolArray) -> BoolArray:
+    """Find the cuts of some of the ranks that are not covered, and note which ranks are covered then.
+
+    Newton's method as in `collopt.solvers.trees.bottleneck`, started anew for every sink.
+    """
+    space = workspace(len(network.first))
+    found = np.zeros((end - begin, len(network.first)), dtype=np.bool_)
+    count = 0
+    for sink in range(begin, end):
+        if covered[sink]:
+            continue
+        cut = np.zeros(len(network.first), dtype=np.bool_)
+        cut[sink] = True
+        while True:
+            outside, entering = cut_ratio(network, supplies, cut)
+            scaled = network.capacities * outside
+            if entering == 0 or lacking_at(network, scaled, supplies * entering, sink, space) == 0:
+                break
+            cut = space.labels >= 0
+        covered |= cut[: len(supplies)]
+        found[count] = cut
+        count += 1
+    return found[:count].copy()

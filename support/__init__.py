@@ -1,0 +1,1 @@
+"""Checks of input, units and words, files, progress, seed: what every layer needs and none owns."""

@@ -1,0 +1,125 @@
+"""Reading our versioned JSON files from a world where files are cut short, mistyped or something else entirely."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from ..errors import FileFormatError
+from .reading import name_of, read_text
+from .validation import is_whole, shown
+
+__all__ = ["MAX_BYTES", "check_header", "parse_json", "read_json"]
+
+MAX_BYTES = 256 * 2**20
+"""Larger files are refused unread: no network that can be planned needs them."""
+MAX_DIGITS = 100
+"""Digits of a JSON integer; nothing in our formats comes near."""
+
+
+def read_json(path: str | os.PathLike[str], expected_format: str, max_version: int) -> dict[str, Any]:
+    """Read one of our versioned JSON files and check its header.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    expected_format : str
+        What its field ``format`` must say.
+    max_version : int
+        The newest ``version`` that the caller reads; the oldest is 1.
+
+    Returns
+    -------
+    dict
+        Decimal numbers come as `Decimal`, so that no digit is lost.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is missing, unreadable, over 256 MiB, not UTF-8, not JSON, cut short, nested too deeply, has a key
+        twice or a number that is not finite, is of another format, or of a version newer than `max_version`.
+    """
+    where = name_of(path)
+    return parse_json(_read_text(path, where), where, expected_format, max_version)
+
+
+def parse_json(text: str, where: str, expected_format: str, max_version: int) -> dict[str, Any]:
+    """Decode the text of one of our JSON files, which `where` names, and check its header; errors as of `read_json`."""
+    try:
+        data = json.loads(
+            text,
+            parse_float=Decimal,
+            parse_int=_short_integer,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_unique_keys,
+        )
+    except json.JSONDecodeError as error:
+        if text.lstrip().startswith("<"):
+            raise FileFormatError(
+                f"{where} is an XML file; expected a JSON file of format {expected_format!r}"
+            ) from None
+        raise FileFormatError(
+            f"{where} is not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
+            "is it cut short, or another kind of file?"
+        ) from None
+    except RecursionError:
+        raise FileFormatError(f"{where} is nested too deeply; expected the few levels of {expected_format}") from None
+    except ArithmeticError:
+        raise FileFormatError(f"{where} has a number whose exponent is too large; expected ordinary numbers") from None
+    except ValueError as error:
+        raise FileFormatError(f"{where}: {error}") from None
+    check_header(data, expected_format, max_version, where)
+    assert isinstance(data, dict)
+    return data
+
+
+def check_header(data: object, expected_format: str, max_version: int, where: str) -> None:
+    """Refuse a decoded document that is not an object of the expected format and a version from 1 to `max_version`.
+
+    Raises
+    ------
+    FileFormatError
+        Saying which of the three is wrong in the document that `where` names.
+    """
+    if not isinstance(data, Mapping):
+        raise FileFormatError(f"{where} holds {shown(data)}; expected a JSON object of format {expected_format!r}")
+    if "format" not in data:
+        raise FileFormatError(f"{where} has no field 'format'; expected format {expected_format!r}")
+    if data["format"] != expected_format:
+        raise FileFormatError(f"{where} is of format {shown(data['format'])}; expected {expected_format!r}")
+    version = data.get("version")
+    if not is_whole(version) or version < 1:
+        raise FileFormatError(f"field version of {where} is {shown(version)}; expected a whole number from 1")
+    if version > max_version:
+        readable = "version 1" if max_version == 1 else f"versions 1 to {max_version}"
+        raise FileFormatError(f"{where} is version {shown(version)}; this release reads {readable}: upgrade collopt")
+
+
+def _read_text(path: str | os.PathLike[str], where: str) -> str:
+    text = read_text(path, MAX_BYTES)
+    if not text.strip():
+        raise FileFormatError(f"{where} is empty; expected a JSON file")
+    return text
+
+
+def _short_integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"an integer has {len(text)} digits; expected at most {MAX_DIGITS}")
+    return int(text)
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not a JSON number; expected a finite one")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in unique:
+            raise ValueError(f"key {shown(key)} occurs twice in one object; keep one")
+        unique[key] = value
+    return unique

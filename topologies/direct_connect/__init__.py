@@ -1,0 +1,1 @@
+"""Families: tori, circulants, Kautz, distance-regular …."""

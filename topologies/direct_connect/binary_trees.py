@@ -1,0 +1,85 @@
+"""Two binary trees over the same compute nodes: the network of double-binary-tree collectives."""
+
+from __future__ import annotations
+
+from ...support.sizes_part import as_size
+from ...support.validation import Exact
+from ..network.direct_graph import DirectGraph
+from ..network.topology import Topology
+from .arcs import both_ways
+
+__all__ = ["double_binary_tree", "tree_pair"]
+
+
+def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Two binary trees of bidirectional links in which no compute node but the root is inner in both.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, at least 2; node 0 is the root of both trees.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+        Not regular: nodes have up to 4 links, one that both trees have counting twice.
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Notes
+    -----
+    A baseline of the direct-connect paper, section 8.2, after the two-tree algorithms of Sanders, Speck and Träff.
+    The variant is that of `tree_pair`.
+
+    Examples
+    --------
+    >>> double_binary_tree(1024).graph.diameter
+    16
+    """
+    n = as_size(n, "n", least=2)
+    edges = [(parent, node) for parents in tree_pair(n) for node, parent in enumerate(parents) if node]
+    graph = DirectGraph.from_arcs(n, both_ways(edges), f"DoubleBinaryTree({n})")
+    return graph.topology(bandwidth=bandwidth, latency=latency)
+
+
+def tree_pair(count: int) -> tuple[list[int], list[int]]:
+    """Return the parents of nodes 0 to `count` - 1 in two trees with root 0 in which no other node is inner in both.
+
+    Below the root, whose parent is -1, the first tree numbers the other nodes from left to right.  Odd numbers are
+    leaves then.  In the second tree a mirror, or for an even `count` a shift by one, puts them where even ones were.
+
+    Parameters
+    ----------
+    count : int
+        At least 2.
+
+    Returns
+    -------
+    tuple of (list of int, list of int)
+
+    Examples
+    --------
+    >>> tree_pair(6)
+    ([-1, 2, 4, 2, 0, 4], [-1, 5, 3, 5, 3, 0])
+    """
+    others = count - 1
+    first = [-1, *(_parent_in_order(node, others) for node in range(1, count))]
+    moved = [0, *(others + 1 - node if others % 2 == 0 else node % others + 1 for node in range(1, count))]
+    second = [-1] * count
+    for node in range(1, count):
+        second[moved[node]] = moved[first[node]]
+    return first, second
+
+
+def _parent_in_order(node: int, count: int) -> int:
+    """Parent of a node of the binary tree whose nodes are numbered 1 to `count` from left to right; 0 above its top."""
+    lowest = node & -node
+    above = (node ^ lowest) | (lowest << 1)
+    return above if above <= count else node ^ lowest

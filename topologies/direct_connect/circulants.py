@@ -1,0 +1,220 @@
+"""Circulant graphs and digraphs, which look the same from every node of a cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import gcd
+
+from ...errors import TopologyError
+from ...support.sizes_part import as_size
+from ...support.validation import Exact, as_list, shown
+from ..graphs.names import offset_names
+from ..network.direct_graph import DirectGraph
+from ..network.topology import Topology
+from .arcs import check_graph, translates
+from .circulant_search import low_diameter_offsets
+
+__all__ = [
+    "circulant",
+    "circulant_digraph",
+    "cyclic_graph",
+    "directed_circulant",
+    "low_diameter_circulant",
+]
+
+MAX_DEGREE = 1022
+
+
+def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Circulant graph: each node i of n is linked, both ways, with the nodes i ± a for the offsets a.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, at least 3.
+    offsets : sequence of int
+        Different, each from 1 to (n - 1) // 2; k offsets make a graph of degree 2 k.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable, or the graph would not be connected: all offsets and n share a divisor.
+
+    Notes
+    -----
+    Direct-connect paper, Definition 18.  The offset n / 2 is refused: it would be one link instead of two, and the
+    degree odd.  Broadcasts breadth-first are bandwidth-optimal for two offsets; for three the paper's Conjecture 1
+    says so of all circulants, but C(15, {1, 4, 5}) needs more.
+
+    Examples
+    --------
+    >>> circulant(16, [3, 4])
+    <Topology 'C(16, {3, 4})': 16 ranks, 64 links>
+    >>> circulant(16, [3, 4]).graph.diameter
+    3
+    """
+    n = as_size(n, "n", least=3)
+    steps = _different([_as_offset(offset, n) for offset in as_list(offsets, "the offsets")], n)
+    name = f"C({n}, {offset_names(steps)})"
+    return cyclic_graph(n, [sign * step for step in steps for sign in (1, -1)], name, bandwidth, latency)
+
+
+def low_diameter_circulant(
+    n: int, degree: int, *, tries: int = 400, bandwidth: Exact = 1, latency: Exact = 0
+) -> Topology:
+    """Circulant graph of few hops: of least diameter for degree 4, else the best of a search.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, at least degree + 1.
+    degree : int
+        Even, at least 2.
+    tries : int
+        Sets of offsets to look at from degree 6 on; a larger number may find fewer hops.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Notes
+    -----
+    See `low_diameter_offsets` for what is proved and what is searched.
+
+    Examples
+    --------
+    >>> low_diameter_circulant(128, 4)
+    <Topology 'C(128, {8, 9})': 128 ranks, 512 links>
+    """
+    return circulant(n, low_diameter_offsets(n, degree, tries=tries), bandwidth=bandwidth, latency=latency)
+
+
+def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Directed circulant graph: each node i of n has an arc to i + a, modulo n, for each of the offsets a.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, at least 2.
+    offsets : sequence of int
+        Different, each from 1 to n - 1; there are as many as the degree.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable, or the graph would not be connected: all offsets and n share a divisor.
+
+    Notes
+    -----
+    The Cayley digraph of the cyclic group: all nodes see the same, and renaming x to -x reverses all arcs.  It exists
+    for every size and every degree below it.  With -a for each offset a it is a `circulant` graph, and the offset n / 2
+    is allowed here: the opposite of such a link is one, too.
+
+    Examples
+    --------
+    The offsets 1, 2 and 4 reach all of 7 nodes in two hops, and each node just once:
+
+    >>> septagon = circulant_digraph(7, [1, 2, 4])
+    >>> septagon
+    <Topology 'DirCirc(7, {1, 2, 4})': 7 ranks, 21 links>
+    >>> septagon.graph.diameter
+    2
+    """
+    n = as_size(n, "n", least=2)
+    what = f"an offset of the circulant digraph of {n} nodes"
+    listed = as_list(offsets, "the offsets")
+    steps = _different([as_size(offset, what, most=n - 1) for offset in listed], n)
+    name = f"DirCirc({n}, {offset_names(steps)})"
+    return cyclic_graph(n, steps, name, bandwidth, latency)
+
+
+def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Directed circulant graph of d + 2 nodes: node i has arcs to i + 1, ..., i + d, to all but the one before it.
+
+    Parameters
+    ----------
+    degree : int
+        The paper's d.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Notes
+    -----
+    Direct-connect paper, Table 9: Moore- and bandwidth-optimal in two steps.  This is `circulant_digraph` with the
+    offsets 1 to d.
+
+    Examples
+    --------
+    >>> directed_circulant(4)
+    <Topology 'DirCirc(4)': 6 ranks, 24 links>
+    """
+    degree = as_size(degree, "degree", most=MAX_DEGREE)
+    return cyclic_graph(degree + 2, range(1, degree + 1), f"DirCirc({degree})", bandwidth, latency)
+
+
+def _as_offset(value: object, n: int) -> int:
+    if value == n / 2:
+        raise TopologyError(
+            f"offset {shown(value)} is half of n = {n}, one link where other offsets have two; "
+            f"expected offsets below {n // 2}, so that the degree is even"
+        )
+    return as_size(value, f"an offset of the circulant graph of {n} nodes", most=(n - 1) // 2)
+
+
+def _different(offsets: Sequence[int], n: int) -> list[int]:
+    """Sort offsets; refuse those that are given twice, or do not connect all nodes."""
+    steps = sorted(offsets)
+    if not steps:
+        raise TopologyError("there are no offsets; expected at least one, such as [1, 4]")
+    if twice := [one for one, other in pairwise(steps) if one == other]:
+        raise TopologyError(f"offset {twice[0]} is given twice; expected different ones")
+    common = gcd(n, *steps)
+    if common > 1:
+        raise TopologyError(
+            f"the offsets {shown(steps)} and n = {n} have the common divisor {common}, so the graph would not be "
+            "connected; expected no common divisor"
+        )
+    return steps
+
+
+def cyclic_graph(n: int, steps: Sequence[int], name: str, bandwidth: Exact, latency: Exact) -> Topology:
+    """Join each node i of n to i + a, modulo n, for each of the steps a; equal ones make parallel links."""
+    check_graph(name, n, len(steps))
+    return DirectGraph.from_arcs(n, translates(n, steps), name).topology(bandwidth=bandwidth, latency=latency)

@@ -1,0 +1,132 @@
+"""Small dense graphs to expand from, and products of them: complete bipartite, Hamming, Diamond."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...support.sizes_part import as_size
+from ...support.validation import Exact
+from ..network.direct_graph import DirectGraph
+from ..network.topology import Topology
+from .arcs import IntArray, arcs_to, check_graph
+
+__all__ = ["DIAMOND", "complete_bipartite", "diamond", "hamming"]
+
+DIAMOND = ((1, 2), (2, 3), (4, 5), (0, 6), (0, 6), (3, 7), (5, 7), (1, 4))
+"""Heads of the two arcs out of each node of Diamond."""
+
+
+def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Complete bipartite graph K_{d,d}: a link between each of d compute nodes and each of d others.
+
+    Parameters
+    ----------
+    degree : int
+        The paper's d, 1 to 724.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+        Nodes 0 to d - 1 are on one side, d to 2 d - 1 on the other.
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Notes
+    -----
+    Direct-connect paper, Figure 1 and Table 9.
+
+    Examples
+    --------
+    >>> complete_bipartite(4)
+    <Topology 'K(4, 4)': 8 ranks, 32 links>
+    """
+    degree = as_size(degree, "degree", most=724)
+    sides = np.repeat([[1], [0]], degree, axis=0) * degree
+    return _topology(sides + np.arange(degree), f"K({degree}, {degree})", bandwidth, latency)
+
+
+def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Hamming graph H(n, q): words of n letters out of q, linked if they differ in one place.
+
+    Parameters
+    ----------
+    dimension : int
+        The paper's n.
+    size : int
+        The paper's q, at least 2; there are q**n nodes of degree n (q - 1).
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+        Nodes are numbered in the order of their words.
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable, or there would be more than 2**16 nodes or 2**20 links.
+
+    Notes
+    -----
+    The Cartesian power of a complete graph (direct-connect paper, Table 9); of two letters, a hypercube.
+
+    Examples
+    --------
+    >>> hamming(2, 3)
+    <Topology 'H(2, 3)': 9 ranks, 36 links>
+    """
+    dimension, size = as_size(dimension, "dimension", most=16), as_size(size, "size", least=2)
+    name = f"H({dimension}, {size})"
+    check_graph(name, size**dimension, dimension * (size - 1))
+    nodes, places = np.arange(size**dimension)[:, None], size ** np.arange(dimension)[::-1]
+    letters = nodes // places % size
+    changed = (letters[:, :, None] + np.arange(1, size)) % size
+    heads = nodes[:, :, None] + (changed - letters[:, :, None]) * places[:, None]
+    return _topology(heads.reshape(len(nodes), -1), name, bandwidth, latency)
+
+
+def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Diamond: 8 compute nodes with two links out and two in each, on which 3 steps reach the bandwidth bound.
+
+    Parameters
+    ----------
+    bandwidth : int, float, str or Fraction
+        GB/s of each link.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Notes
+    -----
+    Direct-connect paper, Figure 19 and Table 9.  The schedule that does so is not breadth-first; `base_schedule_rows`
+    has one.  The arcs are those that fit all that the paper prints of Diamond: steps, bandwidth, and in Table 7 the
+    all-to-all throughput of what is made from it.  The transpose fits as well.
+
+    Examples
+    --------
+    >>> diamond().graph.diameter
+    3
+    """
+    return _topology(np.array(DIAMOND, dtype=np.int64), "Diamond", bandwidth, latency)
+
+
+def _topology(heads: IntArray, name: str, bandwidth: Exact, latency: Exact) -> Topology:
+    return DirectGraph.from_arcs(len(heads), arcs_to(heads), name).topology(bandwidth=bandwidth, latency=latency)

@@ -1,0 +1,187 @@
+"""Families in which compute nodes are joined directly, without switches: ring, torus, hypercube, complete graph.
+
+They are abstract: unit bandwidth and no latency unless the caller says otherwise.  `Topology.graph` has their links
+one by one, where the topology merges parallel ones.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+from math import prod
+
+from ...errors import TopologyError
+from ...support.sizes_part import as_size, check_links
+from ...support.validation import Exact, as_flag
+from ..network.direct_graph import DirectGraph
+from ..network.topology import Topology
+
+__all__ = ["complete", "hypercube", "ring", "torus"]
+
+
+def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: bool = True) -> Topology:
+    """Ring of n compute nodes.
+
+    Parameters
+    ----------
+    n : int
+        2 to 65536; nodes are called ``gpu0``, ``gpu1``, ... along the ring.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+    bidirectional : bool
+        Whether data may travel both ways round.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Notes
+    -----
+    A node always has as many ports as the name says: in a bidirectional ring of two, both ports of a node lead to the
+    same neighbour, so that link has twice the bandwidth.
+
+    Examples
+    --------
+    >>> ring(2, bandwidth=25).link("gpu0", "gpu1").bandwidth
+    Fraction(50, 1)
+    """
+    n = as_size(n, "n", least=2)
+    both = as_flag(bidirectional, "bidirectional")
+    arcs = [(node, (node + 1) % n) for node in range(n)]
+    if both:
+        arcs = [arc for tail, head in arcs for arc in ((tail, head), (head, tail))]
+    graph = f"BiRing(2, {n})" if both else f"UniRing(1, {n})"
+    return _network(arcs, _numbered(n), f"ring-{n}", graph, bandwidth, latency)
+
+
+def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Torus: a grid of compute nodes in which every row is a bidirectional ring.
+
+    Parameters
+    ----------
+    *shape : int
+        Nodes along each dimension, each 2 or more: ``torus(4, 4, 2)``.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+        Node ``gpu1.0.3`` sits at coordinates (1, 0, 3); ranks count the last coordinate fastest.
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable, or there would be more than 2**20 links.
+
+    Notes
+    -----
+    Every node has two ports per dimension.  Along a dimension of size 2 both lead to the same neighbour, so that link
+    has twice the bandwidth.
+
+    Examples
+    --------
+    >>> torus(4, 2).link("gpu0.0", "gpu0.1").bandwidth
+    Fraction(2, 1)
+    >>> torus(4, 2).link("gpu0.0", "gpu1.0").bandwidth
+    Fraction(1, 1)
+    """
+    if not shape:
+        raise TopologyError("the shape of the torus is empty; expected one size per dimension, such as torus(4, 4)")
+    sizes = [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(shape)]
+    label = "x".join(map(str, sizes))
+    check_links(2 * len(sizes) * prod(sizes), f"torus {label}")
+    places = list(product(*map(range, sizes)))
+    ranks = {place: rank for rank, place in enumerate(places)}
+    arcs = []
+    for place, rank in ranks.items():
+        for axis, size in enumerate(sizes):
+            beside = ranks[*place[:axis], (place[axis] + 1) % size, *place[axis + 1 :]]
+            arcs += [(rank, beside), (beside, rank)]
+    names = ["gpu" + ".".join(map(str, place)) for place in places]
+    graph = f"Torus({', '.join(map(str, sizes))})"
+    return _network(arcs, names, f"torus-{label}", graph, bandwidth, latency)
+
+
+def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Hypercube of 2**dimension compute nodes; neighbours differ in one bit of their rank.
+
+    Parameters
+    ----------
+    dimension : int
+        1 to 15.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Examples
+    --------
+    >>> [link.head for link in hypercube(3).out_links("gpu5")]
+    ['gpu4', 'gpu7', 'gpu1']
+    """
+    dimension = as_size(dimension, "dimension", most=15)
+    size = 2**dimension
+    arcs = [(node, node ^ (1 << bit)) for node in range(size) for bit in range(dimension)]
+    return _network(arcs, _numbered(size), f"hypercube-{dimension}", f"Q({dimension})", bandwidth, latency)
+
+
+def complete(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Complete graph: a link between every two of n compute nodes.
+
+    Parameters
+    ----------
+    n : int
+        2 to 1024.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Examples
+    --------
+    >>> complete(8, bandwidth=64)
+    <Topology 'complete-8': 8 ranks, 56 links>
+    """
+    n = as_size(n, "n", least=2, most=1024)
+    return _network(list(permutations(range(n), 2)), _numbered(n), f"complete-{n}", f"K({n})", bandwidth, latency)
+
+
+def _numbered(count: int) -> list[str]:
+    return [f"gpu{rank}" for rank in range(count)]
+
+
+def _network(
+    arcs: list[tuple[int, int]], names: list[str], name: str, graph_name: str, bandwidth: Exact, latency: Exact
+) -> Topology:
+    """Make the topology with its links in the order of the arcs, which `DirectGraph.topology` would not keep."""
+    links = [(names[tail], names[head], bandwidth, latency) for tail, head in arcs]
+    made = Topology.from_links(links, compute=names, name=name)
+    object.__setattr__(made, "graph", DirectGraph.from_arcs(len(names), arcs, graph_name))
+    return made

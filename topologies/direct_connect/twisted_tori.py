@@ -1,0 +1,129 @@
+"""Tori and hypercubes in which some links cross over, for fewer hops from the same ports."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from ...errors import TopologyError
+from ...support.sizes_part import as_size
+from ...support.validation import Exact, shown
+from ..network.direct_graph import DirectGraph
+from ..network.topology import Topology
+from .arcs import arcs_to, both_ways, check_graph
+
+__all__ = ["twisted_hypercube", "twisted_torus"]
+
+
+def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Torus in which going once round a short dimension leads to another place along the long ones.
+
+    Parameters
+    ----------
+    *shape : int
+        Nodes along each of at least two dimensions: some k and the others 2 k, such as 4 x 4 x 8, 4 x 8 x 8 or 4 x 8.
+        With `twist`, any two sizes.
+    twist : int, optional
+        For two dimensions: how far links that go round the first dimension are moved along the second, less than its
+        size.  By default links that go round a dimension of size k are moved by k along all those of size 2 k.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+        Ranks count the last coordinate fastest.
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable, sizes are not k and 2 k, or there would be more than 2**16 nodes or 2**20 links.
+
+    Notes
+    -----
+    Twisted tori of Cámara et al. (IEEE Transactions on Parallel and Distributed Systems 21, 2010), which the
+    direct-connect paper cites as [26]; TPU v4 has the shapes k x k x 2k and k x 2k x 2k.  Every node has two links
+    per dimension; two of them that lead to the same neighbour add up, as in `torus`.
+
+    Examples
+    --------
+    >>> from collopt.topologies import torus
+    >>> twisted_torus(4, 4, 8).graph.diameter, torus(4, 4, 8).graph.diameter
+    (6, 8)
+    >>> twisted_torus(3, 5, twist=2)
+    <Topology 'TwistedTorus(3, 5, twist 2)': 15 ranks, 60 links>
+    """
+    sizes = [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(shape)]
+    name = f"TwistedTorus({', '.join(map(str, sizes))}{'' if twist is None else f', twist {shown(twist)}'})"
+    moves = _moves(sizes) if twist is None else [[0, _as_twist(twist, sizes)], [0, 0]]
+    check_graph(name, prod(sizes), 2 * len(sizes))
+    places = np.indices(sizes).reshape(len(sizes), -1)
+    beside = []
+    for axis, size in enumerate(sizes):
+        around = places[axis] == size - 1
+        there = places + around * np.array(moves[axis])[:, None]
+        there[axis] += 1
+        beside.append(np.ravel_multi_index(tuple(there), tuple(sizes), mode="wrap"))
+    graph = DirectGraph.from_arcs(prod(sizes), both_ways(arcs_to(np.column_stack(beside))), name)
+    return graph.topology(bandwidth=bandwidth, latency=latency)
+
+
+def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Hypercube with two opposite links of one square crossed, which makes its diameter smaller by one.
+
+    Parameters
+    ----------
+    dimension : int
+        3 to 15; there are 2**dimension nodes.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+        Links 0-3 and 1-2 take the place of 0-1 and 2-3; otherwise neighbours differ in one bit.
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Notes
+    -----
+    The twisted cube of Esfahanian, Ni and Sagan (IEEE Transactions on Computers 40, 1991), which the direct-connect
+    paper compares with the hypercube in section A.1.
+
+    Examples
+    --------
+    >>> from collopt.topologies import hypercube
+    >>> twisted_hypercube(3).graph.diameter, hypercube(3).graph.diameter
+    (2, 3)
+    """
+    dimension = as_size(dimension, "dimension", least=3, most=15)
+    heads = np.arange(2**dimension)[:, None] ^ (1 << np.arange(dimension))
+    heads[:4, 0] = 3, 2, 1, 0
+    graph = DirectGraph.from_arcs(len(heads), arcs_to(heads), f"TwistedQ({dimension})")
+    return graph.topology(bandwidth=bandwidth, latency=latency)
+
+
+def _as_twist(twist: object, sizes: list[int]) -> int:
+    if len(sizes) != 2:
+        raise TopologyError(f"twist goes with two dimensions; expected a shape of two sizes, not {shown(sizes)}")
+    return as_size(twist, "twist", least=0, most=sizes[1] - 1)
+
+
+def _moves(sizes: list[int]) -> list[list[int]]:
+    """By dimension, how far its links around are moved along every dimension."""
+    short = min(sizes, default=0)
+    if set(sizes) != {short, 2 * short}:
+        raise TopologyError(
+            f"the shape of the twisted torus is {shown(sizes)}; expected sizes k and 2 k, both of them, such as "
+            "4, 4, 8, or two sizes and a twist"
+        )
+    along = [short if size > short else 0 for size in sizes]
+    return [along if size == short else [0] * len(sizes) for size in sizes]

@@ -1,0 +1,1 @@
+"""Theory of direct-connect graphs: expansions, isomorphism, automorphisms, orbits, optima."""

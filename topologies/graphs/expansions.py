@@ -1,0 +1,289 @@
+"""Larger direct-connect graphs out of smaller ones, as the direct-connect paper expands them (section 5, A.6).
+
+Every function takes graphs and returns a new one; `collopt.schedules` has the functions that expand a schedule along
+with its graph.  How the nodes of the result are numbered is part of the interface, for schedules and files refer to
+nodes by number.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...support.sizes_part import as_size, check_links
+from ..network.direct_graph import DirectGraph, as_direct_graph
+from .names import line_graph_name, operand
+
+__all__ = [
+    "bidirectional",
+    "cartesian_power",
+    "cartesian_product",
+    "degree_expansion",
+    "line_graph",
+    "parallel",
+]
+
+MOST_TIMES = 64
+"""Any more factors, copies of copies or repetitions pass the limit on links, whatever the graph."""
+
+
+def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
+    """Make a node of every arc, with arcs from those that enter a node of the old graph to those that leave it.
+
+    A d-regular graph of N nodes becomes a d-regular one of d N nodes, whose diameter is larger by 1.  Node k of the
+    result is arc k of `graph`; parallel arcs become different nodes, and self-loops nodes with a self-loop.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Regular.
+    times : int
+        How often to do it.
+
+    Returns
+    -------
+    DirectGraph
+        Without parallel arcs.
+
+    Raises
+    ------
+    UnsupportedError
+        If the graph is not regular: what is known of line graphs is known of those of regular graphs.
+    TopologyError
+        If `times` is not a whole number of at least 1, or there would be too many arcs.
+
+    Notes
+    -----
+    Direct-connect paper, section 5.1 and Definition 12.
+
+    Examples
+    --------
+    >>> triangle = DirectGraph.from_arcs(3, [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)], "K(3)")
+    >>> line_graph(triangle, 2)
+    <DirectGraph L^2(K(3)): 12 nodes, 24 arcs>
+    """
+    as_direct_graph(graph)
+    times = as_size(times, "times", most=MOST_TIMES)
+    degree = graph.degree
+    name = line_graph_name(graph.name, times)
+    check_links(graph.num_nodes * degree ** (times + 1), name)
+    for _ in range(times):
+        graph = _line_graph(graph, degree)
+    return graph.renamed(name)
+
+
+def _line_graph(graph: DirectGraph, degree: int) -> DirectGraph:
+    leaving = np.arange(graph.num_arcs).reshape(graph.num_nodes, degree)
+    return DirectGraph(
+        graph.num_arcs, np.repeat(np.arange(graph.num_arcs), degree), leaving[graph.heads].reshape(-1), graph.name
+    )
+
+
+def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
+    """Copy every node, and join each copy to every copy of the nodes that its original is joined to.
+
+    A d-regular graph of N nodes becomes an nd-regular one of nN nodes.  Copy i of node v is node ``v * copies + i``.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Without self-loops.
+    copies : int
+        The paper's n.
+
+    Returns
+    -------
+    DirectGraph
+        The paper's G * n.
+
+    Raises
+    ------
+    UnsupportedError
+        If the graph has self-loops, which would join copies of the same node.
+    TopologyError
+        If `copies` is not a whole number of at least 1, or there would be too many arcs.
+
+    Notes
+    -----
+    Direct-connect paper, section 5.2 and Definition 13.
+
+    Examples
+    --------
+    >>> triangle = DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)")
+    >>> degree_expansion(triangle, 2)
+    <DirectGraph UniRing(1, 3)*2: 6 nodes, 12 arcs>
+    """
+    as_direct_graph(graph)
+    copies = as_size(copies, "copies")
+    name = f"{operand(graph.name)}*{copies}"
+    if graph.num_self_loops:
+        node = int(graph.tails[graph.tails == graph.heads][0])
+        raise UnsupportedError(
+            f"{graph.name} has a self-loop at node {node}; degree expansion is for graphs without self-loops"
+        )
+    check_links(graph.num_arcs * copies**2, name)
+    copy = np.arange(copies)
+    tails = graph.tails[:, None, None] * copies + copy[:, None]
+    heads = graph.heads[:, None, None] * copies + copy
+    tails, heads = np.broadcast_arrays(tails, heads)
+    return DirectGraph(graph.num_nodes * copies, tails.reshape(-1), heads.reshape(-1), name)
+
+
+def cartesian_product(*graphs: DirectGraph) -> DirectGraph:
+    """Let nodes be tuples of nodes, and let every arc change one entry along an arc of the graph in that place.
+
+    The numbers of nodes multiply, degrees and diameters add up.  Tuples are numbered in lexicographic order, the last
+    entry fastest, as numpy's `ravel_multi_index` does: ``(x1, x2)`` is ``x1 * N2 + x2``.  Self-loops and parallel arcs
+    stay what they are.
+
+    Parameters
+    ----------
+    *graphs : DirectGraph
+        One or more.
+
+    Returns
+    -------
+    DirectGraph
+        The paper's G1 □ G2 □ ....
+
+    Raises
+    ------
+    TopologyError
+        If there would be too many arcs.
+    UnsupportedError
+        If there is no graph, or one is something else.
+
+    Notes
+    -----
+    Direct-connect paper, section 5.3 and Definition 3.
+
+    Examples
+    --------
+    >>> pair = DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)")
+    >>> triangle = DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)")
+    >>> cartesian_product(pair, triangle)
+    <DirectGraph K(2) □ UniRing(1, 3): 6 nodes, 12 arcs>
+    """
+    if not graphs:
+        raise UnsupportedError("the Cartesian product of no graphs was asked for; expected at least one DirectGraph")
+    for graph in graphs:
+        as_direct_graph(graph)
+    name = graphs[0].name if len(graphs) == 1 else " □ ".join(operand(graph.name, "□") for graph in graphs)
+    nodes, arcs = 1, 0
+    for graph in graphs:
+        nodes, arcs = nodes * graph.num_nodes, arcs * graph.num_nodes + nodes * graph.num_arcs
+    check_links(max(nodes, arcs), name)
+    return reduce(_product_of_two, graphs).renamed(name)
+
+
+def _product_of_two(left: DirectGraph, right: DirectGraph) -> DirectGraph:
+    """Pairs are numbered ``left * right.num_nodes + right``."""
+    size = right.num_nodes
+    high, low = np.arange(left.num_nodes) * size, np.arange(size)
+    tails, heads = (
+        np.concatenate([np.add.outer(of_left * size, low).reshape(-1), np.add.outer(high, of_right).reshape(-1)])
+        for of_left, of_right in ((left.tails, right.tails), (left.heads, right.heads))
+    )
+    return DirectGraph(left.num_nodes * size, tails, heads, left.name)
+
+
+def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
+    """Multiply `n` copies of a graph; see `cartesian_product`, also for the numbering.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Any.
+    n : int
+        How many factors.
+
+    Returns
+    -------
+    DirectGraph
+        The paper's G^□n.
+
+    Raises
+    ------
+    TopologyError
+        If `n` is not a whole number of at least 1, or there would be too many arcs.
+
+    Examples
+    --------
+    >>> pair = DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)")
+    >>> cartesian_power(pair, 10)
+    <DirectGraph K(2)^□10: 1024 nodes, 10240 arcs>
+    """
+    as_direct_graph(graph)
+    n = as_size(n, "n", most=MOST_TIMES)
+    name = graph.name if n == 1 else f"{operand(graph.name)}^□{n}"
+    check_links(n * graph.num_arcs * graph.num_nodes ** (n - 1), name)
+    return cartesian_product(*[graph] * n).renamed(name)
+
+
+def parallel(graph: DirectGraph, times: int) -> DirectGraph:
+    """Put every arc there `times` times: as many times the ports, between the same nodes.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Any.
+    times : int
+        How many parallel arcs take the place of each.
+
+    Returns
+    -------
+    DirectGraph
+
+    Raises
+    ------
+    TopologyError
+        If `times` is not a whole number of at least 1, or there would be too many arcs.
+
+    Examples
+    --------
+    >>> parallel(DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)"), 3)
+    <DirectGraph 3·K(2): 2 nodes, 6 arcs>
+    """
+    as_direct_graph(graph)
+    times = as_size(times, "times")
+    name = graph.name if times == 1 else f"{times}·{operand(graph.name)}"
+    check_links(graph.num_arcs * times, name)
+    return DirectGraph(graph.num_nodes, np.repeat(graph.tails, times), np.repeat(graph.heads, times), name)
+
+
+def bidirectional(graph: DirectGraph) -> DirectGraph:
+    """Add an opposite arc to every arc: G united with its transpose, keeping parallel arcs.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Any; where two nodes already have arcs in both directions, there will be two in each.
+
+    Returns
+    -------
+    DirectGraph
+        Twice the degree, the same nodes.
+
+    Raises
+    ------
+    TopologyError
+        If there would be too many arcs.
+
+    Notes
+    -----
+    Direct-connect paper, A.6.
+
+    Examples
+    --------
+    >>> both = bidirectional(DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)"))
+    >>> both, both.is_bidirectional
+    (<DirectGraph UniRing(1, 3) ∪ UniRing(1, 3)^T: 3 nodes, 6 arcs>, True)
+    """
+    as_direct_graph(graph)
+    each = operand(graph.name)
+    name = f"{each} ∪ {each}^T"
+    check_links(2 * graph.num_arcs, name)
+    tails, heads = np.concatenate([graph.tails, graph.heads]), np.concatenate([graph.heads, graph.tails])
+    return DirectGraph(graph.num_nodes, tails, heads, name)

@@ -1,0 +1,182 @@
+"""The best that any direct-connect graph of so many nodes and ports can do."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ...errors import UnsupportedError
+from ...support.sizes_part import as_size
+
+__all__ = ["bandwidth_optimum", "moore_bound", "moore_steps", "undirected_moore_bound", "undirected_moore_steps"]
+
+MOST_NODES = 2**62
+"""Of a graph that is only counted, not built."""
+
+
+def moore_bound(degree: int, diameter: int) -> int:
+    """Most nodes that a directed graph can have: M(d, k) = 1 + d + d² + ... + d^k.
+
+    Parameters
+    ----------
+    degree : int
+        Arcs out of every node, d.
+    diameter : int
+        k.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    TopologyError
+        If a number is not whole or out of range.
+
+    Notes
+    -----
+    Direct-connect paper, Definition 9.
+
+    Examples
+    --------
+    >>> moore_bound(4, 4), moore_bound(1, 4)
+    (341, 5)
+    """
+    degree, diameter = as_size(degree, "degree"), as_size(diameter, "diameter", least=0)
+    return sum(int(degree**hops) for hops in range(diameter + 1))
+
+
+def undirected_moore_bound(degree: int, diameter: int) -> int:
+    """Most nodes that a graph of two-way links can have: 1 + d (1 + (d - 1) + ... + (d - 1)^(k - 1)).
+
+    Parameters
+    ----------
+    degree : int
+        Links at every node, d.
+    diameter : int
+        k.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    TopologyError
+        If a number is not whole or out of range.
+
+    Examples
+    --------
+    >>> undirected_moore_bound(3, 2), undirected_moore_bound(2, 4)
+    (10, 9)
+    """
+    degree, diameter = as_size(degree, "degree"), as_size(diameter, "diameter", least=0)
+    return 1 + degree * sum(int((degree - 1) ** hops) for hops in range(diameter))
+
+
+def moore_steps(nodes: int, degree: int) -> int:
+    """Fewest steps that the Moore bound leaves to an allgather: T_L*(N, d) in multiples of alpha.
+
+    Parameters
+    ----------
+    nodes, degree : int
+        N and d.
+
+    Returns
+    -------
+    int
+        The least k with M(d, k) >= N.
+
+    Raises
+    ------
+    TopologyError
+        If a number is not whole or out of range.
+
+    Notes
+    -----
+    Direct-connect paper, Definition 10 and appendix C.1.
+
+    Examples
+    --------
+    >>> moore_steps(1024, 4), moore_steps(8, 1)
+    (5, 7)
+    """
+    nodes, degree = as_size(nodes, "nodes", most=MOST_NODES), as_size(degree, "degree")
+    if degree == 1:
+        return nodes - 1
+    steps = reached = 0
+    layer = 1
+    while (reached := reached + layer) < nodes:
+        steps, layer = steps + 1, layer * degree
+    return steps
+
+
+def undirected_moore_steps(nodes: int, degree: int) -> int:
+    """Fewest steps that the Moore bound leaves to an allgather on two-way links: T_L** in multiples of alpha.
+
+    Parameters
+    ----------
+    nodes, degree : int
+        N and d; one link each connects no more than 2 nodes.
+
+    Returns
+    -------
+    int
+        The least k with `undirected_moore_bound` ``(d, k) >= N``.
+
+    Raises
+    ------
+    TopologyError
+        If a number is not whole or out of range.
+    UnsupportedError
+        If the degree is 1 and there are more than 2 nodes.
+
+    Notes
+    -----
+    Direct-connect paper, Table 8, last column.
+
+    Examples
+    --------
+    >>> undirected_moore_steps(21, 4), undirected_moore_steps(189, 4), undirected_moore_steps(728, 4)
+    (3, 5, 6)
+    """
+    nodes, degree = as_size(nodes, "nodes", most=MOST_NODES), as_size(degree, "degree")
+    if degree == 1 and nodes > 2:
+        raise UnsupportedError(
+            f"two-way links of degree 1 cannot connect {nodes} nodes; expected a degree of 2 or more"
+        )
+    if degree == 2:
+        return nodes // 2
+    steps, reached, layer = 0, 1, degree
+    while reached < nodes:
+        steps, reached, layer = steps + 1, reached + layer, layer * (degree - 1)
+    return steps
+
+
+def bandwidth_optimum(nodes: int) -> Fraction:
+    """Least T_B that any allgather can have, in multiples of M/B: T_B* = (N - 1) / N.
+
+    Parameters
+    ----------
+    nodes : int
+        N.
+
+    Returns
+    -------
+    Fraction
+
+    Raises
+    ------
+    TopologyError
+        If the number is not whole or out of range.
+
+    Notes
+    -----
+    Direct-connect paper, Theorem 4.
+
+    Examples
+    --------
+    >>> bandwidth_optimum(1024)
+    Fraction(1023, 1024)
+    """
+    nodes = as_size(nodes, "nodes", most=MOST_NODES)
+    return Fraction(nodes - 1, nodes)

@@ -1,0 +1,149 @@
+"""Ranks and links that are alike, from symmetries that are checked here and not believed.
+
+A flow of all sources can be averaged over a group of symmetries: it then puts equal loads on links that the group maps
+to each other, and what one source of each orbit sends tells those loads.  So one source of each orbit of ranks and one
+capacity per orbit of links are enough.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+
+__all__ = ["LinkOrbits", "link_images", "link_orbits", "no_link_orbits"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class LinkOrbits(NamedTuple):
+    """What a group of symmetries makes alike.
+
+    Attributes
+    ----------
+    sources : ndarray of int64, shape (orbits,)
+        The least rank of each orbit of ranks that send anything.
+    counts : ndarray of int64, shape (orbits,)
+        Ranks in the orbit.
+    classes : ndarray of int64, shape (links,)
+        The number of each link's orbit, from 0.
+    sizes : ndarray of int64, shape (classes,)
+        Links in each orbit.
+    """
+
+    sources: IntArray
+    counts: IntArray
+    classes: IntArray
+    sizes: IntArray
+
+
+def no_link_orbits(num_links: int, demands: IntArray) -> LinkOrbits:
+    """Take every rank that sends anything, and every link, for itself; parameters are those of `link_orbits`."""
+    sources = np.flatnonzero(_sends(demands))
+    return LinkOrbits(sources, np.ones_like(sources), np.arange(num_links), np.ones(num_links, dtype=np.int64))
+
+
+def link_orbits(
+    tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray, symmetries: IntArray
+) -> LinkOrbits:
+    """Tell which ranks and links some symmetries map to each other, after checking that they are symmetries.
+
+    Parameters
+    ----------
+    tails, heads, capacities : ndarray of int64, shape (links,)
+        Links between nodes, parallel ones too.
+    demands : ndarray of int64, shape (ranks, ranks)
+        Ranks are the nodes before the switches; the diagonal does not matter.
+    symmetries : ndarray of int64, shape (generators, nodes)
+        Each row tells where the nodes go.
+
+    Returns
+    -------
+    LinkOrbits
+
+    Raises
+    ------
+    UnsupportedError
+        If a row is no permutation, or takes a rank to a switch, a link to none of the same capacity, or a demand to
+        another one.
+
+    Examples
+    --------
+    Turning a ring of three makes all alike:
+
+    >>> import numpy as np
+    >>> ring = np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([5, 5, 5])
+    >>> found = link_orbits(*ring, np.ones((3, 3), dtype=np.int64), np.array([[1, 2, 0]]))
+    >>> found.sources, found.counts, found.classes
+    (array([0]), array([3]), array([0, 0, 0]))
+    """
+    num_ranks = len(demands)
+    apart = ~np.eye(num_ranks, dtype=np.bool_)
+    different = bool((demands != demands[0, -1]).any(where=apart))
+    images = link_images(tails, heads, capacities, symmetries)
+    for row, mapping in enumerate(symmetries):
+        if (mapping[:num_ranks] >= num_ranks).any():
+            raise UnsupportedError(
+                f"row {row} of the symmetries takes a rank to a switch; expected ranks to go to ranks"
+            )
+        if different and (demands[np.ix_(mapping[:num_ranks], mapping[:num_ranks])] != demands).any(where=apart):
+            raise UnsupportedError(f"row {row} of the symmetries does not take every demand to an equal one")
+    kinds = _merged(num_ranks, symmetries[:, :num_ranks])
+    classes = _merged(len(tails), images)
+    _, first, counts = np.unique(kinds, return_index=True, return_counts=True)
+    sending = _sends(demands)[first]
+    return LinkOrbits(first[sending], counts[sending], classes, np.bincount(classes))
+
+
+def link_images(tails: IntArray, heads: IntArray, capacities: IntArray, symmetries: IntArray) -> IntArray:
+    """Tell where symmetries take the links.
+
+    Parameters
+    ----------
+    tails, heads, capacities, symmetries
+        As for `link_orbits`; nothing is asked of ranks here.
+
+    Returns
+    -------
+    ndarray of int64, shape (generators, links)
+
+    Raises
+    ------
+    UnsupportedError
+        If a row is no permutation, or takes a link to none of the same capacity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> link_images(np.array([0, 1]), np.array([1, 0]), np.array([5, 5]), np.array([[1, 0]]))
+    array([[1, 0]])
+    """
+    order = np.lexsort((capacities, heads, tails))
+    links = [side[order] for side in (tails, heads, capacities)]
+    images = np.empty((len(symmetries), len(tails)), dtype=np.int64)
+    for row, mapping in enumerate(symmetries):
+        if not (np.sort(mapping) == np.arange(symmetries.shape[1])).all():
+            raise UnsupportedError(f"row {row} of the symmetries is no permutation of the nodes")
+        image = np.lexsort((capacities, mapping[heads], mapping[tails]))
+        mapped = mapping[tails][image], mapping[heads][image], capacities[image]
+        if any((side != found).any() for side, found in zip(links, mapped, strict=True)):
+            raise UnsupportedError(f"row {row} of the symmetries does not take every link to one of the same capacity")
+        images[row, image] = order
+    return images
+
+
+def _merged(size: int, mappings: IntArray) -> IntArray:
+    """Number the orbits of what the mappings generate."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    tails = np.tile(np.arange(size), len(mappings))
+    edges = coo_array((np.ones(len(tails), dtype=np.bool_), (tails, mappings.ravel())), shape=(size, size))
+    return np.asarray(connected_components(edges, directed=False)[1], dtype=np.int64)
+
+
+def _sends(demands: IntArray) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.count_nonzero(demands, axis=1) > (np.diagonal(demands) != 0))

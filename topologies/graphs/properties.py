@@ -1,0 +1,276 @@
+"""What direct-connect graphs are judged by: symmetry, regularity, distances.
+
+All of it is computed from the arcs, never assumed of a family.  What is costly is kept with the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import wraps
+from typing import NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ..network.direct_graph import DirectGraph, as_direct_graph
+from .isomorphism import isomorphism, orbits
+from .moore_bounds import moore_steps
+
+__all__ = [
+    "IntersectionArray",
+    "average_distance",
+    "distance_sum",
+    "intersection_array",
+    "is_distance_regular",
+    "is_moore_optimal",
+    "is_reverse_symmetric",
+    "is_vertex_transitive",
+    "reverse_symmetry",
+]
+
+IntArray = npt.NDArray[np.int64]
+Answer = TypeVar("Answer")
+
+
+def _kept(compute: Callable[[DirectGraph], Answer]) -> Callable[[DirectGraph], Answer]:
+    """Compute once for each graph, for as long as the graph is in use."""
+    known: WeakKeyDictionary[DirectGraph, Answer] = WeakKeyDictionary()
+
+    @wraps(compute)
+    def kept(graph: DirectGraph) -> Answer:
+        if as_direct_graph(graph) not in known:
+            known[graph] = compute(graph)
+        return known[graph]
+
+    return kept
+
+
+def is_moore_optimal(graph: DirectGraph) -> bool:
+    """Whether no graph of this many nodes and this degree can have a smaller diameter, by the Moore bound.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Regular; self-loops take up ports as other arcs do.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    UnsupportedError
+        If the graph is not regular.
+    BoundError
+        If some node cannot reach another.
+
+    Notes
+    -----
+    Direct-connect paper, Definition 10, with the number of steps that a breadth-first broadcast takes.
+    """
+    return as_direct_graph(graph).diameter == moore_steps(graph.num_nodes, graph.degree)
+
+
+@_kept
+def reverse_symmetry(graph: DirectGraph) -> IntArray | None:
+    """Find a renumbering of the nodes that reverses all arcs.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Any.
+
+    Returns
+    -------
+    ndarray of int64, shape (nodes,), or None
+        An isomorphism from the graph to its transpose, and just as well from the transpose to the graph; None if there
+        is none.
+
+    Raises
+    ------
+    NoAnswerError
+        If the search was given up; see `collopt.topologies.isomorphism`.
+    """
+    return isomorphism(graph, graph.transpose())
+
+
+def is_reverse_symmetric(graph: DirectGraph) -> bool:
+    """Whether the graph is isomorphic to its transpose, so that a schedule can be turned round (Theorem 2).
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Any.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    NoAnswerError
+        If the search was given up; see `collopt.topologies.isomorphism`.
+
+    Notes
+    -----
+    Direct-connect paper, Definition 6.
+
+    Examples
+    --------
+    >>> is_reverse_symmetric(DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)"))
+    True
+    """
+    return reverse_symmetry(graph) is not None
+
+
+@_kept
+def is_vertex_transitive(graph: DirectGraph) -> bool:
+    """Whether all nodes are alike: automorphisms take each to every other.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Any.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    NoAnswerError
+        If the search was given up; see `collopt.topologies.orbits`.
+
+    Examples
+    --------
+    >>> is_vertex_transitive(DirectGraph.from_arcs(3, [(0, 1), (1, 0), (1, 2), (2, 1)], "path"))
+    False
+    """
+    return not orbits(graph).any()
+
+
+class IntersectionArray(NamedTuple):
+    """How many neighbours lead away from a node and back, at each distance from it.
+
+    Attributes
+    ----------
+    farther : tuple of int
+        b_0, ..., b_(k-1): of the neighbours of a node at distance i, those at distance i + 1.
+    nearer : tuple of int
+        c_1, ..., c_k: those at distance i - 1.
+    """
+
+    farther: tuple[int, ...]
+    nearer: tuple[int, ...]
+
+
+@_kept
+def intersection_array(graph: DirectGraph) -> IntersectionArray | None:
+    """Work out the intersection array of a distance-regular graph.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Strongly connected.
+
+    Returns
+    -------
+    IntersectionArray or None
+        None if the graph is not distance-regular.
+
+    Raises
+    ------
+    BoundError
+        If some node cannot reach another.
+
+    Notes
+    -----
+    Direct-connect paper, Definition 17: with x and y at distance h, the number of nodes at distance i from x and j
+    from y depends on h, i and j only.  In an undirected graph that all follows from j = 1, which is what is compared
+    here.
+
+    Examples
+    --------
+    >>> hexagon = [(i, (i + step) % 6) for i in range(6) for step in (1, 5)]
+    >>> intersection_array(DirectGraph.from_arcs(6, hexagon, "BiRing(2, 6)"))
+    IntersectionArray(farther=(2, 1, 1), nearer=(1, 1, 2))
+    """
+    if not (graph.is_simple and graph.is_bidirectional):
+        return None
+    distances, diameter = graph.distances, graph.diameter
+    found = []
+    for change in (1, -1):
+        counts = np.zeros(distances.shape, dtype=np.int64)  # Neighbours of a node, [node, source].
+        np.add.at(counts, graph.tails, (distances[:, graph.heads] - distances[:, graph.tails] == change).T)
+        at_distance = [counts[hops == distances.T] for hops in range(diameter + 1)]
+        if any((each != each[0]).any() for each in at_distance):
+            return None
+        found.append([int(each[0]) for each in at_distance])
+    return IntersectionArray(tuple(found[0][:-1]), tuple(found[1][1:]))
+
+
+def is_distance_regular(graph: DirectGraph) -> bool:
+    """Whether a graph is bidirectional, simple, and distance-regular; see `intersection_array`.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Strongly connected.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    BoundError
+        If some node cannot reach another.
+    """
+    return intersection_array(graph) is not None
+
+
+def distance_sum(graph: DirectGraph) -> int:
+    """Add up the distances from every node to every other: the hops that an all-to-all takes at least.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Strongly connected.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    BoundError
+        If some node cannot reach another.
+    """
+    return int(as_direct_graph(graph).distances.sum(dtype=np.int64))
+
+
+def average_distance(graph: DirectGraph) -> Fraction:
+    """Mean distance between different nodes, in hops.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Strongly connected.
+
+    Returns
+    -------
+    Fraction
+
+    Raises
+    ------
+    BoundError
+        If some node cannot reach another.
+
+    Examples
+    --------
+    >>> average_distance(DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)"))
+    Fraction(3, 2)
+    """
+    return Fraction(distance_sum(graph), graph.num_nodes * (graph.num_nodes - 1))

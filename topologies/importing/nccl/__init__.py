@@ -1,0 +1,1 @@
+"""NCCL's and RCCL's topology XML, with PCIe."""

@@ -1,0 +1,250 @@
+"""NVLinks and xGMI links of a topology file of NCCL or RCCL, or those that its GPUs are known to have."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import pairwise
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ....support.validation import shown
+from ...network.topology import Link
+from ...switched.nvidia import CUBE_MESH
+from ...switched.scale_out import SCALE_UP_LATENCY
+from ..sources.gpu_products import GpuProduct, is_always_linked, product_of
+from ..sources.options import BoxOptions
+from .elements import Element
+from .machine import GPU_CLASSES, Gpu, Machine, host_of
+
+__all__ = ["GpuLinks", "assumed_links", "listed_links"]
+
+NVSWITCH = "nvswitch"
+MAX_COUNT = 64
+"""Parallel links on one line of a file."""
+MAX_BANDWIDTH = 10**7
+"""MB/s of one link between a GPU and its CPU."""
+
+HIDDEN = "fffffff:ffff:ff"
+"""What stands for an NVSwitch that a virtual machine does not show."""
+CPU_CLASS = "0x068001"
+
+BEHIND_NVSWITCH = ("a100", "a800", "h100", "h800", "b200", "b300")
+"""GPUs that are sold by eight with NVSwitches; the V100 by eight has a hybrid cube mesh."""
+
+
+class GpuLinks(NamedTuple):
+    """What joins the GPUs besides PCIe.
+
+    Attributes
+    ----------
+    product : GpuProduct or None
+        The GPU, where the table has it.
+    links : tuple of Link
+        Between GPUs, and between them and the NVSwitch; each stands for both directions.
+    switches, abilities : tuple of str
+        As in `Box`.
+    to_cpu : mapping
+        GB/s between a GPU and its CPU besides PCIe, by number of the GPU.
+    notes : tuple of str
+        As in `Box`.
+    """
+
+    product: GpuProduct | None
+    links: tuple[Link, ...] = ()
+    switches: tuple[str, ...] = ()
+    abilities: tuple[str, ...] = ()
+    to_cpu: Mapping[int, Fraction] = MappingProxyType({})
+    notes: tuple[str, ...] = ()
+
+
+class _Listing:
+    """What the lines of a file say, by number of the GPU."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.gpus = machine.gpus
+        self.numbers = {(host_of(gpu.pci), gpu.pci.get("busid").lower()): n for n, gpu in enumerate(machine.gpus)}
+        self.between: dict[tuple[int, int], tuple[int, Element]] = {}
+        self.to_switch: defaultdict[int, int] = defaultdict(int)
+        self.nvswitches: set[str] = set()
+        self.to_cpu: defaultdict[int, int] = defaultdict(int)
+        self.coherent: defaultdict[int, Fraction] = defaultdict(Fraction)
+        self.to_itself = 0
+        self.to_strangers = 0
+        for number, gpu in enumerate(machine.gpus):
+            for row in gpu.element.children if gpu.element else ():
+                self._read(number, gpu, row)
+        self._check_both_directions()
+
+    def _read(self, number: int, gpu: Gpu, row: Element) -> None:
+        count = row.integer("count", 1, MAX_COUNT)
+        if row.tag == "c2c":
+            self.coherent[number] += Fraction(count * row.integer("bw", 1, MAX_BANDWIDTH), 1000)
+            return
+        target, kind = row.required("target").lower(), row.get("tclass").lower()
+        peer = self.numbers.get((host_of(gpu.pci), target))
+        if peer == number:
+            self.to_itself += count
+        elif peer is not None:
+            if (number, peer) in self.between:
+                line = self.between[number, peer][1].line
+                raise row.error(f"gpu{number} lists its links to {shown(target)} here and on line {line}")
+            self.between[number, peer] = count, row
+        elif kind.startswith(GPU_CLASSES):
+            self.to_strangers += count
+        elif row.tag == "xgmi" or not (kind or target == HIDDEN):
+            raise row.error(
+                f"target {shown(target)} is no GPU of this file, and there is no tclass that says what it is"
+            )
+        elif kind.startswith(CPU_CLASS):
+            self.to_cpu[number] += count
+        else:
+            self.to_switch[number] += count
+            self.nvswitches.add(target)
+
+    def _check_both_directions(self) -> None:
+        for (tail, head), (count, row) in self.between.items():
+            back, other = self.between.get((head, tail), (0, None))
+            if back != count:
+                told = "does not list" if other is None else f"on line {other.line} lists count {back} to"
+                raise row.error(
+                    f"gpu{tail} lists count {count} to gpu{head}, but gpu{head} {told} gpu{tail}; every link goes both "
+                    "ways, so dump the file again"
+                )
+
+    def totals(self) -> list[int]:
+        """How many links each GPU has."""
+        totals = [self.to_switch.get(gpu, 0) + self.to_cpu.get(gpu, 0) for gpu in range(len(self.gpus))]
+        for (tail, _), (count, _) in self.between.items():
+            totals[tail] += count
+        return totals
+
+
+def listed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
+    """Read the links that a file lists.
+
+    All NVSwitches become one, as in NCCL: a GPU spreads what it sends over all of them.
+
+    Raises
+    ------
+    FileFormatError
+        If two GPUs do not list each other alike, a target or a count is not usable, or nothing says how fast the links
+        are.
+    """
+    listing = _Listing(machine)
+    totals = listing.totals()
+    product, notes = _product(machine, options, linked=any(totals))
+    rate = product.link(options.figures) if product else Fraction(0)
+    links = [
+        Link(f"gpu{tail}", f"gpu{head}", count * rate, SCALE_UP_LATENCY)
+        for (tail, head), (count, _) in sorted(listing.between.items(), key=lambda item: item[0])
+        if tail < head
+    ]
+    switched = sorted(listing.to_switch.items())
+    links += [Link(f"gpu{gpu}", NVSWITCH, count * rate, SCALE_UP_LATENCY / 2) for gpu, count in switched]
+    if product and any(totals):
+        notes += _notes(listing, product, options, totals)
+    if listing.to_itself:
+        notes.append("NVLinks that lead from a GPU to itself, as some virtual machines show them, were left out")
+    if listing.to_strangers:
+        notes.append("links to GPUs that are not in this file were left out; a dump has only the GPUs of its job")
+    to_cpu = {gpu: count * rate for gpu, count in listing.to_cpu.items()}
+    for gpu, bandwidth in listing.coherent.items():
+        to_cpu[gpu] = to_cpu.get(gpu, Fraction(0)) + bandwidth
+    return GpuLinks(
+        product,
+        tuple(links),
+        (NVSWITCH,) if switched else (),
+        (NVSWITCH,) if switched and product and product.adds else (),
+        to_cpu,
+        tuple(notes),
+    )
+
+
+def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
+    """Add the links that GPUs of the given product have, where a file lists PCIe only.
+
+    Raises
+    ------
+    FileFormatError
+        If no product is given, or it does not say how so many GPUs are joined.
+    """
+    system, count, product = machine.system, len(machine.gpus), options.gpu
+    if product is None:
+        raise system.error(
+            "the file lists PCIe only, as those of clouds do: NCCL finds the NVLinks by itself when it starts; dump "
+            'them with NCCL_TOPO_DUMP_FILE on the machine, or say which GPU it is (gpu="h100")'
+        )
+    if not product.links:
+        return GpuLinks(product)
+    rate = product.link(options.figures)
+    if product.name in BEHIND_NVSWITCH and count == 8:
+        star = [Link(f"gpu{gpu}", NVSWITCH, product.links * rate, SCALE_UP_LATENCY / 2) for gpu in range(count)]
+        note = (
+            f"assumed: {product.links} NVLinks from every {product.name} to NVSwitches, of which the file says nothing"
+        )
+        able = (NVSWITCH,) if product.adds else ()
+        return GpuLinks(product, tuple(star), (NVSWITCH,), able, notes=(note, _counted(product, options)))
+    if product.name == "v100" and count == 8:
+        mesh = [Link(f"gpu{a}", f"gpu{b}", links * rate, SCALE_UP_LATENCY) for a, b, links in CUBE_MESH]
+        note = "assumed: the hybrid cube mesh of a DGX-1, its GPUs in the order of this file, which says nothing of it"
+        return GpuLinks(product, tuple(mesh), notes=(note, _counted(product, options)))
+    raise system.error(
+        f"the file lists PCIe only, and nothing tells how the links of {count} {product.name} run (known are 8 of "
+        f"{', '.join(BEHIND_NVSWITCH)} or v100); dump them with NCCL_TOPO_DUMP_FILE on the machine"
+    )
+
+
+def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[GpuProduct | None, list[str]]:
+    """Tell which GPU it is; it has to be known only where there are links whose speed depends on it."""
+    for gpu, other in pairwise(machine.gpus):
+        if linked and gpu.kind != other.kind:
+            raise other.pci.error("the GPUs are of different kinds, so their links are as well; expected one kind")
+    known = {gpu.kind for gpu in machine.gpus}
+    kind = known.pop() if len(known) == 1 else None
+    found = product_of(*kind) if kind else None
+    given, vendor = options.gpu, _vendor(machine, kind)
+    if given and vendor and given.vendor != vendor:
+        told = "NVIDIA" if vendor == "nvidia" else "AMD"
+        raise machine.system.error(f"gpu is {given.name!r}, but the GPUs of this file are {told}'s; leave out gpu")
+    if found and given and found.code == given.code:
+        found = given  # the file says of which generation it is, and the caller which one of it
+    if found and given and found != given:
+        return found, [f"not used: gpu={given.name!r}, as the file itself says {found.name}"]
+    if not linked and given is None:
+        return (found if kind and is_always_linked(*kind) else None), []
+    if found or not linked:
+        return found or (given if kind is None else None), []
+    if given:
+        return given, [f"the file does not name the GPU in a way that we know; counted as the given {given.name}"]
+    what = "does not say which GPU it is" if kind is None else f"has GPUs that our table lacks ({kind[1]})"
+    raise machine.system.error(
+        f"the file {what}, so nothing says how fast its links are; say which it is like (gpu=...)"
+    )
+
+
+def _vendor(machine: Machine, kind: tuple[str, str] | None) -> str | None:
+    """Name the vendor of the GPUs, or of their links where the file does not say which GPUs they are."""
+    tags = {row.tag for gpu in machine.gpus if gpu.element for row in gpu.element.children}
+    linked = {vendor for tag, vendor in (("nvlink", "nvidia"), ("xgmi", "amd")) if tag in tags}
+    return kind[0] if kind else linked.pop() if len(linked) == 1 else None
+
+
+def _counted(product: GpuProduct, options: BoxOptions) -> str:
+    name = "NVLink" if product.vendor == "nvidia" else "xGMI link"
+    library = "NCCL" if product.vendor == "nvidia" else "RCCL"
+    whose = "the line rate" if options.figures == "line" else f"what {library} plans with"
+    return f"an {name} counts with {whose}, {float(product.link(options.figures)):g} GB/s in each direction"
+
+
+def _notes(listing: _Listing, product: GpuProduct, options: BoxOptions, totals: list[int]) -> list[str]:
+    notes = [_counted(product, options)]
+    if len(listing.nvswitches) > 1:
+        notes.append(f"{len(listing.nvswitches)} NVSwitches became one, as in NCCL")
+    gpu = max(range(len(totals)), key=totals.__getitem__)
+    if totals[gpu] > product.links:
+        notes.append(
+            f"gpu{gpu} has {totals[gpu]} links in this file; one {product.name} that we know has {product.links}"
+        )
+    return notes

@@ -1,0 +1,114 @@
+"""NCCL's and RCCL's topology files (``NCCL_TOPO_DUMP_FILE``, ``NCCL_TOPO_FILE``).
+
+The format has no specification; what elements and numbers mean is in NCCL's ``src/graph/xml.cc`` and
+``src/graph/topo.cc``, and in the same files of RCCL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ...network.topology import Link
+from ...switched.scale_out import Box
+from ..sources.document import Document
+from ..sources.options import BoxOptions
+from .elements import read_tree
+from .gpu_links import GpuLinks, assumed_links, listed_links
+from .machine import Machine, host_of, read_machine
+from .pcie_network import attached_cards, pcie_network
+from .pcie_tree import read_pcie
+
+__all__ = ["matches", "read_box"]
+
+_XML = re.compile(r"\s*<[?!A-Za-z]")
+
+
+def matches(document: Document) -> bool:
+    """Tell whether the text looks like XML of any kind: `read_box` says what it is if it is no network."""
+    return _XML.match(document.text) is not None
+
+
+def read_box(document: Document, options: BoxOptions) -> Box:
+    """Read the box that a topology file of NCCL or RCCL describes.
+
+    Parameters
+    ----------
+    document : Document
+        The file.
+    options : BoxOptions
+        Which figures count, and what the file does not say or says wrongly.
+
+    Returns
+    -------
+    Box
+        GPUs in the order of ``dev``.  Where NVLinks or xGMI links join all of them, the network cards are plugged into
+        the GPUs nearest to them; otherwise PCIe switches and CPUs are switches of the box.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is no such file, is malformed, or does not say what joins its GPUs.
+
+    Examples
+    --------
+    >>> pair = '<system version="1"><cpu numaid="0">{}{}</cpu></system>'.format(
+    ...     '<pci busid="0:1:0"><gpu dev="0" sm="80"><nvlink target="0:2:0" count="4" tclass="0x03"/></gpu></pci>',
+    ...     '<pci busid="0:2:0"><gpu dev="1" sm="80"><nvlink target="0:1:0" count="4" tclass="0x03"/></gpu></pci>',
+    ... )
+    >>> box = read_box(Document("pair.xml", pair), BoxOptions())
+    >>> box.name, box.links[0].bandwidth
+    ('a100-2gpu', Fraction(100, 1))
+    """
+    machine = read_machine(read_tree(document), options)
+    found = assumed_links(machine, options) if machine.partial else listed_links(machine, options)
+    pcie = read_pcie(machine, options)
+    inside: list[Link] = []
+    if _joined(len(machine.gpus), found.links):
+        cards = attached_cards(machine, pcie, found.to_cpu)
+    else:
+        inside, cards = pcie_network(machine, pcie, found.to_cpu, options)
+        if not _joined(len(machine.gpus), [*found.links, *inside]):
+            hosts = len({host_of(gpu.pci) for gpu in machine.gpus})
+            raise machine.system.error(
+                f"the file has GPUs of {hosts} hosts, and no links that join all of them; dump each host by itself "
+                "(NCCL_MNNVL_ENABLE=0) and join the boxes with a fabric"
+            )
+    names = dict.fromkeys(node for link in inside for node in link[:2] if not node.startswith("gpu"))
+    return Box(
+        _name(machine, found),
+        len(machine.gpus),
+        (*found.links, *inside),
+        cards.nics,
+        (*found.switches, *names),
+        found.abilities,
+        (*found.notes, *machine.notes, *pcie.notes, *cards.notes),
+        cards.shared,
+    )
+
+
+def _joined(gpus: int, links: Iterable[Link]) -> bool:
+    """Tell whether the links, in both directions, lead from every GPU to every other."""
+    heads: dict[str, str] = {f"gpu{gpu}": f"gpu{gpu}" for gpu in range(gpus)}
+
+    def head_of(node: str) -> str:
+        heads.setdefault(node, node)
+        while heads[node] != node:
+            heads[node] = node = heads[heads[node]]
+        return node
+
+    for link in links:
+        heads[head_of(link.tail)] = head_of(link.head)
+    return len({head_of(f"gpu{gpu}") for gpu in range(gpus)}) == 1
+
+
+def _name(machine: Machine, found: GpuLinks) -> str:
+    kinds = {gpu.kind for gpu in machine.gpus}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if found.product:
+        word = found.product.name
+    elif kind is None:
+        word = "mixed" if kinds else "unknown"
+    else:
+        word = f"sm{kind[1]}" if kind[0] == "nvidia" else kind[1]
+    return f"{word}-{len(machine.gpus)}gpu"

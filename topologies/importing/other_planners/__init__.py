@@ -1,0 +1,1 @@
+"""TACCL, TE-CCL, msccl-tools, ASTRA-sim, ns-3."""

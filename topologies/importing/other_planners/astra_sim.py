@@ -1,0 +1,155 @@
+"""ASTRA-sim's description of a network for its analytical backend: dimensions, each a ring, a switch or a full mesh.
+
+NPU numbers are mixed-radix numbers whose first dimension varies fastest.  A bandwidth is that of one link in one
+direction; the simulator multiplies it by 2**30, so it is in GiB/s although the files say GB/s.  A latency is that of
+one link, in ns; two links lead through a switch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from itertools import combinations
+from math import prod
+from typing import Any, NamedTuple
+
+from ....errors import FileFormatError
+from ....support.sizes_part import check_links
+from ....support.validation import shown
+from ...network.topology import Link, Topology
+from ..sources.document import Document
+from ..sources.imported import Imported
+from ..sources.json_text import as_decimal
+from ..sources.options import BoxOptions
+
+__all__ = ["OPTIONS", "matches", "read_network"]
+
+OPTIONS: tuple[str, ...] = ()
+"""The file says everything."""
+
+MAX_CHARACTERS = 2**16
+KEYS = ("topology", "npus_count", "bandwidth", "latency")
+MOST_NPUS = 2**16
+MAX_DEPTH = 8
+"""Lists inside each other; the four of a network are in one mapping."""
+GIB = Fraction(2**30, 10**9)
+
+_NUMBER = re.compile(r"[0-9]{1,40}(?:\.[0-9]{0,40})?[eE][+-]?[0-9]{1,12}")
+
+
+class Dimension(NamedTuple):
+    """One dimension: its kind, NPUs along it, GB/s and µs of a link."""
+
+    kind: str
+    npus: int
+    bandwidth: Fraction
+    latency: Fraction
+
+
+def matches(document: Document) -> bool:
+    """Tell whether the content looks like such a file."""
+    return all(re.search(rf"^{key}\s*:", document.text, re.MULTILINE) for key in ("topology", "npus_count"))
+
+
+def read_network(document: Document, options: BoxOptions) -> Imported:
+    """Make the product of the dimensions."""
+    del options  # everything is in the file
+    dimensions = _dimensions(document)
+    npus = prod(dimension.npus for dimension in dimensions)
+    if npus > MOST_NPUS:
+        raise document.error(f"npus_count gives {npus} NPUs; expected at most {MOST_NPUS}")
+    per_line = {"Ring": lambda n: 2 * n, "Switch": lambda n: 2 * n, "FullyConnected": lambda n: n * (n - 1)}
+    check_links(sum(npus // each.npus * per_line[each.kind](each.npus) for each in dimensions), document.where)
+    links: list[Link] = []
+    switches: list[str] = []
+    stride = 1
+    for number, dimension in enumerate(dimensions):
+        starts = (start for start in range(npus) if start // stride % dimension.npus == 0)
+        for line, start in enumerate(starts):
+            members = [f"npu{start + place * stride}" for place in range(dimension.npus)]
+            links += _line(dimension, members, f"dim{number}/switch{line}")
+            switches += [f"dim{number}/switch{line}"] if dimension.kind == "Switch" else []
+        stride *= dimension.npus
+    name = "-".join(f"{dimension.kind.lower()}{dimension.npus}" for dimension in dimensions)
+    ranks = [f"npu{npu}" for npu in range(npus)]
+    made = Topology.from_links(links, compute=ranks, switches=switches, bidirectional=True, name=f"astra-sim-{name}")
+    return Imported(made, ("bandwidths are taken in GiB/s, as ASTRA-sim computes, though its files say GB/s",))
+
+
+def _line(dimension: Dimension, members: list[str], switch: str) -> Iterator[Link]:
+    """Join the NPUs that differ in one dimension only."""
+    if dimension.kind == "Switch":
+        pairs = [(member, switch) for member in members]
+    elif dimension.kind == "FullyConnected" or len(members) == 2:
+        pairs = list(combinations(members, 2))
+    else:
+        pairs = list(zip(members, members[1:] + members[:1], strict=True))
+    return (Link(tail, head, dimension.bandwidth, dimension.latency) for tail, head in pairs)
+
+
+def _dimensions(document: Document) -> list[Dimension]:
+    data = _decode(document)
+    lists: list[Any] = [data.get(key) for key in KEYS]
+    for key, listed in zip(KEYS, lists, strict=True):
+        if not isinstance(listed, list) or not listed:
+            raise document.error(f"{key} is {shown(listed)}; expected a list with one entry per dimension")
+    if len({len(listed) for listed in lists}) > 1:
+        counts = ", ".join(f"{key} {len(listed)}" for key, listed in zip(KEYS, lists, strict=True))
+        raise document.error(f"its lists differ in length: {counts}; expected one entry per dimension in each")
+    return [_dimension(row, document) for row in zip(*lists, strict=True)]
+
+
+def _dimension(row: tuple[Any, ...], document: Document) -> Dimension:
+    kind, npus, bandwidth, latency = row
+    if kind not in ("Ring", "Switch", "FullyConnected"):
+        raise document.error(f"topology has {shown(kind)}; expected Ring, Switch or FullyConnected")
+    if isinstance(npus, bool) or not isinstance(npus, int) or not 2 <= npus <= MOST_NPUS:
+        raise document.error(f"npus_count has {shown(npus)}; expected a whole number from 2 to {MOST_NPUS}")
+    rate = _number(bandwidth, "bandwidth", document)
+    if rate == 0:
+        raise document.error("bandwidth has 0; expected GB/s of one link")
+    return Dimension(kind, npus, rate * GIB, _number(latency, "latency", document) / 1000)
+
+
+def _number(value: object, key: str, document: Document) -> Fraction:
+    number = value
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        # YAML 1.1 takes an exponent without a point, as in 4e2, for text.
+        try:
+            number = as_decimal(value)
+        except ValueError as error:
+            raise document.error(str(error)) from None
+    right = not isinstance(number, bool) and isinstance(number, (int, float, Decimal)) and 0 <= number <= 10**9
+    if not right:
+        raise document.error(f"{key} has {shown(value)}; expected a number from 0 to 1e9")
+    return Fraction(Decimal(str(number)))
+
+
+def _decode(document: Document) -> dict[Any, Any]:
+    if len(document.text) > MAX_CHARACTERS:
+        raise document.error(f"it has more than {MAX_CHARACTERS} characters; expected four lists")
+    import yaml
+
+    try:
+        depth = 0
+        for event in yaml.parse(document.text, Loader=yaml.SafeLoader):
+            # Aliases are how a small file becomes a huge one; four lists need none.
+            if isinstance(event, yaml.AliasEvent):
+                raise document.error(f"it has the alias *{event.anchor}; write the value out")
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                line = None if event.start_mark is None else event.start_mark.line + 1
+                raise document.error("its lists are nested too deeply; expected four lists", line)
+        data = yaml.safe_load(document.text)
+    except FileFormatError:
+        raise
+    except yaml.MarkedYAMLError as error:
+        line = None if error.problem_mark is None else error.problem_mark.line + 1
+        raise document.error(f"it is not valid YAML ({error.problem})", line) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise document.error(f"it is not valid YAML ({type(error).__name__})") from None
+    if not isinstance(data, dict):
+        raise document.error(f"it holds {shown(data)}; expected the lists {', '.join(KEYS)}")
+    return data

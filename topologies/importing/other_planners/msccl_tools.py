@@ -1,0 +1,184 @@
+"""Topologies that msccl-tools saves as JSON, alone or inside an algorithm.
+
+``links[receiver][sender]`` says how many units of bandwidth a link has.  A "switch" there is no node: it bounds what
+several senders may give several receivers together (microsoft/msccl-tools, ``msccl/topologies/topology.py``).  Where
+such bounds are the ports of every node on one hub, the hub is the network; others have no counterpart here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from ....support.validation import shown
+from ...network.topology import Link, Topology
+from ...switched.scale_out import SCALE_UP_LATENCY
+from ..sources.document import Document
+from ..sources.imported import Imported
+from ..sources.json_text import decode, looks_like
+from ..sources.options import BoxOptions
+
+__all__ = ["OPTIONS", "matches", "read_network"]
+
+OPTIONS = ("figures", "gpu")
+"""Of `BoxOptions`; the file says the rest."""
+
+MOST_NODES = 512
+MOST_UNITS = 10**6
+MOST_BOUNDS = 2**16
+
+
+class Bound(NamedTuple):
+    """What msccl-tools calls a switch: senders, receivers, and units that they share."""
+
+    senders: frozenset[int]
+    receivers: frozenset[int]
+    units: int
+    name: str
+
+
+def matches(document: Document) -> bool:
+    """Tell whether it looks like JSON of msccl-tools with links; never raises."""
+    return looks_like(document, "msccl_type", "links")
+
+
+def read_network(document: Document, options: BoxOptions) -> Imported:
+    """Read the topology.
+
+    Parameters
+    ----------
+    document : Document
+        A saved topology, or a saved algorithm, which has one in it.
+    options : BoxOptions
+        A unit is one link of `gpu`, in its `figures`; 1 GB/s if no GPU is given.
+
+    Returns
+    -------
+    Imported
+        ``gpu0`` ... , and ``hub`` if every node has its ports on one.
+
+    Raises
+    ------
+    FileFormatError
+        If it is damaged, or has bounds that no network of links and switches has.
+
+    Examples
+    --------
+    >>> text = '{"msccl_type": "topology", "name": "pair", "links": [[0, 2], [2, 0]], "switches": []}'
+    >>> read_network(Document("pair.json", text), BoxOptions.of(gpu="a100")).topology.egress("gpu0")
+    Fraction(50, 1)
+    """
+    data = _topology(document)
+    units = _units(document, data.get("links"))
+    bounds = _bounds(document, data.get("switches", []), len(units))
+    rate, latency, note = _unit(document, options)
+    names = [f"gpu{node}" for node in range(len(units))]
+    name = data.get("name")
+    title = name if isinstance(name, str) and name.isprintable() and 0 < len(name) <= 100 else "msccl"
+    if not bounds:
+        links = [
+            Link(names[sender], names[receiver], rate * count, latency)
+            for receiver, row in enumerate(units)
+            for sender, count in enumerate(row)
+            if count
+        ]
+        return Imported(Topology.from_links(links, compute=names, name=title), (note,))
+    leaving, entering = _ports(document, units, bounds)
+    links = [Link(node, "hub", rate * leaving[number], latency / 2) for number, node in enumerate(names)]
+    links += [Link("hub", node, rate * entering[number], latency / 2) for number, node in enumerate(names)]
+    return Imported(
+        Topology.from_links(links, compute=names, switches=["hub"], name=title),
+        (note, "what it bounds for each sender and each receiver is taken as the port of that node on one switch"),
+    )
+
+
+def _topology(document: Document) -> dict[str, Any]:
+    data = decode(document)
+    if data.get("msccl_type") == "algorithm" and isinstance(data.get("topology"), dict):
+        data = data["topology"]
+    if data.get("msccl_type") != "topology":
+        raise document.error(f"its msccl_type is {shown(data.get('msccl_type'))}; expected topology or algorithm")
+    return data
+
+
+def _units(document: Document, rows: object) -> list[list[int]]:
+    size = len(rows) if isinstance(rows, list) else 0
+    if not isinstance(rows, list) or not 2 <= size <= MOST_NODES:
+        raise document.error(f"field links is {shown(rows)}; expected 2 to {MOST_NODES} rows, one for each receiver")
+    for receiver, row in enumerate(rows):
+        if not isinstance(row, list) or len(row) != size:
+            raise document.error(f"links[{receiver}] is {shown(row)}; expected {size} numbers, one for each sender")
+        for sender, count in enumerate(row):
+            if not _is_whole(count, 0, 0 if sender == receiver else MOST_UNITS):
+                expected = "0, as no node sends to itself" if sender == receiver else f"0 to {MOST_UNITS}"
+                raise document.error(f"links[{receiver}][{sender}] is {shown(count)}; expected {expected}")
+    return rows
+
+
+def _bounds(document: Document, entries: object, nodes: int) -> list[Bound]:
+    if not isinstance(entries, list) or len(entries) > MOST_BOUNDS:
+        raise document.error(f"field switches is {shown(entries)}; expected a list")
+    bounds = []
+    for number, entry in enumerate(entries):
+        if (
+            not isinstance(entry, list)
+            or len(entry) != 4
+            or not all(
+                isinstance(side, list) and all(_is_whole(node, 0, nodes - 1) for node in side) for side in entry[:2]
+            )
+            or not _is_whole(entry[2], 1, MOST_UNITS)
+            or not isinstance(entry[3], str)
+        ):
+            raise document.error(
+                f"switches[{number}] is {shown(entry)}; expected [senders, receivers, bandwidth from 1, name]"
+            )
+        bounds.append(Bound(frozenset(entry[0]), frozenset(entry[1]), entry[2], entry[3]))
+    return bounds
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _unit(document: Document, options: BoxOptions) -> tuple[Fraction, Fraction, str]:
+    """Return GB/s of a unit, µs of a link, and what is to be said about them."""
+    if options.gpu is None:
+        return Fraction(1), Fraction(0), "a unit of bandwidth counts with 1 GB/s and a link with no latency"
+    if not options.gpu.links:
+        raise document.error(
+            f"{options.gpu.name} has no links to other GPUs of which a unit could be one; leave out gpu"
+        )
+    rate = options.gpu.link(options.figures)
+    return rate, SCALE_UP_LATENCY, f"a unit of bandwidth counts with {float(rate):g} GB/s, a link of {options.gpu.name}"
+
+
+def _ports(
+    document: Document, units: list[list[int]], bounds: Sequence[Bound]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the units that each node may send and receive, if nothing else is bounded."""
+    leaving: dict[int, int] = {}
+    entering: dict[int, int] = {}
+    nodes = frozenset(range(len(units)))
+    for bound in bounds:
+        if len(bound.senders) == 1 and bound.receivers >= nodes - bound.senders:
+            ports, (node,) = leaving, bound.senders
+        elif len(bound.receivers) == 1 and bound.senders >= nodes - bound.receivers:
+            ports, (node,) = entering, bound.receivers
+        else:
+            raise document.error(
+                f"switch {shown(bound.name)} bounds what {len(bound.senders)} nodes send to {len(bound.receivers)} "
+                "together; expected one node and all others, as on a hub: other bounds have no counterpart in a network"
+            )
+        ports[node] = min(bound.units, ports.get(node, bound.units))
+    for receiver, row in enumerate(units):
+        for sender, count in enumerate(row):
+            wide = sender == receiver or (
+                sender in leaving and receiver in entering and count >= min(leaving[sender], entering[receiver])
+            )
+            if not wide:
+                raise document.error(
+                    f"links[{receiver}][{sender}] is {count}, but other pairs are bounded by switches; expected a hub, "
+                    "on which every node has a bound for sending and for receiving, and no link has less"
+                )
+    return leaving, entering

@@ -1,0 +1,158 @@
+"""From any file that describes a network, or a box of one, to the network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypedDict
+
+from ...errors import TopologyError
+from ...support.json_files import parse_json
+from ...support.quantities import doubt_about_nic
+from ...support.sizes_part import as_size
+from ...support.validation import Exact
+from ..files import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
+from ..network.topology import Topology
+from ..switched.compose import FABRICS, compose
+from ..switched.scale_out import MAX_BOXES, Box
+from .boxes import imported, read_box
+from .formats import find_format
+from .latencies import latencies_note, network_latencies
+from .sources.document import Document, read_document
+from .sources.imported import Imported
+from .sources.options import OPTIONS, BoxOptions
+
+__all__ = ["ImportOptions", "import_boxes", "import_network"]
+
+COMPOSE_OPTIONS = ("nic_bandwidth", "nics", "oversubscription", "boxes_per_leaf", "name")
+BETWEEN_BOXES = ("fabric", "nics", "oversubscription", "boxes_per_leaf")
+"""Options that mean nothing for one box."""
+
+OURS = '"collopt-'
+"""Begins what our own files say of their format."""
+
+
+class ImportOptions(TypedDict, total=False):
+    """What may be added to a file that describes one box; see `read_box` and `compose`."""
+
+    boxes: int
+    fabric: str
+    figures: str
+    gpu: str
+    nic_bandwidth: Exact
+    pcie_bandwidth: Exact
+    nics: int
+    oversubscription: Exact | None
+    boxes_per_leaf: int
+    name: str
+
+
+def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Imported:
+    """Read a file of ours or of one of `FORMATS`.
+
+    Raises
+    ------
+    FileFormatError, TopologyError
+        As `collopt.read_topology`.
+    """
+    given: dict[str, Any] = dict(options)
+    document = read_document(path)
+    format_ = None if OURS in document.text else find_format(document)
+    if format_ is None:
+        _refuse(given, document)
+        data = parse_json(document.text, document.where, TOPOLOGY_FORMAT, TOPOLOGY_VERSION)
+        return Imported(topology_from_json(data, document.where))
+    _check_known(given)
+    if format_.network_reader is not None:
+        _refuse({name: value for name, value in given.items() if name not in format_.options}, document)
+    for_box = BoxOptions.of(**{name: given[name] for name in OPTIONS if name in given})
+    made = imported(document, format_, for_box)
+    if isinstance(made, Imported):
+        return made
+    network = _several(made, given, document)
+    more = (
+        _silence(made, given),
+        latencies_note(network_latencies(network, made, stated=format_.states_latencies)),
+        # Last, where it is seen.
+        doubt_about_nic(given.get("nic_bandwidth"), for_box.nic_bandwidth),
+    )
+    return Imported(network, (*made.notes, *(note for note in more if note is not None)))
+
+
+def import_boxes(paths: Sequence[str | os.PathLike[str]], options: ImportOptions) -> Imported:
+    """Read files that describe one box each, and join the boxes in this order; a file may be there several times.
+
+    Raises
+    ------
+    FileFormatError, TopologyError
+        As `read_box` and `compose`, and if nothing says what joins them.
+    """
+    given: dict[str, Any] = dict(options)
+    _check_known(given)
+    if "boxes" in given:
+        raise TopologyError(
+            "boxes does not go with several files, which are a box each; leave it out, and name a file once for each "
+            "box that is like it"
+        )
+    if "fabric" not in given:
+        raise TopologyError(
+            f"the files say nothing about the network between boxes; give fabric, one of {', '.join(FABRICS)}"
+        )
+    for_box = {name: given.pop(name) for name in OPTIONS if name in given}
+    if "nic_bandwidth" in for_box:
+        given["nic_bandwidth"] = for_box["nic_bandwidth"]
+    boxes = {path: read_box(path, **for_box) for path in dict.fromkeys(paths)}
+    network = compose([boxes[path] for path in paths], **given)
+    return Imported(network, (*_joined_notes(boxes), *_lopsided(boxes, given["fabric"])))
+
+
+def _joined_notes(boxes: Mapping[str | os.PathLike[str], Box]) -> Iterator[str]:
+    """Say once what several files have in common, and of all else which file it is about."""
+    said: dict[str, list[str]] = {}
+    for path, box in boxes.items():
+        for note in box.notes:
+            said.setdefault(note, []).append(os.fspath(path))
+    for note, paths in said.items():
+        yield note if len(paths) == len(boxes) else f"{', '.join(paths)}: {note}"
+
+
+def _lopsided(boxes: Mapping[str | os.PathLike[str], Box], fabric: str) -> Iterator[str]:
+    """Say that cards are on a rail by their position, where that may not be what they are plugged into."""
+    counts = {os.fspath(path): len(box.nics) for path, box in boxes.items()}
+    if fabric == "rail" and len(set(counts.values())) > 1:
+        told = ", ".join(f"{path} has {count}" for path, count in counts.items())
+        yield f"card i of each box is on rail i, though the boxes have different numbers of network cards: {told}"
+
+
+def _check_known(given: dict[str, Any]) -> None:
+    if unknown := given.keys() - ImportOptions.__annotations__.keys():
+        known = ", ".join(ImportOptions.__annotations__)
+        raise TopologyError(f"there is no option {min(unknown)!r} for a file of a network; expected one of {known}")
+
+
+def _silence(box: Box, given: dict[str, Any]) -> str | None:
+    """Say what the network of one box does not show."""
+    if "boxes" in given or not box.nics:
+        return None
+    return f"a box alone has no network, so its network cards ({len(box.nics)}) are left out; give boxes and fabric"
+
+
+def _several(box: Box, given: dict[str, Any], document: Document) -> Topology:
+    boxes = as_size(given.get("boxes", 1), "boxes", most=MAX_BOXES)
+    if boxes > 1 and "fabric" not in given:
+        raise TopologyError(
+            f"{document.where} says nothing about the network between boxes; give fabric, one of {', '.join(FABRICS)}"
+        )
+    if boxes == 1 and (idle := [name for name in BETWEEN_BOXES if name in given]):
+        raise TopologyError(
+            f"{idle[0]} does not go with one box, which has no network to others; leave it out, or give boxes=2 or more"
+        )
+    chosen = {name: given[name] for name in COMPOSE_OPTIONS if name in given}
+    return compose([box] * boxes, fabric=given.get("fabric", "full"), **chosen)
+
+
+def _refuse(given: dict[str, Any], document: Document) -> None:
+    if given:
+        raise TopologyError(
+            f"{min(given)} does not go with {document.where}, which says everything about its network; leave it out"
+        )

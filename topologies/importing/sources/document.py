@@ -1,0 +1,71 @@
+"""A text file that somebody hands in, whatever it may be."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from ....errors import FileFormatError
+from ....support.reading import name_of, read_bytes
+
+__all__ = ["Document", "read_document"]
+
+MAX_BYTES = 256 * 2**20
+"""Larger files are refused unread."""
+
+
+class Document(NamedTuple):
+    """The text of a file.
+
+    Attributes
+    ----------
+    where : str
+        The path, for error messages.
+    text : str
+        All of it, without a byte order mark, lines ended by line feeds.
+    """
+
+    where: str
+    text: str
+
+    def error(self, message: str, line: int | None = None) -> FileFormatError:
+        """Make the error that says what is wrong with this file.
+
+        Parameters
+        ----------
+        message : str
+            What is wrong and how to mend it, as it goes on after ``"PATH: "`` or ``"PATH, line 7: "``.
+        line : int, optional
+            Counted from 1.
+
+        Examples
+        --------
+        >>> print(Document("topo.txt", "").error("there is no table of links", 7))
+        topo.txt, line 7: there is no table of links
+        """
+        at = "" if line is None else f", line {line}"
+        return FileFormatError(f"{self.where}{at}: {message}")
+
+
+def read_document(path: str | os.PathLike[str]) -> Document:
+    """Read a text file of at most `MAX_BYTES`.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is missing, unreadable, too large, empty, or not UTF-8 text.
+    """
+    where = name_of(path)
+    content = read_bytes(path, MAX_BYTES)
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise FileFormatError(f"{where} is UTF-16 text; save it as UTF-8")
+    if b"\0" in content:
+        raise FileFormatError(f"{where} is a binary file; expected text")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise FileFormatError(f"{where}, line {line}: is not UTF-8 text; save it as UTF-8") from None
+    if not text.strip():
+        raise FileFormatError(f"{where} is empty; expected a description of a network")
+    return Document(where, text.replace("\r\n", "\n").replace("\r", "\n"))

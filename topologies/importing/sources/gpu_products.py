@@ -1,0 +1,161 @@
+"""What GPUs have for links, for files that name the GPU and count its links but do not say how fast they are.
+
+Two figures for every kind of link: the *line* rate, which ForestColl and the vendors' data sheets state, and the *nccl*
+figure, which NCCL and RCCL plan with (``src/graph/topo.h`` of both) and which leaves room for headers.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from ....errors import TopologyError
+from ....support.validation import shown
+
+__all__ = ["FIGURES", "PRODUCTS", "GpuProduct", "as_figures", "find_product", "is_always_linked", "product_of"]
+
+FIGURES = ("line", "nccl")
+"""Names of the two figures; the first is the default."""
+
+
+class GpuProduct(NamedTuple):
+    """One GPU.
+
+    Attributes
+    ----------
+    name : str
+        As a person types it.
+    vendor : str
+        ``"nvidia"`` or ``"amd"``.
+    code : str
+        NVIDIA's compute capability times ten (``"90"``), AMD's architecture (``"gfx942"``).
+    links : int
+        NVLinks or xGMI links of the GPU; 0 where it has none.
+    line, nccl : Fraction
+        GB/s of one link in one direction: see the module.
+    adds : bool
+        Whether the NVSwitch that it is sold with can copy and add up data on its way.
+    """
+
+    name: str
+    vendor: str
+    code: str
+    links: int
+    line: Fraction
+    nccl: Fraction
+    adds: bool = False
+
+    def link(self, figures: str) -> Fraction:
+        """GB/s of one link in one direction, by one of `FIGURES`."""
+        return self.line if figures == "line" else self.nccl
+
+
+def _product(
+    name: str, vendor: str, code: str, links: int, line: int | str, nccl: int | str, *, adds: bool = False
+) -> GpuProduct:
+    return GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), adds)
+
+
+PRODUCTS = {
+    product.name: product
+    for product in (
+        _product("p100", "nvidia", "60", 4, 20, 18),
+        _product("v100", "nvidia", "70", 6, 25, 20),
+        _product("a100", "nvidia", "80", 12, 25, 20),
+        _product("a800", "nvidia", "80", 8, 25, 20),
+        _product("a40", "nvidia", "86", 4, "14.0625", 12),
+        _product("a10", "nvidia", "86", 0, 0, 0),
+        _product("l40s", "nvidia", "89", 0, 0, 0),
+        _product("h100", "nvidia", "90", 18, 25, "20.6", adds=True),
+        _product("h800", "nvidia", "90", 8, 25, "20.6", adds=True),
+        _product("b200", "nvidia", "100", 18, 50, "40.1", adds=True),
+        _product("b300", "nvidia", "103", 18, 50, "40.1", adds=True),
+        _product("rtxpro6000", "nvidia", "120", 0, 0, 0),
+        _product("mi100", "amd", "gfx908", 3, 46, 24),
+        _product("mi250", "amd", "gfx90a", 8, 50, 36),
+        _product("mi300x", "amd", "gfx942", 7, 64, 48),
+        _product("mi350x", "amd", "gfx950", 7, "76.8", 48),
+    )
+}
+"""By name; of those with one code, the first is what a file means that says no more.
+
+Compute capabilities are those of NVIDIA's list (https://developer.nvidia.com/cuda-gpus).  Line rates and numbers of
+links are those of the vendors' data sheets, which state both directions of all links together.  In one direction,
+NVLink 1 has 20 GB/s, NVLink 2 to 4 25, NVLink 5 50 (1800 GB/s of 18 links), the bridge of GA102 14.0625 (112.5 of four
+links); A800 and H800 have 8 links (400 GB/s), H20 has all 18 (900).  An xGMI link of MI100 has 46 GB/s, of MI250 50, of
+MI300X and MI325X 64, of MI350X and MI355X 76.8 (16 lanes of 38.4 GT/s, 153.6 GB/s in both directions).  For compute
+capability 100 and more NCCL has one figure (``ncclTopoNVLinkBw``), for gfx94 and gfx95 RCCL has the same."""
+
+ALIASES = {
+    "h200": "h100",
+    "h20": "h100",
+    "gh200": "h100",
+    "b100": "b200",
+    "gb200": "b200",
+    "gb300": "b300",
+    "mi250x": "mi250",
+    "mi325x": "mi300x",
+    "mi355x": "mi350x",
+    "a10g": "a10",
+    "l4": "l40s",
+    "l40": "l40s",
+    "rtx6000ada": "l40s",
+    "rtx5090": "rtxpro6000",
+}
+"""GPUs whose links, or whose lack of links, are as those of another."""
+
+
+def find_product(name: str) -> GpuProduct:
+    """Return the GPU of this name, in upper or lower case, with or without dashes.
+
+    Raises
+    ------
+    TopologyError
+        If it is not known.
+
+    Examples
+    --------
+    >>> find_product("H100").link("line")
+    Fraction(25, 1)
+    """
+    word = name.lower().replace("-", "").replace(" ", "") if isinstance(name, str) else ""
+    word = ALIASES.get(word, word)
+    if word not in PRODUCTS:
+        known = ", ".join([*PRODUCTS, *ALIASES])
+        raise TopologyError(f"there is no GPU {shown(name)} in our table of links; expected one of {known}")
+    return PRODUCTS[word]
+
+
+def product_of(vendor: str, code: str) -> GpuProduct | None:
+    """Return the first GPU of a compute capability or architecture, or None if the table has none.
+
+    Examples
+    --------
+    >>> product_of("amd", "gfx942").name
+    'mi300x'
+    """
+    for product in PRODUCTS.values():
+        if (product.vendor, product.code) == (vendor, code):
+            return product
+    return None
+
+
+def is_always_linked(vendor: str, code: str) -> bool:
+    """Tell whether all GPUs of this code that the table has come with links.
+
+    Those without links are too many to name one after its code alone.
+
+    Examples
+    --------
+    >>> is_always_linked("nvidia", "90"), is_always_linked("nvidia", "86"), is_always_linked("nvidia", "89")
+    (True, False, False)
+    """
+    links = [product.links for product in PRODUCTS.values() if (product.vendor, product.code) == (vendor, code)]
+    return bool(links) and min(links) > 0
+
+
+def as_figures(value: object) -> str:
+    """Read the name of one of `FIGURES`; anything else raises `TopologyError`."""
+    if value not in FIGURES:
+        raise TopologyError(f"figures are {shown(value)}; expected {' or '.join(map(repr, FIGURES))}")
+    return str(value)

@@ -1,0 +1,148 @@
+"""JSON of others: decoded within bounds, and looked at field by field."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+from ....support.validation import shown
+from .document import Document
+
+__all__ = ["Fields", "as_decimal", "decode", "looks_like"]
+
+MAX_NUMBER = 10**9
+MAX_DIGITS = 30
+MAX_EXPONENT = 400
+"""Writing out a larger power of ten would take long; floats end at 308."""
+
+
+def decode(document: Document) -> dict[str, Any]:
+    """Decode a document that has to be a JSON object.
+
+    Raises
+    ------
+    FileFormatError
+        If it is none; with the line, where that is known.
+    """
+    try:
+        data = json.loads(document.text, parse_float=as_decimal, parse_constant=_refuse_constant, parse_int=_whole)
+    except json.JSONDecodeError as error:
+        raise document.error(f"it is not valid JSON ({error.msg}); is it cut short?", error.lineno) from None
+    except RecursionError:
+        raise document.error("its JSON is nested too deeply") from None
+    except (ValueError, ArithmeticError) as error:
+        raise document.error(str(error) or "it has a number that is too large") from None
+    if not isinstance(data, dict):
+        raise document.error(f"it holds {shown(data)}; expected a JSON object")
+    return data
+
+
+def looks_like(document: Document, *keys: str) -> bool:
+    """Tell whether a text could be a JSON object with these keys, without decoding it."""
+    return document.text.lstrip().startswith("{") and all(f'"{key}"' in document.text for key in keys)
+
+
+class Fields:
+    """The fields of a JSON object, read one by one, with errors that name them.
+
+    Parameters
+    ----------
+    document : Document
+        For the errors.
+    data : dict
+        The object.
+    within : str
+        Names the object, where it is not the whole document: ``"TopologyParams."``.
+    """
+
+    def __init__(self, document: Document, data: dict[str, Any], within: str = "") -> None:
+        self._document, self._data, self._within = document, data, within
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._data
+
+    def part(self, name: str) -> Fields:
+        """Return the fields of an object inside this one."""
+        value = self._data.get(name)
+        if not isinstance(value, dict):
+            raise self._wrong(name, value, "an object")
+        return Fields(self._document, value, f"{self._within}{name}.")
+
+    def text(self, name: str) -> str:
+        """Read a text."""
+        value = self._data.get(name)
+        if not isinstance(value, str) or not value.isprintable():
+            raise self._wrong(name, value, "printable text")
+        return value
+
+    def count(self, name: str, *, most: int, least: int = 1, default: int | None = None) -> int:
+        """Read a whole number from `least` to `most`."""
+        value = self._data.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self._wrong(name, value, f"a whole number from {least} to {most}")
+        return value
+
+    def number(self, name: str, *, least: int = 0) -> Decimal:
+        """Read a number that is at least `least`."""
+        return self._number(name, self._data.get(name), least)
+
+    def numbers(self, name: str, *, least: int = 0) -> list[Decimal]:
+        """Read a list of numbers, each at least `least`."""
+        value = self._data.get(name)
+        if not isinstance(value, list):
+            raise self._wrong(name, value, "a list of numbers")
+        return [self._number(f"{name}[{place}]", number, least) for place, number in enumerate(value)]
+
+    def square(self, name: str, size: int) -> list[list[Decimal]]:
+        """Read a square matrix of numbers of at least 0."""
+        value = self._data.get(name)
+        rows = value if isinstance(value, list) else []
+        if len(rows) != size or not all(isinstance(row, list) and len(row) == size for row in rows):
+            raise self._wrong(name, value, f"{size} lists of {size} numbers")
+        return [
+            [self._number(f"{name}[{i}][{j}]", number, 0) for j, number in enumerate(row)] for i, row in enumerate(rows)
+        ]
+
+    def _number(self, name: str, value: object, least: int) -> Decimal:
+        right = not isinstance(value, bool) and isinstance(value, (int, Decimal)) and least <= value <= MAX_NUMBER
+        if not right:
+            raise self._wrong(name, value, f"a number from {least} to {MAX_NUMBER}")
+        return Decimal(value)  # type: ignore[arg-type]
+
+    def _wrong(self, name: str, value: object, expected: str) -> Exception:
+        told = "missing" if value is None else shown(value)
+        return self._document.error(f"field {self._within}{name} is {told}; expected {expected}")
+
+
+def as_decimal(text: str) -> Decimal:
+    """Read a number with a point or an exponent.
+
+    Raises
+    ------
+    ValueError
+        If it has more than `MAX_DIGITS` digits, or an exponent beyond `MAX_EXPONENT`.
+
+    Examples
+    --------
+    >>> as_decimal("4e2") == 400
+    True
+    """
+    digits, _, exponent = text.lower().partition("e")
+    long = len(digits.strip("+-").replace(".", "")) > MAX_DIGITS
+    if long or len(exponent) > MAX_DIGITS or abs(int(exponent or 0)) > MAX_EXPONENT:
+        raise ValueError(
+            f"it has the number {shown(text)}; expected at most {MAX_DIGITS} digits and a power of ten from "
+            f"-{MAX_EXPONENT} to {MAX_EXPONENT}"
+        )
+    return Decimal(text)
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"it has an integer of {len(text)} digits; expected ordinary numbers")
+    return int(text)
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"it holds {text}, which is no number; expected a finite one")

@@ -1,0 +1,75 @@
+"""What a person may add to a file that describes a box, where the file is silent or wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ....support.validation import Exact, as_bandwidth
+from .gpu_products import FIGURES, GpuProduct, as_figures, find_product
+
+__all__ = ["OPTIONS", "BoxOptions"]
+
+OPTIONS = ("figures", "gpu", "nic_bandwidth", "pcie_bandwidth")
+"""What a person may say of a box."""
+
+
+@dataclass(frozen=True)
+class BoxOptions:
+    """How to read a file that describes a box.
+
+    Attributes
+    ----------
+    figures : {"line", "nccl"}
+        Whether NVLink, xGMI and PCIe count with their line rates or with the figures that NCCL and RCCL plan with.
+    gpu : GpuProduct or None
+        Which GPU it is, where the file does not say; what the file says is not overruled.
+    nic_bandwidth : Fraction or None
+        GB/s of every network card in each direction; overrules the file.
+    pcie_bandwidth : Fraction or None
+        GB/s of every PCIe link in each direction; overrules the file, which in virtual machines is often false.
+    """
+
+    figures: str = FIGURES[0]
+    gpu: GpuProduct | None = None
+    nic_bandwidth: Fraction | None = None
+    pcie_bandwidth: Fraction | None = None
+
+    def given(self) -> tuple[str, ...]:
+        """Name what differs from what counts without being said.
+
+        Examples
+        --------
+        >>> BoxOptions.of(gpu="h100", figures="line").given()
+        ('gpu',)
+        """
+        unsaid = BoxOptions()
+        return tuple(name for name in OPTIONS if getattr(self, name) != getattr(unsaid, name))
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        figures: str = FIGURES[0],
+        gpu: str | None = None,
+        nic_bandwidth: Exact | None = None,
+        pcie_bandwidth: Exact | None = None,
+    ) -> BoxOptions:
+        """Check what a person wrote.
+
+        Raises
+        ------
+        TopologyError
+            If one of the values is not usable.
+
+        Examples
+        --------
+        >>> BoxOptions.of(nic_bandwidth="12.5").nic_bandwidth
+        Fraction(25, 2)
+        """
+        return cls(
+            as_figures(figures),
+            None if gpu is None else find_product(gpu),
+            None if nic_bandwidth is None else as_bandwidth(nic_bandwidth, "every NIC"),
+            None if pcie_bandwidth is None else as_bandwidth(pcie_bandwidth, "every PCIe link"),
+        )

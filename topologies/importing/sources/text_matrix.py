@@ -1,0 +1,260 @@
+"""Square tables with a label on each row and column, as tools print them and people paste them.
+
+A pasted table has lost its tabs, may carry colours, a prompt or the time of a log line in front, and may be cut.  So a
+row is read by what a cell looks like, from the first label on; what does not fit is refused with its line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ....support.validation import shown
+from .document import Document
+
+__all__ = [
+    "MAX_LABELS",
+    "MAX_LINE",
+    "CellKind",
+    "Header",
+    "TextMatrix",
+    "find_headers",
+    "line_below",
+    "plain_lines",
+    "read_rows",
+]
+
+MAX_LABELS = 512
+"""Columns of a table; no box has as many GPUs and NICs."""
+MAX_LINE = 2**16
+"""Characters of a line of a table."""
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[@-~]")
+_WORD = re.compile(r"\S+")
+
+
+class CellKind(NamedTuple):
+    """What a cell looks like.
+
+    Attributes
+    ----------
+    pattern : re.Pattern
+        Of the cell alone; blanks before it are skipped.
+    expected : str
+        How an error message ends.
+    """
+
+    pattern: re.Pattern[str]
+    expected: str
+
+
+class Header(NamedTuple):
+    """The first line of a table.
+
+    Attributes
+    ----------
+    line : int
+        Counted from 1.
+    labels : tuple of str
+        Of the columns.
+    """
+
+    line: int
+    labels: tuple[str, ...]
+
+
+class TextMatrix(NamedTuple):
+    """A table whose rows and columns have the same labels in the same order.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        No two are equal.
+    cells : tuple of tuple of str
+        Row by row.
+    lines : tuple of (int or None)
+        Where each row stands, counted from 1; None if the source has no lines worth naming.
+    tails : tuple of str
+        What each row has behind its last cell, with the blanks before it.
+    """
+
+    labels: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    lines: tuple[int | None, ...]
+    tails: tuple[str, ...]
+
+    def cell_name(self, row: int, column: int) -> str:
+        """Name a cell in a message."""
+        return f"cell {self.labels[row]}-{self.labels[column]}"
+
+    def check_symmetry(self, document: Document) -> None:
+        """Refuse a table in which a pair looks different from its two ends."""
+        for row, cells in enumerate(self.cells):
+            for column in range(row):
+                if cells[column] != self.cells[column][row]:
+                    other = "" if self.lines[column] is None else f" on line {self.lines[column]}"
+                    raise document.error(
+                        f"{self.cell_name(row, column)} is {shown(cells[column])}, but {self.cell_name(column, row)}"
+                        f"{other} is {shown(self.cells[column][row])}; expected the same from both ends",
+                        self.lines[row],
+                    )
+
+    def check_ends(self, document: Document) -> None:
+        """Refuse a table in which something stands behind the last cell of a row."""
+        for row, tail in enumerate(self.tails):
+            if tail.strip():
+                raise document.error(
+                    f"row {self.labels[row]} goes on with {shown(tail.strip())} after its {len(self.labels)} cells; "
+                    "expected one for each column",
+                    self.lines[row],
+                )
+
+
+def plain_lines(document: Document) -> list[str]:
+    r"""Return the lines of a document without the colours of a terminal.
+
+    Examples
+    --------
+    >>> plain_lines(Document("a.txt", "\x1b[4mGPU0\x1b[0m\nGPU1"))
+    ['GPU0', 'GPU1']
+    """
+    return _ESCAPES.sub("", document.text).split("\n")
+
+
+def find_headers(lines: Sequence[str], label: re.Pattern[str]) -> Iterator[Header]:
+    """Yield the lines that end with two labels or more, whatever stands before them.
+
+    Parameters
+    ----------
+    lines : sequence of str
+        All of the document.
+    label : re.Pattern
+        Of one label.
+
+    Examples
+    --------
+    >>> list(find_headers(["Hops", "$ GPU0 GPU1", "GPU0 0 1"], re.compile(r"GPU[0-9]+")))
+    [Header(line=2, labels=('GPU0', 'GPU1'))]
+    """
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_LINE:
+            continue
+        words = line.split()
+        first = len(words)
+        while first and label.fullmatch(words[first - 1]):
+            first -= 1
+        if len(words) - first >= 2:
+            yield Header(number, tuple(words[first:]))
+
+
+def line_below(lines: Sequence[str], line: int) -> str:
+    """Return the first line with text below a line, which is counted from 1; nothing at the end.
+
+    Examples
+    --------
+    >>> line_below(["Hops", "", "GPU0 0"], 1)
+    'GPU0 0'
+    """
+    for number in range(line, len(lines)):
+        if lines[number].strip():
+            return lines[number]
+    return ""
+
+
+def read_rows(document: Document, lines: Sequence[str], header: Header, cell: CellKind) -> TextMatrix:
+    """Read the rows below a header, in whatever order.
+
+    Parameters
+    ----------
+    document : Document
+        For error messages.
+    lines : sequence of str
+        All of it, as `plain_lines` gives them.
+    header : Header
+        Of this table.
+    cell : CellKind
+        What every cell looks like.
+
+    Returns
+    -------
+    TextMatrix
+        Rows in the order of the columns.
+
+    Raises
+    ------
+    FileFormatError
+        If a label is repeated, a row is missing or too short, or a cell is none.
+    """
+    labels = header.labels
+    if len(labels) > MAX_LABELS:
+        raise document.error(f"the table has {len(labels)} columns; expected at most {MAX_LABELS}", header.line)
+    known: set[str] = set()
+    for label in labels:
+        if label in known:
+            raise document.error(f"two columns are called {shown(label)}; expected different names", header.line)
+        known.add(label)
+    rows: dict[str, tuple[tuple[str, ...], int, str]] = {}
+    for number in range(header.line + 1, len(lines) + 1):
+        line = lines[number - 1]
+        if len(line) > MAX_LINE:
+            raise document.error(f"it has {len(line)} characters; expected at most {MAX_LINE} in a table", number)
+        start = _after_label(line, known)
+        if start is None:
+            if not line.strip():
+                continue
+            _refuse_row_without_column(document, number, line, cell)
+            break
+        label, position = start
+        if label in rows:
+            following = _WORD.search(line, position)
+            if following is not None and following.group() in known:
+                break  # the header of the next table
+            raise document.error(f"row {label} is there twice, before on line {rows[label][1]}; keep one", number)
+        cells, tail = _cells(document, number, line, (label, position), labels, cell)
+        rows[label] = (cells, number, tail)
+    missing = [label for label in labels if label not in rows]
+    if missing:
+        raise document.error(
+            f"the table has a column {shown(missing[0])}, but no row of that name below; is it cut short?", header.line
+        )
+    ordered = [rows[label] for label in labels]
+    return TextMatrix(
+        labels, tuple(row[0] for row in ordered), tuple(row[1] for row in ordered), tuple(row[2] for row in ordered)
+    )
+
+
+def _after_label(line: str, known: set[str]) -> tuple[str, int] | None:
+    """Find the first label of a line, and where it ends."""
+    for word in _WORD.finditer(line):
+        if word.group() in known:
+            return word.group(), word.end()
+    return None
+
+
+def _refuse_row_without_column(document: Document, number: int, line: str, cell: CellKind) -> None:
+    """Refuse a line behind the rows that looks like one more."""
+    words = line.split(None, 2)
+    if len(words) > 1 and cell.pattern.fullmatch(words[1]):
+        raise document.error(f"there is a row {shown(words[0])}, but no column of that name", number)
+
+
+def _cells(
+    document: Document, number: int, line: str, start: tuple[str, int], labels: Sequence[str], cell: CellKind
+) -> tuple[tuple[str, ...], str]:
+    row, position = start
+    cells: list[str] = []
+    for column in labels:
+        word = _WORD.search(line, position)
+        if word is None:
+            raise document.error(
+                f"row {row} has {len(cells)} cells; expected {len(labels)}, one for each column: is the table cut or "
+                "wrapped?",
+                number,
+            )
+        found = cell.pattern.match(line, word.start())
+        if found is None:
+            raise document.error(f"cell {row}-{column} is {shown(word.group())}; expected {cell.expected}", number)
+        cells.append(found.group())
+        position = found.end()
+    return tuple(cells), line[position:]

@@ -1,0 +1,1 @@
+"""Nvidia-smi, amd-smi, rocm-smi, sysfs."""

@@ -1,0 +1,86 @@
+"""What ``cat /sys/class/drm/card*/device/xgmi_num_links`` prints: how many xGMI links each pair of GPUs has.
+
+A line for each GPU, with a hexadecimal number of two digits for each GPU (``amdgpu_xgmi.c`` of the Linux kernel).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...switched.scale_out import Box
+from ..sources.document import Document
+from ..sources.options import BoxOptions
+from ..sources.text_matrix import MAX_LABELS, TextMatrix, plain_lines
+from .pcie_paths import Place
+from .xgmi import box_of_bandwidths
+
+__all__ = ["matches", "read_box"]
+
+MAX_TEXT = 2**20
+"""Characters; more than `MAX_LABELS` lines of as many numbers have."""
+
+_COUNT = re.compile(r"[0-9a-f]{2}")
+
+
+def matches(document: Document) -> bool:
+    """Tell whether there is nothing but as many lines as each of them has numbers of two digits; never raises."""
+    return _matrix(document) is not None
+
+
+def read_box(document: Document, options: BoxOptions) -> Box:
+    """Read the numbers.
+
+    Parameters
+    ----------
+    document : Document
+        One line per GPU.
+    options : BoxOptions
+        `gpu` is needed.
+
+    Returns
+    -------
+    Box
+        ``gpu0`` ... in the order of the lines.
+
+    Raises
+    ------
+    FileFormatError
+        If it contradicts itself, the GPU is not given, or xGMI does not join all GPUs.
+    """
+    matrix = _matrix(document)
+    if matrix is None:
+        raise document.error("it is no square of hexadecimal numbers; expected one line per GPU of xgmi_num_links")
+    matrix.check_symmetry(document)
+    counts = {}
+    for row, cells in enumerate(matrix.cells):
+        if cells[row] != "00":
+            raise document.error(f"{matrix.cell_name(row, row)} is {cells[row]}; expected 00", matrix.lines[row])
+        counts.update({(row, column): int(cells[column], 16) for column in range(row + 1, len(cells))})
+
+    def places() -> tuple[list[Place], str]:
+        raise document.error(
+            "xGMI does not join all of its GPUs, and it says nothing about PCIe; take what `rocm-smi --showtopo` or "
+            "`amd-smi topology` prints, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
+        )
+
+    found = {pair: (None, count) for pair, count in counts.items() if count}
+    return box_of_bandwidths(document, options, matrix, found, places)
+
+
+def _matrix(document: Document) -> TextMatrix | None:
+    if len(document.text) > MAX_TEXT:
+        return None
+    rows: list[tuple[str, ...]] = []
+    lines: list[int] = []
+    for number, line in enumerate(plain_lines(document), 1):
+        words = line.split(None, MAX_LABELS)
+        if not words:
+            continue
+        if not all(_COUNT.fullmatch(word) for word in words) or len(rows) == MAX_LABELS:
+            return None
+        rows.append(tuple(words))
+        lines.append(number)
+    if len(rows) < 2 or any(len(row) != len(rows) for row in rows):
+        return None
+    labels = tuple(f"GPU{gpu}" for gpu in range(len(rows)))
+    return TextMatrix(labels, tuple(rows), tuple(lines), ("",) * len(rows))

@@ -1,0 +1,201 @@
+"""What ``nvidia-smi topo -m`` prints: NVLinks and PCIe between the GPUs and NICs of one box.
+
+The format is not documented beyond the legend that the tool prints below the table.  ``NV#`` between two GPUs counts
+the NVLinks that join them, or, through an NVSwitch, those that join each of them with the switch: then every pair shows
+the same number, and together they are more than a GPU has.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ....support.validation import shown
+from ...network.topology import Link
+from ...switched.scale_out import SCALE_UP_LATENCY, Box
+from ..sources.document import Document
+from ..sources.gpu_products import GpuProduct
+from ..sources.options import BoxOptions
+from .box_from_links import (
+    GroupFinder,
+    Pair,
+    box_name,
+    check_counts,
+    directly_linked,
+    gpu_nics,
+    linked_box,
+    needed_product,
+)
+from .nvidia_smi_table import Table, matches, read_table
+from .pcie_paths import Place
+
+__all__ = ["matches", "read_box"]
+
+BRIDGE = ("PIX", "PXB")
+"""The pair meets below its CPU."""
+CPU = ("PHB", "NODE")
+"""The pair meets in one NUMA node; SYS, and SOC of old drivers, in none."""
+FAR = ("SYS", "SOC")
+NEAREST = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
+
+
+def read_box(document: Document, options: BoxOptions) -> Box:
+    """Read the table.
+
+    Parameters
+    ----------
+    document : Document
+        What the tool printed, also copied from a terminal, a web page or a log.
+    options : BoxOptions
+        `gpu` is needed if there are NVLinks, `gpu` or `pcie_bandwidth` otherwise; `nic_bandwidth` if NICs are used.
+
+    Returns
+    -------
+    Box
+        ``gpu0`` ... in the order of the table, ``nvswitch`` if there is one, or ``pcie0`` ... and ``cpu0`` ... where
+        NVLinks do not join all GPUs.
+
+    Raises
+    ------
+    FileFormatError
+        If the table is cut, contradicts itself, or lacks what no option says.
+    """
+    table = read_table(document)
+    counts = _nvlinks(document, table)
+    if not counts:
+        return _linked(document, options, table, {}, ())
+    product = needed_product(document, options, "nvidia", "it counts NVLinks but does not say how fast they are")
+    rate = product.link(options.figures)
+    figure = "its line rate" if options.figures == "line" else "what NCCL plans with"
+    notes = (f"every NVLink of {product.name} counts with {float(rate):g} GB/s in each direction, {figure}",)
+    if (switched := _switched(table, counts, product)) is not None:
+        return _switch_box(document, options, table, product, switched, notes)
+    check_counts(document, product, counts, table.line)
+    return _linked(document, options, table, {pair: count * rate for pair, count in counts.items()}, notes)
+
+
+def _nvlinks(document: Document, table: Table) -> dict[Pair, int]:
+    counts = {}
+    for one in range(len(table.gpus)):
+        for other in range(one + 1, len(table.gpus)):
+            cell = table.between(one, other)
+            if cell.startswith("NV"):
+                digits = cell[2:].lstrip("0")
+                if not 0 < len(digits) <= 3:
+                    raise document.error(
+                        f"{table.matrix.cell_name(table.gpus[one], table.gpus[other])} is {shown(cell)}; expected "
+                        "NV1 to NV999",
+                        table.line(one),
+                    )
+                counts[one, other] = int(digits)
+    for row in table.nics:
+        for column, cell in enumerate(table.matrix.cells[row]):
+            if cell.startswith("NV"):
+                raise document.error(
+                    f"{table.matrix.cell_name(row, column)} is {shown(cell)}, but only GPUs have NVLinks",
+                    table.matrix.lines[row],
+                )
+    return counts
+
+
+def _switched(table: Table, counts: dict[Pair, int], product: GpuProduct) -> int | None:
+    """Return how many NVLinks lead from each GPU to an NVSwitch, or None if there is none."""
+    others = len(table.gpus) - 1
+    same = set(counts.values())
+    if len(same) > 1 or 2 * len(counts) < others * (others + 1):
+        return None
+    count = same.pop()
+    return count if product.links >= count > product.links / others else None
+
+
+def _switch_box(
+    document: Document,
+    options: BoxOptions,
+    table: Table,
+    product: GpuProduct,
+    count: int,
+    notes: tuple[str, ...],
+) -> Box:
+    gpus = len(table.gpus)
+    cards = gpu_nics(document, options, _near(table))
+    said = [*notes, f"every pair shares NV{count}, more than {product.name} could give each, so it is one NVSwitch"]
+    if product.adds:
+        said.append("that NVSwitch can copy and add up data on its way, as the one sold with this GPU can")
+    rate = count * product.link(options.figures)
+    return Box(
+        box_name("nvidia", options, gpus),
+        gpus,
+        tuple(Link(f"gpu{gpu}", "nvswitch", rate, SCALE_UP_LATENCY / 2) for gpu in range(gpus)),
+        cards.nics,
+        ("nvswitch",),
+        ("nvswitch",) if product.adds else (),
+        (*said, *cards.notes),
+        cards.shared,
+    )
+
+
+def _linked(
+    document: Document, options: BoxOptions, table: Table, direct: dict[Pair, Fraction], notes: tuple[str, ...]
+) -> Box:
+    gpus = len(table.gpus)
+    near = _near(table) if directly_linked(gpus, direct) else ()
+    return linked_box(
+        document,
+        options,
+        name=box_name("nvidia", options, gpus),
+        gpus=gpus,
+        direct=direct,
+        places=lambda: _places(document, table),
+        near=near,
+        notes=notes,
+    )
+
+
+def _near(table: Table) -> list[tuple[int, ...]]:
+    """For each NIC, the GPUs that are nearest to it."""
+    near = []
+    for nic in table.nics:
+        distances = [NEAREST.index(table.matrix.cells[nic][gpu]) for gpu in table.gpus]
+        near.append(tuple(gpu for gpu, distance in enumerate(distances) if distance == min(distances)))
+    return near
+
+
+def _places(document: Document, table: Table) -> tuple[list[Place], str]:
+    """Place GPUs, then NICs, on bridges and CPUs."""
+    devices = [*table.gpus, *table.nics]
+    kinds = {
+        (one, other): table.matrix.cells[devices[one]][devices[other]]
+        for one in range(len(devices))
+        for other in range(one)
+    }
+    bridges, cpus = GroupFinder(len(devices)), GroupFinder(len(devices))
+    for pair, kind in kinds.items():
+        if kind in BRIDGE:
+            bridges.join(*pair)
+        if kind in BRIDGE + CPU or (kind.startswith("NV") and _same_affinity(table, pair)):
+            cpus.join(*pair)
+    for (one, other), kind in kinds.items():
+        apart = cpus if kind in FAR else bridges if kind in CPU else None
+        if apart is not None and apart.find(one) == apart.find(other):
+            row, column = devices[one], devices[other]
+            raise document.error(
+                f"{table.matrix.cell_name(row, column)} is {kind}, but both are nearer than that to the same others; "
+                "expected classes that fit together",
+                table.matrix.lines[row],
+            )
+    return _numbered(len(table.gpus), bridges.numbers(), cpus.numbers()), (
+        "PIX and PXB are taken as one bridge above all such GPUs, PHB and NODE as one CPU"
+    )
+
+
+def _same_affinity(table: Table, pair: Pair) -> bool:
+    return table.affinities[pair[0]] != "" and table.affinities[pair[0]] == table.affinities[pair[1]]
+
+
+def _numbered(gpus: int, bridges: list[int], cpus: list[int]) -> list[Place]:
+    """Keep the bridges that a GPU shares with something, and number them anew."""
+    size = {bridge: bridges.count(bridge) for bridge in set(bridges[:gpus])}
+    number: dict[int, int] = {}
+    for bridge in bridges:
+        if size.get(bridge, 1) > 1:
+            number.setdefault(bridge, len(number))
+    return [Place(cpu, number.get(bridge)) for cpu, bridge in zip(cpus, bridges, strict=True)]

@@ -1,0 +1,138 @@
+"""PCIe where only kinds of paths are known: GPUs below bridges below CPUs, and the CPUs joined with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations
+from typing import NamedTuple
+
+from ...network.topology import Link
+from ...switched.scale_out import PCIE_LATENCY
+from ..nccl.pcie_speeds import LANE, LANES
+from ..sources.document import Document
+from ..sources.options import BoxOptions
+
+__all__ = ["SLOTS", "Place", "SlotTree", "slot_bandwidth", "slot_tree"]
+
+SLOTS = {
+    "p100": "8",
+    "v100": "8",
+    "a100": "16",
+    "a800": "16",
+    "a40": "16",
+    "a10": "16",
+    "l40s": "16",
+    "h100": "32",
+    "h800": "32",
+    "b200": "32",
+    "b300": "64",
+    "rtxpro6000": "32",
+    "mi100": "16",
+    "mi250": "16",
+    "mi300x": "32",
+    "mi350x": "32",
+}
+"""GT/s of each of the 16 PCIe lanes of the GPUs of `gpu_products.PRODUCTS` (vendors' data sheets)."""
+
+
+class Place(NamedTuple):
+    """Where a GPU or NIC is plugged in.
+
+    Attributes
+    ----------
+    cpu : int
+        From 0.
+    bridge : int or None
+        From 0, of the whole box; None if it is plugged straight into the CPU.
+    """
+
+    cpu: int
+    bridge: int | None = None
+
+
+class SlotTree(NamedTuple):
+    """The PCIe part of a box.
+
+    Attributes
+    ----------
+    links : tuple of Link
+        Each standing for both directions.
+    switches : tuple of str
+        ``pcie0`` ... for bridges, ``cpu0`` ... for CPUs.
+    above : tuple of str
+        The switch above each device.
+    """
+
+    links: tuple[Link, ...]
+    switches: tuple[str, ...]
+    above: tuple[str, ...]
+
+
+def slot_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, str]:
+    """Return GB/s of one PCIe link in each direction, and a sentence on where the figure comes from.
+
+    Raises
+    ------
+    FileFormatError
+        If neither the bandwidth nor the GPU is given.
+
+    Examples
+    --------
+    >>> slot_bandwidth(Document("topo.txt", ""), BoxOptions.of(gpu="h100", figures="nccl"))[0]
+    Fraction(48, 1)
+    """
+    if options.pcie_bandwidth is not None:
+        return options.pcie_bandwidth, f"every PCIe link counts with {float(options.pcie_bandwidth):.4g} GB/s, as given"
+    if options.gpu is None:
+        raise document.error(
+            "it does not say how fast PCIe is; give its bandwidth in GB/s (pcie_bandwidth), or the GPU (gpu), whose "
+            "slot is then taken"
+        )
+    speed = SLOTS[options.gpu.name]
+    lane = LANE[speed]
+    bandwidth = LANES * (lane.line if options.figures == "line" else lane.nccl)
+    return bandwidth, (
+        f"every PCIe link counts with {float(bandwidth):.4g} GB/s, what the slot of {options.gpu.name} has with "
+        f"{LANES} lanes of {speed} GT/s"
+    )
+
+
+def slot_tree(places: Sequence[Place], gpus: int, bandwidth: Fraction) -> SlotTree:
+    """Build the tree.
+
+    Parameters
+    ----------
+    places : sequence of Place
+        Of the GPUs, ``gpu0`` first, then of the NICs.
+    gpus : int
+        How many of them are GPUs.
+    bandwidth : Fraction
+        GB/s of every link.
+
+    Returns
+    -------
+    SlotTree
+        NICs have no links in it: see `scale_out.Nic.near`.  A CPU to which nothing but one bridge leads is left out.
+
+    Examples
+    --------
+    >>> slot_tree([Place(0), Place(0), Place(1)], 3, Fraction(32)).switches
+    ('cpu0', 'cpu1')
+    """
+    above = tuple(f"cpu{place.cpu}" if place.bridge is None else f"pcie{place.bridge}" for place in places)
+    pairs = [(f"gpu{gpu}", above[gpu]) for gpu in range(gpus)]
+    cpu_of = {place.bridge: place.cpu for place in places if place.bridge is not None}
+    pairs += [(f"pcie{bridge}", f"cpu{cpu}") for bridge, cpu in sorted(cpu_of.items())]
+    cpus = sorted({place.cpu for place in places})
+    pairs += [(f"cpu{one}", f"cpu{other}") for one, other in combinations(cpus, 2)]
+    only = f"cpu{cpus[0]}"
+    if len(cpus) == 1 and len(cpu_of) == 1 and only not in above:
+        pairs = [pair for pair in pairs if only not in pair]
+    switches = [f"pcie{bridge}" for bridge in sorted(cpu_of)] + [f"cpu{cpu}" for cpu in cpus]
+    linked = {node for pair in pairs for node in pair}
+    return SlotTree(
+        tuple(Link(one, other, bandwidth, PCIE_LATENCY) for one, other in pairs),
+        tuple(switch for switch in switches if switch in linked),
+        above,
+    )

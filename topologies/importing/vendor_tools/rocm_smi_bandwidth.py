@@ -1,0 +1,81 @@
+"""What ``rocm-smi --shownodesbw`` prints: how many xGMI links each pair of GPUs of one box has.
+
+A cell is ``min-max`` in MB/s, of one link and of all links of the pair; ``0-0`` says that there is no direct link
+(ROCm release notes on ``--shownodesbw``).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ....support.validation import shown
+from ...switched.scale_out import Box
+from ..sources.document import Document
+from ..sources.options import BoxOptions
+from ..sources.text_matrix import Header, TextMatrix, find_headers, line_below, plain_lines, read_rows
+from .pcie_paths import Place
+from .xgmi import BANDWIDTH, box_of_bandwidths, link_bandwidths, no_bandwidths
+
+__all__ = ["matches", "read_box"]
+
+GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
+_ROW = re.compile(r"\bGPU\d{1,4}\s+(?:N/A|\d+-\d+)(?!\S)", re.ASCII)
+_FORMAT = re.compile(r"Format:\s*min-max;\s*Units:\s*(\w+)", re.ASCII)
+
+
+def matches(document: Document) -> bool:
+    """Tell whether there is a table of GPUs whose rows begin with ``min-max`` or N/A; never raises."""
+    return _header(document) is not None
+
+
+def read_box(document: Document, options: BoxOptions) -> Box:
+    """Read the table.
+
+    Parameters
+    ----------
+    document : Document
+        What the tool printed.
+    options : BoxOptions
+        `gpu` is needed for the figures of RCCL, and takes the place of the file's own figure for a link.
+
+    Returns
+    -------
+    Box
+        ``gpu0`` ... in the order of the table; the tool knows nothing about NICs.
+
+    Raises
+    ------
+    FileFormatError
+        If the table is cut, contradicts itself, says 0-0 everywhere, or if xGMI does not join all GPUs.
+    """
+    matrix = _matrix(document)
+    found = link_bandwidths(document, matrix)
+    if not found:
+        raise no_bandwidths(document)
+
+    def places() -> tuple[list[Place], str]:
+        raise document.error(
+            "xGMI does not join all of its GPUs, and it says nothing about PCIe; take what `rocm-smi --showtopo` or "
+            "`amd-smi topology` prints, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
+        )
+
+    return box_of_bandwidths(document, options, matrix, found, places)
+
+
+def _header(document: Document) -> Header | None:
+    """Find the first header above a row of bandwidths."""
+    lines = plain_lines(document) if "GPU" in document.text else []
+    return next((header for header in find_headers(lines, GPU) if _ROW.search(line_below(lines, header.line))), None)
+
+
+def _matrix(document: Document) -> TextMatrix:
+    lines, header = plain_lines(document), _header(document)
+    if header is None:
+        raise document.error("there is no table of bandwidths between GPUs; expected `rocm-smi --shownodesbw`")
+    matrix = read_rows(document, lines, header, BANDWIDTH)
+    matrix.check_ends(document)
+    for number, line in enumerate(lines, 1):
+        unit = _FORMAT.search(line)
+        if unit is not None and unit.group(1) != "mps":
+            raise document.error(f"units are {shown(unit.group(1))}; expected mps, which is MB/s", number)
+    return matrix

@@ -1,0 +1,95 @@
+"""What ``rocm-smi --showtopo`` prints: kinds and weights of the links between the GPUs of one box.
+
+The hops are 1 on every xGMI path, direct or not (ROCm/rocm-systems issue 5763), so direct links are told by their
+weight, 15.  How many links run in parallel is not there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...switched.scale_out import Box
+from ..sources.document import Document
+from ..sources.options import BoxOptions
+from ..sources.text_matrix import CellKind, TextMatrix, find_headers, plain_lines, read_rows
+from .pcie_paths import Place
+from .xgmi import LINK_TYPE, WEIGHT, box_of_types, places_by_weight
+
+__all__ = ["matches", "read_box"]
+
+GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
+TYPES = "Link Type between two GPUs"
+WEIGHTS = "Weight between two GPUs"
+_NUMA = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*\(Topology\)\s*Numa Node:\s*(-?\d{1,4})\b", re.ASCII)
+
+
+def matches(document: Document) -> bool:
+    """Tell whether one of the titles of its tables is there; never raises."""
+    return TYPES in document.text or WEIGHTS in document.text
+
+
+def read_box(document: Document, options: BoxOptions) -> Box:
+    """Read the tables of weights, link types and NUMA nodes.
+
+    Parameters
+    ----------
+    document : Document
+        What the tool printed.
+    options : BoxOptions
+        `gpu` is needed if there are xGMI links, `gpu` or `pcie_bandwidth` if those do not join all GPUs.
+
+    Returns
+    -------
+    Box
+        ``gpu0`` ... in the order of the table, and ``cpu0`` ... where xGMI does not join all GPUs; the tool knows
+        nothing about NICs.
+
+    Raises
+    ------
+    FileFormatError
+        If a table is missing or cut, contradicts itself or another one, or the links of a pair cannot be counted.
+    """
+    lines = plain_lines(document)
+    types = _table(document, lines, TYPES, LINK_TYPE)
+    if types is None:
+        raise document.error(f"there is no table '{TYPES}'; expected all that `rocm-smi --showtopo` prints")
+    weights = _table(document, lines, WEIGHTS, WEIGHT)
+    if weights is not None:
+        if weights.labels != types.labels:
+            raise document.error(
+                f"its tables of weights and of link types are of different GPUs, {len(weights.labels)} and "
+                f"{len(types.labels)}; expected the same"
+            )
+        weights.check_symmetry(document)
+    return box_of_types(document, options, types, weights, lambda: _places(document, lines, types, weights))
+
+
+def _table(document: Document, lines: Sequence[str], title: str, cell: CellKind) -> TextMatrix | None:
+    at = next((number for number, line in enumerate(lines, 1) if title in line), None)
+    if at is None:
+        return None
+    header = next((header for header in find_headers(lines[at:], GPU)), None)
+    if header is None or any(line.strip() for line in lines[at : at + header.line - 1]):
+        raise document.error(f"no line that names the GPUs follows the title '{title}'; is it cut short?", at)
+    matrix = read_rows(document, lines, header._replace(line=at + header.line), cell)
+    matrix.check_ends(document)
+    return matrix
+
+
+def _places(
+    document: Document, lines: Sequence[str], types: TextMatrix, weights: TextMatrix | None
+) -> tuple[list[Place], str]:
+    """Place GPUs on the CPUs of their NUMA nodes, or by weight where those are not there."""
+    nodes: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        found = _NUMA.search(line)
+        if found is None:
+            continue
+        label, node = f"GPU{int(found.group(1))}", int(found.group(2))
+        if nodes.setdefault(label, node) != node:
+            raise document.error(f"{label} is on two NUMA nodes, {nodes[label]} and {node}; expected one", number)
+    if not nodes.keys() >= set(types.labels) or min(nodes.values()) < 0:
+        return places_by_weight(weights, len(types.labels))
+    order = {node: cpu for cpu, node in enumerate(sorted({nodes[label] for label in types.labels}))}
+    return [Place(order[nodes[label]]) for label in types.labels], "every NUMA node is taken as one CPU"

@@ -1,0 +1,251 @@
+"""What the tools of AMD have in common: xGMI links, their bandwidths, and PCIe between hives.
+
+The tools print for each pair the bandwidth of one link and of all its links, ``min-max`` in MB/s.  The driver does not
+measure them: kernels of 2021 to 2024 multiply the links with 16 lanes of 25 Gb/s, whatever the GPU
+(``amdgpu_amdkfd_get_xgmi_bandwidth_mbytes``), so that an MI300X shows 50 GB/s for a link of 64.  Only their quotient,
+the number of links, is a fact; a GPU that the caller names therefore brings its own figure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+from ....support.validation import shown
+from ...switched.scale_out import Box
+from ..sources.document import Document
+from ..sources.options import BoxOptions
+from ..sources.text_matrix import CellKind, TextMatrix
+from .box_from_links import GroupFinder, Pair, box_name, check_counts, linked_box, needed_product
+from .pcie_paths import Place
+
+__all__ = [
+    "BANDWIDTH",
+    "DIRECT_WEIGHT",
+    "LINK_TYPE",
+    "WEIGHT",
+    "box_of_bandwidths",
+    "box_of_types",
+    "check_types",
+    "link_bandwidths",
+    "no_bandwidths",
+    "places_by_weight",
+]
+
+BANDWIDTH = CellKind(re.compile(r"(?:N/A|\d+-\d+)(?!\S)", re.ASCII), "min-max in MB/s, such as 50000-100000, or N/A")
+LINK_TYPE = CellKind(re.compile(r"(?:XGMI|PCIE|SELF|UNKNOWN|N/A|0)(?!\S)", re.IGNORECASE), "XGMI or PCIE")
+WEIGHT = CellKind(re.compile(r"(?:N/A|\d+)(?!\S)", re.ASCII), "a whole number")
+
+DIRECT_WEIGHT = "15"
+"""Of one xGMI link; a path of two weighs 30.  The hops, 1 on any xGMI path, do not tell."""
+MOST_WITHIN_CPU = 40
+"""Weight of two PCIe segments, from GPU to CPU to GPU; between CPUs there is more."""
+SINGLE_LINK = ("mi100", "mi300x", "mi350x")
+"""GPUs that have one link to each peer, wherever they are sold."""
+MAX_DIGITS = 9
+"""Of a bandwidth in MB/s, or of a weight."""
+
+
+def link_bandwidths(document: Document, matrix: TextMatrix) -> dict[Pair, tuple[int, int]]:
+    """Read ``min-max`` of each pair with direct links.
+
+    Returns
+    -------
+    dict of pair to tuple of (int, int)
+        MB/s of one link, and how many there are.
+
+    Raises
+    ------
+    FileFormatError
+        If the two ends differ, or max is no multiple of min.
+    """
+    matrix.check_symmetry(document)
+    found: dict[Pair, tuple[int, int]] = {}
+    for row, cells in enumerate(matrix.cells):
+        for column, cell in enumerate(cells):
+            if row == column or cell == "N/A":
+                if row == column and cell not in {"N/A", "0-0"}:
+                    raise document.error(
+                        f"{matrix.cell_name(row, column)} is {shown(cell)}; expected N/A", matrix.lines[row]
+                    )
+                continue
+            least, most = (int(part[: MAX_DIGITS + 1]) for part in cell.split("-"))
+            if max(len(part) for part in cell.split("-")) > MAX_DIGITS or (most and (not least or most % least)):
+                raise document.error(
+                    f"{matrix.cell_name(row, column)} is {shown(cell)}; expected MB/s of one link and, a multiple of "
+                    "it, of all links of this pair",
+                    matrix.lines[row],
+                )
+            if least > most:
+                raise document.error(
+                    f"{matrix.cell_name(row, column)} is {shown(cell)}; expected the smaller number first",
+                    matrix.lines[row],
+                )
+            if most and row < column:
+                found[row, column] = (least, most // least)
+    return found
+
+
+def no_bandwidths(document: Document) -> Exception:
+    """Make the error for a table that has 0-0 everywhere."""
+    return document.error(
+        "every pair has 0-0, which newer drivers print whatever the links are; take what `amd-smi topology` or "
+        "`rocm-smi --showtopo` prints, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
+    )
+
+
+def box_of_bandwidths(
+    document: Document,
+    options: BoxOptions,
+    matrix: TextMatrix,
+    found: Mapping[Pair, tuple[int | None, int]],
+    places: Callable[[], tuple[Sequence[Place], str]],
+) -> Box:
+    """Make a box of the number of links of each pair.
+
+    Parameters
+    ----------
+    document : Document
+        For error messages.
+    options : BoxOptions
+        The GPU, if it is known.
+    matrix : TextMatrix
+        Says how many GPUs there are, and on which line each is.
+    found : mapping of pair to tuple of (int or None, int)
+        MB/s of one link, None where the source does not state it, and how many there are.
+    places : callable
+        As for `linked_box`.
+
+    Returns
+    -------
+    Box
+        With the figures of the GPU that the caller names, otherwise with what the source states.
+
+    Raises
+    ------
+    FileFormatError
+        If the GPU is not named, but needed.
+    """
+    stated = sorted({least for least, _ in found.values() if least is not None})
+    counts = {pair: count for pair, (_, count) in found.items()}
+    if options.gpu is None and options.figures == "line" and stated:
+        direct = {pair: Fraction(least or 0, 1000) * count for pair, (least, count) in found.items()}
+        notes = [
+            f"an xGMI link counts with {_listed(stated)} GB/s in each direction, which the driver states unmeasured"
+        ]
+    else:
+        product = needed_product(document, options, "amd", f"it does not say {_figure_missing(options)}")
+        check_counts(document, product, counts, lambda gpu: matrix.lines[gpu])
+        rate = product.link(options.figures)
+        direct = {pair: count * rate for pair, count in counts.items()}
+        notes = [_rate_note(options, rate)]
+        if other := [least for least in stated if Fraction(least, 1000) != rate]:
+            notes.append(f"the file states {_listed(other)} GB/s for a link, which the driver does not measure")
+    gpus = len(matrix.labels)
+    return linked_box(
+        document, options, name=box_name("amd", options, gpus), gpus=gpus, direct=direct, places=places, notes=notes
+    )
+
+
+def box_of_types(
+    document: Document,
+    options: BoxOptions,
+    types: TextMatrix,
+    weights: TextMatrix | None,
+    places: Callable[[], tuple[Sequence[Place], str]],
+) -> Box:
+    """Make a box where only kinds and weights of links are known: direct is xGMI of weight 15, once per pair.
+
+    Raises
+    ------
+    FileFormatError
+        If the GPU is not named, or may have several links per pair.
+    """
+    gpus = len(types.labels)
+    pairs = check_types(document, types)
+    if not pairs:
+        return linked_box(
+            document, options, name=box_name("amd", options, gpus), gpus=gpus, direct={}, places=places, notes=()
+        )
+    if weights is None:
+        raise document.error(
+            "it has XGMI pairs but no table of weights, which alone tells direct links; expected all tables"
+        )
+    product = needed_product(
+        document, options, "amd", "it does not say how fast xGMI links are, nor how many a pair has"
+    )
+    if product.name not in SINGLE_LINK:
+        raise document.error(
+            f"pairs of {product.name} have one to four links, and it does not say how many; take what "
+            "`rocm-smi --shownodesbw` prints, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
+        )
+    counts = {pair: 1 for pair in pairs if weights.cells[pair[0]][pair[1]] == DIRECT_WEIGHT}
+    check_counts(document, product, counts, lambda gpu: types.lines[gpu])
+    rate = product.link(options.figures)
+    return linked_box(
+        document,
+        options,
+        name=box_name("amd", options, gpus),
+        gpus=gpus,
+        direct={pair: rate * count for pair, count in counts.items()},
+        places=places,
+        notes=[_rate_note(options, rate), f"a pair of {product.name} is taken to have one xGMI link"],
+    )
+
+
+def check_types(document: Document, types: TextMatrix) -> list[Pair]:
+    """Return the pairs on xGMI, and refuse pairs of which the tool knew nothing.
+
+    Raises
+    ------
+    FileFormatError
+        If the two ends differ, or a pair is neither XGMI nor PCIE.
+    """
+    types.check_symmetry(document)
+    pairs = []
+    for row, cells in enumerate(types.cells):
+        for column, cell in enumerate(cells):
+            kind = cell.upper()
+            if (row == column) != (kind in {"0", "SELF", "N/A"}) or kind == "UNKNOWN":
+                raise document.error(
+                    f"{types.cell_name(row, column)} is {shown(cell)}; expected "
+                    f"{'SELF or 0' if row == column else 'XGMI or PCIE'}",
+                    types.lines[row],
+                )
+            if kind == "XGMI" and row < column:
+                pairs.append((row, column))
+    return pairs
+
+
+def places_by_weight(weights: TextMatrix | None, gpus: int) -> tuple[list[Place], str]:
+    """Place GPUs on CPUs by the weight of the path between them, and say so in a sentence."""
+    if weights is None:
+        return [Place(0)] * gpus, "all GPUs are taken to be on one CPU, as no table of weights tells"
+    cpus = GroupFinder(gpus)
+    for one in range(gpus):
+        for other in range(one):
+            cell = weights.cells[one][other]
+            if cell.isdigit() and len(cell) <= MAX_DIGITS and int(cell) <= MOST_WITHIN_CPU:
+                cpus.join(one, other)
+    numbers = cpus.numbers()
+    return [Place(cpu) for cpu in numbers], (
+        f"GPUs are taken to be on one CPU if the weight of their path is at most {MOST_WITHIN_CPU}, as that of two "
+        "PCIe segments"
+    )
+
+
+def _figure_missing(options: BoxOptions) -> str:
+    return "how fast an xGMI link is" if options.figures == "line" else "with what RCCL plans for an xGMI link"
+
+
+def _rate_note(options: BoxOptions, rate: Fraction) -> str:
+    assert options.gpu is not None, "the product was needed"
+    figure = "its line rate" if options.figures == "line" else "what RCCL plans with"
+    return f"every xGMI link of {options.gpu.name} counts with {float(rate):g} GB/s in each direction, {figure}"
+
+
+def _listed(rates: Sequence[int]) -> str:
+    """Show MB/s as GB/s."""
+    shown_rates = [f"{rate / 1000:g}" for rate in rates[:3]]
+    return " or ".join(shown_rates) + (" or other" if len(rates) > 3 else "")

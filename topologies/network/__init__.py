@@ -1,0 +1,1 @@
+"""`Topology`, its links, what-if changes, `DirectGraph`, schema."""

@@ -1,0 +1,310 @@
+"""`DirectGraph`: the ports of a direct-connect network as arcs, with parallel links and self-loops.
+
+A `Topology` merges parallel links and has no self-loops.  Both count where every node has the same number d of ports:
+a self-loop takes up a port, and a line graph makes a node of every arc.  So the families and the expansions of the
+direct-connect paper work on this class, and `DirectGraph.topology` turns the result into a network to plan on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import TopologyError, UnsupportedError
+from ...support.sizes_part import MAX_LINKS, as_size, check_links
+from ...support.validation import Exact, as_bandwidth, as_integers, as_latency, as_list, as_title, shown
+from .hop_distances import hop_distances
+from .topology import Topology
+
+__all__ = ["Adjacency", "DirectGraph", "as_direct_graph"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Adjacency(NamedTuple):
+    """Links between different nodes, parallel ones once; sorted by tail, then head.
+
+    Attributes
+    ----------
+    tails, heads : ndarray of int64, shape (links,)
+    multiplicities : ndarray of int64, shape (links,)
+        Parallel arcs that make up the link.
+    """
+
+    tails: IntArray
+    heads: IntArray
+    multiplicities: IntArray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DirectGraph:
+    """A directed graph whose arcs are the links of a direct-connect network.
+
+    Numbers and ends that are not of this form, and a name that is not printable text, raise `TopologyError`.
+
+    Attributes
+    ----------
+    num_nodes : int
+        Ranks 0 to ``num_nodes - 1``.
+    tails, heads : ndarray of int64, shape (arcs,)
+        Sorted by tail, then head; parallel arcs are listed as often as they are there, self-loops too.
+    name : str
+        In the paper's notation, such as ``"L(K(4, 4))"``.
+
+    Examples
+    --------
+    >>> graph = DirectGraph.from_arcs(2, [(0, 0), (0, 1), (0, 1), (1, 0), (1, 0), (1, 1)], "pair")
+    >>> graph.degree, graph.num_self_loops, graph.has_parallel_links, graph.diameter
+    (3, 2, True, 1)
+    >>> graph.topology(bandwidth=25).link("gpu0", "gpu1").bandwidth
+    Fraction(50, 1)
+    """
+
+    num_nodes: int
+    tails: IntArray
+    heads: IntArray
+    name: str
+
+    def __post_init__(self) -> None:
+        """Check the arcs, put them in order, and let nobody write to them."""
+        as_title(self.name, "the graph's name")
+        # As many as there can be arcs, for the line graph makes a node of each.
+        object.__setattr__(self, "num_nodes", as_size(self.num_nodes, "num_nodes", most=MAX_LINKS))
+        tails, heads = (
+            as_integers(getattr(self, end), f"the {end}", "a whole number for each arc") for end in ("tails", "heads")
+        )
+        if tails.ndim != 1 or tails.shape != heads.shape:
+            raise TopologyError(
+                f"{self.name} has tails of shape {tails.shape} and heads of shape {heads.shape}; expected (arcs,) twice"
+            )
+        outside = (tails < 0) | (tails >= self.num_nodes) | (heads < 0) | (heads >= self.num_nodes)
+        if outside.any():
+            arc = int(np.flatnonzero(outside)[0])
+            raise TopologyError(
+                f"{self.name} has the arc {(int(tails[arc]), int(heads[arc]))}; "
+                f"expected node numbers from 0 to {self.num_nodes - 1}"
+            )
+        order = np.lexsort((heads, tails))
+        for end, unsorted in (("tails", tails), ("heads", heads)):
+            ends = unsorted[order]
+            ends.flags.writeable = False
+            object.__setattr__(self, end, ends)
+
+    @classmethod
+    def from_arcs(cls, num_nodes: int, arcs: Iterable[tuple[int, int]] | IntArray, name: str) -> DirectGraph:
+        """Build a graph from pairs of node numbers.
+
+        Parameters
+        ----------
+        num_nodes : int
+            At least 2.
+        arcs : iterable of (tail, head), or ndarray of shape (arcs, 2)
+            In any order.
+        name : str
+            For people.
+
+        Returns
+        -------
+        DirectGraph
+
+        Raises
+        ------
+        TopologyError
+            If an end is not a node, or the numbers are not of this form.
+        """
+        num_nodes = as_size(num_nodes, "num_nodes", least=2)
+        listed = arcs if isinstance(arcs, np.ndarray) else as_list(arcs, "the arcs", most=MAX_LINKS)
+        expected = "pairs (tail, head) of whole numbers"
+        rows = as_integers(listed, "the arcs", expected)
+        if rows.size == 0 or rows.ndim != 2 or rows.shape[1] != 2:
+            raise TopologyError(f"the arcs are {shown(listed)}; expected {expected}")
+        check_links(len(rows), as_title(name, "the graph's name"))
+        return cls(num_nodes, rows[:, 0], rows[:, 1], name)
+
+    @classmethod
+    def of(cls, topology: Topology) -> DirectGraph:
+        """Read a topology without switches; links that are k times as fast as the unit of bandwidth become k arcs.
+
+        Parameters
+        ----------
+        topology : Topology
+            One that a family or an expansion made keeps its graph, self-loops included; see `Topology.graph`.
+
+        Returns
+        -------
+        DirectGraph
+
+        Raises
+        ------
+        UnsupportedError
+            If it is no topology, has switches, or bandwidths so different that there would be too many arcs.
+        """
+        if not isinstance(topology, Topology):
+            raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology without switches")
+        if topology.graph is not None:
+            return topology.graph
+        if topology.switch_nodes:
+            raise UnsupportedError(
+                f"{topology!r} has switches, such as {topology.switch_nodes[0]!r}; expected direct links between ranks"
+            )
+        arrays = topology.arrays
+        try:
+            check_links(sum(arrays.capacities.tolist()), f"{topology.name} as links of {arrays.unit} GB/s each")
+        except TopologyError as error:
+            raise UnsupportedError(f"{error} or round its bandwidths to fewer digits") from None
+        tails, heads = (np.repeat(end, arrays.capacities) for end in (arrays.tails, arrays.heads))
+        return cls(topology.num_ranks, tails, heads, topology.name)
+
+    def topology(
+        self, *, bandwidth: Exact = 1, latency: Exact = 0, names: Sequence[str] | None = None, name: str | None = None
+    ) -> Topology:
+        """Return the network that the arcs make up: parallel arcs add up, and self-loops carry nothing.
+
+        Parameters
+        ----------
+        bandwidth : int, float, str or Fraction
+            GB/s of each arc.
+        latency : int, float, str or Fraction
+            Microseconds of each arc.
+        names : sequence of str, optional
+            Of the ranks; ``gpu0``, ``gpu1``, ... by default.
+        name : str, optional
+            Of the topology; the graph's by default.
+
+        Returns
+        -------
+        Topology
+            Its `Topology.graph` is this graph.
+
+        Raises
+        ------
+        TopologyError
+            If a value is not usable.
+        """
+        speed, delay = as_bandwidth(bandwidth, self.name), as_latency(latency, self.name)
+        ranks = [f"gpu{node}" for node in range(self.num_nodes)] if names is None else self._as_ranks(names)
+        columns = (column.tolist() for column in self.adjacency)
+        links = [(ranks[tail], ranks[head], speed * count, delay) for tail, head, count in zip(*columns, strict=True)]
+        made = Topology.from_links(links, compute=ranks, name=self.name if name is None else name)
+        object.__setattr__(made, "graph", self)
+        return made
+
+    def _as_ranks(self, names: Sequence[str]) -> list[str]:
+        ranks = list(as_list(names, "the names"))
+        if len(ranks) != self.num_nodes:
+            raise TopologyError(
+                f"the names are {shown(ranks)}; expected one for each of the {self.num_nodes} nodes of {self.name}"
+            )
+        return ranks
+
+    @property
+    def num_arcs(self) -> int:
+        """Arcs, self-loops and parallel ones included."""
+        return len(self.tails)
+
+    @cached_property
+    def adjacency(self) -> Adjacency:
+        """Links between different nodes, parallel ones once."""
+        proper = self.tails != self.heads
+        keys, counts = np.unique(self.tails[proper] * self.num_nodes + self.heads[proper], return_counts=True)
+        columns = keys // self.num_nodes, keys % self.num_nodes, counts.astype(np.int64)
+        for column in columns:
+            column.flags.writeable = False
+        return Adjacency(*columns)
+
+    @property
+    def num_self_loops(self) -> int:
+        """Arcs that lead back to where they start."""
+        return int((self.tails == self.heads).sum())
+
+    @property
+    def has_parallel_links(self) -> bool:
+        """Whether some node has several arcs to the same other node."""
+        return bool((self.adjacency.multiplicities > 1).any())
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether there are neither parallel arcs nor self-loops: what Theorem 13 asks for."""
+        return not self.num_self_loops and not self.has_parallel_links
+
+    @property
+    def is_bidirectional(self) -> bool:
+        """Whether every arc has an opposite one."""
+        back = np.lexsort((self.tails, self.heads))
+        return bool((self.tails == self.heads[back]).all() and (self.heads == self.tails[back]).all())
+
+    @cached_property
+    def degrees(self) -> tuple[IntArray, IntArray]:
+        """Arcs out of and into each node, each of shape (nodes,)."""
+        return tuple(np.bincount(end, minlength=self.num_nodes) for end in (self.tails, self.heads))  # type: ignore[return-value]
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether as many arcs leave as enter each node, and equally many at all nodes."""
+        out, into = self.degrees
+        return bool((out == out[0]).all() and (into == out[0]).all())
+
+    @property
+    def degree(self) -> int:
+        """The number d of arcs out of, and into, every node.
+
+        Raises
+        ------
+        UnsupportedError
+            If nodes differ.
+        """
+        out, into = self.degrees
+        if not self.is_regular:
+            node = int(np.flatnonzero((out != out[0]) | (into != out[0]))[0])
+            raise UnsupportedError(
+                f"{self.name} is not regular: {out[0]} arcs leave node 0, {out[node]} leave and {into[node]} enter "
+                f"node {node}; expected as many everywhere"
+            )
+        return int(out[0])
+
+    @cached_property
+    def distances(self) -> npt.NDArray[np.int16]:
+        """Fewest hops from every node to every node, shape (nodes, nodes), ``[source, node]``.
+
+        Raises
+        ------
+        BoundError
+            If some node cannot reach another.
+        """
+        return hop_distances(self.num_nodes, self.adjacency.tails, self.adjacency.heads, self.name)
+
+    @cached_property
+    def diameter(self) -> int:
+        """Most hops that any node is away from any other."""
+        return int(self.distances.max())
+
+    def transpose(self) -> DirectGraph:
+        """Return the graph with all arcs reversed: the paper's G^T."""
+        name = self.name[:-2] if self.name.endswith("^T") else f"{self.name}^T"
+        return DirectGraph(self.num_nodes, self.heads, self.tails, name)
+
+    def renamed(self, name: str) -> DirectGraph:
+        """Return the same graph under another name."""
+        return DirectGraph(self.num_nodes, self.tails, self.heads, name)
+
+    def __reduce__(self) -> tuple[type[DirectGraph], tuple[object, ...]]:
+        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        return type(self), (self.num_nodes, self.tails, self.heads, self.name)
+
+    def __repr__(self) -> str:
+        """Name and size in angle brackets."""
+        return f"<DirectGraph {self.name}: {self.num_nodes} nodes, {self.num_arcs} arcs>"
+
+
+def as_direct_graph(value: object) -> DirectGraph:
+    """Return a graph that was asked for; anything else raises `UnsupportedError`."""
+    if not isinstance(value, DirectGraph):
+        raise UnsupportedError(
+            f"the graph is {shown(value)}; expected a DirectGraph, such as DirectGraph.of(topology) returns"
+        )
+    return value

@@ -1,0 +1,85 @@
+"""How many hops every node of a graph is away from every other."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import BoundError
+
+__all__ = ["hop_distances", "hops_where_found"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def hop_distances(num_nodes: int, tails: IntArray, heads: IntArray, name: str) -> npt.NDArray[np.int16]:
+    """Search breadth-first from all nodes at once, 8 sources in a byte.
+
+    Parameters
+    ----------
+    num_nodes : int
+        Nodes of the graph.
+    tails, heads : ndarray of int64, shape (arcs,)
+        Node numbers, in any order; parallel arcs and self-loops make no difference.
+    name : str
+        Of the graph, for the error message.
+
+    Returns
+    -------
+    ndarray of int16, shape (nodes, nodes)
+        ``[source, node]``; it cannot be written to.
+
+    Raises
+    ------
+    BoundError
+        If some node cannot reach another.
+
+    Examples
+    --------
+    >>> hop_distances(3, np.array([0, 1, 2]), np.array([1, 2, 0]), "UniRing(1, 3)").tolist()
+    [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
+    """
+    distances = hops_where_found(num_nodes, tails, heads)
+    if (distances < 0).any():
+        node, source = np.argwhere(distances.T < 0)[0].tolist()
+        raise BoundError(
+            f"node {source} of {name} cannot reach node {node}; add arcs until every node reaches every other"
+        )
+    return distances
+
+
+def hops_where_found(num_nodes: int, tails: IntArray, heads: IntArray) -> npt.NDArray[np.int16]:
+    """Search as `hop_distances` does, and return -1 where there is no way.
+
+    Parameters
+    ----------
+    num_nodes, tails, heads
+        As for `hop_distances`.
+
+    Returns
+    -------
+    ndarray of int16, shape (nodes, nodes)
+        ``[source, node]``; it cannot be written to.
+
+    Examples
+    --------
+    >>> hops_where_found(3, np.array([0, 1]), np.array([1, 2])).tolist()
+    [[0, 1, 2], [-1, 0, 1], [-1, -1, 0]]
+    """
+    found = np.full((num_nodes, num_nodes), -1, dtype=np.int16)  # [node, source]
+    np.fill_diagonal(found, 0)
+    reached = np.packbits(np.eye(num_nodes, dtype=np.bool_), axis=1)
+    fresh, distance = reached.copy(), 0
+    by_head = np.argsort(heads, kind="stable")
+    tails, heads = tails[by_head], heads[by_head]
+    nodes, starts = np.unique(heads, return_index=True)
+    while fresh.any() and len(nodes):
+        distance += 1
+        arrived = np.zeros_like(reached)
+        arrived[nodes] = np.bitwise_or.reduceat(fresh[tails], starts, axis=0)
+        fresh = arrived & ~reached
+        reached |= fresh
+        found[np.unpackbits(fresh, axis=1, count=num_nodes).astype(np.bool_)] = distance
+    distances = np.ascontiguousarray(found.T)
+    distances.flags.writeable = False
+    return distances

@@ -1,0 +1,124 @@
+"""The links of a network in classes: those between nodes of the same two kinds, of one bandwidth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fractions import Fraction
+
+from ...errors import TopologyError
+from ...support.validation import shown
+from .topology import Link, Topology
+
+__all__ = ["LinkClass", "kind_of", "link_classes", "matching_classes"]
+
+_NUMBERING = re.compile(r"[\d._:,()\[\] -]*$")
+"""What tells nodes of one kind apart, at the end of their names."""
+
+
+@dataclass(frozen=True)
+class LinkClass:
+    """Links, in either direction, between nodes of two kinds, that have the same bandwidth.
+
+    Attributes
+    ----------
+    name : str
+        Such as ``gpu-nvswitch``; with the bandwidth where kinds alone do not tell, as in ``gpu-gpu:50``.
+    kinds : str
+        Such as ``gpu-gpu``.
+    links : tuple of Link
+        In the order of `Topology.links`.
+    """
+
+    name: str
+    kinds: str
+    links: tuple[Link, ...]
+
+    @property
+    def bandwidth(self) -> Fraction:
+        """GB/s of each link."""
+        return self.links[0].bandwidth
+
+    @property
+    def latency(self) -> Fraction:
+        """Microseconds of the slowest link."""
+        return max(link.latency for link in self.links)
+
+
+def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
+    """Sort the links of a network into classes.
+
+    Parameters
+    ----------
+    topology : Topology
+        The kind of a node is the end of its name, after the last slash and without its number: ``box1/gpu3`` is a
+        ``gpu``.  Nodes that have nothing but a number are of kind ``rank`` or ``switch``.
+
+    Returns
+    -------
+    tuple of LinkClass
+        In the order in which their first links come in the topology; every link is in exactly one.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx1_v100, dgx_a100
+    >>> [each.name for each in link_classes(dgx_a100(boxes=2))]
+    ['gpu-nvswitch', 'gpu-nic', 'nic-ib']
+    >>> [(each.name, len(each.links)) for each in link_classes(dgx1_v100())]
+    [('gpu-gpu:25', 16), ('gpu-gpu:50', 16)]
+    """
+    kinds, order = _kinds(topology), topology.node_index
+    groups: dict[tuple[str, Fraction], list[Link]] = {}
+    for link in topology.links:
+        ends = sorted((link.tail, link.head), key=order.__getitem__)
+        groups.setdefault(("-".join(kinds[end] for end in ends), link.bandwidth), []).append(link)
+    alike = [ends for ends, _ in groups]
+    return tuple(
+        LinkClass(ends if alike.count(ends) == 1 else f"{ends}:{bandwidth}", ends, tuple(links))
+        for (ends, bandwidth), links in groups.items()
+    )
+
+
+def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tuple[LinkClass, ...]:
+    """Look classes up by name; the kinds alone, such as ``gpu-gpu``, mean all classes between them.
+
+    Raises
+    ------
+    TopologyError
+        If there is no such class, with the names that there are.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx1_v100
+    >>> [each.name for each in matching_classes(link_classes(dgx1_v100()), ["gpu-gpu"])]
+    ['gpu-gpu:25', 'gpu-gpu:50']
+    """
+    found: dict[str, LinkClass] = {}
+    for name in names:
+        meant = [each for each in classes if name in (each.name, each.kinds)]
+        if not meant:
+            known = [each.name for each in classes]
+            close = get_close_matches(str(name)[:50], known, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            raise TopologyError(f"there is no link class {shown(name)}{hint}; expected one of {', '.join(known)}")
+        found |= {each.name: each for each in meant}
+    return tuple(each for each in classes if each.name in found)
+
+
+def kind_of(node: str, nameless: str = "") -> str:
+    """Return the end of a node's name, after the last slash and without its number.
+
+    Examples
+    --------
+    >>> kind_of("box1/gpu3"), kind_of("7", "rank")
+    ('gpu', 'rank')
+    """
+    return _NUMBERING.sub("", node.rpartition("/")[2]) or nameless
+
+
+def _kinds(topology: Topology) -> dict[str, str]:
+    return {node: kind_of(node, "rank") for node in topology.compute_nodes} | {
+        node: kind_of(node, "switch") for node in topology.switch_nodes
+    }

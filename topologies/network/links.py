@@ -1,0 +1,113 @@
+"""Directed links: one of them, what people write for several, and all of a network as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from math import gcd, lcm
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CapacityOverflowError, TopologyError
+from ...support.validation import as_bandwidth, as_latency, as_list, as_name, shown
+
+__all__ = ["Link", "LinkArrays", "as_link", "grouped", "link_arrays", "merged_links"]
+
+INT64_MAX = 2**63 - 1
+
+
+class Link(NamedTuple):
+    """A directed link.
+
+    Attributes
+    ----------
+    tail, head : str
+        The nodes that the link leaves and enters.
+    bandwidth : Fraction
+        GB/s (1e9 bytes per second) in this direction.
+    latency : Fraction
+        Microseconds.
+    """
+
+    tail: str
+    head: str
+    bandwidth: Fraction
+    latency: Fraction = Fraction(0)
+
+
+class LinkArrays(NamedTuple):
+    """The links of a topology as arrays, in the order of `Topology.links`.
+
+    Attributes
+    ----------
+    tails, heads : ndarray of int64, shape (links,)
+        Node indices as in `Topology.nodes`: compute nodes first, so a rank is its node's index.
+    capacities : ndarray of int64, shape (links,)
+        Bandwidths in multiples of `unit`; their greatest common divisor is 1.
+    unit : Fraction
+        GB/s per unit of capacity.
+    """
+
+    tails: npt.NDArray[np.int64]
+    heads: npt.NDArray[np.int64]
+    capacities: npt.NDArray[np.int64]
+    unit: Fraction
+
+
+def as_link(entry: object) -> Link:
+    """Read ``(tail, head, bandwidth[, latency])``, whose entries are still as people wrote them."""
+    if not isinstance(entry, tuple) or len(entry) not in (3, 4):
+        raise TopologyError(f"link {shown(entry)} is not a tuple (tail, head, bandwidth[, latency])")
+    return Link(*entry)
+
+
+def merged_links(links: Iterable[Link], known: Mapping[str, str]) -> tuple[Link, ...]:
+    """Read links between known nodes exactly, and make one of those that are parallel.
+
+    Raises
+    ------
+    TopologyError
+        Naming the first link that is none between two different known nodes, or has figures that are not usable.
+    """
+    merged: dict[tuple[str, str], Link] = {}
+    for entry in map(as_link, as_list(links, "the links")):
+        tail, head = as_name(entry[0]), as_name(entry[1])
+        where = f"link ({tail!r}, {head!r})"
+        for node in (tail, head):
+            if node not in known:
+                raise TopologyError(f"{where} names the unknown node {node!r}; list it under compute or switches")
+        if tail == head:
+            raise TopologyError(f"{where} is a self-loop; remove it, data never travels from a node to itself")
+        link = Link(tail, head, as_bandwidth(entry[2], where), as_latency(entry[3], where))
+        if twin := merged.get((tail, head)):
+            total = as_bandwidth(twin.bandwidth + link.bandwidth, where)
+            link = Link(tail, head, total, max(twin.latency, link.latency))
+        merged[tail, head] = link
+    return tuple(merged.values())
+
+
+def link_arrays(links: Sequence[Link], index: Mapping[str, int]) -> LinkArrays:
+    """Scale bandwidths to int64 with one exact unit; `CapacityOverflowError` if there is none."""
+    scale = lcm(*(link.bandwidth.denominator for link in links)) if links else 1
+    scaled = [int(link.bandwidth * scale) for link in links]
+    common = gcd(*scaled) if scaled else 1
+    if sum(scaled) // max(common, 1) > INT64_MAX:
+        raise CapacityOverflowError(
+            "the bandwidths share no unit that fits int64; round them to fewer digits before planning"
+        )
+    return LinkArrays(
+        np.array([index[link.tail] for link in links], dtype=np.int64),
+        np.array([index[link.head] for link in links], dtype=np.int64),
+        np.array([value // common for value in scaled], dtype=np.int64),
+        Fraction(common, scale),
+    )
+
+
+def grouped(nodes: Iterable[str], pairs: Iterable[tuple[str, Link]]) -> Mapping[str, tuple[Link, ...]]:
+    """Links of each node, by the node that each pair begins with."""
+    groups: dict[str, list[Link]] = {node: [] for node in nodes}
+    for node, link in pairs:
+        groups[node].append(link)
+    return {node: tuple(links) for node, links in groups.items()}

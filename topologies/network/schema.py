@@ -1,0 +1,75 @@
+"""What a topology file must look like, checked by pydantic.
+
+This module imports pydantic at once, so `collopt.topologies.files` imports it only when a file is read.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, FailFast, PlainValidator, ValidationError
+
+from ...support.validation import as_bandwidth, as_latency, as_name, shown
+from .topology import Link
+
+__all__ = ["SwitchEntry", "TopologyDocument", "first_problem"]
+
+
+def _as_link(row: object) -> Link:
+    if not isinstance(row, (list, tuple)) or len(row) != 4:
+        raise ValueError(f"is {shown(row)}; expected [tail, head, bandwidth, latency]")
+    tail, head = as_name(row[0]), as_name(row[1])
+    where = f"link ({tail!r}, {head!r})"
+    return Link(tail, head, as_bandwidth(row[2], where), as_latency(row[3], where))
+
+
+NodeName = Annotated[str, PlainValidator(as_name)]
+LinkRow = Annotated[Link, PlainValidator(_as_link)]
+
+
+class SwitchEntry(BaseModel):
+    """One switch: its name and what it can do with data on its way."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    name: NodeName
+    multicast: bool = False
+    aggregation: bool = False
+
+
+class TopologyDocument(BaseModel):
+    """The whole document; the header is checked before."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    format: str
+    version: int
+    name: str
+    # Only the first problem is told; a list of millions of them would take gigabytes.
+    compute: Annotated[list[NodeName], FailFast()]
+    switches: Annotated[list[SwitchEntry], FailFast()]
+    links: Annotated[list[LinkRow], FailFast()]
+
+
+def first_problem(error: ValidationError) -> str:
+    """Say the first thing that pydantic found in one clause that starts with the field."""
+    problem = error.errors(include_url=False)[0]
+    field = "field " + _dotted(problem["loc"])
+    if problem["type"] == "missing":
+        return f"{field} is missing; add it"
+    if problem["type"] == "extra_forbidden":
+        return f"{field} is not part of this format; remove it"
+    if problem["type"] == "value_error":
+        return f"{field}: {problem['ctx']['error']}"
+    # pydantic's own sentence, such as "Input should be a valid list".
+    return f"{field} is {shown(problem['input'])}; {problem['msg'].replace('Input should', 'it should')}"
+
+
+def _dotted(place: tuple[int | str, ...]) -> str:
+    text = ""
+    for part in place:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += ("." if text else "") + (part if part.isidentifier() else shown(part))
+    return text

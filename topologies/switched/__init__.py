@@ -1,0 +1,1 @@
+"""Vendor boxes and switched fabrics, boxes composed."""

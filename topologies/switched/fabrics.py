@@ -1,0 +1,294 @@
+"""Switched networks: leaf and spine, rails, fat tree, dragonfly.
+
+Every link exists in both directions with the same figures, so every switch takes in as much as it gives out.  Hosts
+are the compute nodes; ``host5`` is rank 5.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ...errors import TopologyError
+from ...support.sizes_part import as_size, check_links
+from ...support.validation import Exact, as_bandwidth, as_factor
+from ..network.topology import Link, Topology
+from .scale_out import FABRIC_LATENCY, SCALE_UP_LATENCY, Box, Nic, repeat_box
+
+__all__ = ["dragonfly", "fat_tree", "leaf_spine", "rail"]
+
+
+def leaf_spine(
+    leaves: int,
+    spines: int,
+    hosts_per_leaf: int,
+    host_bandwidth: Exact = 25,
+    *,
+    oversubscription: Exact = 1,
+    latency: Exact = FABRIC_LATENCY,
+) -> Topology:
+    """Two-level network: hosts on leaf switches, every leaf linked to every spine switch.
+
+    Parameters
+    ----------
+    leaves, spines, hosts_per_leaf : int
+        At least 2 leaves, 1 spine, 1 host per leaf.
+    host_bandwidth : int, float, str or Fraction
+        GB/s between a host and its leaf, in each direction; the default is one 200 Gb/s port.
+    oversubscription : int, float, str or Fraction
+        Bandwidth of a leaf's hosts over that of its uplinks: 2 halves the uplinks.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+        ``host0`` ... , ``leaf0`` ... , ``spine0`` ...
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Examples
+    --------
+    >>> fabric = leaf_spine(2, 3, 4, oversubscription=2)
+    >>> fabric.link("leaf0", "spine0").bandwidth
+    Fraction(50, 3)
+    """
+    leaves = as_size(leaves, "leaves", least=2)
+    spines = as_size(spines, "spines")
+    per_leaf = as_size(hosts_per_leaf, "hosts_per_leaf")
+    label = f"leaf-spine-{leaves}x{per_leaf}"
+    check_links(2 * leaves * (per_leaf + spines), label)
+    bandwidth = as_bandwidth(host_bandwidth, "every host")
+    uplink = bandwidth * per_leaf / spines / as_factor(oversubscription, "oversubscription")
+    links = [
+        (f"host{leaf * per_leaf + host}", f"leaf{leaf}", bandwidth, latency)
+        for leaf in range(leaves)
+        for host in range(per_leaf)
+    ]
+    links += [(f"leaf{leaf}", f"spine{spine}", uplink, latency) for leaf in range(leaves) for spine in range(spines)]
+    return Topology.from_links(
+        links,
+        compute=_numbered("host", leaves * per_leaf),
+        switches=_numbered("leaf", leaves) + _numbered("spine", spines),
+        bidirectional=True,
+        name=label,
+    )
+
+
+def rail(
+    boxes: int,
+    gpus_per_box: int = 8,
+    *,
+    nvswitch_bandwidth: Exact = 450,
+    nic_bandwidth: Exact = 50,
+    oversubscription: Exact | None = 1,
+) -> Topology:
+    """Rail-optimised network: NIC i of every box on rail switch i, the rails joined by a spine or not at all.
+
+    Parameters
+    ----------
+    boxes : int
+        1 to 4096.  A single box has neither NICs nor rails.
+    gpus_per_box : int
+        At least 2; each has its own NIC.
+    nvswitch_bandwidth : int, float, str or Fraction
+        GB/s between a GPU and the NVSwitch of its box, in each direction.
+    nic_bandwidth : int, float, str or Fraction
+        GB/s between a GPU, its NIC and its rail, in each direction.
+    oversubscription : int, float, str, Fraction or None
+        Bandwidth of a rail's NICs over that of its uplink to the spine; None leaves the spine out, so that only
+        NVSwitches lead from rail to rail.
+
+    Returns
+    -------
+    Topology
+        ``box0/gpu0`` ... , ``box0/nvswitch``, ``box0/nic0`` ... , ``rail0`` ... , ``spine``.  The spine is one node
+        that stands for a non-blocking layer.
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Notes
+    -----
+    The default figures are those of DGX H100, without its in-network multicast.  Latencies as in
+    `collopt.topologies.dgx_h100`, and half a microsecond more for each link to the spine.
+
+    Examples
+    --------
+    >>> rail(4, oversubscription=2).link("rail0", "spine").bandwidth
+    Fraction(100, 1)
+    """
+    boxes = as_size(boxes, "boxes", most=4096)
+    gpus = as_size(gpus_per_box, "gpus_per_box", least=2)
+    nic = as_bandwidth(nic_bandwidth, "every NIC")
+    nvswitch = as_bandwidth(nvswitch_bandwidth, "every NVSwitch port")
+    box = Box(
+        name=f"rail-{gpus}",
+        gpus=gpus,
+        links=tuple(Link(f"gpu{gpu}", "nvswitch", nvswitch, SCALE_UP_LATENCY / 2) for gpu in range(gpus)),
+        nics=tuple(Nic((f"gpu{gpu}",), nic, nic) for gpu in range(gpus)),
+        switches=("nvswitch",),
+    )
+    rails = _numbered("rail", gpus)
+    backbone = []
+    if oversubscription is not None:
+        uplink = nic * boxes / as_factor(oversubscription, "oversubscription")
+        backbone = [Link(switch, "spine", uplink, FABRIC_LATENCY) for switch in rails]
+    return repeat_box(box, boxes, fabrics=rails, backbone=backbone)
+
+
+def fat_tree(
+    k: int, *, bandwidth: Exact = 25, oversubscription: Exact = 1, latency: Exact = FABRIC_LATENCY
+) -> Topology:
+    """Three-level k-ary fat tree: k pods, k**3 / 4 hosts, 5 k**2 / 4 switches.
+
+    Parameters
+    ----------
+    k : int
+        Ports per switch: even, at least 2.
+    bandwidth : int, float, str or Fraction
+        GB/s between a host and its edge switch, in each direction; the default is one 200 Gb/s port.
+    oversubscription : int, float, str or Fraction
+        Host bandwidth over uplink bandwidth at every edge switch; links between switches carry
+        ``bandwidth / oversubscription``.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+        ``host0`` ... , ``pod0/edge0`` ... , ``pod0/aggregate0`` ... , ``core0`` ...
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Notes
+    -----
+    The wiring is that of Al-Fares, Loukissas and Vahdat, SIGCOMM 2008: aggregate switch i of every pod is linked to
+    core switches i k/2 to (i + 1) k/2 - 1.
+
+    Examples
+    --------
+    >>> fat_tree(4)
+    <Topology 'fat-tree-4': 16 ranks, 20 switches, 96 links>
+    """
+    k = as_size(k, "k", least=2, most=2**16)
+    if k % 2:
+        raise TopologyError(f"k is {k}; expected an even number, half of the ports of a switch go up and half down")
+    check_links(3 * k**3 // 2, f"fat-tree-{k}")
+    half = k // 2
+    down = as_bandwidth(bandwidth, "every host")
+    up = down / as_factor(oversubscription, "oversubscription")
+    links: list[tuple[str, str, Fraction, Exact]] = []
+    for pod in range(k):
+        for edge in range(half):
+            first = (pod * half + edge) * half
+            links += [(f"host{first + host}", f"pod{pod}/edge{edge}", down, latency) for host in range(half)]
+            links += [(f"pod{pod}/edge{edge}", f"pod{pod}/aggregate{peer}", up, latency) for peer in range(half)]
+        for peer in range(half):
+            links += [(f"pod{pod}/aggregate{peer}", f"core{peer * half + core}", up, latency) for core in range(half)]
+    pods = [f"pod{pod}/{role}{number}" for pod in range(k) for role in ("edge", "aggregate") for number in range(half)]
+    return Topology.from_links(
+        links,
+        compute=_numbered("host", k * half * half),
+        switches=pods + _numbered("core", half * half),
+        bidirectional=True,
+        name=f"fat-tree-{k}",
+    )
+
+
+def dragonfly(
+    routers_per_group: int,
+    hosts_per_router: int,
+    global_links_per_router: int,
+    *,
+    groups: int | None = None,
+    bandwidth: Exact = 25,
+    oversubscription: Exact = 1,
+    latency: Exact = FABRIC_LATENCY,
+) -> Topology:
+    """Dragonfly: groups of fully connected routers, the groups joined by global links.
+
+    Parameters
+    ----------
+    routers_per_group, hosts_per_router, global_links_per_router : int
+        The a, p and h of the paper; a balanced network has a = 2p = 2h.
+    groups : int or None
+        2 to a h + 1; None means the full a h + 1.  With fewer groups every two groups get the same number of links,
+        as many as there are ports for; ports left over stay dark.
+    bandwidth : int, float, str or Fraction
+        GB/s of each link, in each direction; the default is one 200 Gb/s port.
+    oversubscription : int, float, str or Fraction
+        A global link carries ``bandwidth / oversubscription``.
+    latency : int, float, str or Fraction
+        Microseconds of each link.
+
+    Returns
+    -------
+    Topology
+        ``host0`` ... , ``group0/router0`` ...
+
+    Raises
+    ------
+    TopologyError
+        If a value is not usable.
+
+    Notes
+    -----
+    Kim, Dally, Scott and Abts, ISCA 2008.  Global ports are wired consecutively: port q of a group, on router q // h,
+    leads to the (q mod (groups - 1)) + 1-st group after it.
+
+    Examples
+    --------
+    >>> dragonfly(4, 2, 2)
+    <Topology 'dragonfly-4-2-2': 72 ranks, 36 switches, 324 links>
+    """
+    routers = as_size(routers_per_group, "routers_per_group")
+    hosts = as_size(hosts_per_router, "hosts_per_router")
+    ports = routers * as_size(global_links_per_router, "global_links_per_router")
+    groups = ports + 1 if groups is None else as_size(groups, "groups", least=2, most=ports + 1)
+    label = f"dragonfly-{routers}-{hosts}-{ports // routers}"
+    check_links(groups * (routers * (routers - 1 + 2 * hosts) + ports), label)
+    local = as_bandwidth(bandwidth, "every router port")
+    remote = local / as_factor(oversubscription, "oversubscription")
+    names = [[f"group{group}/router{router}" for router in range(routers)] for group in range(groups)]
+    links: list[tuple[str, str, Fraction, Exact]] = []
+    for group, mine in enumerate(names):
+        for number, router in enumerate(mine):
+            first = (group * routers + number) * hosts
+            links += [(f"host{first + host}", router, local, latency) for host in range(hosts)]
+            links += [(router, peer, local, latency) for peer in mine[:number]]
+        for port, peer_group, peer_port in _global_ports(group, groups, ports):
+            if group < peer_group:
+                per_router = ports // routers
+                ends = mine[port // per_router], names[peer_group][peer_port // per_router]
+                links.append((*ends, remote, latency))
+    return Topology.from_links(
+        links,
+        compute=_numbered("host", groups * routers * hosts),
+        switches=[router for mine in names for router in mine],
+        bidirectional=True,
+        name=label if groups == ports + 1 else f"{label}-{groups}groups",
+    )
+
+
+def _global_ports(group: int, groups: int, ports: int) -> list[tuple[int, int, int]]:
+    """Wire the global ports of one group: (port, group at the other end, port at the other end)."""
+    others = groups - 1
+    # Port `others * turn + step` reaches the (step + 1)-st group after this one, from which this group is the
+    # (others - step)-th after.
+    return [
+        (turn * others + step, (group + step + 1) % groups, turn * others + others - 1 - step)
+        for turn in range(ports // others)
+        for step in range(others)
+    ]
+
+
+def _numbered(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{number}" for number in range(count)]

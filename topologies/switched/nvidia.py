@@ -1,0 +1,135 @@
+"""NVIDIA boxes: DGX A100, DGX H100 and DGX-1 V100, alone or several on one InfiniBand fabric."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ..network.topology import Link, Topology
+from .scale_out import SCALE_UP_LATENCY, Box, Nic, repeat_box
+
+__all__ = ["dgx1_v100", "dgx_a100", "dgx_h100"]
+
+CUBE_MESH = (
+    (0, 1, 1),
+    (0, 2, 1),
+    (0, 3, 2),
+    (0, 4, 2),
+    (1, 2, 2),
+    (1, 3, 1),
+    (1, 5, 2),
+    (2, 3, 2),
+    (2, 6, 1),
+    (3, 7, 1),
+    (4, 5, 1),
+    (4, 6, 1),
+    (4, 7, 2),
+    (5, 6, 2),
+    (5, 7, 1),
+    (6, 7, 2),
+)
+"""Pairs of GPUs of a DGX-1 V100 and the NVLinks between them, as ``nvidia-smi topo -m`` shows them (NV1, NV2)."""
+
+
+def dgx_a100(boxes: int = 1) -> Topology:
+    """DGX A100: 8 GPUs on an NVSwitch of 300 GB/s per GPU, one 200 Gb/s NIC per GPU.
+
+    Parameters
+    ----------
+    boxes : int
+        How many boxes share one InfiniBand fabric, 1 to 4096.  A single box has neither NICs nor fabric.
+
+    Returns
+    -------
+    Topology
+        ``box0/gpu0`` ... , ``box0/nvswitch``, and with several boxes ``box0/nic0`` ... and ``ib``.
+
+    Raises
+    ------
+    TopologyError
+        If `boxes` is not a whole number from 1 to 4096.
+
+    Notes
+    -----
+    Line rates in each direction: 12 third-generation NVLinks of 25 GB/s are 300 GB/s, and a NIC gives 25 GB/s
+    (ForestColl section 6.2.2), so a GPU of several boxes takes in 325 GB/s.  The real box has two NICs on the PCIe
+    switch of two GPUs; here every GPU has its own.  This NVSwitch can neither copy nor add up data.
+
+    Examples
+    --------
+    >>> dgx_a100(boxes=2).ingress("box0/gpu0")
+    Fraction(325, 1)
+    """
+    return repeat_box(_nvswitch_box("dgx-a100", nvswitch=300, nic=25), boxes)
+
+
+def dgx_h100(boxes: int = 1) -> Topology:
+    """DGX H100: 8 GPUs on an NVSwitch of 450 GB/s per GPU that multicasts and adds, one 400 Gb/s NIC per GPU.
+
+    Parameters
+    ----------
+    boxes : int
+        How many boxes share one InfiniBand fabric, 1 to 4096.  A single box has neither NICs nor fabric.
+
+    Returns
+    -------
+    Topology
+        Nodes named as in `dgx_a100`.
+
+    Raises
+    ------
+    TopologyError
+        If `boxes` is not a whole number from 1 to 4096.
+
+    Notes
+    -----
+    Line rates in each direction: 18 fourth-generation NVLinks of 25 GB/s are 450 GB/s, and a NIC gives 50 GB/s
+    (ForestColl section 6.3).  The third-generation NVSwitch has NVLink SHARP, so it is marked as able to multicast
+    and to aggregate; the InfiniBand fabric is not.
+
+    Examples
+    --------
+    >>> sorted(dgx_h100(boxes=2).multicast)
+    ['box0/nvswitch', 'box1/nvswitch']
+    """
+    return repeat_box(_nvswitch_box("dgx-h100", nvswitch=450, nic=50, abilities=("nvswitch",)), boxes)
+
+
+def dgx1_v100(boxes: int = 1) -> Topology:
+    """DGX-1 V100: 8 GPUs in a hybrid cube mesh of NVLinks of 25 GB/s, one 100 Gb/s NIC per two GPUs.
+
+    Parameters
+    ----------
+    boxes : int
+        How many boxes share one InfiniBand fabric, 1 to 4096.  A single box has neither NICs nor fabric.
+
+    Returns
+    -------
+    Topology
+        ``box0/gpu0`` ... , and with several boxes ``box0/nic0`` ... ``box0/nic3`` and ``ib``.
+
+    Raises
+    ------
+    TopologyError
+        If `boxes` is not a whole number from 1 to 4096.
+
+    Notes
+    -----
+    Line rates in each direction: a GPU has 6 second-generation NVLinks of 25 GB/s, two of them bonded towards some
+    peers (Li et al., IEEE TPDS 31(1), 2020, describes the mesh).  GPUs 2i and 2i+1 share a PCIe switch and the NIC on
+    it: each can fill the NIC's 12.5 GB/s, both together cannot exceed it.
+
+    Examples
+    --------
+    >>> dgx1_v100().egress("box0/gpu0")
+    Fraction(150, 1)
+    """
+    links = tuple(Link(f"gpu{a}", f"gpu{b}", Fraction(25 * count), SCALE_UP_LATENCY) for a, b, count in CUBE_MESH)
+    nics = tuple(Nic((f"gpu{2 * pair}", f"gpu{2 * pair + 1}"), Fraction(25, 2), Fraction(25, 2)) for pair in range(4))
+    return repeat_box(Box("dgx1-v100", 8, links, nics), boxes)
+
+
+def _nvswitch_box(name: str, *, nvswitch: int, nic: int, abilities: tuple[str, ...] = ()) -> Box:
+    hop = SCALE_UP_LATENCY / 2
+    links = tuple(Link(f"gpu{gpu}", "nvswitch", Fraction(nvswitch), hop) for gpu in range(8))
+    nics = tuple(Nic((f"gpu{gpu}",), nic, nic) for gpu in range(8))
+    return Box(name, 8, links, nics, switches=("nvswitch",), abilities=abilities)
