@@ -58,8 +58,7 @@ import numpy.typing as npt
 from ..errors import UnsupportedError
 from ..support.validation import shown
 from ..topologies import Link, Topology
-from .modelling.direct_connect import hop_distances
-from .modelling.inputs import as_count, as_topology
+from .modelling.inputs import as_count, as_topology, hop_distances
 from .modelling.pyomo_model import PyomoModel, new_program
 
 __all__ = ["BfbModel", "Variables", "build", "build_chunked", "build_timed"]

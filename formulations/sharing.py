@@ -46,7 +46,8 @@ from fractions import Fraction
 from typing import Any
 
 from ..errors import TopologyError, UnsupportedError
-from ..support.validation import as_factor, shown
+from ..support.quantities import as_factor
+from ..support.validation import shown
 from ..topologies import Topology
 from .allreduce import AllreduceModel
 from .modelling.inputs import as_topology

@@ -50,8 +50,7 @@ from typing import Any, NamedTuple
 from ..errors import UnsupportedError
 from ..schedules.steps.schedule import Send, StepSchedule
 from ..topologies import Topology
-from .modelling.direct_connect import hop_distances
-from .modelling.inputs import as_count
+from .modelling.inputs import as_count, hop_distances
 from .modelling.pyomo_model import PyomoModel
 
 __all__ = ["SynthesisModel", "Variables", "as_schedule", "build"]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..errors import CapacityOverflowError, CertificateError
 from ..schedules.fast.two_tier_cost import TwoTierModel, check_model
 from ..support.arrays import read_only
-from ..support.validation import Exact, as_amount
+from ..support.quantities import Exact, as_amount
 from .pairs.fast import as_traffic
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ import numpy as np
 from ..errors import TopologyError, UnsupportedError
 from ..schedules import as_bytes
 from ..schedules.steps.cost import NS_PER_US, StepCost
-from ..support.sizes_part import as_size
-from ..support.validation import Exact
+from ..support.quantities import Exact
+from ..support.validation import as_size
 from ..topologies.direct_connect.binary_trees import tree_pair
 from .compute_trace import as_exact
 

@@ -2,61 +2,83 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from importlib import import_module
+from typing import Any, Literal
 
 from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import COLLECTIVES, PAIR_COLLECTIVES, Bound
 from ..support.validation import shown
 from ..topologies import Topology
-from . import lazy_planners as lazy
-from .lazy_planners import Make
 from .plans.plan import Plan
 from .trees.problem import check_collective, check_topology, shard_weights
 
-__all__ = ["PLANNERS", "Planner", "bound", "check_planner", "plan", "unknown_name"]
+__all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "bound", "check_planner", "plan", "unknown_name"]
+
+CollectiveName = Literal["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all", "all_to_allv"]
+"""The collectives that can be planned."""
+
+PlannerName = Literal[
+    "auto",
+    "forestcoll",
+    "strength",
+    "allreduce-lp",
+    "multicommodity",
+    "ring",
+    "hierarchical-ring",
+    "double-binary-tree",
+    "recursive-halving-doubling",
+    "multitree",
+    "blink",
+    "shortest-paths",
+    "bfb",
+]
+"""The planners that come with collopt."""
 
 
 @dataclass(frozen=True)
 class Planner:
-    """One way to make plans.
+    """A planning method: which function plans what, and which options it has.
 
     Attributes
     ----------
     name : str
         As `plan` takes it.
     summary : str
-        One line for people.
-    functions : dict of str to callable
-        Per collective, the function that takes a topology and options and returns a `Plan`.
+        One line for listings.
+    function : callable or str
+        Takes a topology, the collective unless it plans only one, and the options as keywords; returns a `Plan`.  As
+        a string, ``"package.module:function"`` below `collopt.planners`, imported when it is called: modules with
+        kernels take seconds to import.
+    options : mapping of str to tuple of str
+        The names of the options for each collective that it plans.
+
+    Examples
+    --------
+    >>> PLANNERS["bfb"].options["allgather"]
+    ('chunks', 'size')
     """
 
     name: str
     summary: str
-    functions: dict[str, Callable[..., Plan]]
+    function: Callable[..., Plan] | str
+    options: Mapping[str, tuple[str, ...]]
 
+    def takes(self, collective: str, option: str) -> bool:
+        """Whether it has an option for a collective."""
+        return option in self.options.get(collective, ())
 
-def _auto(collective: str) -> Make:
-    if collective in PAIR_COLLECTIVES:
-        return lazy.multicommodity(collective)
-
-    def make(
-        topology: Topology,
-        *,
-        trees_per_root: int | None = None,
-        root: int | str | None = None,
-        weights: Sequence[object] | None = None,
-    ) -> Plan:
-        if collective == "allreduce":
-            shard_weights(topology, collective, root, weights)  # it has neither
-            return _best_allreduce(topology, {} if trees_per_root is None else {"trees_per_root": trees_per_root})
-        forestcoll = PLANNERS["forestcoll"].functions[collective]
-        return forestcoll(topology, trees_per_root=trees_per_root, root=root, weights=weights)
-
-    return make
+    def __call__(self, topology: Topology, collective: str, **options: Any) -> Plan:
+        """Plan, with options that it has."""
+        if isinstance(self.function, str):
+            module, _, name = self.function.partition(":")
+            function: Callable[..., Plan] = getattr(import_module(f".{module}", __package__), name)
+        else:
+            function = self.function
+        several = len(self.options) > 1
+        return function(topology, collective, **options) if several else function(topology, **options)
 
 
 EVERY_ROOT = ("allgather", "reduce_scatter", "allreduce")
@@ -66,60 +88,96 @@ EVERY_COLLECTIVE = (*COLLECTIVES, *PAIR_COLLECTIVES)
 """All that can be planned."""
 
 ONE_ROOT = ("allreduce", "broadcast", "reduce")
-"""Collectives that all data can pass one rank in."""
+"""Collectives in which all data can pass one rank."""
 
 
-def _planner(name: str, summary: str, collectives: Sequence[str], function: Callable[[str], Make]) -> Planner:
-    return Planner(name, summary, {collective: function(collective) for collective in collectives})
+def _for(collectives: Iterable[str], *options: str) -> dict[str, tuple[str, ...]]:
+    return dict.fromkeys(collectives, options)
 
+
+_PAIR_OPTIONS = {"all_to_all": ("chunks", "order"), "all_to_allv": ("traffic", "chunks", "order")}
 
 PLANNERS = {
     planner.name: planner
     for planner in (
-        _planner("auto", "the best plan of the exact planners, which come next", EVERY_COLLECTIVE, _auto),
-        _planner(
+        Planner(
+            "auto",
+            "the best plan of the exact planners, which come next",
+            "registry:plan_auto",
+            _for(COLLECTIVES, "trees_per_root", "root", "weights") | _PAIR_OPTIONS,
+        ),
+        Planner(
             "forestcoll",
             "throughput-optimal spanning trees, one set per rank (ForestColl)",
-            COLLECTIVES,
-            lazy.forestcoll,
+            "trees.forestcoll:plan_trees",
+            _for(COLLECTIVES, "trees_per_root", "root", "weights"),
         ),
-        Planner("strength", "optimal allreduce where links are as fast both ways", {"allreduce": lazy.strength}),
+        Planner(
+            "strength",
+            "optimal allreduce on symmetric bidirectional links, by network strength",
+            "trees.strength:plan_strength",
+            _for(["allreduce"]),
+        ),
         Planner(
             "allreduce-lp",
             "the best allreduce that trees allow, by linear programming",
-            {"allreduce": lazy.allreduce_lp},
+            "trees.allreduce_lp:plan_allreduce_lp",
+            _for(["allreduce"], "trees_per_root"),
         ),
-        _planner(
+        Planner(
             "multicommodity",
             "paths of whole chunks from flows at the best rate, for any traffic between pairs",
-            PAIR_COLLECTIVES,
-            lazy.multicommodity,
+            "pairs.multicommodity:plan_pairs",
+            _PAIR_OPTIONS,
         ),
-        _planner("ring", "rings through all boxes, as NCCL and RCCL run them", COLLECTIVES, lazy.ring),
-        _planner(
+        Planner(
+            "ring",
+            "rings through all boxes, as NCCL and RCCL run them",
+            "patterns.ring:plan_ring",
+            _for(COLLECTIVES, "channels", "order", "root", "weights"),
+        ),
+        Planner(
             "hierarchical-ring",
             "rings among boxes, then rings inside boxes (BlueConnect)",
-            EVERY_ROOT,
-            lazy.hierarchical_ring,
+            "patterns.hierarchical_ring:plan_hierarchical_ring",
+            _for(EVERY_ROOT, "weights"),
         ),
-        _planner(
-            "double-binary-tree", "two trees over the boxes, as NCCL runs them", ONE_ROOT, lazy.double_binary_tree
+        Planner(
+            "double-binary-tree",
+            "two trees over the boxes, as NCCL runs them",
+            "patterns.double_binary_tree:plan_double_binary_tree",
+            _for(ONE_ROOT, "root"),
         ),
-        _planner(
+        Planner(
             "recursive-halving-doubling",
             "exchanges with ranks that differ in one bit",
-            EVERY_ROOT,
-            lazy.recursive_doubling,
+            "patterns.recursive_halving_doubling:plan_recursive_doubling",
+            _for(EVERY_ROOT),
         ),
-        _planner("multitree", "one greedily grown tree per rank (MultiTree)", EVERY_ROOT, lazy.multitree),
-        _planner("blink", "optimal trees that all have one root (Blink)", COLLECTIVES, lazy.blink),
-        _planner(
+        Planner(
+            "multitree",
+            "one greedily grown tree per rank (MultiTree)",
+            "patterns.multitree:plan_multitree",
+            _for(EVERY_ROOT, "weights"),
+        ),
+        Planner(
+            "blink",
+            "optimal trees that all have one root (Blink)",
+            "patterns.blink:plan_blink",
+            _for(COLLECTIVES, "root", "weights"),
+        ),
+        Planner(
             "shortest-paths",
-            "everything at once, each pair over one shortest path, as libraries send it",
-            PAIR_COLLECTIVES,
-            lazy.shortest_paths,
+            "each pair over one shortest path, all at once, as libraries send it",
+            "pairs.shortest_paths:plan_shortest_paths",
+            {"all_to_all": (), "all_to_allv": ("traffic",)},
         ),
-        _planner("bfb", "breadth-first broadcast in steps, for networks without switches", EVERY_ROOT, lazy.bfb),
+        Planner(
+            "bfb",
+            "breadth-first broadcast in steps, for networks without switches",
+            "bfb.bfb:plan_bfb",
+            _for(EVERY_ROOT, "chunks", "size"),
+        ),
     )
 }
 """By name.  A planner that does not suit a topology raises `UnsupportedError`, whose message is the reason."""
@@ -127,7 +185,7 @@ PLANNERS = {
 
 def bound(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
@@ -180,8 +238,23 @@ def bound(
     return bound_trees(topology, collective, root=root, weights=weights)
 
 
-def plan(topology: Topology, collective: str, *, planner: str = "auto", **options: Any) -> Plan:
+def plan(
+    topology: Topology,
+    collective: CollectiveName,
+    *,
+    planner: PlannerName | Planner = "auto",
+    trees_per_root: int | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    traffic: Any = None,
+    chunks: int | None = None,
+    size: int | str | None = None,
+    channels: int | None = None,
+    order: str | Sequence[int | str] | None = None,
+) -> Plan:
     """Plan a collective on a topology.
+
+    Options that are None are left to the planner; one that the planner does not have for the collective is refused.
 
     Parameters
     ----------
@@ -189,15 +262,27 @@ def plan(topology: Topology, collective: str, *, planner: str = "auto", **option
         As for `bound`.
     collective : str
         As for `bound`.
-    planner : str
-        A key of `PLANNERS`.  ``"auto"`` is ``"forestcoll"``, but for an allreduce the first of ``"forestcoll"``,
-        ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches its bound, or the best of them.
-    **options : object
-        What the planner takes: for ``"auto"`` and ``"forestcoll"``, ``trees_per_root``, and ``root`` and ``weights`` as
-        for `bound`.  Where roots have unequal parts of the data, ``trees_per_root`` is the number per unit of such a
-        part: see `Forest.root_weights`.  ``"bfb"``, whose plans have steps, takes ``chunks`` per shard, and the
-        ``size`` that it plans for; ``"multicommodity"`` takes `chunks`, the ``order`` of hops, and for an all-to-allv
-        the ``traffic``: see `collopt.planners.pairs.multicommodity.plan_pairs`.
+    planner : str or Planner
+        A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, but for an allreduce the first
+        of ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches its bound,
+        or the best of them, and ``"multicommodity"`` for an all-to-all(v).
+    trees_per_root : int, optional
+        The number k of trees per root, for ``"forestcoll"`` and ``"allreduce-lp"``; by default the smallest that
+        reaches the bound.  Where roots have unequal shards, per unit of weight: see `Forest.root_weights`.
+    root : int or str, optional
+        As for `bound`.
+    weights : sequence of number, optional
+        As for `bound`.
+    traffic : matrix of number, shape (ranks, ranks), optional
+        As for `bound`.
+    chunks : int, optional
+        Chunks per shard, for ``"bfb"``; chunks per unit of traffic, for ``"multicommodity"``.
+    size : int or str, optional
+        Bytes that ``"bfb"`` plans for where links differ in latency, such as ``"1M"``.
+    channels : int, optional
+        Number of rings, for ``"ring"``.
+    order : str or sequence of int or str, optional
+        The order of ranks along a ``"ring"``; the order of hops, for ``"multicommodity"``.
 
     Returns
     -------
@@ -207,7 +292,8 @@ def plan(topology: Topology, collective: str, *, planner: str = "auto", **option
     Raises
     ------
     UnsupportedError
-        For an unknown planner or option, a collective that it does not plan, or a topology that it cannot plan on.
+        For an unknown planner, an option that it does not have, a collective that it does not plan, or a topology
+        that it cannot plan on.
     BoundError
         If some rank cannot reach another.
 
@@ -220,11 +306,34 @@ def plan(topology: Topology, collective: str, *, planner: str = "auto", **option
     Fraction(40, 1)
     """
     check_topology(topology)
-    check_planner(planner)
-    functions = PLANNERS[planner].functions
-    check_collective(collective, tuple(functions), f"the planner {planner!r} does not cover")
-    _check_options(functions[collective], options, planner)
-    return functions[collective](topology, **options)
+    if not isinstance(planner, Planner):
+        check_planner(planner)
+        planner = PLANNERS[planner]
+    check_collective(collective, tuple(planner.options), f"the planner {planner.name!r} does not cover")
+    given = {
+        "trees_per_root": trees_per_root,
+        "root": root,
+        "weights": weights,
+        "traffic": traffic,
+        "chunks": chunks,
+        "size": size,
+        "channels": channels,
+        "order": order,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    _check_options(planner, collective, options)
+    return planner(topology, collective, **options)
+
+
+def plan_auto(topology: Topology, collective: str, **options: Any) -> Plan:
+    """Plan with the exact planner for the collective; of an allreduce, with the best of the three."""
+    if collective in PAIR_COLLECTIVES:
+        return PLANNERS["multicommodity"](topology, collective, **options)
+    if collective == "allreduce":
+        root, weights = options.pop("root", None), options.pop("weights", None)
+        shard_weights(topology, collective, root, weights)  # it has neither
+        return _best_allreduce(topology, options)
+    return PLANNERS["forestcoll"](topology, collective, **options)
 
 
 def check_planner(name: object) -> None:
@@ -254,11 +363,11 @@ def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
     best: Plan | None = None
     refusal: Exception | None = None
     for name in ("forestcoll", "strength", "allreduce-lp"):
-        function = PLANNERS[name].functions["allreduce"]
-        if not set(options) <= set(_options_of(function)):
+        planner = PLANNERS[name]
+        if not set(options) <= set(planner.options["allreduce"]):
             continue
         try:
-            made = function(topology, **options)
+            made = planner(topology, "allreduce", **options)
         except (UnsupportedError, NoAnswerError, CapacityOverflowError) as error:
             refusal = refusal or error  # not for this network, or too large for it
             continue
@@ -272,15 +381,11 @@ def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
     return best
 
 
-def _options_of(function: Callable[..., Plan]) -> list[str]:
-    return [name for name in inspect.signature(function).parameters if name != "topology"]
-
-
-def _check_options(function: Callable[..., Plan], options: dict[str, Any], planner: str) -> None:
-    known = _options_of(function)
+def _check_options(planner: Planner, collective: str, options: Mapping[str, Any]) -> None:
+    known = planner.options[collective]
     for option in options:
         if option == "traffic" and option not in known:
             raise UnsupportedError("only all_to_allv takes traffic; leave it out, or ask for all_to_allv")
         if option not in known:
             expected = f"expected one of {', '.join(known)}" if known else "it takes none here"
-            raise UnsupportedError(f"planner {planner!r} has no option {option!r}; {expected}")
+            raise UnsupportedError(f"planner {planner.name!r} has no option {option!r}; {expected}")

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ..errors import TopologyError, UnsupportedError
 from ..schedules import StepCost, as_bytes
-from ..support.sizes_part import as_size
-from ..support.validation import as_bandwidth, as_latency, as_list, shown
+from ..support.quantities import as_bandwidth, as_latency
+from ..support.validation import as_list, as_size, shown
 from .analytic_baselines import all_to_all_us
 from .compute_trace import Layer, TraceTable, as_exact, read_compute_trace
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ..support.sizes import as_bytes
+from ..support.quantities import as_bytes
 from .any_schedule import AnySchedule, rate_of_loads, verified_loads
 from .bounds.bound import COLLECTIVES, Bound, bus_factor
 from .bounds.cut_duals import Prices
-from .bounds.cuts import EVERY_SCHEDULE, Crossing, Cut, Partition, RankCuts, Witness
+from .bounds.cuts import EVERY_SCHEDULE, Crossing, Cut, LinkPrice, Partition, RankCuts, Witness
 from .bounds.length_duals import LinkLengths
-from .bounds.parts import LinkPrice
 from .bounds.sensitivity import bound_sensitivity, link_prices
 from .expansions.expansions import (
     bidirectional_schedule,
@@ -40,9 +39,8 @@ from .paths.congestion import busiest_links, congestion
 from .predicted_time import forest_latency, schedule_time
 from .schedule_json import schedule_from_json, schedule_to_json
 from .steps.allreduce import AnyStepSchedule, StepAllreduce
-from .steps.cost import StepCost, step_cost
+from .steps.cost import StepCost, step_cost, step_schedule_time
 from .steps.schedule import Send, StepSchedule
-from .steps.step_time import step_schedule_time
 from .steps.steps_json import steps_from_json, steps_to_json
 from .steps.verify import verified_step_loads, verified_step_schedule_loads
 from .traffic.pair_traffic import PAIR_COLLECTIVES

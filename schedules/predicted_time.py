@@ -9,13 +9,13 @@ from itertools import pairwise
 import numpy as np
 
 from ..errors import UnsupportedError
-from ..support.sizes import as_bytes
+from ..support.quantities import as_bytes
 from ..support.validation import as_whole, shown
 from ..topologies import Topology
 from .any_schedule import AnySchedule
 from .flows.schedule import FlowSchedule
 from .steps.allreduce import AnyStepSchedule
-from .steps.step_time import step_schedule_time
+from .steps.cost import step_schedule_time
 from .trees.allreduce import TreeSchedule
 from .trees.forest import Forest
 
@@ -69,7 +69,7 @@ def schedule_time(
     Trees and the paths of flows are pipelined: the latency of the deepest path, and the bandwidth time, bytes over
     algbw.  With `slices`, data follows in that many pieces, so the last piece leaves the deepest of h hops
     ``(h - 1) / slices`` bandwidth times later; without, pieces are infinitely small.  Steps wait for each other; see
-    `collopt.schedules.steps.step_time.step_schedule_time`.
+    `collopt.schedules.steps.cost.step_schedule_time`.
 
     Parameters
     ----------

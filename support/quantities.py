@@ -1,14 +1,36 @@
 """Bandwidths written with their unit, and numbers that somebody may have meant in another one.
 
 A bare number is GB/s everywhere, and is never taken for anything else.
+
+The sizes of data that people write, such as "1M".
 """
 
 from __future__ import annotations
 
+import math
 import re
+from decimal import Decimal
 from fractions import Fraction
+from numbers import Rational
 
-__all__ = ["as_gigabytes", "doubt_about_nic", "looks_like_unit"]
+from ..errors import TopologyError, UnsupportedError
+from .validation import is_whole, shown
+
+__all__ = [
+    "MAX_BANDWIDTH",
+    "MAX_DENOMINATOR",
+    "MAX_LATENCY",
+    "Exact",
+    "as_amount",
+    "as_bandwidth",
+    "as_bytes",
+    "as_factor",
+    "as_gigabytes",
+    "as_latency",
+    "doubt_about_nic",
+    "looks_like_unit",
+]
+
 
 BITS = Fraction(1, 8)
 BYTES = Fraction(1)
@@ -86,3 +108,175 @@ def doubt_about_nic(value: object, bandwidth: Fraction | None) -> str | None:
         f"nic_bandwidth={bandwidth} counts as {bandwidth} GB/s, which no card has; one of {bandwidth} Gb/s has "
         f"{bandwidth / 8} GB/s: give nic_bandwidth='{bandwidth}Gb/s'"
     )
+
+
+SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+MOST_DIGITS = 18
+"""Sizes have at most as many, which 64 bits hold."""
+WHITE = " \t\n\r\f\v"
+
+
+def as_bytes(size: int | str) -> int:
+    """Read a size as nccl-tests does: ``"1G"`` is 2^30 bytes.
+
+    Parameters
+    ----------
+    size : int or str
+        Bytes, or a number with one of the suffixes K, M, G, T (powers of 1024; ``"64KB"`` and ``"64KiB"`` mean the
+        same).
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    UnsupportedError
+        If it is not a whole, positive number of bytes, or 10^18 bytes or more.
+
+    Examples
+    --------
+    >>> as_bytes("1G"), as_bytes("0.5M"), as_bytes(4096)
+    (1073741824, 524288, 4096)
+    """
+    refusal = UnsupportedError(
+        f"size {shown(size)} is not understood; expected bytes such as 4096, '64K', '1M' or '2.5G'"
+    )
+    if not isinstance(size, str) and not is_whole(size):
+        raise refusal
+    if isinstance(size, str):
+        match = re.fullmatch(r"(\d+)(\.\d{1,9})?\s*([KMGT]?)(?:I?B)?", size.strip(WHITE), re.IGNORECASE | re.ASCII)
+        if not match:
+            raise refusal
+        # Of millions of digits, which take long to read, the first that are too many will do.
+        digits = (match[1].lstrip("0") or "0")[: MOST_DIGITS + 1]
+        exact = Fraction(digits + (match[2] or "")) * 2 ** SUFFIXES[match[3].upper()]
+    else:
+        exact = Fraction(int(size))
+    if exact.denominator != 1 or exact < 1:
+        raise refusal
+    if exact >= 10**MOST_DIGITS:
+        raise UnsupportedError(f"size {shown(size)} is too large; expected less than 10^{MOST_DIGITS} bytes")
+    return int(exact)
+
+
+Exact = int | float | str | Fraction | Decimal
+"""What a number may be written as; floats are read by their shortest decimal form, so ``0.1`` is 1/10."""
+
+
+MAX_BANDWIDTH = Fraction(10**9)
+"""GB/s; a thousand petabytes per second per link is a typing error, not a network."""
+
+
+MAX_LATENCY = Fraction(10**12)
+"""Microseconds."""
+
+
+MAX_DENOMINATOR = 10**12
+"""A finer grain than this cannot be scaled to int64 next to ordinary bandwidths."""
+
+
+MAX_EXPONENT = 400
+"""Writing out a larger power of ten would take long; floats end at 308."""
+
+
+def as_bandwidth(value: object, where: str) -> Fraction:
+    """Read a bandwidth in GB/s as an exact positive fraction.
+
+    Parameters
+    ----------
+    value : int, float, str, Decimal or Fraction
+        GB/s (1e9 bytes per second), one direction; or text with its unit, such as ``"400Gb/s"``.
+    where : str
+        Names the thing in the error message, such as ``"link ('gpu0', 'sw0')"``.
+
+    Returns
+    -------
+    Fraction
+
+    Raises
+    ------
+    TopologyError
+        If the value is not a number, not finite, not positive, absurdly large, or too fine-grained.
+
+    Examples
+    --------
+    >>> as_bandwidth(0.1, "link ('a', 'b')")
+    Fraction(1, 10)
+    >>> as_bandwidth("400Gb/s", "every NIC")
+    Fraction(50, 1)
+    """
+    expected = "a positive number of GB/s"
+    if looks_like_unit(value):
+        expected += ", or one with another unit, such as 400Gb/s"
+    bandwidth = _as_fraction(as_gigabytes(value), f"bandwidth of {where}", expected)
+    if bandwidth <= 0:
+        raise TopologyError(
+            f"bandwidth of {where} is {shown(value)}; expected a positive number of GB/s (leave out dead links)"
+        )
+    if bandwidth > MAX_BANDWIDTH:
+        raise TopologyError(
+            f"bandwidth of {where} is {shown(value)}; "
+            f"expected at most {float(MAX_BANDWIDTH):g} GB/s (GB/s, not bytes/s)"
+        )
+    return bandwidth
+
+
+def as_latency(value: object, where: str) -> Fraction:
+    """Read a latency in µs as an exact non-negative fraction; errors as in `as_bandwidth`."""
+    latency = _as_fraction(value, f"latency of {where}", "a number of microseconds, zero or more")
+    if latency < 0 or latency > MAX_LATENCY:
+        raise TopologyError(
+            f"latency of {where} is {shown(value)}; "
+            f"expected a number of microseconds between 0 and {float(MAX_LATENCY):g}"
+        )
+    return latency
+
+
+def as_amount(value: object) -> Fraction:
+    """Read a relative amount exactly: a number of at least 0; errors as in `as_bandwidth`."""
+    amount = _as_fraction(value, "amount", "a number of at least 0")
+    if amount < 0:
+        raise TopologyError(f"amount is {shown(value)}; expected a number of at least 0")
+    return amount
+
+
+def as_factor(value: object, what: str) -> Fraction:
+    """Read a positive multiplier exactly; errors as in `as_bandwidth`."""
+    factor = _as_fraction(value, what, "a positive number")
+    if factor <= 0:
+        raise TopologyError(f"{what} is {shown(value)}; expected a positive number")
+    return factor
+
+
+def _as_fraction(value: object, what: str, expected: str) -> Fraction:
+    if type(value) is Fraction and value.denominator <= MAX_DENOMINATOR:
+        return value
+    if isinstance(value, str) and len(value) > 64:
+        raise TopologyError(f"{what} has {len(value)} characters; expected {expected}")
+    finite = not isinstance(value, float) or math.isfinite(value)
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, str, Decimal, Rational))
+        or not finite
+        or _exponent(value) > MAX_EXPONENT
+    ):
+        raise TopologyError(f"{what} is {shown(value)}; expected {expected}")
+    try:
+        # A float's repr is what the user typed: 0.1 means one tenth, not its binary neighbour.
+        number = Fraction(repr(float(value)) if isinstance(value, float) else value)
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        raise TopologyError(f"{what} is {shown(value)}; expected {expected}") from error
+    if number.denominator > MAX_DENOMINATOR:
+        raise TopologyError(f"{what} is {shown(value)}; expected a number with at most 12 decimal places")
+    # Numpy integers would stay inside the fraction and overflow later.
+    return Fraction(int(number.numerator), int(number.denominator))
+
+
+def _exponent(value: object) -> int:
+    """Size of the power of ten that turning `value` into a fraction writes out."""
+    if isinstance(value, Decimal) and value.is_finite():
+        return abs(int(value.as_tuple().exponent))
+    if isinstance(value, str) and (match := re.search(r"e([+-]?\d[\d_]*)\s*$", value, re.IGNORECASE)):
+        return abs(int(match[1].replace("_", "")))
+    return 0

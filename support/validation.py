@@ -1,15 +1,16 @@
-"""Turns what users write into exact values, or says what is wrong with it."""
+"""Turns what users write into exact values, or says what is wrong with it.
+
+Checks on the sizes that people ask topology builders for.
+
+How values that people give stand in error messages.
+"""
 
 from __future__ import annotations
 
-import math
 import os
-import re
+import reprlib
 from collections.abc import Iterable
-from decimal import Decimal
-from fractions import Fraction
 from itertools import islice
-from numbers import Rational
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -17,113 +18,28 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ColloptError, TopologyError, UnsupportedError
-from .quantities import as_gigabytes, looks_like_unit
-from .wording import shown
 
 __all__ = [
-    "MAX_BANDWIDTH",
-    "Exact",
-    "as_amount",
-    "as_bandwidth",
-    "as_factor",
+    "MAX_LINKS",
     "as_flag",
     "as_integers",
-    "as_latency",
     "as_list",
     "as_name",
     "as_names",
     "as_path",
     "as_several",
+    "as_size",
     "as_title",
     "as_whole",
+    "check_links",
     "is_int",
     "is_whole",
     "shown",
 ]
 
-Exact = int | float | str | Fraction | Decimal
-"""What a number may be written as; floats are read by their shortest decimal form, so ``0.1`` is 1/10."""
-
-MAX_BANDWIDTH = Fraction(10**9)
-"""GB/s; a thousand petabytes per second per link is a typing error, not a network."""
-MAX_LATENCY = Fraction(10**12)
-"""Microseconds."""
-MAX_DENOMINATOR = 10**12
-"""A finer grain than this cannot be scaled to int64 next to ordinary bandwidths."""
-MAX_EXPONENT = 400
-"""Writing out a larger power of ten would take long; floats end at 308."""
 
 MAX_LISTED = 2**22
 """Entries of a list that is read; one that goes on longer may have no end."""
-
-
-def as_bandwidth(value: object, where: str) -> Fraction:
-    """Read a bandwidth in GB/s as an exact positive fraction.
-
-    Parameters
-    ----------
-    value : int, float, str, Decimal or Fraction
-        GB/s (1e9 bytes per second), one direction; or text with its unit, such as ``"400Gb/s"``.
-    where : str
-        Names the thing in the error message, such as ``"link ('gpu0', 'sw0')"``.
-
-    Returns
-    -------
-    Fraction
-
-    Raises
-    ------
-    TopologyError
-        If the value is not a number, not finite, not positive, absurdly large, or too fine-grained.
-
-    Examples
-    --------
-    >>> as_bandwidth(0.1, "link ('a', 'b')")
-    Fraction(1, 10)
-    >>> as_bandwidth("400Gb/s", "every NIC")
-    Fraction(50, 1)
-    """
-    expected = "a positive number of GB/s"
-    if looks_like_unit(value):
-        expected += ", or one with another unit, such as 400Gb/s"
-    bandwidth = _as_fraction(as_gigabytes(value), f"bandwidth of {where}", expected)
-    if bandwidth <= 0:
-        raise TopologyError(
-            f"bandwidth of {where} is {shown(value)}; expected a positive number of GB/s (leave out dead links)"
-        )
-    if bandwidth > MAX_BANDWIDTH:
-        raise TopologyError(
-            f"bandwidth of {where} is {shown(value)}; "
-            f"expected at most {float(MAX_BANDWIDTH):g} GB/s (GB/s, not bytes/s)"
-        )
-    return bandwidth
-
-
-def as_latency(value: object, where: str) -> Fraction:
-    """Read a latency in µs as an exact non-negative fraction; errors as in `as_bandwidth`."""
-    latency = _as_fraction(value, f"latency of {where}", "a number of microseconds, zero or more")
-    if latency < 0 or latency > MAX_LATENCY:
-        raise TopologyError(
-            f"latency of {where} is {shown(value)}; "
-            f"expected a number of microseconds between 0 and {float(MAX_LATENCY):g}"
-        )
-    return latency
-
-
-def as_amount(value: object) -> Fraction:
-    """Read a relative amount exactly: a number of at least 0; errors as in `as_bandwidth`."""
-    amount = _as_fraction(value, "amount", "a number of at least 0")
-    if amount < 0:
-        raise TopologyError(f"amount is {shown(value)}; expected a number of at least 0")
-    return amount
-
-
-def as_factor(value: object, what: str) -> Fraction:
-    """Read a positive multiplier exactly; errors as in `as_bandwidth`."""
-    factor = _as_fraction(value, what, "a positive number")
-    if factor <= 0:
-        raise TopologyError(f"{what} is {shown(value)}; expected a positive number")
-    return factor
 
 
 def as_flag(value: object, what: str) -> bool:
@@ -268,34 +184,61 @@ def as_names(values: Iterable[object], kind: str) -> tuple[str, ...]:
     return names
 
 
-def _as_fraction(value: object, what: str, expected: str) -> Fraction:
-    if type(value) is Fraction and value.denominator <= MAX_DENOMINATOR:
-        return value
-    if isinstance(value, str) and len(value) > 64:
-        raise TopologyError(f"{what} has {len(value)} characters; expected {expected}")
-    finite = not isinstance(value, float) or math.isfinite(value)
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float, str, Decimal, Rational))
-        or not finite
-        or _exponent(value) > MAX_EXPONENT
-    ):
-        raise TopologyError(f"{what} is {shown(value)}; expected {expected}")
+MAX_LINKS = 2**20
+"""Directed links of a generated topology; beyond it, building alone takes minutes and gigabytes."""
+
+
+def as_size(value: object, what: str, *, least: int = 1, most: int = 2**16) -> int:
+    """Read a whole number between `least` and `most`.
+
+    Parameters
+    ----------
+    value : int
+        Numpy integers are fine; booleans, floats and text are not.
+    what : str
+        Names the thing in the error message, such as ``"boxes"``.
+    least, most : int
+        Both included.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    TopologyError
+        If the value is not a whole number or outside the limits.
+
+    Examples
+    --------
+    >>> as_size(4, "boxes")
+    4
+    """
+    return as_whole(value, what, least=least, most=most, error=TopologyError)
+
+
+def check_links(links: int, what: str) -> None:
+    """Refuse, before anything is built, a topology of more than `MAX_LINKS` directed links."""
+    if links > MAX_LINKS:
+        raise TopologyError(f"{what} would have {links} links; expected at most {MAX_LINKS}, ask for a smaller one")
+
+
+MAX_SHOWN = 100
+"""Characters of a value in an error message."""
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
+_SHORT.maxlevel = 3
+
+
+def shown(value: object) -> str:
+    """Show `value` in an error message: its repr in one line, cut to a readable length and depth."""
     try:
-        # A float's repr is what the user typed: 0.1 means one tenth, not its binary neighbour.
-        number = Fraction(repr(float(value)) if isinstance(value, float) else value)
-    except (ValueError, OverflowError, ZeroDivisionError) as error:
-        raise TopologyError(f"{what} is {shown(value)}; expected {expected}") from error
-    if number.denominator > MAX_DENOMINATOR:
-        raise TopologyError(f"{what} is {shown(value)}; expected a number with at most 12 decimal places")
-    # Numpy integers would stay inside the fraction and overflow later.
-    return Fraction(int(number.numerator), int(number.denominator))
-
-
-def _exponent(value: object) -> int:
-    """Size of the power of ten that turning `value` into a fraction writes out."""
-    if isinstance(value, Decimal) and value.is_finite():
-        return abs(int(value.as_tuple().exponent))
-    if isinstance(value, str) and (match := re.search(r"e([+-]?\d[\d_]*)\s*$", value, re.IGNORECASE)):
-        return abs(int(match[1].replace("_", "")))
-    return 0
+        text = _SHORT.repr(value)
+    except Exception as error:  # noqa: BLE001 - the repr of a stranger may fail in any way
+        # Python refuses to print an integer of more than 4300 digits.
+        huge = isinstance(value, int) and isinstance(error, ValueError)
+        text = "an integer of more than 4300 digits" if huge else f"something of type {type(value).__name__}"
+    if not text.isprintable():
+        text = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 40]}...{text[-37:]}"

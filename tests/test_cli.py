@@ -24,7 +24,7 @@ from collopt.cli.terminal.progress import computing
 from collopt.errors import SolverError
 from collopt.planners import PLANNERS
 from collopt.runtime.msccl.format.limits import RUNTIMES
-from collopt.support.wording_part import gap, rate, shortened
+from collopt.support.formatting import gap, rate, shortened
 
 COMMANDS = [
     "import",

@@ -22,8 +22,7 @@ from .graphs.expansions import (
     line_graph,
     parallel,
 )
-from .graphs.isomorphism import automorphisms, isomorphism, orbits
-from .graphs.isomorphism_search import is_isomorphism
+from .graphs.isomorphism import automorphisms, is_isomorphism, isomorphism, orbits
 from .graphs.moore_bounds import (
     bandwidth_optimum,
     moore_bound,

@@ -11,7 +11,8 @@ from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from ..errors import TopologyError
-from ..support.validation import Exact, shown
+from ..support.quantities import Exact
+from ..support.validation import shown
 from .direct_connect import (
     binary_trees,
     circulants,

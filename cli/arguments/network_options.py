@@ -1,12 +1,17 @@
-"""Options that describe a network, which all commands about one take together."""
+"""Options that describe a network, which all commands about one take together.
+
+Options of networks as they are typed, in messages that come from Python.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, NamedTuple
 
 import typer
 
-__all__ = ["NetworkOptions"]
+__all__ = ["FLAGS", "NetworkOptions", "as_typed"]
+
 
 PANEL = "Network"
 BoxesOption = Annotated[str | None, typer.Option("--boxes", metavar="N", help="How many boxes.", rich_help_panel=PANEL)]
@@ -67,3 +72,73 @@ class NetworkOptions(NamedTuple):
         """Options that were typed, as they were."""
         flags = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--set", "--without")
         return [flag for flag, value in zip(flags, self, strict=True) if value not in (None, [])]
+
+
+FLAGS = {"boxes": "--boxes", "n": "--nodes", "shape": "--shape", "fabric": "--fabric"}
+"""Options of networks that have an option of their own here."""
+EXAMPLES = {
+    "gpu": "NAME",
+    "figures": "nccl",
+    "nic_bandwidth": "50",
+    "pcie_bandwidth": "32",
+    "nics": "8",
+    "oversubscription": "2",
+    "boxes_per_leaf": "4",
+}
+"""Options that ``--set`` takes of files, each with a value that makes sense."""
+OF_BUILDER = re.compile(r"option '(\w+)'(?= of \S+ is )")
+"""``option 'n' of ring is 'four'``, at the start of a message."""
+ANY = "|".join([*EXAMPLES, "fabric", "boxes"])
+FIRST = re.compile(rf"({'|'.join([*FLAGS, *EXAMPLES])})(?= (?:is|does not) )")
+"""``boxes is 0``, at the start of a message."""
+GIVE = re.compile(rf"(?<=\bgive )({ANY})(?P<unit> in GB/s)?(?=[,;.)]|$)")
+"""``give fabric, one of ...`` and ``give nic_bandwidth in GB/s``."""
+ASIDE = re.compile(rf"(?<= \()({ANY})(?=\)(?:[,;. ]|$))")
+"""``say which GPU it is (gpu), one of ...``."""
+WITH_VALUE = re.compile(rf"(?<![^\s(])({ANY})=(?P<value>\.\.\.|'[^'\s]*'|\"[^\"\s]*\"|[^\s,;)]+)")
+"""``(gpu="h100")`` and ``boxes=2``."""
+
+
+def as_typed(message: str, file: str = "") -> str:
+    """Let a message name options as they are typed.
+
+    Parameters
+    ----------
+    message : str
+        In Python's words, such as ``give fabric, one of full, rail``.
+    file : str
+        What the message is about; its name is left as it is, whatever it holds.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> as_typed("gpu.xml says nothing about it; give fabric, one of full, rail", "gpu.xml")
+    'gpu.xml says nothing about it; give --fabric, one of full, rail'
+    >>> as_typed('say which GPU it is (gpu="h100")')
+    'say which GPU it is (--set gpu=h100)'
+    >>> as_typed("nothing says how fast it is; give nic_bandwidth in GB/s")
+    'nothing says how fast it is; give --set nic_bandwidth=50 for 50 GB/s'
+    """
+    for pattern in (FIRST, OF_BUILDER):
+        if pattern.match(message):
+            message = pattern.sub(_named, message, count=1)
+    parts = message.split(file) if file else [message]
+    for pattern in (WITH_VALUE, GIVE, ASIDE):
+        parts = [pattern.sub(_typed, part) for part in parts]
+    return file.join(parts)
+
+
+def _named(match: re.Match[str]) -> str:
+    return FLAGS.get(match[1], f"--set {match[1]}")
+
+
+def _typed(match: re.Match[str]) -> str:
+    option, found = match[1], match.groupdict()
+    value = (found.get("value") or "").strip("'\"")
+    if option in FLAGS:
+        return f"{FLAGS[option]} {value}" if value else FLAGS[option]
+    typed = f"--set {option}={EXAMPLES[option] if value in ('', '...') else value}"
+    return f"{typed} for {EXAMPLES[option]} GB/s" if found.get("unit") else typed

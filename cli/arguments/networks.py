@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ...errors import FileFormatError, TopologyError
-from ...support.quantities import doubt_about_nic
-from ...support.validation import as_bandwidth, shown
+from ...support.quantities import as_bandwidth, doubt_about_nic
+from ...support.validation import shown
 from ...topologies import CatalogueEntry, Topology, build, catalogue
 from ..terminal.output import note
-from .network_options import NetworkOptions
+from .network_options import FLAGS, NetworkOptions, as_typed
 from .parameters import UsageError, whole_number
-from .typed_options import FLAGS, as_typed
 
 if TYPE_CHECKING:
     from ...topologies.importing.read import ImportOptions

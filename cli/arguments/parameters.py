@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -198,9 +197,7 @@ def takes_option(planner: str, collective: str, name: str) -> bool:
     """Whether a planner has an option for a collective."""
     from ...planners import PLANNERS
 
-    entry = PLANNERS.get(planner)
-    function = None if entry is None else entry.functions.get(collective)
-    return function is not None and name in inspect.signature(function).parameters
+    return planner in PLANNERS and PLANNERS[planner].takes(collective, name)
 
 
 def whole_number(name: str, least: int | None = None, most: int | None = None) -> Callable[[object], int]:

@@ -17,7 +17,7 @@ __all__ = ["crossed_bandwidth", "plan_figures", "witness_figures", "witness_text
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
     """Describe a plan by plain values, ready for JSON; exact numbers are texts such as ``"15/166"``."""
-    from ...report.tables.schedule_rows import busiest_links
+    from ...report.tables.summary import busiest_links
 
     return {
         "topology": plan.topology.name,

@@ -70,7 +70,7 @@ def _source(file: str) -> Path:
 
 
 def _rows(network: Topology, classes: tuple[LinkClass, ...]) -> dict[str, str]:
-    from ...support.wording_part import rate, shortened
+    from ...support.formatting import rate, shortened
 
     switches = shortened(network.switch_nodes) if network.switch_nodes else "none"
     links = {f"{len(each.links)} x {each.name}": rate(each.bandwidth) for each in classes}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...schedules import PAIR_COLLECTIVES, Cut, Partition
-from ...support.wording_part import SHOWN, rate, shortened
+from ...support.formatting import SHOWN, rate, shortened
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
     CollectiveArgument,

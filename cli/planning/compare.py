@@ -6,8 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ...errors import UnsupportedError
-from ...support.formatting import percentage_text, time_text
-from ...support.wording_part import rate
+from ...support.formatting import percentage_text, rate, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
     CollectiveArgument,

@@ -10,7 +10,8 @@ import typer
 
 from ...errors import TopologyError
 from ...support.formatting import bandwidth_text, count_text, time_text
-from ...support.validation import as_factor, as_latency, shown
+from ...support.quantities import as_factor, as_latency
+from ...support.validation import shown
 from ..arguments.output_files import check_targets, writing
 from ..arguments.parameters import CsvOption, JsonOption, UsageError, check_names, whole_number
 from ..terminal.output import emit, emit_csv, emit_json, emit_rows, note

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schedules import as_bytes
-from ...support.formatting import percentage_text, time_text
-from ...support.wording_part import gap, rate
+from ...support.formatting import gap, percentage_text, rate, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets
 from ..arguments.parameters import (
@@ -151,7 +150,7 @@ def _given(**options: object) -> dict[str, Any]:
 
 
 def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
-    from ...report.tables.schedule_rows import schedule_rows
+    from ...report.tables.summary import schedule_rows
 
     network = made.topology
     emit_rows(

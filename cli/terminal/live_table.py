@@ -64,7 +64,7 @@ class LiveTable:
 
     def finish(self, report: BenchReport, plans: Mapping[str, Plan]) -> None:
         """Print what has not been printed yet, and the lines below the rows."""
-        from ...runtime.measuring.bench.table import tail_lines
+        from ...runtime.measuring.bench.report import tail_lines
 
         self._print(report)
         planned = [
@@ -74,7 +74,7 @@ class LiveTable:
         emit("\n".join([*tail_lines(report), *planned]))
 
     def _print(self, report: BenchReport) -> None:
-        from ...runtime.measuring.bench.table import head_lines, row_line
+        from ...runtime.measuring.bench.report import head_lines, row_line
 
         head = [] if self._printed else head_lines(report)
         if lines := head + [row_line(report, row) for row in report.rows[self._printed :]]:

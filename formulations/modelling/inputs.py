@@ -1,12 +1,19 @@
-"""Checks of what the builders of models are given."""
+"""Checks of what the builders of models are given.
+
+What the models of direct-connect topologies share: distances in hops.
+"""
 
 from __future__ import annotations
 
-from ...errors import UnsupportedError
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import BoundError, UnsupportedError
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
+from ...topologies.network.hop_distances import hops_where_found
 
-__all__ = ["as_count", "as_topology"]
+__all__ = ["as_count", "as_topology", "hop_distances"]
 
 
 def as_topology(value: object) -> Topology:
@@ -38,3 +45,43 @@ def as_count(value: object, what: str, *, most: int = 2**20) -> int:
         If the value is not a whole number or outside the limits.
     """
     return as_whole(value, what, most=most)
+
+
+IntArray = npt.NDArray[np.int64]
+
+
+def hop_distances(topology: Topology) -> IntArray:
+    """Fewest links from every rank to every rank.
+
+    Parameters
+    ----------
+    topology : Topology
+        Without switches.
+
+    Returns
+    -------
+    ndarray of int64, shape (num_ranks, num_ranks)
+        ``[source, rank]``; the largest entry is the diameter.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is no topology, or has switches.
+    BoundError
+        If some rank cannot reach another.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> hop_distances(ring(4, bidirectional=False))[0].tolist()
+    [0, 1, 2, 3]
+    """
+    if as_topology(topology).switch_nodes:
+        raise UnsupportedError(
+            f"{topology!r} has switches, such as {topology.switch_nodes[0]!r}; expected direct links between ranks only"
+        )
+    found = hops_where_found(topology.num_ranks, topology.arrays.tails, topology.arrays.heads)
+    if (found < 0).any():
+        source, rank = (topology.compute_nodes[place] for place in np.argwhere(found < 0)[0])
+        raise BoundError(f"rank {source!r} cannot reach rank {rank!r}; add links until every rank reaches every other")
+    return found.astype(np.int64)

@@ -13,9 +13,9 @@ from ...formulations.allreduce import AllreduceModel
 from ...formulations.throughput import ThroughputModel
 from ...schedules import Bound
 from ...schedules.bounds.cut_duals import Prices, hop_limits
-from ...schedules.bounds.parts import LinkPrice
+from ...schedules.bounds.cuts import LinkPrice
 from ...solvers import HighsOptions, Solution, solve
-from ...support.validation import MAX_BANDWIDTH
+from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 from ..trees.problem import check_request, shard_weights
 

@@ -1,8 +1,10 @@
-"""What comes of asking planners, and for bounds: an answer, or why there is none."""
+"""What comes of asking planners, and for bounds: an answer, or why there is none.
+
+Ways to bound the speed of a collective, by name, for putting them side by side.
+"""
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,11 +22,11 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import Trace, counted
-from ..registry import EVERY_COLLECTIVE, PLANNERS, plan, unknown_name
+from ..registry import EVERY_COLLECTIVE, PLANNERS, bound, plan, unknown_name
 from ..trees.problem import check_collective, check_reachable, check_topology, shard_weights
-from .bounds import BOUNDS
 
-__all__ = ["Outcome", "check_possible", "outcome", "outcomes"]
+__all__ = ["BOUNDS", "Outcome", "check_possible", "outcome", "outcomes"]
+
 
 Kind = Literal["bound", "plan"]
 Status = Literal["ok", "not applicable", "failed"]
@@ -187,7 +189,7 @@ def _of_kind(collective: str) -> Callable[[str], bool]:
 
     def is_about(name: str) -> bool:
         if name in PLANNERS:
-            return name != "auto" and not set(kind).isdisjoint(PLANNERS[name].functions)
+            return name != "auto" and not set(kind).isdisjoint(PLANNERS[name].options)
         return kind == COLLECTIVES
 
     return is_about
@@ -214,7 +216,57 @@ def _check_sizes(sizes: Sequence[int | str] | None) -> None:
 
 def _size(kind: Kind, name: str, collective: str, sizes: Sequence[int | str] | None) -> dict[str, Any]:
     """Return the size that there is, if it is the only one and the planner plans for one."""
-    function = PLANNERS[name].functions.get(collective) if kind == "plan" else None
-    if function is None or sizes is None or len(sizes) != 1 or "size" not in inspect.signature(function).parameters:
+    if kind != "plan" or sizes is None or len(sizes) != 1 or not PLANNERS[name].takes(collective, "size"):
         return {}
     return {"size": sizes[0]}
+
+
+LARGEST_PROGRAM = 10_000
+"""Columns beyond which the linear program is not solved just for comparison."""
+TIME_LIMIT = 30
+"""Seconds that the linear program may take."""
+
+
+def _forestcoll_bound(topology: Topology, collective: str, shards: dict[str, Any]) -> tuple[Bound, str]:
+    check_collective(collective, COLLECTIVES, "cuts of shards are not about")
+    return bound(topology, collective, **shards), ""
+
+
+def _multicommodity_bound(topology: Topology, collective: str, shards: dict[str, Any]) -> tuple[Bound, str]:
+    if collective not in PAIR_COLLECTIVES:
+        raise UnsupportedError(f"flows between pairs are about {' and '.join(PAIR_COLLECTIVES)}, not {collective}")
+    return bound(topology, collective, **shards), ""
+
+
+def _strength_bound(topology: Topology, collective: str, shards: dict[str, Any]) -> tuple[Bound, str]:  # noqa: ARG001
+    from ..trees.strength import strength_bound
+
+    if collective != "allreduce":
+        raise UnsupportedError(f"the strength is about allreduce, not {collective}")
+    return strength_bound(topology), ""
+
+
+def _linear_program_bound(topology: Topology, collective: str, shards: dict[str, Any]) -> tuple[Bound, str]:
+    from ...schedules.bounds.cut_duals import Prices
+    from ...solvers import HighsOptions
+    from .lp_bounds import lp_bound
+
+    check_collective(collective, COLLECTIVES, "the program of trees is not about")
+    columns = topology.num_ranks * len(topology.links) * (2 if collective == "allreduce" else 1)
+    if columns > LARGEST_PROGRAM:
+        raise UnsupportedError(
+            f"the linear program has about {columns} columns; expected up to {LARGEST_PROGRAM} for a comparison: "
+            "call collopt.planners.lp_bound to solve it all the same"
+        )
+    found = lp_bound(topology, collective, **shards, options=HighsOptions(time_limit=TIME_LIMIT))
+    scope = found.witness.scope(collective) if isinstance(found.witness, Prices) else ""
+    return found, "" if collective != "allreduce" else f"about {scope}"
+
+
+BOUNDS: dict[str, Callable[[Topology, str, dict[str, Any]], tuple[Bound, str]]] = {
+    "forestcoll": _forestcoll_bound,
+    "strength": _strength_bound,
+    "linear-program": _linear_program_bound,
+    "multicommodity": _multicommodity_bound,
+}
+"""Ways to bound the speed of a collective: each returns a bound, and what it is about if not all schedules."""

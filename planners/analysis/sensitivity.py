@@ -12,7 +12,8 @@ import numpy as np
 
 from ...errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from ...support import progress
-from ...support.validation import Exact, as_factor, shown
+from ...support.quantities import Exact, as_factor
+from ...support.validation import shown
 from ...topologies import Link, Topology
 from ..trees.problem import Network, check_request, shard_weights
 from .lp_bounds import build_program, counted

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import CertificateError, UnsupportedError
 from ...formulations import synthesis
-from ...formulations.modelling.direct_connect import hop_distances
+from ...formulations.modelling.inputs import hop_distances
 from ...schedules import Bound, StepSchedule, congestion, verified_step_loads
 from ...solvers.highs.options import HighsOptions
 from ...solvers.highs.session import solve

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import CertificateError, UnsupportedError
 from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, step_cost, verified_step_loads
 from ...schedules.trees.forest import Direction
-from ...support.validation import Exact, shown
+from ...support.quantities import Exact
+from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
 from .constructions import Recipe
 from .workload import Workload

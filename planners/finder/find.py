@@ -14,8 +14,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...errors import UnsupportedError
-from ...support.sizes_part import as_size
-from ...support.validation import Exact, as_flag, as_list
+from ...support.quantities import Exact
+from ...support.validation import as_flag, as_list, as_size
 from ..plans.stages import Trace, counted
 from .candidate import Candidate
 from .costs import Costing

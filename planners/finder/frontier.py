@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 
 from ...schedules import StepCost
-from ...support.validation import Exact
+from ...support.quantities import Exact
 from .candidate import ALL_TO_ALL, Candidate, is_no_worse
 from .workload import FrontierBounds, Workload
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ...schedules import as_bytes
-from ...support.validation import Exact, as_factor, as_latency
+from ...support.quantities import Exact, as_factor, as_latency
 from ...topologies import bandwidth_optimum, moore_steps, undirected_moore_steps
 
 __all__ = ["FrontierBounds", "Workload"]

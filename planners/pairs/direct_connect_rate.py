@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BoundError, NoAnswerError, UnsupportedError
-from ...support.validation import Exact, as_factor, shown
+from ...support.quantities import Exact, as_factor
+from ...support.validation import shown
 from ...topologies import DirectGraph, automorphisms
 from ...topologies.graphs.orbits import link_orbits
 from ...topologies.network.direct_graph import as_direct_graph

@@ -19,7 +19,7 @@ from ..plans.plan import Plan
 from ..trees.problem import Network
 from .fixed_pattern import forest_along, plan_baseline
 from .hierarchical_ring import box_rings
-from .ring_walk import Ring
+from .ring_search import Ring
 from .shortest_routes import Hops, LinkUses, Route, find_boxes
 
 __all__ = ["plan_double_binary_tree"]

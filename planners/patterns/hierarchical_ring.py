@@ -20,8 +20,7 @@ from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import Network
 from .fixed_pattern import forest_along, plan_baseline
-from .ring_search import find_rings, ring_along, sharing_time
-from .ring_walk import Ring
+from .ring_search import Ring, find_rings, ring_along, sharing_time
 from .shortest_routes import Hops, LinkUses, Route, find_boxes
 
 __all__ = ["box_rings", "plan_hierarchical_ring"]

@@ -23,8 +23,7 @@ from ..plans.plan import Plan
 from ..trees.forest import bottleneck
 from ..trees.problem import Network, network
 from .fixed_pattern import forest_along, plan_baseline
-from .ring_search import MAX_CHANNELS, find_rings, ring_along, sharing_time
-from .ring_walk import Ring
+from .ring_search import MAX_CHANNELS, Ring, find_rings, ring_along, sharing_time
 from .shortest_routes import Hops, LinkUses, find_boxes
 
 __all__ = ["plan_ring"]

@@ -5,20 +5,257 @@ the other and the GPUs of a box without leaving it, and enters and leaves boxes 
 here has the same aim.  Rings are added one at a time, each so that the busiest of its links, counting the rings before
 it, is as little busy as possible; then each is looked for again.  Where that falls short of the best result possible,
 it is repeated in other orders.
+
+Looks for one ring, box by box, whose links are not needed too often: a depth-first walk with limited patience.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import accumulate
+from typing import Literal, NamedTuple
 
 from ...errors import UnsupportedError
 from ...support.seed import current_seed
-from .ring_walk import Ring, Surroundings, Taste, next_ring
-from .shortest_routes import Hops, LinkUses
+from .shortest_routes import Hops, LinkUses, Route
 
-__all__ = ["MAX_CHANNELS", "find_rings", "ring_along", "sharing_time"]
+__all__ = ["MAX_CHANNELS", "Ring", "Surroundings", "Taste", "find_rings", "next_ring", "ring_along", "sharing_time"]
+
+
+Row = Mapping[int, tuple[Route, ...]]
+
+
+class Ring(NamedTuple):
+    """`ranks` in the order in which data passes them; ``routes[i]`` leads to the next, the last one to the first."""
+
+    ranks: tuple[int, ...]
+    routes: tuple[Route, ...]
+
+    @property
+    def links(self) -> list[int]:
+        """Every link, once per use."""
+        return [link for route in self.routes for link in route.links]
+
+
+class Taste(NamedTuple):
+    """What a walk prefers.
+
+    Attributes
+    ----------
+    roomy : bool
+        Roomy links above ranks with few ways on, which will be hard to pass later; or the latter alone.
+    tie : {"next", "zigzag"} or Random
+        Among equals: the next rank by number; or zigzag from where the walk entered the box, 0, 1, -1, 2, -2, ...,
+        whose rotations use each pair of an even number of ranks once (Williams 1949); or chance.
+    """
+
+    roomy: bool
+    tie: Literal["next", "zigzag"] | random.Random
+
+
+class Surroundings:
+    """Where each rank can send to, inside its box and to the next box, and by which routes.
+
+    Parameters
+    ----------
+    hops : Hops
+        Of the network.
+    boxes : sequence of sequence of int
+        Ranks of each box; data passes the boxes in this order.
+    nearest : bool
+        Inside a box, allow only hops of the fewest links that any has: no detour through a NIC.
+
+    Attributes
+    ----------
+    boxes : sequence of sequence of int
+    order : list of int
+        All ranks.
+    place : dict
+        Where each of them is in `order`.
+    inside, onward : dict
+        Per rank, the ranks of its own and of the next box that one hop leads to, with routes.
+    """
+
+    def __init__(self, hops: Hops, boxes: Sequence[Sequence[int]], nearest: bool) -> None:
+        self.boxes = boxes
+        self.order = [rank for box in boxes for rank in box]
+        self.inside: dict[int, Row] = {}
+        self.onward: dict[int, Row] = {}
+        self.place = {rank: number for number, rank in enumerate(self.order)}
+        for box, following in zip(boxes, [*boxes[1:], boxes[0]], strict=True):
+            for rank in box:
+                self.inside[rank] = _reached(hops, rank, box, self.place)
+                self.onward[rank] = _reached(hops, rank, following, self.place) if len(boxes) > 1 else self.inside[rank]
+        if nearest:
+            lengths = [len(ways[0].links) for row in self.inside.values() for ways in row.values()]
+            shortest = min(lengths, default=0)
+            for rank, row in self.inside.items():
+                self.inside[rank] = {to: ways for to, ways in row.items() if len(ways[0].links) == shortest}
+        rows = [*self.inside.values(), *self.onward.values()]
+        self.links = sorted({link for row in rows for ways in row.values() for way in ways for link in way.links})
+        self._capacities = hops.network.capacities.tolist()
+
+    @property
+    def ideal(self) -> Fraction:
+        """Time per unit of data, in units of capacity, that no rings can beat: all data leaves every rank."""
+        return max((Fraction(1, sum(row)) for row in self._first_links() if row), default=Fraction(0))
+
+    @property
+    def links_per_rank(self) -> int:
+        """Rings in which the rank with most bandwidth could take part, were its links as thin as the thinnest."""
+        rows = [row for row in self._first_links() if row]
+        thinnest = min(map(min, rows), default=1)
+        return max((-(-sum(row) // thinnest) for row in rows), default=1)
+
+    def _first_links(self) -> list[list[int]]:
+        """Per rank, the capacities of the links that its hops begin with."""
+        both = [[*self.inside[rank].values(), *self.onward[rank].values()] for rank in self.order]
+        firsts = [{way.links[0] for ways in known for way in ways} for known in both]
+        return [[self._capacities[link] for link in links] for links in firsts]
+
+
+def next_ring(near: Surroundings, uses: LinkUses, number: int, taste: Taste) -> Ring | None:
+    """Look for the ring that makes the busiest of its links least busy; it starts in the first box.
+
+    Parameters
+    ----------
+    near : Surroundings
+        Where rings can go.
+    uses : LinkUses
+        By the rings that there are.
+    number : int
+        How many rings there are; each starts at another rank of the first box.
+    taste : Taste
+        Of the walk.
+
+    Returns
+    -------
+    Ring or None
+        None if no walk closes.
+    """
+    start = near.boxes[0][number % len(near.boxes[0])]
+    ceilings = sorted({(uses.uses[link] + 1) * uses.costs[link] for link in near.links})
+    found: dict[int, Ring | None] = {}
+
+    def closes(ceiling: int) -> bool:
+        found[ceiling] = _Walk(near, uses, ceiling, taste).ring_from(start)
+        return found[ceiling] is not None
+
+    best = bisect_left(ceilings, True, key=closes)
+    if best < len(ceilings):
+        return found[ceilings[best]]
+    return _Walk(near, uses, sum(ceilings) * len(near.order), taste).ring_from(start)
+
+
+def _reached(hops: Hops, rank: int, box: Sequence[int], place: Mapping[int, int]) -> Row:
+    """Ranks of a box that one hop leads to, in the order of the ring that goes by rank numbers."""
+    others = sorted(box, key=lambda other: (place[other] - place[rank]) % len(place))
+    return {other: routes for other in others if (routes := hops.routes(rank, other))}
+
+
+class _Walk:
+    """One search for a ring that keeps the time of every link at or below a ceiling."""
+
+    def __init__(self, near: Surroundings, uses: LinkUses, ceiling: int, taste: Taste) -> None:
+        self._near, self._taste, self._total = near, taste, len(near.order)
+        self._room: list[int] = [ceiling // cost - used for cost, used in zip(uses.costs, uses.uses, strict=True)]
+        self._open = {rank: self._mask(row) for rank, row in near.inside.items()}
+        self._box_at = [number for number, box in enumerate(near.boxes) for _ in box]
+        self._box_ends = list(accumulate(map(len, near.boxes)))
+        self._free, self._exits = 0, list[int]()
+
+    def ring_from(self, start: int) -> Ring | None:
+        """Find a ring that begins at `start`, or give up."""
+        self._free = _mask_of(self._near.order) & ~(1 << start)
+        self._exits = self._exit_masks(start)
+        patience = 2000 + 20 * self._total
+        path, routes = [start], list[Route]()
+        choices = [self._choices(path)]
+        while choices and patience:
+            patience -= 1
+            head, route = next(choices[-1], (None, None))
+            if head is None or route is None:
+                choices.pop()
+                if routes:
+                    self._take_back(path.pop(), routes.pop())
+            elif head == start:
+                return Ring(tuple(path), (*routes, route))
+            else:
+                self._free ^= 1 << head
+                for link in route.links:
+                    self._room[link] -= 1
+                path.append(head)
+                routes.append(route)
+                choices.append(self._choices(path))
+        return None
+
+    def _choices(self, path: list[int]) -> Iterator[tuple[int, Route]]:
+        """Where the walk can go next, and how."""
+        tail, place = path[-1], len(path)
+        if place == self._total:
+            row, heads = self._near.onward[tail], [path[0]]
+        else:
+            within = self._box_at[place] == self._box_at[place - 1]
+            row = (self._near.inside if within else self._near.onward)[tail]
+            heads = [head for head in row if self._free >> head & 1 and self._keeps_exit(head, place)]
+        ways = {head: way for head in heads if (way := self._way(row.get(head, ())))}
+        entry = path[bisect_left(self._box_at, self._box_at[place - 1])]
+        yield from sorted(ways.items(), key=lambda step: self._rating(step[0], step[1], entry))
+
+    def _rating(self, head: int, route: Route, entry: int) -> tuple[float, ...]:
+        """What the walk prefers, smallest first; ranks are in the order of their numbers already."""
+        ways_on = (self._open[head] & self._free).bit_count()
+        tie: float = 0
+        if isinstance(self._taste.tie, random.Random):
+            tie = self._taste.tie.random()
+        elif self._taste.tie == "zigzag":
+            place = self._near.place
+            size = len(self._near.boxes[self._box_at[place[head]]])
+            ahead, behind = (place[head] - place[entry]) % size, (place[entry] - place[head]) % size
+            tie = min(2 * ahead, 2 * behind + 1)
+        return (-self._least_room(route), ways_on, tie) if self._taste.roomy else (ways_on, tie)
+
+    def _way(self, routes: tuple[Route, ...]) -> Route | None:
+        """The roomiest of the routes, if all its links have room."""
+        best = max(routes, key=self._least_room, default=None)
+        return best if best and self._least_room(best) > 0 else None
+
+    def _least_room(self, route: Route) -> int:
+        return min(self._room[link] for link in route.links)
+
+    def _keeps_exit(self, head: int, place: int) -> bool:
+        """Whether the box can still be left once the walk has gone to `head`."""
+        number = self._box_at[place]
+        exits = self._exits[number] & self._free
+        is_last = place + 1 == self._box_ends[number]
+        return bool(exits >> head & 1) if is_last else bool(exits & ~(1 << head))
+
+    def _exit_masks(self, start: int) -> list[int]:
+        """Per box, the ranks from which the next box, or from the last box the start, can be reached."""
+        wanted = [_mask_of(box) for box in self._near.boxes[1:]] + [1 << start]
+        return [
+            _mask_of(rank for rank in box if self._mask(self._near.onward[rank]) & target)
+            for box, target in zip(self._near.boxes, wanted, strict=True)
+        ]
+
+    def _mask(self, row: Row) -> int:
+        return _mask_of(head for head, routes in row.items() if self._way(routes))
+
+    def _take_back(self, rank: int, route: Route) -> None:
+        self._free |= 1 << rank
+        for link in route.links:
+            self._room[link] += 1
+
+
+def _mask_of(ranks: Iterable[int]) -> int:
+    mask = 0
+    for rank in ranks:
+        mask |= 1 << rank
+    return mask
+
 
 MAX_CHANNELS = 32
 """Rings at most; NCCL has such a limit too."""

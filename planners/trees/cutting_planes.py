@@ -24,7 +24,7 @@ from ...schedules.trees.forest import Direction
 from ...solvers import Algorithm, HighsOptions, Session, Solution, Termination, solve
 from ...solvers.flow.sink_sweep import sweep_sinks
 from ...support.progress import texts
-from ...support.validation import MAX_BANDWIDTH
+from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 
 __all__ = ["BestRates", "best_rates"]

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from ...schedules import PAIR_COLLECTIVES, Bound, Cut, LinkLengths, LinkPrice, Partition, Prices, RankCuts
 from ...schedules.bounds.cuts import ENTERING
-from ...support.formatting import count_text
-from ...support.wording_part import SHOWN, rate, shortened
+from ...support.formatting import SHOWN, count_text, rate, shortened
 from ..tables.witness_links import witness_view
 
 __all__ = ["Certificate", "Term", "certificate"]

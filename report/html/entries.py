@@ -7,12 +7,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from ...schedules import EVERY_SCHEDULE
-from ...support.formatting import percentage_text, time_text
-from ...support.wording_part import rate
+from ...support.formatting import percentage_text, rate, time_text
 from ..tables.plan_tables import link_table
 from ..tables.predicted_times import is_predictable, predicted_times
-from ..tables.schedule_rows import hop_heights, schedule_rows
-from ..tables.summary import check_rows
+from ..tables.summary import check_rows, hop_heights, schedule_rows
 from .certificate import certificate
 
 if TYPE_CHECKING:

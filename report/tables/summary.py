@@ -1,19 +1,25 @@
-"""What was checked of a plan, in words."""
+"""What was checked of a plan, in words.
+
+What the summary of a plan says of its schedule, line by line.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ...schedules import AnyStepSchedule, FlowSchedule
-from ...support.formatting import count_text
-from ...support.wording_part import gap, rate
+import numpy as np
+
+from ...schedules import EVERY_SCHEDULE, AnyStepSchedule, FlowSchedule
+from ...schedules.paths import congestion
+from ...support.formatting import count_text, gap, percentage_text, rate
 
 if TYPE_CHECKING:
     from ...planners import Plan
-    from ...schedules import Forest, StepSchedule
+    from ...schedules import Forest, StepSchedule, TreeSchedule
 
-__all__ = ["check_rows"]
+__all__ = ["busiest_links", "check_rows", "hop_heights", "schedule_rows"]
 
 
 def check_rows(checked: Plan, origin: str) -> dict[str, str]:
@@ -69,3 +75,104 @@ def _schedule_checks(checked: Plan) -> dict[str, str]:
 
 def _paths(parts: Sequence[Forest | StepSchedule]) -> int:
     return sum(len(part.path_starts) - 1 for part in parts)
+
+
+LARGE = 2**18
+"""Tree entries beyond which what switches could save is not worked out for the summary."""
+
+
+def schedule_rows(made: Plan) -> dict[str, str]:
+    """Describe steps, a flow, or trees and what switches could save of their traffic."""
+    busiest = f"{busiest_links(made)} of {len(made.topology.links)}"
+    if isinstance(made.schedule, AnyStepSchedule):
+        return {"steps": _steps(made.schedule), "busiest links": f"{busiest}, each in at least one step"}
+    # What sets the rate of trees and paths is what never rests at it.
+    busiest += ", 100 % busy"
+    if isinstance(made.schedule, FlowSchedule):
+        return {**_flow(made.schedule, made), "busiest links": busiest}
+    return {
+        "trees per root": _trees_per_root(made.schedule),
+        "trees": f"{_trees(made.schedule)}, {hop_heights(made)}",
+        "busiest links": busiest,
+        **_roots(made),
+        **_savings(made),
+    }
+
+
+def busiest_links(plan: Plan) -> int:
+    """Count the links that decide the plan's speed: of steps, those that no other exceeds in one of them."""
+    busiest = (congestion.busiest_links(loads, plan.topology) for loads in np.atleast_2d(plan.link_loads))
+    return len(set().union(*(links.tolist() for links in busiest)))
+
+
+def _steps(schedule: AnyStepSchedule) -> str:
+    """Count steps, those of both kinds where there are two, chunks and sends."""
+    if len(schedule.schedules) == 1:
+        return f"{schedule.size_text}, {count_text(schedule.num_sends, 'send')}"
+    verbs = {"reduce": "to add up", "broadcast": "to spread"}
+    parts = ", ".join(f"{part.num_steps} {verbs[part.direction]}" for part in schedule.schedules)
+    return f"{schedule.size_text}, {count_text(schedule.num_sends, 'send')} ({parts})"
+
+
+def _flow(schedule: FlowSchedule, made: Plan) -> dict[str, str]:
+    """Count paths, transfers and chunks, and what waiting for each step costs."""
+    transfers = schedule.transfers
+    slower = schedule.step_rate(made.topology) / made.inverse_rate
+    lost = "no slower" if slower == 1 else f"{float(slower):.2f} times as long"
+    return {
+        "paths": f"{schedule.num_paths}, of {transfers.min()} to {transfers.max()} transfers",
+        "chunks per unit": f"{schedule.chunks_per_unit}",
+        "steps": f"{schedule.num_steps}, {lost} if each is waited for",
+    }
+
+
+def _trees_per_root(schedule: TreeSchedule) -> str:
+    """Count trees by weight, as planners do, unless roots differ: then a root's trees are as many as its part needs."""
+    forest = schedule.forests[-1]
+    if len(set(forest.root_weights[forest.root_weights > 0].tolist())) == 1:
+        return str(forest.trees_per_root)
+    different = np.unique(forest.roots, return_counts=True)[1]
+    return f"{different.min()} to {different.max()} different ones, by the root's part of the data"
+
+
+def _trees(schedule: TreeSchedule) -> str:
+    """Count the different trees, and those of both kinds where there are two."""
+    text = f"{schedule.num_trees} different ones"
+    if len(schedule.forests) == 1:
+        return text
+    verbs = {"reduce": "add up", "broadcast": "spread"}
+    return f"{text} in all ({', '.join(f'{part.num_trees} {verbs[part.direction]}' for part in schedule.forests)})"
+
+
+def hop_heights(made: Plan) -> str:
+    """Say how many hops the lowest tree of a plan takes, and the highest."""
+    heights = made.heights
+    if heights.lowest == heights.highest:
+        return f"{count_text(heights.highest, 'hop')} high"
+    return f"{heights.lowest} to {heights.highest} hops high, {heights.mean:.1f} on average"
+
+
+def _roots(made: Plan) -> dict[str, str]:
+    """Where an allreduce adds up, unless all ranks do alike."""
+    weights, total = made.trees.root_weights.tolist(), made.trees.total_weight
+    if made.collective != "allreduce" or len(set(weights)) == 1:
+        return {}
+    parts = sorted({Fraction(weight, total) for weight in weights if weight})
+    if parts == [1]:
+        return {"roots": f"{made.topology.compute_nodes[weights.index(total)]} alone adds up all data"}
+    each = " to ".join(map(str, dict.fromkeys((parts[0], parts[-1]))))
+    return {"roots": f"{sum(weight > 0 for weight in weights)} of {len(weights)} ranks add up {each} of the data each"}
+
+
+def _savings(made: Plan) -> dict[str, str]:
+    """What switches that copy or add up would save, where there are such switches."""
+    small = made.trees.num_trees * made.topology.num_ranks <= LARGE
+    if not small or not (made.topology.multicast or made.topology.aggregation):
+        return {}
+    saved = max(pruned.saving for pruned in made.in_network())
+    # A bound that holds for every schedule holds for those too in which switches copy and add.
+    at_bound = made.gap == 0 and made.bound.scope == EVERY_SCHEDULE
+    of_what = "traffic, not of the time" if at_bound else "traffic"
+    # Who sees a gap has to know that it may be to what such switches alone can do.
+    bounds = ", and the bound counts on them" if made.gap and made.topology.aggregation else ""
+    return {"in-network": f"switches that copy or add could save {percentage_text(saved)} of the {of_what}{bounds}"}

@@ -20,8 +20,7 @@ from ...errors import ProgramError
 from ..programs.checks import check_counts
 from ..programs.program import Program
 from .check import check_program
-from .contributions import described, symbolic_inputs, unwritten
-from .machine import READY, Machine, expected_outputs
+from .machine import READY, Machine, described, expected_outputs, symbolic_inputs, unwritten
 
 __all__ = ["InterpreterReport", "interpret_file", "run_interleaving", "run_program"]
 

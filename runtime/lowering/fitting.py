@@ -1,6 +1,11 @@
-"""Looks whether a schedule is for the collective that it is to be lowered for."""
+"""Looks whether a schedule is for the collective that it is to be lowered for.
+
+How a schedule is to be cut into steps, as all lowerings need to know.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from ...errors import UnsupportedError
 from ...schedules import (
@@ -14,9 +19,10 @@ from ...schedules import (
     StepSchedule,
 )
 from ...support.validation import shown
-from ..programs.layout import KNOWN, ROOTED
+from ..programs.layout import KNOWN, ROOTED, Layout
 
-__all__ = ["Lowerable", "fitting"]
+__all__ = ["Lowerable", "LoweringOptions", "fitting"]
+
 
 Lowerable = AnySchedule | AllToAllvSchedule
 """What there is a lowering for."""
@@ -74,3 +80,16 @@ def fitting(schedule: Lowerable, collective: str) -> Lowerable:
         if roots != 1:
             raise UnsupportedError(f"{collective} was asked for, but {roots} ranks have data; expected one, the root")
     return schedule
+
+
+class LoweringOptions(NamedTuple):
+    """The options of `collopt.runtime.lowering.lower.lower`, which says what they mean."""
+
+    max_steps: int
+    max_count: int
+    channels: int
+    instances: int
+
+    def borders(self, layout: Layout) -> frozenset[int]:
+        """Chunks that no step may reach from below: where a shard begins, if instances are to divide it."""
+        return frozenset(layout.blocks) if self.instances > 1 else frozenset()

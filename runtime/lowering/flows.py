@@ -24,9 +24,9 @@ from ...schedules import AllToAllvSchedule, FlowSchedule
 from ..programs.channels import assign_channels
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
+from .fitting import LoweringOptions
 from .flow_scratch import Move, Routed, joined_moves
 from .flow_transfers import FlowStrand, flow_layout, flow_strands
-from .lowering_options import LoweringOptions
 from .staged_transfers import staged_layout, staged_strands
 from .tree_transfers import pieces
 

@@ -55,9 +55,8 @@ from ..programs.checks import check_counts
 from ..programs.instances import replicated
 from ..programs.layout import Layout
 from ..programs.program import Program
-from .fitting import Lowerable, fitting
+from .fitting import Lowerable, LoweringOptions, fitting
 from .flows import lower_flow, lower_stages
-from .lowering_options import LoweringOptions
 from .rank_writer import Known, write_rank
 from .step_transfers import joined_hops, step_shares
 from .step_trees import check_step_halves, step_trees

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from ...schedules import bus_factor
 from ...support.formatting import bandwidth_text, time_text
 from ...topologies import Topology
-from .piece_times import PieceTimes
-from .transfers import Transfers
+from .transfers import PieceTimes, Transfers
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -28,10 +28,8 @@ from ...planners import Plan
 from ...schedules import as_bytes
 from ...support.validation import as_whole, shown
 from ..programs.checks import check_choice
-from .link_times import with_gates
-from .piece_times import PieceTimes, piece_times
 from .result import Simulation
-from .transfers import Transfers
+from .transfers import PieceTimes, Transfers, piece_times, with_gates
 from .tree_transfers import transfers_of
 
 if TYPE_CHECKING:

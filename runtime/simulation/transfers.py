@@ -3,11 +3,21 @@
 What `collopt.runtime.lowering.lower` makes of schedules for machines, but with links, without buffers, and for flows
 as well: this is what the simulator runs and what execution traces list.  `collopt.runtime.simulation.tree_transfers`
 and `collopt.runtime.simulation.step_transfers` make it of schedules.
+
+Keeps what is sent over a link in the order of steps.
+
+Runtimes send over a connection in the order of the program: what is ready does not overtake what belongs to an earlier
+step and is not.  So for each link and step there is a transfer over no link, a *gate*, that waits for all that the
+sends over this link in this step wait for, and for the gate of the link's step before; and the sends wait for the
+latter.  The gate says nothing of when a send has come, only that it could be sent.
+
+How long pieces of transfers take on links, in whole ticks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple
@@ -15,7 +25,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Part", "Transfers", "gathered", "in_direction", "joined"]
+from ...topologies import Topology
+
+__all__ = ["Part", "PieceTimes", "Transfers", "gathered", "in_direction", "joined", "piece_times", "with_gates"]
+
 
 IntArray = npt.NDArray[np.int64]
 
@@ -126,3 +139,141 @@ def gathered(links: IntArray, starts: IntArray, paths: IntArray) -> tuple[IntArr
     counts = np.where(paths >= 0, np.append(np.diff(starts), 0)[paths], 0)
     firsts = np.repeat(np.append(starts[:-1], 0)[paths] - (np.cumsum(counts) - counts), counts)
     return counts, links[firsts + np.arange(len(firsts))]
+
+
+def with_gates(transfers: Transfers) -> Transfers:
+    """Add the gates.
+
+    Parameters
+    ----------
+    transfers : Transfers
+        Whose levels are steps.
+
+    Returns
+    -------
+    Transfers
+        Those given, then the gates, with the sender of the sends as both ends.
+    """
+    count = len(transfers.senders)
+    sends = np.flatnonzero(np.diff(transfers.hop_starts))
+    first_links = transfers.hop_links[transfers.hop_starts[sends]]
+    span = int(transfers.levels.max()) + 1
+    gates, gate_of_send = np.unique(first_links * span + transfers.levels[sends], return_inverse=True)
+    gate_of = np.full(count, -1, dtype=np.int64)
+    gate_of[sends] = gate_of_send
+    # Gates of one link are next to each other, by step.
+    follows = np.flatnonzero(gates[1:] // span == gates[:-1] // span) + 1
+    held = sends[np.isin(gate_of_send, follows)]
+    opens = gate_of[transfers.after] >= 0
+    owner = np.empty(len(gates), dtype=np.int64)
+    owner[gate_of_send] = transfers.senders[sends]
+    nothing = np.zeros(len(gates), dtype=np.int64)
+    return replace(
+        transfers,
+        senders=np.concatenate([transfers.senders, owner]),
+        receivers=np.concatenate([transfers.receivers, owner]),
+        firsts=np.concatenate([transfers.firsts, nothing]),
+        amounts=np.concatenate([transfers.amounts, nothing]),
+        levels=np.concatenate([transfers.levels, gates % span]),
+        adds=np.concatenate([transfers.adds, nothing.astype(np.bool_)]),
+        hop_starts=np.concatenate([transfers.hop_starts, nothing + transfers.hop_starts[-1]]),
+        before=np.concatenate(
+            [transfers.before, transfers.before[opens], follows - 1 + count, gate_of[held] - 1 + count]
+        ),
+        after=np.concatenate([transfers.after, gate_of[transfers.after[opens]] + count, follows + count, held]),
+    )
+
+
+NS_PER_US = 1000
+MOST_TICKS = 2**60
+"""All times that a simulation could add up to, so that a sum of two stays within int64."""
+
+
+class PieceTimes(NamedTuple):
+    """Times of one piece on each hop.
+
+    Attributes
+    ----------
+    tick : Fraction
+        µs.
+    ticks, delays : ndarray of int64, shape (hops,)
+        How long the piece keeps the link busy, and the link's latency.
+    """
+
+    tick: Fraction
+    ticks: IntArray
+    delays: IntArray
+
+
+def piece_times(transfers: Transfers, topology: Topology, num_bytes: int, slices: int) -> PieceTimes:
+    """Work out the times of pieces, exactly if that leaves room in int64, and rounded up to ticks otherwise.
+
+    Parameters
+    ----------
+    transfers : Transfers
+        What is sent.
+    topology : Topology
+        The network.
+    num_bytes : int
+        All the data, as nccl-tests counts it.
+    slices : int
+        Pieces that each transfer is cut into.
+
+    Returns
+    -------
+    PieceTimes
+        The tick is the largest time that all others are multiples of, or what 2^60 of make more than any simulation
+        can take.
+
+    Examples
+    --------
+    Halves of 300 bytes over 25 GB/s, that is of 6 ns, and a latency of 10 ns:
+
+    >>> from collopt.runtime.simulation.tree_transfers import transfers_of
+    >>> from collopt.schedules import Forest
+    >>> from collopt.topologies import complete
+    >>> pair = complete(2, bandwidth=25, latency="0.01")
+    >>> transfers = transfers_of(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]), pair)
+    >>> piece_times(transfers, pair, 600, 2)
+    PieceTimes(tick=Fraction(1, 500), ticks=array([3, 3]), delays=array([5, 5]))
+    """
+    of_pieces, piece_kinds = _busy_times(transfers, topology, Fraction(num_bytes) * transfers.unit / slices)
+    of_latencies, latency_kinds = _latencies(transfers, topology)
+    # The longest that all could take, one piece at a time on the whole network.
+    longest = slices * (_total(of_pieces, piece_kinds) + _total(of_latencies, latency_kinds))
+    tick = max(_common_measure([*of_pieces, *of_latencies]), longest / MOST_TICKS)
+    ticks, delays = (np.array([math.ceil(time / tick) for time in times]) for times in (of_pieces, of_latencies))
+    return PieceTimes(tick, ticks[piece_kinds], delays[latency_kinds])
+
+
+def _busy_times(transfers: Transfers, topology: Topology, unit: Fraction) -> tuple[list[Fraction], IntArray]:
+    """Different times of pieces on links in µs, and which of them each hop takes; a unit of data has `unit` bytes."""
+    speeds, speed_of_link = np.unique(topology.arrays.capacities, return_inverse=True)
+    amounts, amount_of_transfer = np.unique(transfers.amounts, return_inverse=True)
+    kinds = amount_of_transfer[transfers.hop_owners] * len(speeds) + speed_of_link[transfers.hop_links]
+    used, kind_of_hop = np.unique(kinds, return_inverse=True)
+    times = [
+        unit * int(amounts[kind // len(speeds)]) / (NS_PER_US * topology.arrays.unit * int(speeds[kind % len(speeds)]))
+        for kind in used.tolist()
+    ]
+    return times, kind_of_hop
+
+
+def _latencies(transfers: Transfers, topology: Topology) -> tuple[list[Fraction], IntArray]:
+    """Different latencies in µs, and which of them each hop has."""
+    numbers: dict[Fraction, int] = {}
+    used, link_of_hop = np.unique(transfers.hop_links, return_inverse=True)
+    of_link = [numbers.setdefault(topology.links[link].latency, len(numbers)) for link in used.tolist()]
+    return list(numbers), np.array(of_link)[link_of_hop]
+
+
+def _total(times: list[Fraction], kinds: IntArray) -> Fraction:
+    """Add up the times of all hops."""
+    counts = np.bincount(kinds, minlength=len(times)).tolist()
+    return sum((time * count for time, count in zip(times, counts, strict=True)), Fraction(0))
+
+
+def _common_measure(times: list[Fraction]) -> Fraction:
+    """The largest number that all are multiples of."""
+    whole = math.lcm(*(time.denominator for time in times))
+    return Fraction(math.gcd(*(time.numerator * (whole // time.denominator) for time in times)), whole)

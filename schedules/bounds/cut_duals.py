@@ -11,9 +11,17 @@ from math import lcm
 from ...errors import CertificateError
 from ...support.validation import shown
 from ...topologies import Topology
-from .cuts import ENTERING, EVERY_SCHEDULE, Crossing
-from .parts import LinkPrice, Pair, as_link_prices, price_by_link
-from .witness_parts import as_node_set, as_parts
+from .cuts import (
+    ENTERING,
+    EVERY_SCHEDULE,
+    Crossing,
+    LinkPrice,
+    Pair,
+    as_link_prices,
+    as_node_set,
+    as_parts,
+    price_by_link,
+)
 
 __all__ = ["Prices", "hop_limits"]
 

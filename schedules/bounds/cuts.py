@@ -2,13 +2,18 @@
 
 Each kind is a `Witness`: it can be checked against a topology, and it says how many units of data a collective must
 move over which bandwidth.  No solver and no flow is involved.
+
+A number for each of some links, in the one form that witnesses rely on.
+
+What witnesses are made of, in the one form that their sums rely on: each node once, and prices exact.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,9 +21,27 @@ from ...errors import CertificateError
 from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.pair_traffic import PAIR_COLLECTIVES, crossing_traffic
-from .witness_parts import as_node_set, as_parts, check_known, entering, leaving
 
-__all__ = ["ENTERING", "EVERY_SCHEDULE", "Crossing", "Cut", "Partition", "RankCuts", "Witness"]
+__all__ = [
+    "ENTERING",
+    "EVERY_SCHEDULE",
+    "Crossing",
+    "Cut",
+    "LinkPrice",
+    "Pair",
+    "Partition",
+    "RankCuts",
+    "Witness",
+    "as_link_prices",
+    "as_node_set",
+    "as_parts",
+    "as_price",
+    "check_known",
+    "entering",
+    "leaving",
+    "price_by_link",
+]
+
 
 ENTERING = ("reduce_scatter", "reduce")
 """Collectives in which what ranks outside a cut hold must enter it, instead of the other way round."""
@@ -303,3 +326,136 @@ class Partition(Witness):
 def _total(topology: Topology, weights: tuple[int, ...]) -> Fraction:
     """Units of data in all."""
     return Fraction(sum(weights) if weights else topology.num_ranks)
+
+
+Pair = tuple[str, str]
+
+
+class LinkPrice(NamedTuple):
+    """What a unit of bandwidth is worth.
+
+    Attributes
+    ----------
+    tail, head : str
+        A link, or the two ends of a hop.
+    price : Fraction
+        In any unit, the same for all.
+    """
+
+    tail: str
+    head: str
+    price: Fraction
+
+
+def as_link_prices(rows: object) -> tuple[LinkPrice, ...]:
+    """Read prices with both ends of their links; raises `CertificateError` for anything else."""
+    return tuple(_as_link_price(row) for row in as_parts(rows, "list of prices", "prices with both ends"))
+
+
+def _as_link_price(row: object) -> LinkPrice:
+    if not isinstance(row, tuple) or [type(end) for end in row[:2]] != [str, str] or len(row) != 3:
+        raise CertificateError(f"the bound's list of prices holds {shown(row)}; expected (tail, head, price)")
+    tail, head, price = row
+    return LinkPrice(tail, head, as_price(price, tail, head))
+
+
+def price_by_link(prices: Sequence[LinkPrice], known: Iterable[Pair], what: str) -> dict[Pair, Fraction]:
+    """Arrange prices by their links.
+
+    Parameters
+    ----------
+    prices : sequence of LinkPrice
+        In any order.
+    known : iterable of pairs of str
+        Ends of what may have a price.
+    what : str
+        Names it in messages, such as ``"link"``.
+
+    Returns
+    -------
+    dict
+        By both ends.
+
+    Raises
+    ------
+    CertificateError
+        If something unknown has a price, something has two, or a price is negative.
+    """
+    mapping: dict[Pair, Fraction] = {}
+    for tail, head, price in prices:
+        if (tail, head) not in known:
+            raise CertificateError(
+                f"the bound has a price for {what} {shown((tail, head))}, which is none of this topology"
+            )
+        if (tail, head) in mapping:
+            raise CertificateError(f"the bound has two prices for {what} {shown((tail, head))}; expected one")
+        if price < 0:
+            raise CertificateError(f"the bound's price of {what} {shown((tail, head))} is {price}; expected at least 0")
+        mapping[tail, head] = price
+    return mapping
+
+
+def as_node_set(nodes: object, what: str) -> frozenset[str]:
+    """Read names of nodes, each of which counts once however often it is written.
+
+    Parameters
+    ----------
+    nodes : iterable of str
+        Names, not one text.
+    what : str
+        Names the set in the error message, such as ``"cut"``.
+
+    Returns
+    -------
+    frozenset of str
+
+    Raises
+    ------
+    CertificateError
+        If `nodes` is no collection, or holds something else than text.
+
+    Examples
+    --------
+    >>> sorted(as_node_set(["b", "a", "b"], "cut"))
+    ['a', 'b']
+    """
+    names = as_parts(nodes, what, "names of nodes")
+    if strangers := [name for name in names if type(name) is not str]:
+        raise CertificateError(f"the bound's {what} holds {shown(strangers[0])}; expected names of nodes")
+    return nodes if type(nodes) is frozenset else frozenset(names)
+
+
+def as_parts(values: object, what: str, expected: str) -> tuple[Any, ...]:
+    """Read several things of a witness; a text, or what cannot be gone through, raises `CertificateError`."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise CertificateError(f"the bound's {what} is {shown(values)}; expected a collection of {expected}")
+    return tuple(values)
+
+
+def as_price(price: object, tail: str, head: str) -> Fraction:
+    """Read the exact price of a link or hop: a fraction or an integer; anything else raises `CertificateError`."""
+    if type(price) is Fraction:
+        return price
+    if type(price) is not int:
+        raise CertificateError(
+            f"the bound's price of {shown((tail, head))} is {shown(price)}; expected a Fraction or an integer"
+        )
+    return Fraction(price)
+
+
+def leaving(nodes: frozenset[str], topology: Topology) -> Fraction:
+    """Bandwidth of the links that leave a set of nodes, GB/s."""
+    links = (link for node in nodes for link in topology.out_links(node))
+    return sum((link.bandwidth for link in links if link.head not in nodes), Fraction(0))
+
+
+def entering(nodes: frozenset[str], topology: Topology) -> Fraction:
+    """Bandwidth of the links that enter a set of nodes, GB/s."""
+    links = (link for node in nodes for link in topology.in_links(node))
+    return sum((link.bandwidth for link in links if link.tail not in nodes), Fraction(0))
+
+
+def check_known(nodes: frozenset[str], topology: Topology, what: str) -> None:
+    """Raise `CertificateError` unless all are nodes of the topology."""
+    if stranger := sorted(node for node in nodes if node not in topology.node_index):
+        raise CertificateError(f"the bound's {what} names {shown(stranger[0])}, which is not a node of {topology!r}")

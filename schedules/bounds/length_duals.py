@@ -14,8 +14,7 @@ from ...errors import CertificateError
 from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.pair_traffic import PAIR_COLLECTIVES, traffic_matrix
-from .cuts import Crossing, Witness
-from .parts import LinkPrice, as_link_prices, price_by_link
+from .cuts import Crossing, LinkPrice, Witness, as_link_prices, price_by_link
 
 __all__ = ["LinkLengths"]
 

@@ -9,9 +9,8 @@ from ...errors import UnsupportedError
 from ...support.validation import shown
 from .bound import Bound
 from .cut_duals import Prices
-from .cuts import ENTERING, Cut, Partition, RankCuts
+from .cuts import ENTERING, Cut, LinkPrice, Partition, RankCuts
 from .length_duals import LinkLengths
-from .parts import LinkPrice
 
 if TYPE_CHECKING:
     import pandas as pd

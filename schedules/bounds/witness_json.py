@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
 from .cut_duals import Prices
-from .cuts import Cut, Partition, RankCuts, Witness
+from .cuts import Cut, LinkPrice, Partition, RankCuts, Witness
 from .length_duals import LinkLengths
-from .parts import LinkPrice
 
 __all__ = ["WITNESS_FIELDS", "witness_from_json", "witness_to_json"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
-from ...support.sizes_part import as_size
+from ...support.validation import as_size
 from ...topologies import DirectGraph, line_graph
 from ...topologies.graphs.expansions import MOST_TIMES
 from ..steps.schedule import StepSchedule

@@ -12,8 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...support.sizes_part import as_size
-from ...support.validation import as_list, shown
+from ...support.validation import as_list, as_size, shown
 from ...topologies import DirectGraph, bandwidth_optimum
 from ...topologies.graphs.expansions import MOST_TIMES
 from ...topologies.network.direct_graph import as_direct_graph

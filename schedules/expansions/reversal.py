@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ...errors import UnsupportedError
 from ...support.validation import shown
 from ...topologies import DirectGraph, reverse_symmetry
-from ...topologies.graphs.isomorphism_search import as_permutation, keeps_arcs
+from ...topologies.graphs.isomorphism import as_permutation, keeps_arcs
 from ...topologies.network.direct_graph import as_direct_graph
 from ..steps.allreduce import StepAllreduce
 from ..steps.schedule import StepSchedule

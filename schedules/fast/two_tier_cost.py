@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, UnsupportedError
-from ...support.validation import Exact, as_bandwidth, as_latency, as_whole, shown
+from ...support.quantities import Exact, as_bandwidth, as_latency
+from ...support.validation import as_whole, shown
 from .segments import busiest_by_shift, busiest_by_stage, handed_over, local_bytes
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.congestion import congestion
 from ..paths.path_links import path_links
-from ..paths.send_rows import as_count, as_paths
+from ..paths.written_paths import as_count, as_paths
 
 if TYPE_CHECKING:
     import pandas as pd

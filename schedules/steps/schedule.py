@@ -18,7 +18,7 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.congestion import congestion
 from ..paths.path_links import path_links
-from ..paths.send_rows import as_count, as_rows
+from ..paths.written_paths import as_count, as_rows
 from ..trees.forest import Direction
 
 __all__ = ["Send", "StepSchedule"]

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import TopologyError, UnsupportedError
-from ...support.validation import as_amount, shown
+from ...support.quantities import as_amount
+from ...support.validation import shown
 
 __all__ = ["as_pair_traffic", "check_table", "pair_amounts"]
 

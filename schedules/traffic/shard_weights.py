@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from ...errors import TopologyError, UnsupportedError
-from ...support.validation import as_amount, shown
+from ...support.quantities import as_amount
+from ...support.validation import shown
 
 __all__ = ["as_weights"]
 

@@ -15,8 +15,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...support.validation import shown
 from ..lp.basis import Basis
-from ..lp.program import FloatArray, LinearProgram, Model
-from ..lp.program_changes import Changes, changes_between
+from ..lp.program import Changes, FloatArray, LinearProgram, Model, changes_between
 from .callbacks import Watch
 from .conversion import entries, highs_basis, highs_model, highspy_module, kinds, spread
 from .diagnosis import check_numbers, message

@@ -31,8 +31,7 @@ from ...errors import SolverError, UnsupportedError
 from ...support.progress import counted, texts
 from ...topologies.graphs.orbits import LinkOrbits, link_orbits, no_link_orbits
 from ..flow.max_flow import check_capacities
-from .instance import instance, scaled_needs
-from .length_flow_game import FlowGame, Steps
+from .length_flow_game import FlowGame, Steps, instance, scaled_needs
 from .soft_shortest_paths import adjacent, soft_loads, start_orders
 
 __all__ = ["ConcurrentFlow", "concurrent_flow", "source_flows"]

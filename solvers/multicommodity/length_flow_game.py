@@ -2,27 +2,151 @@
 
 A *level* is some rounds in which the lengths follow the loads and the flows follow the lengths.  After it the averaged
 lengths are measured, the averaged flows mixed, and the next level starts from these lengths.
+
+Demands and links as the kernels of the concurrent flow take them: whole numbers whose sums fit 64 bits.
+
+The best mixture of some flows: a small linear program over their loads.
+
+A flow of every commodity may be replaced by a mixture of such flows, whose loads mix likewise.  So with loads c(k, e)
+of flow k on link e, over capacity, the best mixture is
+
+    minimise z  subject to  sum over k of x(k) c(k, e) <= z  for each link e,  sum of x(k) = 1,  x >= 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import BoundError
+from ...errors import BoundError, CapacityOverflowError
 from ...support.progress import counted
-from .instance import MOST_SUMMED, Instance
-from .load_mixture import best_mixture
-from .soft_shortest_paths import distance_sums, soft_loads, start_orders
+from ...topologies.graphs.orbits import LinkOrbits
+from ..highs.options import Algorithm, HighsOptions
+from ..highs.session import solve
+from ..highs.solution import PrimalStatus
+from ..lp.program import BoolArray, FloatArray, Labels
+from .soft_shortest_paths import Adjacent, adjacent, distance_sums, soft_loads, start_orders
 
-__all__ = ["FlowGame", "MixedFlow", "Steps"]
+__all__ = [
+    "MOST_SUMMED",
+    "UNITS",
+    "FlowGame",
+    "Instance",
+    "MixedFlow",
+    "Steps",
+    "best_mixture",
+    "instance",
+    "scaled_needs",
+]
 
-FloatArray = npt.NDArray[np.float64]
+
 IntArray = npt.NDArray[np.int64]
+
+LONGEST, LEAST_LONGEST = 2**26, 2**10
+"""The greatest length, and what it may come down to where demands are so large that sums would leave 64 bits."""
+SUM_LIMIT = 2**62
+UNITS = 2**40
+"""Units of flow of one round, all demands together."""
+LOAD_BITS = 61
+MOST_SUMMED = 64
+"""Rounds whose loads may be added up."""
+
+
+class Instance(NamedTuple):
+    """A problem as the kernels take it.
+
+    Attributes
+    ----------
+    links : Adjacent
+    capacities : ndarray of int64, shape (links,)
+    alike : LinkOrbits
+    class_capacities : ndarray of int64, shape (classes,)
+        Sums over the links of a kind.
+    demands, needs : ndarray of int64, shape (sources, ranks)
+        Of one source of each kind, as given and in units of flow.
+    amount : Fraction
+        Units of flow that a demand of 1 gets.
+    longest : int
+        The greatest length.
+    """
+
+    links: Adjacent
+    capacities: IntArray
+    alike: LinkOrbits
+    class_capacities: IntArray
+    demands: IntArray
+    needs: IntArray
+    amount: Fraction
+    longest: int
+
+
+def instance(
+    num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray, alike: LinkOrbits
+) -> Instance:
+    """Scale a problem.
+
+    Parameters
+    ----------
+    num_nodes, tails, heads, capacities, demands
+        As for `collopt.solvers.multicommodity.concurrent_flow.concurrent_flow`, checked.
+    alike : LinkOrbits
+        Of the network.
+
+    Returns
+    -------
+    Instance
+
+    Raises
+    ------
+    CapacityOverflowError
+        If demands are too large.
+    """
+    class_capacities = np.zeros(len(alike.sizes), dtype=np.int64)
+    np.add.at(class_capacities, alike.classes, capacities)
+    rows = _rows(demands, alike.sources)
+    most = max(_total(rows[row : row + 1]) for row in range(len(rows)))
+    longest = min(LONGEST, (SUM_LIMIT - 1) // (most * num_nodes))
+    if longest < LEAST_LONGEST:
+        raise CapacityOverflowError(
+            f"the demands of one rank add up to {most}, which times path lengths leaves 64 bits; "
+            "state them in larger units"
+        )
+    needs, amount = scaled_needs(demands, alike.sources, num_nodes)
+    return Instance(
+        adjacent(num_nodes, tails, heads), capacities.copy(), alike, class_capacities, rows, needs, amount, longest
+    )
+
+
+def scaled_needs(demands: IntArray, sources: IntArray, num_nodes: int) -> tuple[IntArray, Fraction]:
+    """Give demands in units of flow, rounded up, and how many units a demand of 1 gets at least: a power of 2.
+
+    All demands together are less than `UNITS` units, or less still where `MOST_SUMMED` times the number of nodes
+    times all of them would leave 64 bits.
+    """
+    limit = min(UNITS.bit_length() - 1, LOAD_BITS - (MOST_SUMMED * num_nodes).bit_length())
+    shift = limit - (_total(demands) - _total(np.diagonal(demands))).bit_length()
+    rows = _rows(demands, sources)
+    if shift >= 0:
+        return rows << shift, Fraction(1 << shift)
+    return -(-rows >> -shift), Fraction(1, 1 << -shift)
+
+
+def _rows(demands: IntArray, sources: IntArray) -> IntArray:
+    rows = demands[sources]
+    rows[np.arange(len(sources)), sources] = 0
+    return np.ascontiguousarray(rows)
+
+
+def _total(demands: IntArray) -> int:
+    """Add up without leaving 64 bits."""
+    return (int((demands >> 31).sum()) << 31) + int((demands & (2**31 - 1)).sum())
+
+
 LengthArray = npt.NDArray[np.int32]
 
 SHARES = 2**21
@@ -240,3 +364,68 @@ def _normal(exponents: FloatArray) -> FloatArray:
     """Powers of e, to the sum 1."""
     powers = np.exp(exponents - exponents.max())
     return np.asarray(powers / powers.sum())
+
+
+NEGLIGIBLE = 1e-7
+"""Loads below this are left out: the solver does not take numbers of very different sizes."""
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A `collopt.solvers.lp.program.LinearProgram` of few columns, that is its own model."""
+
+    costs: FloatArray
+    matrix: Any
+    row_bounds: tuple[FloatArray, FloatArray]
+    column_bounds: tuple[FloatArray, FloatArray]
+    whole: BoolArray
+    name: str = "mixture of flows"
+    maximize: bool = False
+    offset: float = 0.0
+    variables: Mapping[str, Labels] = field(default_factory=dict)
+    constraints: Mapping[str, Labels] = field(default_factory=dict)
+
+    def linear_program(self) -> _Program:
+        """Return itself."""
+        return self
+
+
+def best_mixture(loads: FloatArray) -> FloatArray:
+    """Find the shares of some flows whose greatest load is least.
+
+    Parameters
+    ----------
+    loads : ndarray of float64, shape (flows, links)
+        Over capacity; best near 1.
+
+    Returns
+    -------
+    ndarray of float64, shape (flows,)
+        Not negative, with sum 1; equal shares if the program could not be solved.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> best_mixture(np.array([[1.0, 0.0], [0.0, 3.0]])).round(6)
+    array([0.75, 0.25])
+    """
+    from scipy.sparse import csc_array
+
+    flows, links = loads.shape
+    matrix = np.zeros((links + 1, flows + 1))
+    matrix[:links, :flows], matrix[:links, flows], matrix[links, :flows] = loads.T, -1, 1
+    matrix[np.abs(matrix) < NEGLIGIBLE] = 0
+    limits = np.append(np.zeros(links), 1.0)
+    program = _Program(
+        np.append(np.zeros(flows), 1.0),
+        csc_array(matrix),
+        (np.append(np.full(links, -np.inf), 1.0), limits),
+        (np.zeros(flows + 1), np.full(flows + 1, np.inf)),
+        np.zeros(flows + 1, dtype=np.bool_),
+    )
+    solution = solve(program, HighsOptions(algorithm=Algorithm.SIMPLEX))
+    shares = np.ones(flows)
+    if solution.status.primal is PrimalStatus.FEASIBLE:
+        found = np.maximum(solution.evidence.values[:flows], 0.0)
+        shares = found if found.any() else shares
+    return np.asarray(shares / shares.sum())

@@ -68,7 +68,7 @@ def attempt(topology: Topology, collective: str, planner: str, **options: Any) -
 @pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.name)
 def test_plans_of_the_catalogue_are_verified_and_move_the_right_data(topology: Topology, planner: str) -> None:
     """By the verifier, and by the interpreter, which counts every rank's contribution once."""
-    for collective in PLANNERS[planner].functions:
+    for collective in PLANNERS[planner].options:
         if plan := attempt(topology, collective, planner):
             plan.verify()
             assert (plan.planner, plan.collective) == (planner, collective)
@@ -85,7 +85,7 @@ def _root_of(plan: Plan) -> dict[str, int]:
 def test_every_planner_suits_some_of_these_networks_for_each_of_its_collectives() -> None:
     """Otherwise the test above would say nothing about it."""
     for planner in BASELINES:
-        for collective in PLANNERS[planner].functions:
+        for collective in PLANNERS[planner].options:
             assert any(attempt(topology, collective, planner) for topology in TOPOLOGIES), (planner, collective)
 
 
@@ -93,7 +93,7 @@ def test_every_planner_suits_some_of_these_networks_for_each_of_its_collectives(
 @given(eulerian_topologies(max_ranks=6, max_switches=3), st.sampled_from(BASELINES), st.sampled_from(COLLECTIVES))
 def test_plans_of_random_networks_are_verified(topology: Topology, planner: str, collective: str) -> None:
     """Or it is said why there is none; an allgather also holds by plain loops."""
-    plan = attempt(topology, collective, planner) if collective in PLANNERS[planner].functions else None
+    plan = attempt(topology, collective, planner) if collective in PLANNERS[planner].options else None
     if plan:
         plan.verify()
         assert plan.gap >= 0
@@ -106,7 +106,7 @@ def test_plans_of_random_networks_are_verified(topology: Topology, planner: str,
 )
 def test_one_way_links_are_used_in_their_direction(topology: Topology, planner: str, collective: str) -> None:
     """Where links have no opposite, reductions get trees of the transposed network."""
-    plan = attempt(topology, collective, planner) if collective in PLANNERS[planner].functions else None
+    plan = attempt(topology, collective, planner) if collective in PLANNERS[planner].options else None
     if plan:
         plan.verify()
 

@@ -15,8 +15,8 @@ import pytest
 import collopt
 from collopt.errors import BoundError, CertificateError, SolverError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, Planner
-from collopt.planners.analysis.bounds import BOUNDS
 from collopt.planners.analysis.compare import compare
+from collopt.planners.analysis.outcomes import BOUNDS
 from collopt.topologies import Topology, complete, dgx_a100, mi250, ring
 
 COLUMNS = ["kind", "planner", "status", "reason", "algbw", "algbw_exact", "bound", "bound_exact", "gap"]
@@ -146,7 +146,7 @@ def test_a_planner_that_fails_leaves_the_others_alone(
     def fail(topology: Topology) -> Plan:
         raise error
 
-    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", {"allgather": fail}))
+    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", fail, {"allgather": ()}))
     found = rows(compare(ring(3), "allgather", planners=["mine", "ring"]))
     assert (found["mine"]["status"], found["mine"]["reason"], found["mine"]["plan"]) == (status, str(error), None)
     assert found["ring"]["status"] == "ok"
@@ -167,7 +167,7 @@ def test_errors_that_nobody_raises_on_purpose_fail_one_row(
     def fail(*_: object) -> Any:
         raise error
 
-    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", {"allgather": lambda topology: fail()}))
+    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", lambda topology: fail(), {"allgather": ()}))
     monkeypatch.setitem(BOUNDS, "mine", fail)
     frame = compare(ring(3), "allgather", planners=["mine", "ring"], bounds=["mine", "forestcoll"])
     for kind, other in (("plan", "ring"), ("bound", "forestcoll")):
@@ -182,7 +182,7 @@ def test_whoever_interrupts_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(topology: Topology) -> Plan:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", {"allgather": interrupt}))
+    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", interrupt, {"allgather": ()}))
     with pytest.raises(KeyboardInterrupt):
         compare(ring(3), "allgather", planners=["mine", "ring"])
 

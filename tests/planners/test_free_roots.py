@@ -17,7 +17,7 @@ from collopt.cli.arguments.plan_summary import plan_figures, witness_figures, wi
 from collopt.errors import CertificateError
 from collopt.planners import Plan
 from collopt.planners.plans.files import plan_from_json, plan_to_json
-from collopt.report.tables.schedule_rows import busiest_links
+from collopt.report.tables.summary import busiest_links
 from collopt.runtime.interpreter.interpret import run_program
 from collopt.runtime.lowering.lower import lower
 from collopt.schedules import Allreduce, Bound, Forest, Partition, congestion

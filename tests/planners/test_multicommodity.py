@@ -25,8 +25,7 @@ from collopt.errors import (
 from collopt.formulations import all_to_all
 from collopt.planners import plan_of_schedule
 from collopt.planners.pairs import flows as pair_flows_module
-from collopt.planners.pairs.multicommodity import bound_pairs, plan_pairs
-from collopt.planners.pairs.pair_bounds import lengths_bound
+from collopt.planners.pairs.multicommodity import bound_pairs, lengths_bound, plan_pairs
 from collopt.schedules import Cut, FlowSchedule, LinkLengths
 from collopt.solvers.highs.solution import Solution
 from collopt.solvers.lp.exact_optimum import ExactAnswer

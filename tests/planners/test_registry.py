@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from importlib import import_module
+from typing import Any, get_args
 
 import pytest
 
@@ -13,6 +14,7 @@ from collopt import bound, compare, plan, scan_trees_per_root, sensitivity
 from collopt.errors import UnsupportedError
 from collopt.planners import PLANNERS, Plan, Planner
 from collopt.planners.analysis.lp_bounds import lp_bound
+from collopt.planners.registry import CollectiveName, PlannerName
 from collopt.topologies import Topology, ring
 
 
@@ -23,15 +25,15 @@ def test_every_planner_is_listed_under_its_name() -> None:
         assert entry.name == name
         assert entry.summary
         assert "\n" not in entry.summary
-        assert entry.functions
+        assert entry.options
 
 
 def test_a_planner_plans_what_it_lists() -> None:
     """`plan` takes the same options as the function behind it."""
-    assert "allgather" in PLANNERS["forestcoll"].functions
+    assert "allgather" in PLANNERS["forestcoll"].options
     made = plan(ring(3), "allgather", planner="forestcoll", trees_per_root=2)
     assert (made.planner, made.schedule.trees_per_root) == ("forestcoll", 2)
-    direct = PLANNERS["forestcoll"].functions["allgather"](ring(3), trees_per_root=2)
+    direct = PLANNERS["forestcoll"](ring(3), "allgather", trees_per_root=2)
     assert direct.inverse_rate == made.inverse_rate
 
 
@@ -162,34 +164,47 @@ def test_other_spellings_of_a_collective_are_recognized(ask: Callable[..., objec
         ask(ring(3), written)
 
 
-@pytest.mark.parametrize("option", ["trees", "k", "topology", "Trees_per_root", "seed"])
-def test_unknown_options_are_refused(option: str) -> None:
-    """With the known ones; the topology is no option."""
-    arguments: dict[str, Any] = {option: 3}
-    if option == "topology":
-        with pytest.raises(TypeError):
-            plan(ring(3), "allgather", **arguments)
-    else:
-        with pytest.raises(
-            UnsupportedError, match=rf"^planner 'auto' has no option '{option}'; expected one of .*trees_per_root"
-        ):
-            plan(ring(3), "allgather", **arguments)
+def test_the_signature_of_plan_names_the_options_of_every_planner() -> None:
+    """So that editors complete them; an argument that no planner takes is Python's own error."""
+    named = set(inspect.signature(plan).parameters) - {"topology", "collective", "planner"}
+    assert named == {option for entry in PLANNERS.values() for options in entry.options.values() for option in options}
+    with pytest.raises(TypeError, match="tree_per_root"):
+        plan(ring(3), "allgather", tree_per_root=2)  # type: ignore[call-overload]
+
+
+def test_the_options_of_a_planner_are_those_of_its_function() -> None:
+    """What the registry says that a planner takes, its function has as keywords with a default."""
+    for entry in PLANNERS.values():
+        if entry.name == "auto":
+            continue
+        module, _, name = str(entry.function).partition(":")
+        parameters = inspect.signature(getattr(import_module(f"collopt.planners.{module}"), name)).parameters
+        keywords = {parameter.name for parameter in parameters.values() if parameter.kind is parameter.KEYWORD_ONLY}
+        assert keywords == {option for options in entry.options.values() for option in options}, entry.name
+
+
+def test_names_for_type_checkers_are_those_of_the_registry() -> None:
+    """Collectives and planners that an editor completes."""
+    assert get_args(PlannerName) == tuple(PLANNERS)
+    assert set(get_args(CollectiveName)) == {name for entry in PLANNERS.values() for name in entry.options}
 
 
 def test_a_planner_added_to_the_list_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the options of its own function, and only for its collectives."""
     asked: list[tuple[Topology, int]] = []
 
-    def make(topology: Topology, *, effort: int = 1) -> Plan:
-        asked.append((topology, effort))
+    def make(topology: Topology, *, chunks: int = 1) -> Plan:
+        asked.append((topology, chunks))
         return plan(topology, "allgather")
 
-    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", {"allgather": make}))
+    mine = Planner("mine", "for this test", make, {"allgather": ("chunks",)})
+    monkeypatch.setitem(PLANNERS, "mine", mine)
     topology = ring(4)
-    assert plan(topology, "allgather", planner="mine", effort=3).topology is topology
-    assert asked == [(topology, 3)]
+    assert plan(topology, "allgather", planner="mine", chunks=3).topology is topology
+    assert plan(topology, "allgather", planner=mine).topology is topology
+    assert asked == [(topology, 3), (topology, 1)]
     with pytest.raises(
-        UnsupportedError, match=r"^planner 'mine' has no option 'trees_per_root'; expected one of effort$"
+        UnsupportedError, match=r"^planner 'mine' has no option 'trees_per_root'; expected one of chunks$"
     ):
         plan(topology, "allgather", planner="mine", trees_per_root=1)
     with pytest.raises(UnsupportedError, match=r"planner 'mine' does not cover the collective 'reduce_scatter'"):

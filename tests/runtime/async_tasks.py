@@ -19,7 +19,7 @@ from runtime_forests import COLLECTIVES, random_schedule, ring_forest
 from runtime_tasks import RANKS, join, message_of, same
 
 from collopt.runtime import all_to_all_single, execute, lower_allgather
-from collopt.runtime.distributed.calls.async_work import AsyncWork
+from collopt.runtime.distributed.calls.call_queue import AsyncWork
 from collopt.runtime.distributed.execution.execute import program_of
 from collopt.runtime.distributed.execution.reference_results import poison, reference, tensors
 

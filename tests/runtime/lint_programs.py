@@ -58,7 +58,7 @@ def plans(topology: Topology, collective: str) -> Iterator[tuple[str, Plan]]:
     """What every planner that can makes of a call."""
     options: dict[str, Any] = {"root": topology.num_ranks - 1} if collective in ("broadcast", "reduce") else {}
     for name, planner in PLANNERS.items():
-        if name == "auto" or collective not in planner.functions:
+        if name == "auto" or collective not in planner.options:
             continue
         try:
             yield name, collopt.plan(topology, collective, planner=name, **options)

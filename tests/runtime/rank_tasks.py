@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.distributed.processes.messages import tell
+from collopt.runtime.distributed.processes.local_ranks import tell
 
 
 def square(rank: int, folder: str) -> int:

@@ -17,8 +17,7 @@ import torch
 
 from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime.distributed.calls import call_queue, concurrency
-from collopt.runtime.distributed.calls.async_work import AsyncWork
-from collopt.runtime.distributed.calls.call_queue import CallQueue
+from collopt.runtime.distributed.calls.call_queue import AsyncWork, CallQueue
 from collopt.runtime.distributed.calls.fork_guard import check_process
 from collopt.runtime.distributed.torch_backend.works import run_plan
 

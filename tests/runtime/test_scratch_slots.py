@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collopt.runtime.distributed.rounds.rounds import Message, Round
-from collopt.runtime.distributed.rounds.scratch import RoundScratch
+from collopt.runtime.distributed.rounds.rounds import Message, Round, RoundScratch
 from collopt.runtime.programs.program import ChunkRange
 from collopt.runtime.programs.scratch_slots import ScratchSlots
 

@@ -17,7 +17,7 @@ from collopt.planners import plan_of_schedule
 from collopt.runtime import Simulation, simulate, simulate_sizes
 from collopt.runtime.simulation.tree_transfers import transfers_of
 from collopt.schedules import Allreduce, FlowSchedule, Forest, StepAllreduce, StepSchedule, TreeSchedule, as_bytes
-from collopt.schedules.steps.step_time import step_schedule_time
+from collopt.schedules.steps.cost import step_schedule_time
 from collopt.topologies import complete, dgx_a100, hypercube, kautz, mi250, ring, torus
 
 SPEED = 25

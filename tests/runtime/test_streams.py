@@ -14,7 +14,7 @@ import torch
 from collopt.errors import ProgramError
 from collopt.runtime.distributed.calls import concurrency
 from collopt.runtime.distributed.calls.arguments import check_async
-from collopt.runtime.distributed.calls.async_work import AsyncWork
+from collopt.runtime.distributed.calls.call_queue import AsyncWork
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 
 DEVICE = torch.device("cuda", 1)

@@ -14,7 +14,7 @@ from collopt import plan
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.schedules import Bound, Crossing, Cut, LinkLengths, Partition, RankCuts, Witness
 from collopt.schedules.bounds.cut_duals import Prices
-from collopt.schedules.bounds.parts import LinkPrice
+from collopt.schedules.bounds.cuts import LinkPrice
 from collopt.schedules.bounds.witness_json import WITNESS_FIELDS, witness_from_json, witness_to_json
 from collopt.topologies import Topology, ring
 from strategies import eulerian_topologies, switch_free_topologies

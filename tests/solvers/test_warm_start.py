@@ -16,7 +16,7 @@ from collopt.formulations import Blocks, throughput
 from collopt.formulations.modelling.blocks import BlockProgram
 from collopt.solvers import Algorithm, HighsOptions, Progress, Session, Solution, Termination, solve
 from collopt.solvers.highs.session import _Handle
-from collopt.solvers.lp.program_changes import changes_between
+from collopt.solvers.lp.program import changes_between
 from collopt.topologies import dgx_a100, ring
 
 

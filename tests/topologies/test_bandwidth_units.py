@@ -9,8 +9,7 @@ import pytest
 
 from collopt import read_topology
 from collopt.errors import TopologyError
-from collopt.support.quantities import as_gigabytes, doubt_about_nic
-from collopt.support.validation import as_bandwidth
+from collopt.support.quantities import as_bandwidth, as_gigabytes, doubt_about_nic
 from collopt.topologies import rail, read_box
 from collopt.topologies.importing.read import import_network
 from nccl_texts import cpu, gpu, nic, port, switched, system

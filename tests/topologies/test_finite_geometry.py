@@ -9,7 +9,7 @@ from itertools import combinations
 import networkx as nx
 import pytest
 
-from collopt.topologies.direct_connect.finite_geometry import (
+from collopt.topologies.direct_connect.distance_regular import (
     PRODUCTS_GF4,
     Lines,
     affine_plane_of_order_4,

@@ -29,7 +29,7 @@ from collopt.topologies import (
     orbits,
     unidirectional_ring,
 )
-from collopt.topologies.graphs import isomorphism_search
+from collopt.topologies.graphs import isomorphism as isomorphism_search
 from regular_graphs import BASES, regular_graphs, renumbered
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from collopt.errors import FileFormatError
 from collopt.topologies import Topology
 from collopt.topologies.importing.other_planners.msccl_tools import matches, read_network
-from collopt.topologies.importing.sources.document import Document
-from collopt.topologies.importing.sources.imported import Imported
+from collopt.topologies.importing.sources.document import Document, Imported
 from collopt.topologies.importing.sources.options import BoxOptions
 from vendor_tables import refusal
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collopt.errors import TopologyError
-from collopt.support.sizes_part import MAX_LINKS, as_size, check_links
+from collopt.support.validation import MAX_LINKS, as_size, check_links
 
 
 def test_whole_numbers_within_the_limits_are_sizes() -> None:

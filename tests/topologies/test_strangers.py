@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from collopt.errors import FileFormatError
-from collopt.topologies.importing.formats import find_format
+from collopt.topologies.importing.formats import LOOKED_AT, find_format, what_it_is
 from collopt.topologies.importing.sources.document import Document
-from collopt.topologies.importing.strangers import LOOKED_AT, what_it_is
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import TopologyError, UnsupportedError
-from collopt.support.validation import (
-    as_bandwidth,
-    as_factor,
-    as_latency,
-    as_name,
-    as_names,
-    as_whole,
-    is_whole,
-    shown,
-)
+from collopt.support.quantities import as_bandwidth, as_factor, as_latency
+from collopt.support.validation import as_name, as_names, as_whole, is_whole, shown
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ...support.sizes_part import as_size, check_links
+from ...support.validation import as_size, check_links
 
 __all__ = ["arcs_to", "both_ways", "check_graph", "translates"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...support.sizes_part import as_size
-from ...support.validation import Exact
+from ...support.quantities import Exact
+from ...support.validation import as_size
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
 from .arcs import both_ways

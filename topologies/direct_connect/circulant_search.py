@@ -7,8 +7,7 @@ from itertools import combinations
 from math import comb
 
 from ...errors import TopologyError
-from ...support.sizes_part import MAX_LINKS, as_size
-from ...support.validation import as_list
+from ...support.validation import MAX_LINKS, as_list, as_size
 from .offset_sets import sample_with_one
 
 __all__ = ["circulant_diameter", "least_circulant_diameter", "low_diameter_offsets"]

@@ -7,8 +7,8 @@ from itertools import pairwise
 from math import gcd
 
 from ...errors import TopologyError
-from ...support.sizes_part import as_size
-from ...support.validation import Exact, as_list, shown
+from ...support.quantities import Exact
+from ...support.validation import as_list, as_size, shown
 from ..graphs.names import offset_names
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import gcd
 
 from ...errors import TopologyError
-from ...support.sizes_part import as_size
-from ...support.validation import Exact
+from ...support.quantities import Exact
+from ...support.validation import as_size
 from ..network.topology import Topology
 from .circulants import cyclic_graph
 

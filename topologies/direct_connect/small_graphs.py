@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...support.sizes_part import as_size
-from ...support.validation import Exact
+from ...support.quantities import Exact
+from ...support.validation import as_size
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
 from .arcs import IntArray, arcs_to, check_graph

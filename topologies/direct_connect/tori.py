@@ -10,8 +10,8 @@ from itertools import permutations, product
 from math import prod
 
 from ...errors import TopologyError
-from ...support.sizes_part import as_size, check_links
-from ...support.validation import Exact, as_flag
+from ...support.quantities import Exact
+from ...support.validation import as_flag, as_size, check_links
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
 

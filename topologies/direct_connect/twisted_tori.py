@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 
 from ...errors import TopologyError
-from ...support.sizes_part import as_size
-from ...support.validation import Exact, shown
+from ...support.quantities import Exact
+from ...support.validation import as_size, shown
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
 from .arcs import arcs_to, both_ways, check_graph

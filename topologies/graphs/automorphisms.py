@@ -16,8 +16,7 @@ from ...errors import NoAnswerError, UnsupportedError
 from ...support.validation import as_integers, shown
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .isomorphism import orbit_mappings
-from .isomorphism_search import Colours, NodeMatching
+from .isomorphism import Colours, NodeMatching, orbit_mappings
 
 __all__ = ["symmetries"]
 

@@ -12,7 +12,7 @@ from functools import reduce
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...support.sizes_part import as_size, check_links
+from ...support.validation import as_size, check_links
 from ..network.direct_graph import DirectGraph, as_direct_graph
 from .names import line_graph_name, operand
 

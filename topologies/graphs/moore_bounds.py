@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ...errors import UnsupportedError
-from ...support.sizes_part import as_size
+from ...support.validation import as_size
 
 __all__ = ["bandwidth_optimum", "moore_bound", "moore_steps", "undirected_moore_bound", "undirected_moore_steps"]
 

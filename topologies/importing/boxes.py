@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from ...support.quantities import doubt_about_nic
-from ...support.validation import Exact
+from ...support.quantities import Exact, doubt_about_nic
 from ..switched.scale_out import Box
 from .formats import Format, find_format
 from .latencies import box_latencies, latencies_note
-from .sources.document import Document, read_document
+from .sources.document import Document, Imported, read_document
 from .sources.gpu_products import FIGURES
-from .sources.imported import Imported
 from .sources.options import BoxOptions
 
 __all__ = ["imported", "read_box"]

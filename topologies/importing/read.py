@@ -8,9 +8,8 @@ from typing import Any, TypedDict
 
 from ...errors import TopologyError
 from ...support.json_files import parse_json
-from ...support.quantities import doubt_about_nic
-from ...support.sizes_part import as_size
-from ...support.validation import Exact
+from ...support.quantities import Exact, doubt_about_nic
+from ...support.validation import as_size
 from ..files import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
 from ..network.topology import Topology
 from ..switched.compose import FABRICS, compose
@@ -18,8 +17,7 @@ from ..switched.scale_out import MAX_BOXES, Box
 from .boxes import imported, read_box
 from .formats import find_format
 from .latencies import latencies_note, network_latencies
-from .sources.document import Document, read_document
-from .sources.imported import Imported
+from .sources.document import Document, Imported, read_document
 from .sources.options import OPTIONS, BoxOptions
 
 __all__ = ["ImportOptions", "import_boxes", "import_network"]

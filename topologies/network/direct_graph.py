@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import TopologyError, UnsupportedError
-from ...support.sizes_part import MAX_LINKS, as_size, check_links
-from ...support.validation import Exact, as_bandwidth, as_integers, as_latency, as_list, as_title, shown
+from ...support.quantities import Exact, as_bandwidth, as_latency
+from ...support.validation import MAX_LINKS, as_integers, as_list, as_size, as_title, check_links, shown
 from .hop_distances import hop_distances
 from .topology import Topology
 

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, TopologyError
-from ...support.validation import as_bandwidth, as_latency, as_list, as_name, shown
+from ...support.quantities import as_bandwidth, as_latency
+from ...support.validation import as_list, as_name, shown
 
 __all__ = ["Link", "LinkArrays", "as_link", "grouped", "link_arrays", "merged_links"]
 

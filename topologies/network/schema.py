@@ -9,7 +9,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, FailFast, PlainValidator, ValidationError
 
-from ...support.validation import as_bandwidth, as_latency, as_name, shown
+from ...support.quantities import as_bandwidth, as_latency
+from ...support.validation import as_name, shown
 from .topology import Link
 
 __all__ = ["SwitchEntry", "TopologyDocument", "first_problem"]

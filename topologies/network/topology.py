@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ...errors import TopologyError
-from ...support.validation import Exact, as_flag, as_list, as_name, as_names, as_title, shown
+from ...support.quantities import Exact
+from ...support.validation import as_flag, as_list, as_name, as_names, as_title, shown
 from . import what_if
 from .links import Link, LinkArrays, as_link, grouped, link_arrays, merged_links
 

@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ...errors import TopologyError
-from ...support.validation import Exact, as_amount, as_factor, as_flag, as_names, as_several, shown
+from ...support.quantities import Exact, as_amount, as_factor
+from ...support.validation import as_flag, as_names, as_several, shown
 from .ranks import rank_number
 
 if TYPE_CHECKING:

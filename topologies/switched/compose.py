@@ -8,8 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ...errors import TopologyError
-from ...support.sizes_part import as_size
-from ...support.validation import Exact, as_bandwidth, as_factor, as_list, as_title, shown
+from ...support.quantities import Exact, as_bandwidth, as_factor
+from ...support.validation import as_list, as_size, as_title, shown
 from ..network.topology import Link, Topology
 from .nic_shares import with_ports
 from .scale_out import FABRIC_LATENCY, MAX_BOXES, Box, Nic, join_boxes

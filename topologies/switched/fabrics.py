@@ -9,8 +9,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ...errors import TopologyError
-from ...support.sizes_part import as_size, check_links
-from ...support.validation import Exact, as_bandwidth, as_factor
+from ...support.quantities import Exact, as_bandwidth, as_factor
+from ...support.validation import as_size, check_links
 from ..network.topology import Link, Topology
 from .scale_out import FABRIC_LATENCY, SCALE_UP_LATENCY, Box, Nic, repeat_box
 

@@ -9,8 +9,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from ...errors import TopologyError
-from ...support.sizes_part import as_size, check_links
-from ...support.validation import Exact
+from ...support.quantities import Exact
+from ...support.validation import as_size, check_links
 from ..network.topology import Link, Topology
 
 __all__ = [

@@ -1,20 +1,22 @@
-"""All-to-all of unequal parts through torch.distributed, by the stages of FAST."""
+"""All-to-all of unequal parts through torch.distributed, by the stages of FAST.
+
+Runs one rank's steps of an all-to-all.
+"""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ....errors import UnsupportedError
+from ....errors import ProgramError, UnsupportedError
 from ...programs.checks import check_seconds
-from ..calls.agreement import connect
+from ..calls.agreement import connect, first_line, wait_for_all
 from ..calls.arguments import import_torch, member_rank, plain_group_of
-from ..calls.async_work import AsyncWork
-from ..calls.concurrency import in_turn, nothing_to_do, run_now, start
+from ..calls.call_queue import AsyncWork
+from ..calls.concurrency import TAG, in_turn, nothing_to_do, run_now, start
 from .agreement import Terms, agreed_exchange
 from .arguments import AllToAllCall, terms_of
-from .run import run
-from .steps import own_steps
+from .steps import Copy, Message, OwnSteps, own_steps
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["all_to_all_single"]
+__all__ = ["all_to_all_single", "run"]
+
 
 MOST_SECONDS = 1e9
 
@@ -141,3 +144,54 @@ def _patience(timeout: object) -> float | None:
         return None
     assert isinstance(timeout, (int, float))  # Or it would have been refused.
     return min(timeout, MOST_SECONDS)
+
+
+def run(call: AllToAllCall, plan: OwnSteps) -> None:
+    """Run all steps, one after the other.
+
+    Raises
+    ------
+    ProgramError
+        If the exchange failed or was late; the output then holds anything.
+    """
+    torch, _ = import_torch()
+    number = 0
+    try:
+        # Unlike no_grad this also lets us write to tensors that were made so.
+        with torch.inference_mode():
+            memories = (
+                call.input.detach().view(-1).view(torch.uint8),
+                call.output.detach().view(-1).view(torch.uint8),
+                torch.empty(plan.scratch, dtype=torch.uint8, device=call.input.device),
+            )
+            for number, step in enumerate(plan.in_order(), start=1):  # noqa: B007 - told below.
+                _copy(step.before, memories)
+                for batch in step.batches:
+                    _exchange(call, batch, memories)
+                _copy(step.after, memories)
+    except (RuntimeError, ValueError) as error:  # The latter if the group has been destroyed meanwhile.
+        raise ProgramError(
+            f"rank {call.group.rank()} could not finish step {number} of {plan.num_steps} of an all-to-all: "
+            f"{first_line(error)}"
+        ) from error
+
+
+def _copy(copies: list[Copy], memories: tuple[Any, Any, Any]) -> None:
+    for source, begin, target, place, length in copies:
+        memories[target][place : place + length].copy_(memories[source][begin : begin + length])
+
+
+def _exchange(call: AllToAllCall, batch: list[Message], memories: tuple[Any, Any, Any]) -> None:
+    """Post one batch and wait; the pieces of memory live until then."""
+    _, dist = import_torch()
+    operations = [
+        dist.P2POp(
+            dist.isend if is_send else dist.irecv,
+            memories[memory][place : place + length],
+            group=call.group,
+            tag=TAG,
+            group_peer=peer,
+        )
+        for peer, is_send, memory, place, length in batch
+    ]
+    wait_for_all(dist.batch_isend_irecv(operations), call.timeout)

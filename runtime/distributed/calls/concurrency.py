@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from .arguments import import_torch
-from .async_work import AsyncWork
-from .call_queue import CallQueue
+from .call_queue import AsyncWork, CallQueue
 
 __all__ = ["TAG", "in_turn", "nothing_to_do", "run_now", "run_on_stream", "start"]
 

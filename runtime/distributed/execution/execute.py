@@ -23,7 +23,7 @@ from ...programs.layout import ROOTED
 from ...programs.program import Program
 from ..calls.agreement import agree, first_line, wait_for_all
 from ..calls.arguments import Call, import_torch, member_rank, plain_group_of
-from ..calls.async_work import AsyncWork
+from ..calls.call_queue import AsyncWork
 from ..calls.concurrency import TAG, run_now, start
 from ..calls.reduce_ops import combine, finish
 from ..rounds.batches import OwnRound, OwnRounds, Piece, own_rounds

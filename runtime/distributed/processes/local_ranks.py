@@ -3,6 +3,8 @@
 One interpreter, the supervisor, imports the heavy modules once and forks a process per rank, so sixteen ranks start
 about as quickly as one.  It never runs the caller's main module, so scripts need no ``if __name__ == "__main__"``.  It
 lives in a session of its own: whatever happens, killing that process group leaves nothing behind.
+
+What ranks say while they work, to whoever waits for their results.
 """
 
 from __future__ import annotations
@@ -19,16 +21,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from .... import errors
 from ....errors import ColloptError, ProgramError
-from .messages import Listener, listening
 
-__all__ = ["run_ranks", "supervise"]
+__all__ = ["Listener", "listening", "run_ranks", "supervise", "tell"]
+
 
 Result = TypeVar("Result")
 
@@ -77,7 +81,7 @@ def run_ranks(
     preload : sequence of str
         Modules to import once before the ranks split off.
     heard : callable, optional
-        Takes, in this process, whatever a rank says with `collopt.runtime.distributed.processes.messages.tell`, one
+        Takes, in this process, whatever a rank says with `collopt.runtime.distributed.processes.local_ranks.tell`, one
         thing at a time. Only one rank may speak.
 
     Returns
@@ -293,3 +297,32 @@ def _described(error: Exception) -> str:
     if isinstance(error, ColloptError):
         return str(error)
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
+
+
+Listener = Callable[[Any], object]
+
+_listener: ContextVar[Listener | None] = ContextVar("collopt_rank_listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener | None) -> Iterator[None]:
+    """Hand what is told within the context to `listener`; None lets nobody hear it."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def tell(news: object) -> None:
+    """Say something to whoever listens; from a process of its own, where there is one, so it has to be picklable.
+
+    Examples
+    --------
+    >>> with listening(print):
+    ...     tell("half of it is done")
+    half of it is done
+    >>> tell("and nobody hears this")
+    """
+    if listener := _listener.get():
+        listener(news)

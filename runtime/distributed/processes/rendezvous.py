@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from ....errors import ColloptError, MissingDependencyError, ProgramError, UnsupportedError
 from ..calls.agreement import first_line
 from ..calls.arguments import import_torch
-from .local_ranks import run_ranks
-from .messages import Listener, listening
+from .local_ranks import Listener, listening, run_ranks
 from .torchrun import launch_of_environment, launched_rank
 
 __all__ = ["BACKENDS", "Meeting", "on_all_ranks"]
@@ -68,7 +67,7 @@ def on_all_ranks(
     preload : sequence of str
         Modules that the task needs.
     heard : callable, optional
-        Takes what the task says with `collopt.runtime.distributed.processes.messages.tell`, which it is to do on the
+        Takes what the task says with `collopt.runtime.distributed.processes.local_ranks.tell`, which it is to do on the
         first rank only; where each rank has made this call, it is that of this rank.
 
     Returns

@@ -24,8 +24,7 @@ from ....errors import ProgramError
 from ...interpreter.interpret import run_program
 from ...programs.layout import Layout
 from ...programs.program import ChunkRange, Program
-from .rounds import Message, Round, rounds_of
-from .scratch import RoundScratch
+from .rounds import Message, Round, RoundScratch, rounds_of
 
 __all__ = [
     "Copy",

@@ -8,23 +8,39 @@ program without races two steps are ordered wherever their order matters to the 
 
 With several slices the whole program runs once for each slice of the data, one round apart, so that a rank forwards
 the first slice while it receives the second: a tree of height h takes h + s - 1 rounds of 1 / s of the data each.
+
+Finds the first round in which a message can go.
+
+A round begins with its sends and local copies, which read memory; in the course of it receives and copies fill memory;
+and at its end sums are made, stage by stage.  So moments are ordered like ``round * STAGES + stage``, with stage 0 for
+what sends read and receives fill and stages from 1 on for sums.
+
+Finds places, in elements, for what a rank's scratch holds from round to round.
+
+Chunks of scratch that some message treats as one piece of memory stay one.  Such a piece is needed from the first round
+that has to do with it to the last one, for each slice by itself, and gives its place to another one after that.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from ....errors import UnsupportedError
 from ...programs.checks import check_counts
 from ...programs.ordering import Order, Site, global_order
 from ...programs.program import ChunkRange, Program
-from .planner import RoundPlanner
+from ...programs.scratch_slots import ScratchSlots
 
-__all__ = ["MAX_OPERATIONS", "Message", "Round", "rounds_of"]
+__all__ = ["MAX_OPERATIONS", "Message", "Round", "RoundPlanner", "RoundScratch", "rounds_of"]
+
 
 MAX_OPERATIONS = 64
 """Sends and receives of one rank in one batch; NCCL has been seen to hang with some hundreds (pytorch#174288)."""
@@ -267,3 +283,195 @@ def _continues(one: Message, other: Message) -> bool:
         and other.target == _moved(one.target, one.chunks)
         and other.operand == (_moved(one.operand, one.chunks) if one.operand else None)
     )
+
+
+Moments = npt.NDArray[np.int64]
+
+STAGES = 2**20
+"""More than the contributions to one chunk, which are at most as many as ranks."""
+
+
+class RoundPlanner:
+    """Remembers when each chunk of memory was last written and read, and how full the rounds are.
+
+    Parameters
+    ----------
+    program : Program
+        If it is `in_place`, a chunk of the input and the same chunk of the output count as one.
+    scratch : sequence of int
+        Chunks of scratch that each rank has.
+    max_operations : int
+        Sends and receives that a rank may have in one round.
+    """
+
+    def __init__(self, program: Program, scratch: Sequence[int], max_operations: int) -> None:
+        self.program = program
+        self.scratch = scratch
+        self.max_operations = max_operations
+        self.operations: Counter[tuple[int, int]] = Counter()
+        self.forget_memory()
+
+    def forget_memory(self) -> None:
+        """Start a new slice, which shares no memory with the ones before."""
+        self.written = [self._never(rank) for rank in range(self.program.num_ranks)]
+        self.read = [self._never(rank) for rank in range(self.program.num_ranks)]
+
+    def _never(self, rank: int) -> dict[str, Moments]:
+        sizes = self.program.ranks[rank]
+        chunks = {"input": sizes.input_chunks, "output": sizes.output_chunks, "scratch": self.scratch[rank]}
+        if self.program.in_place:
+            chunks["both"] = self.program.layout.chunks
+        return {buffer: np.full(count, -1, dtype=np.int64) for buffer, count in chunks.items()}
+
+    def place(self, message: Message, at_least: int) -> tuple[int, int]:
+        """Put a message into the first round that takes it and return that round, and the stage."""
+        adds, stays = message.operand is not None, message.sender == message.receiver
+        read = list(self._held(self.written, message.sender, message.source, message))
+        touched = [
+            *self._held(self.written, message.receiver, message.target, message),
+            *self._held(self.read, message.receiver, message.target, message),
+        ]
+        if message.operand is not None:
+            touched += self._held(self.written, message.receiver, message.operand, message)
+        soonest = -1
+        if not adds:
+            at_least = max(at_least, _next_round(read), _next_round(touched))
+        elif stays:
+            soonest = _latest(touched + read) + 1
+        else:
+            at_least = max(at_least, _next_round(read))
+            soonest = _latest(touched) + 1
+        number = self._free_round(message, max(at_least, soonest // STAGES))
+        stage = int(adds)
+        if adds and number == soonest // STAGES:
+            stage = max(1, soonest % STAGES)
+        self._note(message, number, stage)
+        return number, stage
+
+    def _free_round(self, message: Message, number: int) -> int:
+        """Return the first round from `number` on in which both ends have room, and take it."""
+        sender, receiver = message.sender, message.receiver
+        if sender == receiver:
+            return number
+        while max(self.operations[sender, number], self.operations[receiver, number]) >= self.max_operations:
+            number += 1
+        self.operations[sender, number] += 1
+        self.operations[receiver, number] += 1
+        return number
+
+    def _note(self, message: Message, number: int, stage: int) -> None:
+        moment = number * STAGES + stage
+        reading = moment if message.sender == message.receiver else number * STAGES
+        for held in self._held(self.read, message.sender, message.source, message):
+            np.maximum(held, reading, out=held)
+        if message.operand is not None:
+            for held in self._held(self.read, message.receiver, message.operand, message):
+                np.maximum(held, moment, out=held)
+        for held in self._held(self.written, message.receiver, message.target, message):
+            held[...] = moment
+
+    def _held(
+        self, moments: list[dict[str, Moments]], rank: int, place: ChunkRange, message: Message
+    ) -> Iterator[Moments]:
+        """Yield what is known about a place: as such, and as part of memory that input and output share."""
+        yield moments[rank][place.buffer][place.start : place.start + message.chunks]
+        if self.program.in_place and place.buffer != "scratch" and not _stays_where_it_is(message):
+            yield moments[rank]["both"][message.first : message.first + message.chunks]
+
+
+def _stays_where_it_is(message: Message) -> bool:
+    """Whether a message is a copy that does nothing where input and output are the same memory."""
+    return message.sender == message.receiver and (message.source.buffer, message.target.buffer) == ("input", "output")
+
+
+def _latest(moments: list[Moments]) -> int:
+    return max(int(held.max()) for held in moments)
+
+
+def _next_round(moments: list[Moments]) -> int:
+    return _latest(moments) // STAGES + 1
+
+
+class RoundScratch:
+    """The scratch of one rank, in elements.
+
+    Parameters
+    ----------
+    rounds : sequence of Round
+        Of all ranks.
+    rank : int
+        Whose scratch it is.
+    slices : int
+        Slices of the data.
+    elements : callable
+        How many elements a chunk of the collective has in a slice, by the numbers of both.
+
+    Attributes
+    ----------
+    size : int
+        Elements of scratch that the rank needs.
+    """
+
+    def __init__(self, rounds: Sequence[Round], rank: int, slices: int, elements: Callable[[int, int], int]) -> None:
+        places = list(_places(rounds, rank))
+        chunks = max((place.start + message.chunks for _, message, place in places), default=0)
+        self.held = np.full(chunks, -1, dtype=np.int64)
+        self.goes_on = np.zeros(chunks, dtype=np.bool_)
+        self.first = np.full((slices, chunks), len(rounds), dtype=np.int64)
+        self.last = np.full((slices, chunks), -1, dtype=np.int64)
+        for number, message, place in places:
+            self._note(number, message, place.start)
+        self.starts = np.zeros((slices, chunks), dtype=np.int64)
+        self.size = self._find_places(elements)
+
+    def start(self, slice_number: int, chunk: int) -> int:
+        """Where a slice of a chunk of scratch begins."""
+        return int(self.starts[slice_number, chunk])
+
+    def _note(self, number: int, message: Message, start: int) -> None:
+        """Take note of what a message reads or writes."""
+        touched = slice(start, start + message.chunks)
+        self.held[touched] = np.arange(message.first, message.first + message.chunks)
+        self.goes_on[start : start + message.chunks - 1] = True
+        first, last = self.first[message.slice_number], self.last[message.slice_number]
+        np.minimum(first[touched], number, out=first[touched])
+        np.maximum(last[touched], number, out=last[touched])
+
+    def _find_places(self, elements: Callable[[int, int], int]) -> int:
+        pieces = []
+        for slice_number in range(len(self.starts)):
+            for begin, end in self._pieces():
+                sizes = [elements(chunk, slice_number) for chunk in self.held[begin:end].tolist()]
+                self.starts[slice_number, begin:end] = np.cumsum([0, *sizes[:-1]])
+                first, last = self.first[slice_number, begin:end].min(), self.last[slice_number, begin:end].max()
+                pieces.append((int(first), int(last), slice_number, begin, end, sum(sizes)))
+        slots = ScratchSlots()
+        taken: list[tuple[int, int, int]] = []
+        for first, last, slice_number, begin, end, size in sorted(pieces):
+            if not size:
+                continue
+            for over in [each for each in taken if each[0] < first]:
+                slots.give(*over[1:])
+                taken.remove(over)
+            place = slots.take(size)
+            taken.append((last, place, size))
+            self.starts[slice_number, begin:end] += place
+        return slots.size
+
+    def _pieces(self) -> Iterator[tuple[int, int]]:
+        """Yield ranges of chunks that are in use and hang together."""
+        begin = 0
+        for end in (np.flatnonzero(~self.goes_on) + 1).tolist():
+            if self.held[begin] >= 0:
+                yield begin, end
+            begin = end
+
+
+def _places(rounds: Sequence[Round], rank: int) -> Iterator[tuple[int, Message, ChunkRange]]:
+    """Yield the places in a rank's scratch that messages read or write, with the number of the round."""
+    for number, part in enumerate(rounds):
+        for message in (*part.messages, *part.copies):
+            ends = ((message.sender, message.source), (message.receiver, message.target))
+            for where, place in (*ends, (message.receiver, message.operand)):
+                if where == rank and place is not None and place.buffer == "scratch":
+                    yield number, message, place

@@ -26,10 +26,9 @@ from ..calls.arguments import import_torch
 from ..calls.fork_guard import check_process
 from ..calls.reduce_ops import TYPES
 from ..execution.execute import PlanLike
-from .call_forms import in_lists, misplacement
+from .call_forms import are_alike, done, in_lists, joined, misplacement, spread
 from .plan_cache import PlanShelf, Request
 from .settings import BackendSettings
-from .tensors import are_alike, done, joined, spread
 from .works import run_plan
 from .wrapped_backends import available_devices, connected, forget_lane, lane, plain_group, register
 

@@ -16,10 +16,10 @@ from datetime import timedelta
 from typing import Any
 
 from ..calls.arguments import check_async, import_torch
-from ..calls.async_work import AsyncWork
+from ..calls.call_queue import AsyncWork
 from ..calls.concurrency import run_now, start
 from ..execution.execute import PlanLike, prepared
-from .tensors import check_writable, dense, done
+from .call_forms import check_writable, dense, done
 
 __all__ = ["PlannedWork", "run_plan"]
 

@@ -1,16 +1,25 @@
-"""An order for programs that need connections which hold something, such as rings in which every rank sends first."""
+"""An order for programs that need connections which hold something, such as rings in which every rank sends first.
+
+Runs what a linted file does, in place and out of place, and says what comes of it.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
+from dataclasses import replace
 from itertools import accumulate
 
 from ....errors import ProgramError
-from ...programs.ordering import Order, Site, match_transfers, sites
-from ...programs.program import Program
+from ....support.seed import current_seed
+from ...interpreter.check import check_program
+from ...interpreter.findings import Findings
+from ...interpreter.hazards import check_hazards
+from ...interpreter.interpret import run_interleaving
+from ...programs.ordering import Order, Site, global_order, match_transfers, sites
+from ...programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock
 
-__all__ = ["buffered_order"]
+__all__ = ["buffered_order", "check_meaning", "in_one_memory"]
 
 
 def buffered_order(program: Program, depth: int) -> Order:
@@ -80,3 +89,136 @@ def _sorted(waits: list[list[int]]) -> list[int]:
     if len(sequence) < len(waits):
         raise ProgramError(f"{len(waits) - len(sequence)} of {len(waits)} steps wait for each other")
     return sequence
+
+
+INTERLEAVINGS = 2
+"""Enough, because what comes before them proves that all give the same data."""
+
+
+def check_meaning(program: Program, in_place: bool, out_of_place: bool, places: int, findings: Findings) -> None:
+    """Look for circles of waiting, races and wrong data.
+
+    Parameters
+    ----------
+    program : Program
+        Its ranges and peers have been checked.
+    in_place, out_of_place : bool
+        Calls that the file is for.
+    places : int
+        Chunks that a connection holds at least.
+    findings : Findings
+        For what is found.
+    """
+    depth = 0
+    try:
+        global_order(program)
+    except ProgramError as error:
+        try:
+            buffered_order(program, places)
+        except ProgramError:
+            findings.add("hangs", str(error))
+            return
+        depth = places
+        findings.add(
+            "note", f"ranks send before they receive, which needs the {places} chunks that a connection holds, no more"
+        )
+    if in_place and program.layout.in_pairs:
+        findings.add("wrong data", "in place, no part of an alltoall is where it was in the input; set inplace to 0")
+        in_place = False
+    if out_of_place:
+        _check_data(program, "out of place", depth, findings)
+    if in_place:
+        _check_data(in_one_memory(program), "in place", depth, findings)
+
+
+def _check_data(program: Program, how: str, depth: int, findings: Findings) -> None:
+    if program.in_place and (idle := _idle_rank(program)) is not None:
+        if program.num_ranks > 1:
+            findings.add(
+                "wrong data", f"{how}, rank {idle} neither reads nor writes anything but what stays where it is"
+            )
+        return
+    try:
+        if depth:
+            check_hazards(program, buffered_order(program, depth))
+        elif program.in_place and _writes_to_input(program):
+            check_hazards(program, global_order(program))
+        else:
+            check_program(program)
+        for number in range(INTERLEAVINGS):
+            run_interleaving(program, seed=current_seed() * INTERLEAVINGS + number, fifo_depth=depth or 1)
+    except ProgramError as error:
+        findings.add("wrong data", f"{how}, {error}")
+
+
+def _writes_to_input(program: Program) -> bool:
+    """Whether a program works in its input, which in place is as good as any other memory."""
+    return any(
+        step.target is not None and step.target.buffer == "input"
+        for rank in program.ranks
+        for block in rank.thread_blocks
+        for step in block.instructions
+    )
+
+
+def _idle_rank(program: Program) -> int | None:
+    """First rank that does nothing with its data but to copy them onto themselves."""
+    for rank in program.ranks:
+        steps = [step for block in rank.thread_blocks for step in block.instructions]
+        if all(_stays(program, rank.rank, step) or not _uses_data(step) for step in steps):
+            return rank.rank
+    return None
+
+
+def _uses_data(step: Instruction) -> bool:
+    return any(end is not None and end.buffer != "scratch" for end in (step.source, step.target))
+
+
+def _stays(program: Program, rank: int, step: Instruction) -> bool:
+    if step.kind != "copy" or step.source is None or step.target is None:
+        return False
+    if (step.source.buffer, step.target.buffer) != ("input", "output"):
+        return False
+    inputs, outputs = program.layout.input_range(rank), program.layout.output_range(rank)
+    return inputs[0] + step.source.start == outputs[0] + step.target.start
+
+
+def in_one_memory(program: Program) -> Program:
+    """Make a program one whose input and output are the same memory, told by one name for each way of using it.
+
+    What lies in both is read as input, which has been there from the start, and written as output, which has to be
+    there in the end; and it counts as written where it only stays.
+    """
+    return replace(program, in_place=True, ranks=tuple(_one_memory(program, rank) for rank in program.ranks))
+
+
+def _one_memory(program: Program, rank: RankProgram) -> RankProgram:
+    inputs, outputs = program.layout.input_range(rank.rank), program.layout.output_range(rank.rank)
+    begin, end = max(inputs[0], outputs[0]), min(inputs[1], outputs[1])
+
+    def renamed(place: ChunkRange | None, count: int, written: bool) -> ChunkRange | None:
+        if place is None or place.buffer == "scratch":
+            return place
+        chunk = place.start + (inputs if place.buffer == "input" else outputs)[0]
+        if not begin <= chunk <= end - count:
+            return place
+        return ChunkRange("output", chunk - outputs[0]) if written else ChunkRange("input", chunk - inputs[0])
+
+    blocks = [
+        replace(
+            block,
+            instructions=tuple(
+                replace(
+                    step,
+                    source=renamed(step.source, step.count, written=False),
+                    target=renamed(step.target, step.count, written=True),
+                )
+                for step in block.instructions
+            ),
+        )
+        for block in rank.thread_blocks
+    ]
+    if begin < end:
+        places = ChunkRange("input", begin - inputs[0]), ChunkRange("output", begin - outputs[0])
+        blocks.append(ThreadBlock(None, None, 0, (Instruction("copy", *places, end - begin),)))
+    return replace(rank, thread_blocks=tuple(blocks))

@@ -11,7 +11,7 @@ from ...programs.layout import ROOTED, Layout
 from ...programs.program import Buffer, ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 from ..format.limits import COLLECTIVES, JOINED, MAX_AWAITED_BLOCK
 from .document import Block, Document, Gpu, Step
-from .header_rules import chunks_of_buffers
+from .rules import chunks_of_buffers
 from .scanner import at
 
 __all__ = ["layout_of", "program_of"]

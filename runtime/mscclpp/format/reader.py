@@ -28,8 +28,7 @@ from .execution_plan import (
     Gpu,
     Operation,
 )
-from .operation_reader import OperationReader
-from .operations import MAX_BLOCKS, MAX_CHUNKS, Fields
+from .operations import MAX_BLOCKS, MAX_CHUNKS, Fields, OperationReader
 
 __all__ = ["parse_content", "parse_document", "read_mscclpp"]
 

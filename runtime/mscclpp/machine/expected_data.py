@@ -11,7 +11,7 @@ from ...interpreter.machine import expected_outputs
 from ...programs.layout import ROOTED, Layout
 from ...programs.program import Program
 from ..format.execution_plan import ExecutionPlan
-from .processes import Data, Memory
+from .memory import Data, Memory
 
 __all__ = ["check_data", "layout_of"]
 

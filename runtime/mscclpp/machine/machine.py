@@ -28,8 +28,7 @@ from ...programs.layout import Layout
 from ..format.execution_plan import SIGNALLING, WAITING, ExecutionPlan, Operation, Place, channel_pairs
 from ..format.reader import read_mscclpp
 from .expected_data import check_data, layout_of
-from .memory import Accesses
-from .processes import Clock, Data, Job, Memory, Process, Proxy, unrolled
+from .memory import Accesses, Clock, Data, Job, Memory, Process, Proxy, unrolled
 
 __all__ = ["ExecutionReport", "interpret_mscclpp", "run_execution_plan"]
 

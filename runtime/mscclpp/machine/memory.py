@@ -1,14 +1,24 @@
-"""Who read and wrote what last in the memory of all GPUs, and whether later accesses know of it."""
+"""Who read and wrote what last in the memory of all GPUs, and whether later accesses know of it.
+
+What runs in the machine for MSCCL++ plans: thread blocks, proxies of port channels, and the memory of a rank.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from ....errors import ProgramError
-from ..format.execution_plan import Place
-from .processes import Clock, Memory
+from ...programs.layout import Layout
+from ...programs.program import Buffer
+from ..format.execution_plan import Gpu, Operation, Place
 
-__all__ = ["Accesses"]
+__all__ = ["Accesses", "Clock", "Data", "Job", "Memory", "Process", "Proxy", "unrolled"]
 
 
 class Accesses:
@@ -68,3 +78,118 @@ class Accesses:
             f"race: {self.names[earlier]} {ways[0]} {place.buffer} chunk {chunk} of rank {place.rank} and "
             f"{self.names[later]} {ways[1]} it, but nothing keeps them in order"
         )
+
+
+Data = npt.NDArray[Any]
+Clock = npt.NDArray[np.int32]
+
+
+@dataclass
+class Process:
+    """A thread block.
+
+    `clock` is what all of its threads know, `heard` what single threads know on top of that, by thread.
+    """
+
+    rank: int
+    number: int
+    index: int
+    steps: list[tuple[Operation, int | None]]
+    clock: Clock
+    heard: dict[int, Clock] = field(default_factory=dict)
+    at: int = 0
+
+    def known_by(self, thread: int) -> Clock:
+        """Return what one of its threads knows."""
+        heard = self.heard.get(thread)
+        return self.clock if heard is None else np.maximum(self.clock, heard)
+
+    def everything(self) -> Clock:
+        """Return what its threads know together, and what they have done."""
+        clock = self.clock.copy()
+        for heard in self.heard.values():
+            np.maximum(clock, heard, out=clock)
+        clock[self.index] = self.at
+        return clock
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} thread block {self.number}"
+
+
+class Job(NamedTuple):
+    """What a proxy has been asked: to copy and to signal, or one of them."""
+
+    clock: Clock
+    source: Place | None
+    target: Place | None
+    signals: bool
+    part: int | None
+
+
+@dataclass
+class Proxy:
+    """Carries out what is put on one port channel, in order."""
+
+    rank: int
+    channel: int
+    index: int
+    jobs: deque[Job] = field(default_factory=deque)
+    done: int = 0
+
+    def __str__(self) -> str:
+        return f"port channel {self.channel} of rank {self.rank}"
+
+
+class Memory:
+    """Buffers of one rank, and who touched what last."""
+
+    def __init__(self, gpu: Gpu, layout: Layout, rank: int, in_place: bool, slices: int, noise: Any) -> None:
+        self.slices = slices
+        self.arrays: dict[str, Data] = {}
+        self.first: dict[str, int] = {}
+        self.names: dict[str, str] = {buffer: buffer for buffer in gpu.chunks}
+        if in_place:
+            shared = noise(max(gpu.input_chunks, gpu.output_chunks) * slices)
+            starts: dict[Buffer, int] = {"input": 0, "output": 0}
+            if layout.collective in ("allgather", "reduce_scatter"):
+                smaller: Buffer = "input" if layout.collective == "allgather" else "output"
+                starts[smaller] = layout.offsets[rank]
+            for buffer, start in starts.items():
+                begin = start * slices
+                self.arrays[buffer] = shared[begin : begin + gpu.chunks[buffer] * slices]
+                self.first[buffer] = begin
+                self.names[buffer] = "shared"
+        for buffer, chunks in gpu.chunks.items():
+            if buffer not in self.arrays:
+                self.arrays[buffer], self.first[buffer] = noise(chunks * slices), 0
+        self.writes: dict[tuple[str, int], tuple[int, int]] = {}
+        self.reads: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+
+    def span(self, place: Place, part: int | None) -> tuple[int, int]:
+        """Elements of a place, or of one slice of it."""
+        begin, size = place.start * self.slices, place.count * self.slices
+        if part is None:
+            return begin, begin + size
+        return begin + part * place.count, begin + (part + 1) * place.count
+
+    def view(self, place: Place, part: int | None) -> Data:
+        """Return the data there."""
+        begin, end = self.span(place, part)
+        return self.arrays[place.buffer][begin:end]
+
+    def cells(self, place: Place, part: int | None) -> list[tuple[str, int]]:
+        """Name the elements there; the same memory has the same name."""
+        begin, end = self.span(place, part)
+        first = self.first[place.buffer]
+        return [(self.names[place.buffer], first + element) for element in range(begin, end)]
+
+
+def unrolled(operations: Sequence[Operation], slices: int) -> list[tuple[Operation, int | None]]:
+    """Operations in the order in which they run, each with its slice; None for all of the data."""
+    steps: list[tuple[Operation, int | None]] = []
+    for operation in operations:
+        if operation.name == "pipeline":
+            steps += [(inner, part) for part in range(slices) for inner in operation.body]
+        else:
+            steps.append((operation, None))
+    return steps

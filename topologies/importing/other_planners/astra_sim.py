@@ -16,11 +16,9 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ....errors import FileFormatError
-from ....support.sizes_part import check_links
-from ....support.validation import shown
+from ....support.validation import check_links, shown
 from ...network.topology import Link, Topology
-from ..sources.document import Document
-from ..sources.imported import Imported
+from ..sources.document import Document, Imported
 from ..sources.json_text import as_decimal
 from ..sources.options import BoxOptions
 

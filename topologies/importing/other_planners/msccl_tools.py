@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from ....support.validation import shown
 from ...network.topology import Link, Topology
 from ...switched.scale_out import SCALE_UP_LATENCY
-from ..sources.document import Document
-from ..sources.imported import Imported
+from ..sources.document import Document, Imported
 from ..sources.json_text import decode, looks_like
 from ..sources.options import BoxOptions
 

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple, NoReturn
 
-from ....support.sizes_part import check_links
-from ....support.validation import MAX_BANDWIDTH, shown
+from ....support.quantities import MAX_BANDWIDTH
+from ....support.validation import check_links, shown
 from ...network.topology import Link, Topology
-from ..sources.document import Document
-from ..sources.imported import Imported
+from ..sources.document import Document, Imported
 from ..sources.options import BoxOptions
 
 __all__ = ["OPTIONS", "matches", "read_network"]

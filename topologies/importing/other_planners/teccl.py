@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 
 from ...network.topology import Link, Topology
-from ..sources.document import Document
-from ..sources.imported import Imported
+from ..sources.document import Document, Imported
 from ..sources.json_text import Fields, decode, looks_like
 from ..sources.options import BoxOptions
 from .taccl import NDV2_FAST, NDV2_SLOW

@@ -1,4 +1,7 @@
-"""A text file that somebody hands in, whatever it may be."""
+"""A text file that somebody hands in, whatever it may be.
+
+What comes of a file that describes a network.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from typing import NamedTuple
 
 from ....errors import FileFormatError
 from ....support.reading import name_of, read_bytes
+from ...network.topology import Topology
 
-__all__ = ["Document", "read_document"]
+__all__ = ["Document", "Imported", "read_document"]
+
 
 MAX_BYTES = 256 * 2**20
 """Larger files are refused unread."""
@@ -69,3 +74,18 @@ def read_document(path: str | os.PathLike[str]) -> Document:
     if not text.strip():
         raise FileFormatError(f"{where} is empty; expected a description of a network")
     return Document(where, text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+class Imported(NamedTuple):
+    """A network, and what is to be said about where it comes from.
+
+    Attributes
+    ----------
+    topology : Topology
+        The network.
+    notes : tuple of str
+        What was assumed, left out or overruled; one sentence each.
+    """
+
+    topology: Topology
+    notes: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ....support.validation import Exact, as_bandwidth
+from ....support.quantities import Exact, as_bandwidth
 from .gpu_products import FIGURES, GpuProduct, as_figures, find_product
 
 __all__ = ["OPTIONS", "BoxOptions"]
