@@ -16,18 +16,7 @@ PACKAGES = {"flint": "python-flint", "yaml": "pyyaml"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, see `collopt.cli.app`; an interrupt while it is being imported ends it quietly too.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        What follows the program's name; those of this process by default.
-
-    Returns
-    -------
-    int
-        The exit status.
-    """
+    """Run the command line, see `collopt.cli.app`; an interrupt while it is being imported ends it quietly too."""
     try:
         from .app import main as run
 

@@ -91,19 +91,7 @@ def _program(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        What follows the program's name; those of this process by default.
-
-    Returns
-    -------
-    int
-        The exit status.  Errors that collopt raises on purpose, and those of the file system, end in one line on
-        standard error.
-    """
+    """Run the command line."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if completes_for(words):

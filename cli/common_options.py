@@ -57,20 +57,7 @@ FURTHER = {"threads": ThreadsOption, "seed": SeedOption}
 
 
 def with_common_options(command: Callable[..., None], *, takes: Collection[str]) -> Callable[..., None]:
-    """Give a command ``--verbose`` and what else it takes of these, and spread out its groups of options.
-
-    Parameters
-    ----------
-    command : callable
-        As typer takes it; keeps its name and documentation.
-    takes : collection of str
-        Some of ``"threads"``, where it may solve linear programs, and ``"seed"``, where something is left to chance.
-
-    Returns
-    -------
-    callable
-        Which takes the further options, and passes the others on.
-    """
+    """Give a command ``--verbose`` and what else it takes of these, and spread out its groups of options."""
     own = inspect.signature(command, eval_str=True)
     groups = {each.name: each.annotation for each in own.parameters.values() if each.annotation in GROUPS}
     further = {"context": typer.Context, "verbose": VerboseOption} | {

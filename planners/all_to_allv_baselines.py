@@ -33,16 +33,10 @@ NS_PER_US = 1000
 class DirectExchange:
     """An all-to-allv in steps that wait for each other.
 
-    Attributes
-    ----------
-    name : str
-        A key of `BASELINES`.
-    traffic : ndarray of int64, shape (ranks, ranks)
-        Bytes from each rank to each.
-    servers, gpus_per_server : int
-        Rank r is GPU ``r % gpus_per_server`` of server ``r // gpus_per_server``.
-    sends : ndarray of int64, shape (sends, 4)
-        Step, source, destination, bytes.
+    `name`: A key of `BASELINES`.
+    `traffic` (int64 (ranks, ranks)): Bytes from each rank to each.
+    `servers`, `gpus_per_server`: Rank r is GPU ``r % gpus_per_server`` of server ``r // gpus_per_server``.
+    `sends` (int64 (sends, 4)): Step, source, destination, bytes.
     """
 
     name: str
@@ -62,22 +56,6 @@ class DirectExchange:
         A step takes a wake-up and as long as its busiest GPU needs for what it sends or receives on either tier.  Where
         f > 1 flows from other servers meet at a GPU, it receives as slowly as if they had
         ``1 + incast_loss * (f - 1)`` times as many bytes.
-
-        Parameters
-        ----------
-        model : TwoTierModel
-            Where.
-        incast_loss : Fraction
-            What each further flow costs.
-
-        Returns
-        -------
-        Fraction
-
-        Raises
-        ------
-        CapacityOverflowError
-            If times, as multiples of a common unit, could leave the range of int64.
         """
         check_model(model)
         loss = as_amount(incast_loss)

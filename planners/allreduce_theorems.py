@@ -22,20 +22,13 @@ __all__ = ["AllreduceBounds", "allreduce_bounds"]
 class AllreduceBounds:
     """Bounds on the algorithm bandwidth of an allreduce; theorems are those of the pipeline paper, appendix B.
 
-    Attributes
-    ----------
-    any_cut : Bound
-        All data must leave every cut: Theorem 16.
-    widest_rank : Fraction or None
-        Some rank sends, and some rank receives, ``2 (N - 1) / N`` of the data: Theorem 17 with all links of a rank,
-        GB/s.  None where switches can add up data, since the theorem counts on ranks alone to do so.
-    rank_cuts : Bound or None
-        The same with the narrowest cut around each rank: Corollary 18.
-    trees : Fraction
-        The best rate of in-trees and out-trees, GB/s: the optimum of LP (5) of ForestColl, appendix G.  Other
+    `any_cut`: All data must leave every cut: Theorem 16.
+    `widest_rank`: Some rank sends, and some rank receives, ``2 (N - 1) / N`` of the data: Theorem 17 with all links of
+        a rank, GB/s.  None where switches can add up data, since the theorem counts on ranks alone to do so.
+    `rank_cuts`: The same with the narrowest cut around each rank: Corollary 18.
+    `trees`: The best rate of in-trees and out-trees, GB/s: the optimum of LP (5) of ForestColl, appendix G.  Other
         algorithms may be faster.
-    reduce_scatter_allgather : Fraction
-        What a best reduce-scatter and a best allgather reach together, GB/s.
+    `reduce_scatter_allgather`: What a best reduce-scatter and a best allgather reach together, GB/s.
     """
 
     any_cut: Bound
@@ -64,26 +57,6 @@ class AllreduceBounds:
 def allreduce_bounds(topology: Topology) -> AllreduceBounds:
     """Compute the bounds on an allreduce, and what trees and reduce-scatter with allgather reach.
 
-    Parameters
-    ----------
-    topology : Topology
-        Every switch must take in as much bandwidth as it gives out.
-
-    Returns
-    -------
-    AllreduceBounds
-
-    Raises
-    ------
-    BoundError
-        If some rank cannot reach another.
-    UnsupportedError
-        If a switch's ingress and egress differ, or the program for `AllreduceBounds.trees` is too large.
-    NoAnswerError
-        If that program cannot be solved.
-
-    Examples
-    --------
     Three ranks in a row: the ends need twice as much time for a reduce-scatter and an allgather as they have to.
 
     >>> path = Topology.from_links([("a", "b", 24), ("b", "c", 24)], compute="abc", bidirectional=True)

@@ -48,8 +48,6 @@ DEGREE = 4
 def shifted_ring_cost(nodes: int) -> StepCost:
     """Two rings over the same nodes, each both ways: N - 1 steps, and as little data as there can be.
 
-    Examples
-    --------
     >>> cost = shifted_ring_cost(1024)
     >>> float(2 * cost.runtime(2**20, alpha=10, node_bandwidth="12.5")).__round__(1)
     20627.6
@@ -61,8 +59,6 @@ def shifted_ring_cost(nodes: int) -> StepCost:
 def shifted_bfb_ring_cost(nodes: int) -> StepCost:
     """The same rings with breadth-first broadcast, which goes both ways at once: half as many steps.
 
-    Examples
-    --------
     >>> shifted_bfb_ring_cost(12)
     StepCost(steps=6, bandwidth_factor=Fraction(11, 12))
     """
@@ -76,23 +72,6 @@ def shifted_ring_rate(nodes: int) -> Fraction:
     That shift times itself is 1 modulo N, so multiplying by it swaps the two rings: all links are alike, and shortest
     paths load them evenly.  Hence f = 4 / (sum of the distances from a node), which is N^2/8 + 2.
 
-    Parameters
-    ----------
-    nodes : int
-        N, a multiple of 4 from 8 on; for other sizes rings shifted like this do not exist.
-
-    Returns
-    -------
-    Fraction
-        f of LP (3).
-
-    Raises
-    ------
-    UnsupportedError
-        If the number of nodes is another.
-
-    Examples
-    --------
     >>> round(float(all_to_all_us(shifted_ring_rate(1024), 1024, 4, 2**20, 12.5)))
     10738
     """
@@ -105,8 +84,6 @@ def shifted_ring_rate(nodes: int) -> Fraction:
 def torus_cost(side: int) -> StepCost:
     """A square torus with breadth-first broadcast: steps as its diameter, and as little data as there can be.
 
-    Examples
-    --------
     >>> torus_cost(32)
     StepCost(steps=32, bandwidth_factor=Fraction(1023, 1024))
     """
@@ -118,8 +95,6 @@ def torus_cost(side: int) -> StepCost:
 def torus_rate(side: int) -> Fraction:
     """Rate f of all-to-all on a square torus, whose links are all alike: 4 / (sum of the distances from a node).
 
-    Examples
-    --------
     >>> torus_rate(32)
     Fraction(1, 4096)
     """
@@ -134,28 +109,8 @@ def double_binary_tree_allreduce_us(nodes: int, num_bytes: int, *, alpha: Exact,
     of height h = ceil(log2 N) serves its children in turn (Sanders, Speck and Träff, Parallel Computing 35(12), 2009).
     Each tree has half of the data and links of B/4, so a block takes alpha + 2 M/B / k.
 
-    Parameters
-    ----------
-    nodes : int
-        N.
-    num_bytes : int
-        M.
-    alpha : number
-        µs per step; with 0 there can be any number of blocks, and the time is the limit of that.
-    node_bandwidth : number
-        B: GB/s of a node's four ports together.
+    Units: `alpha` in µs.
 
-    Returns
-    -------
-    Fraction
-
-    Raises
-    ------
-    UnsupportedError
-        If a number is not usable.
-
-    Examples
-    --------
     >>> round(float(double_binary_tree_allreduce_us(1024, 2**20, alpha=10, node_bandwidth=12.5)))
     1434
     """
@@ -179,18 +134,6 @@ def double_binary_tree_rate(nodes: int) -> Fraction:
 
     No flow beats a cut, and LP (3) meets this one for all N up to 29.  For powers of two, f = 16 / N^2.
 
-    Parameters
-    ----------
-    nodes : int
-        N.
-
-    Returns
-    -------
-    Fraction
-        At least f of LP (3).
-
-    Examples
-    --------
     >>> round(float(all_to_all_us(double_binary_tree_rate(1024), 1024, 4, 2**20, 12.5)))
     21475
     """
@@ -215,8 +158,6 @@ def rate_limit(nodes: int, degree: int) -> Fraction:
 
     At most d^i nodes are i hops away from a node, so f is at most d over the sum of the distances that follow.
 
-    Examples
-    --------
     >>> rate_limit(1024, 4)
     Fraction(4, 4667)
     """
@@ -233,13 +174,6 @@ def rate_limit(nodes: int, degree: int) -> Fraction:
 def all_to_all_us(rate: Exact, nodes: int, degree: int, num_bytes: int, node_bandwidth: Exact) -> Fraction:
     """Time of an all-to-all at the rate f, in which every node sends M bytes in all: (M/B) d / (N f), in µs.
 
-    Raises
-    ------
-    UnsupportedError
-        If a number is not usable.
-
-    Examples
-    --------
     >>> all_to_all_us(Fraction(1), 2, 1, 1000, 1)
     Fraction(1, 2)
     """

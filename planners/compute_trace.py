@@ -51,16 +51,10 @@ _NUMBER = re.compile(r"\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,2})?|\d{1,40}/\d{1,40
 class Layer:
     """One row of a compute trace.
 
-    Attributes
-    ----------
-    name : str
-        For people.
-    forward_us, backward_us : Fraction
-        µs of computation.
-    gradient_bytes : int
-        What the ranks add up with an allreduce.
-    all_to_all_bytes : int
-        What every rank sends to the experts in all, and gets back.
+    `name`: For people.
+    `forward_us`, `backward_us`: µs of computation.
+    `gradient_bytes`: What the ranks add up with an allreduce.
+    `all_to_all_bytes`: What every rank sends to the experts in all, and gets back.
     """
 
     name: str
@@ -73,25 +67,6 @@ class Layer:
 def read_compute_trace(table: TraceTable) -> tuple[Layer, ...]:
     """Read a compute trace and check every value.
 
-    Parameters
-    ----------
-    table : str, path, DataFrame, or iterable of mappings or Layers
-        With exactly the columns above; text and paths name a CSV file with a header.  Numbers are read exactly, so
-        ``0.1`` is 1/10.
-
-    Returns
-    -------
-    tuple of Layer
-
-    Raises
-    ------
-    UnsupportedError
-        If a column is missing or unknown, a value is no number of at least 0, bytes are not whole, or there is no row.
-    FileFormatError
-        As before, if the table is a file, which the message names; or if the file cannot be read.
-
-    Examples
-    --------
     >>> read_compute_trace([
     ...     {"name": "mlp", "forward_us": 0.1, "backward_us": 2, "gradient_bytes": 8, "all_to_all_bytes": 0}
     ... ])
@@ -158,11 +133,6 @@ def as_exact(value: object, what: str) -> Fraction:
     """Read a number of at least 0 exactly; floats, which may be measured, by their shortest decimal form.
 
     Unlike the numbers of a topology, it may have any number of decimals.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is not such a number, or as large as 10^18.
     """
     refusal = UnsupportedError(f"{what} is {shown(value)}; expected a number of at least 0 and below 10^18")
     if isinstance(value, bool):

@@ -117,21 +117,7 @@ def proved_plan(
     *,
     bound: Bound | None = None,
 ) -> Plan:
-    """Add to a schedule its loads, its rate and a bound, and verify the whole.
-
-    Parameters
-    ----------
-    topology, collective, schedule, planner, options
-        As for `plan_of_schedule`, and checked.
-    trace : Trace
-        Goes on with the stages of the plan.
-    bound : Bound, optional
-        Where the planner has it already; found here by default.
-
-    Returns
-    -------
-    Plan
-    """
+    """Add to a schedule its loads, its rate and a bound, and verify the whole."""
     with trace.stage("loads"):
         loads = schedule.link_loads(topology)
         rate = rate_of_loads(loads, schedule, topology)

@@ -339,8 +339,6 @@ def plan_auto(topology: Topology, collective: str, **options: Any) -> Plan:
 def check_planner(name: object) -> None:
     """Raise `UnsupportedError` for a name that is no planner's, before anything else is looked at.
 
-    Examples
-    --------
     >>> check_planner("forest_coll")
     Traceback (most recent call last):
         ...

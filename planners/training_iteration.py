@@ -136,13 +136,7 @@ class DirectConnectTimes:
 class Task(NamedTuple):
     """What one stream does from `start_us` to `end_us`.
 
-    Attributes
-    ----------
-    stream : {"compute", "communication"}
-    kind : {"forward", "backward", "allreduce", "all-to-all"}
-    name : str
-        The layer; of an allreduce, the last layer whose gradients are in its bucket.
-    start_us, end_us : Fraction
+    `name`: The layer; of an allreduce, the last layer whose gradients are in its bucket.
     """
 
     stream: Stream

@@ -15,17 +15,6 @@ Item = TypeVar("Item", bound=np.generic)
 def read_only(array: npt.NDArray[Item]) -> npt.NDArray[Item]:
     """Return a view that cannot be written to, or the array itself if it cannot be written to already.
 
-    Parameters
-    ----------
-    array : ndarray
-        Stays writable for its owner, and shares its memory with the view.
-
-    Returns
-    -------
-    ndarray
-
-    Examples
-    --------
     >>> loads = np.arange(3)
     >>> view = read_only(loads)
     >>> loads.flags.writeable, view.flags.writeable, read_only(view) is view

@@ -16,31 +16,7 @@ __all__ = ["call_registered"]
 def call_registered(
     group: str, kind: str, name: object, arguments: tuple[object, ...], options: Mapping[str, object]
 ) -> Any:
-    """Look up a function by its name and call it.
-
-    Parameters
-    ----------
-    group : str
-        Of entry points.
-    kind : str
-        What the functions are, for messages: ``"export format"``.
-    name : str
-        Of the function in its group.
-    arguments : tuple
-        What it takes first.
-    options : mapping
-        What it takes by name, as a user gave it.
-
-    Returns
-    -------
-    object
-        What the function returns.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no such function, or it does not take these options or needs others.
-    """
+    """Look up a function by its name and call it."""
     known = entry_points(group=group)
     if not isinstance(name, str) or name not in known.names:
         raise UnsupportedError(f"there is no {kind} {shown(name)}; expected one of {', '.join(sorted(known.names))}")

@@ -39,12 +39,8 @@ LOOKED_AT = 2**16
 class FileKind(NamedTuple):
     """What a file is, and what can be done with it.
 
-    Attributes
-    ----------
-    name : str
-        With its article.
-    advice : str
-        With ``{}`` for the file.
+    `name`: With its article.
+    `advice`: With ``{}`` for the file.
     """
 
     name: str
@@ -142,22 +138,7 @@ def kind_of(path: str | os.PathLike[str]) -> FileKind | None:
 
 
 def wrong_kind(path: str | os.PathLike[str], wanted: str, fitting: Container[str]) -> str | None:
-    """Say of a file that could not be read what it is, and what is for it.
-
-    Parameters
-    ----------
-    path : path
-        Of the file.
-    wanted : str
-        What it should have been, with its article.
-    fitting : container of str
-        Kinds that its reader reads, whose own words about this one say more.
-
-    Returns
-    -------
-    str or None
-        None where its kind is unknown or fitting.
-    """
+    """Say of a file that could not be read what it is, and what is for it."""
     kind = kind_of(path)
     if kind is None or kind.name in fitting:
         return None

@@ -29,19 +29,8 @@ TINY = 1e-4
 def bandwidth_text(value: float | Fraction, decimals: int = 0) -> str:
     """Write a bandwidth.
 
-    Parameters
-    ----------
-    value : float or Fraction
-        GB/s, at least 0.
-    decimals : int
-        Decimals to write at least.
+    Units: `value` in GB/s.
 
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> bandwidth_text(0.0123456), bandwidth_text(Fraction(5312, 15)), bandwidth_text(Fraction(5312, 15), 2)
     ('12.3 MB/s', '354 GB/s', '354.13 GB/s')
     """
@@ -51,8 +40,6 @@ def bandwidth_text(value: float | Fraction, decimals: int = 0) -> str:
 def time_text(microseconds: float | Fraction) -> str:
     """Write a time that is given in µs.
 
-    Examples
-    --------
     >>> time_text(191.04), time_text(2384.9), time_text(0.02)
     ('191 µs', '2.38 ms', '20.0 ns')
     """
@@ -62,8 +49,6 @@ def time_text(microseconds: float | Fraction) -> str:
 def percentage_text(share: float | Fraction) -> str:
     """Write a share of 1 in percent.
 
-    Examples
-    --------
     >>> percentage_text(Fraction(37, 1162)), percentage_text(0.5), percentage_text(0.00001234)
     ('3.18 %', '50.00 %', '0.00123 %')
     """
@@ -73,8 +58,6 @@ def percentage_text(share: float | Fraction) -> str:
 def count_text(count: int, word: str) -> str:
     """Write a number of things whose plural ends in an s.
 
-    Examples
-    --------
     >>> count_text(1, "step"), count_text(12, "chunk")
     ('1 step', '12 chunks')
     """
@@ -111,8 +94,6 @@ SHOWN = 12
 def rate(value: Fraction) -> str:
     """Write a bandwidth in GB/s with two decimals or three digits and, where these round, exactly.
 
-    Examples
-    --------
     >>> rate(Fraction(5312, 15)), rate(Fraction(320)), rate(Fraction(1, 3000))
     ('354.13 GB/s (exactly 5312/15)', '320.00 GB/s', '333.33 kB/s (exactly 1/3000 GB/s)')
     """
@@ -126,8 +107,6 @@ def rate(value: Fraction) -> str:
 def gap(missed: Fraction) -> str:
     """Write the share of the bound that is missed.
 
-    Examples
-    --------
     >>> gap(Fraction(0)), gap(Fraction(37, 1162))
     ('0, optimal', '3.18 % (exactly 37/1162)')
     """
@@ -137,8 +116,6 @@ def gap(missed: Fraction) -> str:
 def shortened(names: Iterable[str]) -> str:
     """Write different names in their order, and runs of numbered ones in short.
 
-    Examples
-    --------
     >>> shortened(["box0/gpu0", "box0/gpu1", "box0/gpu2", "box0/nic0", "ib"])
     'box0/gpu0..2, box0/nic0, ib'
     """

@@ -21,28 +21,7 @@ MAX_DIGITS = 100
 
 
 def read_json(path: str | os.PathLike[str], expected_format: str, max_version: int) -> dict[str, Any]:
-    """Read one of our versioned JSON files and check its header.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    expected_format : str
-        What its field ``format`` must say.
-    max_version : int
-        The newest ``version`` that the caller reads; the oldest is 1.
-
-    Returns
-    -------
-    dict
-        Decimal numbers come as `Decimal`, so that no digit is lost.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is missing, unreadable, over 256 MiB, not UTF-8, not JSON, cut short, nested too deeply, has a key
-        twice or a number that is not finite, is of another format, or of a version newer than `max_version`.
-    """
+    """Read one of our versioned JSON files and check its header."""
     where = name_of(path)
     return parse_json(_read_text(path, where), where, expected_format, max_version)
 
@@ -78,13 +57,7 @@ def parse_json(text: str, where: str, expected_format: str, max_version: int) ->
 
 
 def check_header(data: object, expected_format: str, max_version: int, where: str) -> None:
-    """Refuse a decoded document that is not an object of the expected format and a version from 1 to `max_version`.
-
-    Raises
-    ------
-    FileFormatError
-        Saying which of the three is wrong in the document that `where` names.
-    """
+    """Refuse a decoded document that is not an object of the expected format and a version from 1 to `max_version`."""
     if not isinstance(data, Mapping):
         raise FileFormatError(f"{where} holds {shown(data)}; expected a JSON object of format {expected_format!r}")
     if "format" not in data:

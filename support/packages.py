@@ -42,17 +42,6 @@ class Need(NamedTuple):
 def needs(extra: str = "") -> tuple[Need, ...]:
     """List what collopt itself, or one of its extras, asks for.
 
-    Parameters
-    ----------
-    extra : str
-        Such as ``plot``; empty for what is always needed.
-
-    Returns
-    -------
-    tuple of Need
-
-    Examples
-    --------
     >>> [need.package for need in needs("plot")]
     ['matplotlib']
     """
@@ -61,13 +50,7 @@ def needs(extra: str = "") -> tuple[Need, ...]:
 
 
 def trouble(need: Need) -> str:
-    """Import a package and say what is wrong with it.
-
-    Returns
-    -------
-    str
-        Such as ``"numpy is not installed"``; empty where it can be used.
-    """
+    """Import a package and say what is wrong with it."""
     module = MODULES.get(need.package, need.package)
     package = module.partition(".")[0]
     try:
@@ -86,22 +69,7 @@ def trouble(need: Need) -> str:
 
 
 def mending(wanted: Sequence[Need], whole: str) -> tuple[list[str], str]:
-    """Say what is wrong with packages, and what mends it.
-
-    Parameters
-    ----------
-    wanted : sequence of Need
-        Those that have to work.
-    whole : str
-        What brings all of them, as pip takes it, such as ``'collopt[plot]'``.
-
-    Returns
-    -------
-    list of str
-        As of `trouble`; empty where all work.
-    str
-        A command; empty likewise.
-    """
+    """Say what is wrong with packages, and what mends it."""
     found = {need: told for need in wanted if (told := trouble(need))}
     if not found:
         return [], ""
@@ -111,20 +79,7 @@ def mending(wanted: Sequence[Need], whole: str) -> tuple[list[str], str]:
 
 
 def check_extra(what: str, extra: str) -> None:
-    """See to it that the packages of an extra can be used.
-
-    Parameters
-    ----------
-    what : str
-        Whoever needs them, in the plural, for the message.
-    extra : str
-        By its name in pyproject.toml.
-
-    Raises
-    ------
-    MissingDependencyError
-        If one is missing, too old or broken, with what mends it.
-    """
+    """See to it that the packages of an extra can be used."""
     wanted = needs(extra)
     told, command = mending(wanted, f"'collopt[{extra}]'")
     if not told:

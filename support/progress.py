@@ -55,15 +55,7 @@ _text: ContextVar[str] = ContextVar("collopt_last_text", default="")
 
 @contextmanager
 def listening(count: Callable[[int, int], None], text: Callable[[str], None]) -> Iterator[None]:
-    """Report the progress of work within the context to these functions, as `on_stage` does.
-
-    Parameters
-    ----------
-    count : callable
-        Takes how much is done, and how much there is.
-    text : callable
-        Takes what is told in words; an empty text takes the last one back.
-    """
+    """Report the progress of work within the context to these functions, as `on_stage` does."""
     listeners, depth, said = _listeners.set(_Listeners(count, text)), _depth.set(0), _text.set("")
     try:
         yield
@@ -90,18 +82,6 @@ class _Count:
 def counter(total: int) -> Iterator[Callable[[int], None]]:
     """Count what is done within the context.
 
-    Parameters
-    ----------
-    total : int
-        How many parts there are, or may be at most.
-
-    Yields
-    ------
-    callable
-        Takes how many are done in all.
-
-    Examples
-    --------
     >>> with listening(lambda done, total: print(f"{done} of {total}"), print), counter(9) as reached:
     ...     reached(4)
     0 of 9
@@ -126,19 +106,6 @@ def counter(total: int) -> Iterator[Callable[[int], None]]:
 def counted(items: Iterable[Item], total: int) -> Iterator[Item]:
     """Pass things on and count them.
 
-    Parameters
-    ----------
-    items : iterable
-        Each is done when the next one is asked for.
-    total : int
-        How many there are.
-
-    Yields
-    ------
-    object
-
-    Examples
-    --------
     >>> with listening(lambda done, total: print(f"{done} of {total}"), print):
     ...     letters = list(counted("ab", 2))
     0 of 2
@@ -154,18 +121,6 @@ def counted(items: Iterable[Item], total: int) -> Iterator[Item]:
 def portions(total: int) -> Iterator[tuple[int, int]]:
     """Divide the parts ``0 .. total - 1`` that a kernel goes through into ranges, and count the parts.
 
-    Parameters
-    ----------
-    total : int
-        How many parts there are.
-
-    Yields
-    ------
-    tuple of int
-        Begin and end of a range, of all parts if nobody listens; it is done when the next one is asked for.
-
-    Examples
-    --------
     >>> list(portions(1000))
     [(0, 1000)]
     """
@@ -184,13 +139,6 @@ def portions(total: int) -> Iterator[tuple[int, int]]:
 def texts() -> Iterator[Callable[[str], None]]:
     """Tell in words how far work within the context has come; at its end the text is taken back.
 
-    Yields
-    ------
-    callable
-        Takes the text, which follows that of the context around, if there is one.
-
-    Examples
-    --------
     >>> with listening(lambda done, total: None, lambda text: print(repr(text))), texts() as say:
     ...     say("round 1")
     ...     with texts() as say_more:

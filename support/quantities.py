@@ -47,18 +47,6 @@ LINE_RATES = (400, 800, 1600, 3200)
 def as_gigabytes(value: object) -> object:
     """Turn text with a unit into GB/s, and leave everything else as it is.
 
-    Parameters
-    ----------
-    value : object
-        ``"400Gb/s"``, ``"400 Gbps"``, ``"50GB/s"`` or ``"1.6Tb/s"``: M, G or T, and a small b for bits.
-
-    Returns
-    -------
-    object
-        A Fraction, or `value`.
-
-    Examples
-    --------
     >>> as_gigabytes("400Gb/s")
     Fraction(50, 1)
     >>> as_gigabytes("400")
@@ -71,8 +59,6 @@ def as_gigabytes(value: object) -> object:
 def looks_like_unit(value: object) -> bool:
     """Tell whether a text ends in what may be meant for a unit.
 
-    Examples
-    --------
     >>> looks_like_unit("400gbps"), looks_like_unit("fast")
     (True, False)
     """
@@ -82,20 +68,6 @@ def looks_like_unit(value: object) -> bool:
 def doubt_about_nic(value: object, bandwidth: Fraction | None) -> str | None:
     """Say that a bare number, which no card has in GB/s, is the Gb/s of one.
 
-    Parameters
-    ----------
-    value : object
-        As it was written.
-    bandwidth : Fraction or None
-        What it was read as; None if it was not given.
-
-    Returns
-    -------
-    str or None
-        A sentence, or None if there is nothing to doubt.
-
-    Examples
-    --------
     >>> print(doubt_about_nic("400", Fraction(400)))
     nic_bandwidth=400 counts as 400 GB/s, which no card has; one of 400 Gb/s has 50 GB/s: give nic_bandwidth='400Gb/s'
     >>> doubt_about_nic("400GB/s", Fraction(400)), doubt_about_nic(100, Fraction(100))
@@ -183,24 +155,6 @@ MAX_EXPONENT = 400
 def as_bandwidth(value: object, where: str) -> Fraction:
     """Read a bandwidth in GB/s as an exact positive fraction.
 
-    Parameters
-    ----------
-    value : int, float, str, Decimal or Fraction
-        GB/s (1e9 bytes per second), one direction; or text with its unit, such as ``"400Gb/s"``.
-    where : str
-        Names the thing in the error message, such as ``"link ('gpu0', 'sw0')"``.
-
-    Returns
-    -------
-    Fraction
-
-    Raises
-    ------
-    TopologyError
-        If the value is not a number, not finite, not positive, absurdly large, or too fine-grained.
-
-    Examples
-    --------
     >>> as_bandwidth(0.1, "link ('a', 'b')")
     Fraction(1, 10)
     >>> as_bandwidth("400Gb/s", "every NIC")

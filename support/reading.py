@@ -25,27 +25,7 @@ _GIVEN = re.compile(r"/dev/stdin|/dev/fd/[0-9]+|/proc/(self|[0-9]+)/fd/[0-9]+")
 
 
 def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
-    """Read a file that a user named.
-
-    Parameters
-    ----------
-    path : str or path
-        A regular file, or what the shell opened: ``/dev/stdin``, ``/dev/fd/N`` or ``/proc/self/fd/N``, of any kind.
-    most_bytes : int
-        A larger file is refused, and no more of it is read.
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    FileFormatError
-        If there is no such file, it cannot be read or is too large, or it is a folder, pipe, socket or device, which
-        might keep the reader waiting for ever; one sentence that begins with the path.
-    UnsupportedError
-        If it is not a path at all.
-    """
+    """Read a file that a user named."""
     where = name_of(path)
     if not os.fspath(path):
         raise FileFormatError("the path is empty; expected the name of a file")
@@ -79,25 +59,7 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
 
 
 def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
-    """Read a file of UTF-8 text, with or without a byte order mark; otherwise as `read_bytes`.
-
-    Parameters
-    ----------
-    path : str or path
-        As for `read_bytes`.
-    most_bytes : int
-        As for `read_bytes`.
-
-    Returns
-    -------
-    str
-        Line ends as they are.
-
-    Raises
-    ------
-    FileFormatError
-        As `read_bytes`, or if it is not UTF-8.
-    """
+    """Read a file of UTF-8 text, with or without a byte order mark; otherwise as `read_bytes`."""
     content = read_bytes(path, most_bytes)
     try:
         return content.decode("utf-8-sig")

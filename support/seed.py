@@ -55,8 +55,6 @@ def current_seed() -> int:
 def as_seed(seed: int) -> int:
     """Return a seed as Python's own integer, or raise `UnsupportedError`.
 
-    Examples
-    --------
     >>> as_seed(-1)
     Traceback (most recent call last):
         ...

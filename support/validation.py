@@ -85,24 +85,6 @@ def as_whole(
 ) -> int:
     """Read a whole number of at least `least`, and at most `most` if that is given.
 
-    Parameters
-    ----------
-    value : int
-        One of Python or numpy; see `is_whole`.
-    what : str
-        Names the thing in the error message, such as ``"chunks"``.
-    least, most : int
-        Both included.
-    error : type of ColloptError
-        Raised for anything else.
-
-    Returns
-    -------
-    int
-        Python's own, which does not overflow.
-
-    Examples
-    --------
     >>> as_whole(4, "chunks", most=8)
     4
     """
@@ -115,20 +97,6 @@ def as_whole(
 def as_integers(values: object, what: str, expected: str) -> npt.NDArray[np.int64]:
     """Read an array, or lists in lists, of whole numbers; anything else raises `TopologyError`.
 
-    Parameters
-    ----------
-    values : array_like of int
-        Numbers of 64 bits; booleans and floats are none.
-    what, expected : str
-        Begin and end the error message, such as ``"the arcs"`` and ``"pairs (tail, head) of whole numbers"``.
-
-    Returns
-    -------
-    ndarray of int64
-        The array itself, where it is one of int64; its shape is not checked.
-
-    Examples
-    --------
     >>> as_integers([(0, 1), (1, 0)], "the arcs", "pairs of whole numbers").shape
     (2, 2)
     """
@@ -191,26 +159,6 @@ MAX_LINKS = 2**20
 def as_size(value: object, what: str, *, least: int = 1, most: int = 2**16) -> int:
     """Read a whole number between `least` and `most`.
 
-    Parameters
-    ----------
-    value : int
-        Numpy integers are fine; booleans, floats and text are not.
-    what : str
-        Names the thing in the error message, such as ``"boxes"``.
-    least, most : int
-        Both included.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    TopologyError
-        If the value is not a whole number or outside the limits.
-
-    Examples
-    --------
     >>> as_size(4, "boxes")
     4
     """

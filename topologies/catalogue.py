@@ -80,16 +80,10 @@ FALSE = ("false", "no", "off", "0")
 class Parameter:
     """One option of a builder.
 
-    Attributes
-    ----------
-    name : str
-        As in the function's signature.
-    kind : str
-        ``"integer"``, ``"integers"``, ``"number"``, ``"flag"`` or ``"shape"``.
-    default : object
-        `REQUIRED` where there is none.
-    optional : bool
-        Whether None, written ``none``, is a value too.
+    `name`: As in the function's signature.
+    `kind`: ``"integer"``, ``"integers"``, ``"number"``, ``"flag"`` or ``"shape"``.
+    `default`: `REQUIRED` where there is none.
+    `optional`: Whether None, written ``none``, is a value too.
     """
 
     name: str

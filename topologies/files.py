@@ -101,18 +101,6 @@ def write_topology(topology: Topology, path: str | os.PathLike[str]) -> None:
 def topology_to_json(topology: Topology) -> dict[str, Any]:
     """Describe a topology by plain lists, texts and integers, ready for `json.dumps`.
 
-    Parameters
-    ----------
-    topology : Topology
-        Left alone.
-
-    Returns
-    -------
-    dict
-        Numbers that are not whole are exact texts such as ``"65/3"``.
-
-    Examples
-    --------
     >>> pair = Topology.from_links([("a", "b", "12.5"), ("b", "a", 25)], compute=["a", "b"], name="pair")
     >>> topology_to_json(pair)["links"]
     [['a', 'b', '25/2', 0], ['b', 'a', 25, 0]]
@@ -137,24 +125,6 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
 def topology_from_json(data: object, where: str) -> Topology:
     """Check a decoded JSON document and build the topology that it describes.
 
-    Parameters
-    ----------
-    data : dict
-        As `topology_to_json` makes it or `read_json` reads it.
-    where : str
-        Names the document in error messages, such as the file it came from.
-
-    Returns
-    -------
-    Topology
-
-    Raises
-    ------
-    FileFormatError
-        If a field is missing, unknown or wrong, or the network makes no sense.
-
-    Examples
-    --------
     >>> pair = Topology.from_links([("a", "b", 25), ("b", "a", 25)], compute=["a", "b"])
     >>> topology_from_json(topology_to_json(pair), "example") == pair
     True
@@ -181,15 +151,7 @@ def topology_from_json(data: object, where: str) -> Topology:
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write text or bytes to a temporary name beside `path` and rename it, so that no reader ever sees half a file.
-
-    Raises
-    ------
-    OSError
-        If the folder does not exist or cannot be written; nothing is left behind.
-    UnsupportedError
-        If it is not a path at all.
-    """
+    """Write text or bytes to a temporary name beside `path` and rename it, so that no reader ever sees half a file."""
     target = _target_of(path)
     with _told_of(target):
         temporary = _staged(target, content)
@@ -205,18 +167,6 @@ def write_all_whole(contents: Mapping[str, str | bytes]) -> None:
 
     Files that are replaced are moved aside first and come back if anything goes wrong: for a moment a reader may find
     some of the files missing, but never old and new ones side by side.
-
-    Parameters
-    ----------
-    contents : mapping of str to str or bytes
-        What to write, by path.
-
-    Raises
-    ------
-    OSError
-        As of `write_whole`, naming the file.
-    UnsupportedError
-        If one is not a path at all, or two are the same file.
     """
     targets = {_target_of(path): content for path, content in contents.items()}
     if len(targets) < len(contents):

@@ -102,19 +102,6 @@ WITH_VALUE = re.compile(rf"(?<![^\s(])({ANY})=(?P<value>\.\.\.|'[^'\s]*'|\"[^\"\
 def as_typed(message: str, file: str = "") -> str:
     """Let a message name options as they are typed.
 
-    Parameters
-    ----------
-    message : str
-        In Python's words, such as ``give fabric, one of full, rail``.
-    file : str
-        What the message is about; its name is left as it is, whatever it holds.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> as_typed("gpu.xml says nothing about it; give fabric, one of full, rail", "gpu.xml")
     'gpu.xml says nothing about it; give --fabric, one of full, rail'
     >>> as_typed('say which GPU it is (gpu="h100")')

@@ -27,38 +27,13 @@ FILE_COUNTS = {"boxes", "nics", "boxes_per_leaf"}
 
 
 def find_network(name: str, options: NetworkOptions) -> Topology:
-    """Build or read the topology that a command is about.
-
-    Parameters
-    ----------
-    name : str
-        A catalogue name, which comes first, or the path of a file.
-    options : NetworkOptions
-        What goes with a file depends on its format.
-
-    Returns
-    -------
-    Topology
-
-    Raises
-    ------
-    UsageError
-        If the options are not understood, or do not go with the topology.
-    TopologyError, FileFormatError
-        If there is no such topology, or it makes no sense.
-    """
+    """Build or read the topology that a command is about."""
     file = network_file(name)
     return _changed(_built(name, options) if file is None else _read([file], options), options)
 
 
 def join_files(files: Sequence[Path], options: NetworkOptions) -> Topology:
-    """Join the boxes that files describe, one each, by the fabric that `options` ask for.
-
-    Raises
-    ------
-    UsageError, TopologyError, FileFormatError
-        As `find_network`.
-    """
+    """Join the boxes that files describe, one each, by the fabric that `options` ask for."""
     return _changed(_read(files, options), options)
 
 

@@ -14,20 +14,7 @@ __all__ = ["check_targets", "writing"]
 
 
 def check_targets(targets: Mapping[str, Path | None], sources: Iterable[Path | None] = ()) -> None:
-    """Refuse files that could not be written, or must not be, before hours of work go into what they would hold.
-
-    Parameters
-    ----------
-    targets : mapping of str to path or None
-        By the option that names the file.
-    sources : iterable of path or None
-        Files that are read, and so not to be overwritten.
-
-    Raises
-    ------
-    UsageError
-        Naming the option, the file, and what is wrong with it.
-    """
+    """Refuse files that could not be written, or must not be, before hours of work go into what they would hold."""
     taken = [source for source in sources if source is not None]
     for option, path in targets.items():
         if path is None:

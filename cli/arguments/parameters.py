@@ -203,20 +203,6 @@ def takes_option(planner: str, collective: str, name: str) -> bool:
 def whole_number(name: str, least: int | None = None, most: int | None = None) -> Callable[[object], int]:
     """Make the reader of a whole number, whose errors name the option and the value.
 
-    Parameters
-    ----------
-    name : str
-        Of the option or argument, as it is typed.
-    least, most : int, optional
-        Where its range is not checked by what takes it.
-
-    Returns
-    -------
-    callable
-        For `typer.Option` to take as its `parser`.
-
-    Examples
-    --------
     >>> whole_number("--chunks")("12")
     12
     """

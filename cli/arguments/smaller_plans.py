@@ -22,29 +22,7 @@ FEW_CHUNKS = (4, 2, 1)
 
 
 def write_fitting(made: Plan, write: Callable[[Plan], None], planner: str, asked: Mapping[str, Any]) -> Plan:
-    """Write a plan's files, or those of the first smaller plan that fits, and say so.
-
-    Parameters
-    ----------
-    made : Plan
-        The best one.
-    write : callable
-        Writes the files of a plan; raises `TooLargeError` where its runtime does not take as much.
-    planner : str
-        Who was asked for it.
-    asked : mapping
-        What the planner was asked with, but for numbers of trees or chunks.
-
-    Returns
-    -------
-    Plan
-        The one whose files were written.
-
-    Raises
-    ------
-    TooLargeError
-        That of the first plan, if no other fits either.
-    """
+    """Write a plan's files, or those of the first smaller plan that fits, and say so."""
     try:
         write(made)
     except TooLargeError as error:

@@ -23,22 +23,7 @@ MOST_BYTES = 32 * MOST_RANKS**2
 
 
 def read_traffic(path: Path) -> list[list[str]] | npt.NDArray[np.generic]:
-    """Read a matrix; what its entries mean is for the planner to check.
-
-    Parameters
-    ----------
-    path : path
-        CSV without a header, or an array as ``numpy.save`` writes it, by its name.
-
-    Returns
-    -------
-    list of list of str, or ndarray
-
-    Raises
-    ------
-    FileFormatError
-        If the file cannot be read as one, or holds more than one of `MOST_RANKS` ranks.
-    """
+    """Read a matrix; what its entries mean is for the planner to check."""
     from ...support.file_kinds import NUMBERS_KIND, wrong_kind
 
     is_array = path.suffix == ".npy"

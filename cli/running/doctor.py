@@ -45,12 +45,7 @@ EXTRAS = {"figures": "plot", "reports": "report", "building the documentation": 
 class Check(NamedTuple):
     """One part of the core.
 
-    Attributes
-    ----------
-    name : str
-    works : bool
-    detail : str
-        What was shown, or what went wrong.
+    `detail`: What was shown, or what went wrong.
     """
 
     name: str
@@ -61,12 +56,7 @@ class Check(NamedTuple):
 class Feature(NamedTuple):
     """Something that not everybody needs.
 
-    Attributes
-    ----------
-    name : str
-    works : bool
-    needs : str
-        What to install, where it does not work; what is wrong besides, if something is there.
+    `needs`: What to install, where it does not work; what is wrong besides, if something is there.
     """
 
     name: str

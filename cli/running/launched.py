@@ -23,12 +23,7 @@ def as_one_of_the_ranks(what: str, timeout: float) -> Iterator[None]:
 
     Torch can wait for ever if something else than a rank answers where the ranks are to meet.
 
-    Parameters
-    ----------
-    what : str
-        What the ranks are to be done with.
-    timeout : float
-        Seconds that it may take.
+    Units: `timeout` in seconds.
     """
     from ...runtime.distributed.processes.torchrun import launch_of_environment
 

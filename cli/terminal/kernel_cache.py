@@ -10,25 +10,14 @@ __all__ = ["cache_folder", "compiled_before"]
 
 
 def cache_folder() -> Path | None:
-    """Return where numba keeps compiled kernels, or None if it does not say.
-
-    Returns
-    -------
-    Path or None
-    """
+    """Return where numba keeps compiled kernels, or None if it does not say."""
     # Numba has no public name for this.
     folder = getattr(getattr(_exchange, "_cache", None), "cache_path", None)
     return None if folder is None else Path(folder)
 
 
 def compiled_before() -> bool:
-    """Look for the compiled code of the kernel that a plan needs last, where numba keeps it.
-
-    Returns
-    -------
-    bool
-        False also if this release's kernel was never needed before.
-    """
+    """Look for the compiled code of the kernel that a plan needs last, where numba keeps it."""
     folder = cache_folder()
     # Where nothing is known, nothing is announced.
     return folder is None or any(folder.glob("tree_lowering._exchange-*.nbi"))

@@ -19,15 +19,7 @@ __all__ = ["LiveTable"]
 
 
 class LiveTable:
-    """Tells how many rows are measured, within its context, and prints them.
-
-    Parameters
-    ----------
-    message : str
-        What is being done, for a person at a terminal.
-    prints : bool
-        Whether rows are printed as words, as soon as they are there; programs want the whole at its end.
-    """
+    """Tells how many rows are measured, within its context, and prints them."""
 
     def __init__(self, message: str, *, prints: bool) -> None:
         self._message, self._prints = message, prints

@@ -80,8 +80,6 @@ def emit_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 def flat(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Bring named values in named values to one level, for a row of a table.
 
-    Examples
-    --------
     >>> flat({"algbw": 2.0, "bound": {"algbw": 4.0}})
     {'algbw': 2.0, 'bound_algbw': 4.0}
     """

@@ -21,31 +21,13 @@ Terms = Sequence[tuple[npt.ArrayLike, Numbers]]
 class BlockModel:
     """A linear program in blocks, open to more constraints and to other objectives.
 
-    Attributes
-    ----------
-    blocks : Blocks
-        For whole blocks of variables or constraints; what is added counts from the next solve on.
+    `blocks`: For whole blocks of variables or constraints; what is added counts from the next solve on.
     """
 
     blocks: Blocks
 
     def constrain(self, name: str, terms: Terms, *, lower: float = -np.inf, upper: float = np.inf) -> None:
-        """Add a constraint.
-
-        Parameters
-        ----------
-        name : str
-            Under which its price will be found; new in this model.
-        terms : sequence of tuple
-            ``(columns, coefficients)``, columns being those in ``model.variables``.
-        lower, upper : float
-            Bounds on the sum of the terms.
-
-        Raises
-        ------
-        UnsupportedError
-            If the name is taken, a column does not exist, or columns and coefficients do not fit together.
-        """
+        """Add a constraint."""
         self.blocks.constraint(name, (), in_one_row(terms, f"constraint {name!r}"), lower=lower, upper=upper)
 
     def maximize(self, terms: Terms) -> None:

@@ -37,11 +37,7 @@ IntArray = npt.NDArray[np.int64]
 class Block(NamedTuple):
     """The columns or rows of one name.
 
-    Attributes
-    ----------
-    name : str
-    positions : ndarray of int64
-        Columns or rows, in the block's shape.
+    `positions`: Columns or rows, in the block's shape.
     """
 
     name: str
@@ -60,17 +56,7 @@ class Block(NamedTuple):
         return as_shaped(numbers, self.positions.shape, what)
 
     def label(self, place: int) -> str:
-        """Name one entry by its index.
-
-        Parameters
-        ----------
-        place : int
-            Place in the flattened block.
-
-        Returns
-        -------
-        str
-        """
+        """Name one entry by its index."""
         index = np.unravel_index(place, self.positions.shape)
         return f"{self.name}[{','.join(str(number) for number in index)}]" if index else self.name
 

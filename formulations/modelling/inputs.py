@@ -24,26 +24,7 @@ def as_topology(value: object) -> Topology:
 
 
 def as_count(value: object, what: str, *, most: int = 2**20) -> int:
-    """Read a whole number from 1 to `most`.
-
-    Parameters
-    ----------
-    value : int
-        Numpy integers are fine; booleans, floats and text are not.
-    what : str
-        Names the thing in the error message, such as ``"chunks"``.
-    most : int
-        Included.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    UnsupportedError
-        If the value is not a whole number or outside the limits.
-    """
+    """Read a whole number from 1 to `most`."""
     return as_whole(value, what, most=most)
 
 
@@ -53,25 +34,8 @@ IntArray = npt.NDArray[np.int64]
 def hop_distances(topology: Topology) -> IntArray:
     """Fewest links from every rank to every rank.
 
-    Parameters
-    ----------
-    topology : Topology
-        Without switches.
+    Shapes: returns int64 (num_ranks, num_ranks).
 
-    Returns
-    -------
-    ndarray of int64, shape (num_ranks, num_ranks)
-        ``[source, rank]``; the largest entry is the diameter.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is no topology, or has switches.
-    BoundError
-        If some rank cannot reach another.
-
-    Examples
-    --------
     >>> from collopt.topologies import ring
     >>> hop_distances(ring(4, bidirectional=False))[0].tolist()
     [0, 1, 2, 3]

@@ -134,14 +134,9 @@ class PyomoModel:
 class Component(NamedTuple):
     """The columns or rows of one Pyomo component.
 
-    Attributes
-    ----------
-    positions : ndarray of int64
-        One per index; without dimensions if the component has no index.
-    keys : tuple
-        The indices, in that order.
-    names : tuple of str
-        As Pyomo writes them.
+    `positions`: One per index; without dimensions if the component has no index.
+    `keys`: The indices, in that order.
+    `names`: As Pyomo writes them.
     """
 
     positions: npt.NDArray[np.int64]

@@ -104,19 +104,7 @@ def compare(
 
 
 def compared(found: Sequence[Outcome], sizes: Sequence[int | str] = ()) -> pd.DataFrame:
-    """Lay outcomes out as `compare` does.
-
-    Parameters
-    ----------
-    found : sequence of Outcome
-        From `outcomes`.
-    sizes : sequence of int or str
-        As for `compare`.
-
-    Returns
-    -------
-    DataFrame
-    """
+    """Lay outcomes out as `compare` does."""
     import pandas as pd
 
     limits = [entry.limit for entry in found if entry.limit is not None]

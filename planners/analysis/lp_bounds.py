@@ -94,18 +94,7 @@ def lp_bound(
 def counted(topology: Topology) -> tuple[Topology, Fraction]:
     """Count bandwidths in a unit that suits HiGHS, whose tolerances are absolute.
 
-    Parameters
-    ----------
-    topology : Topology
-        Whose links carry the data.
-
-    Returns
-    -------
-    Topology
-        The same with other numbers: whole ones, which are exact in floats, unless the largest would leave
-        `MAX_BANDWIDTH`.
-    Fraction
-        The unit, GB/s.
+    Units: result in GB/s.
     """
     try:
         _, _, capacities, unit = topology.arrays
@@ -121,21 +110,7 @@ def counted(topology: Topology) -> tuple[Topology, Fraction]:
 
 
 def build_program(topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Model:
-    """State the linear program of a collective; that of an allreduce has a relay wherever a switch can copy or add up.
-
-    Parameters
-    ----------
-    topology : Topology
-        Whose links carry the data.
-    collective : str
-        One of `collopt.schedules.COLLECTIVES`.
-    weights : tuple of int
-        Sizes of the shards in rank order, empty for equal ones.
-
-    Returns
-    -------
-    AllreduceModel or ThroughputModel
-    """
+    """State the linear program of a collective; an allreduce gets a relay at every switch that copies or reduces."""
     from ...formulations import allreduce, throughput
 
     if collective == "allreduce":
@@ -145,20 +120,7 @@ def build_program(topology: Topology, collective: str, weights: tuple[int, ...] 
 
 
 def program_prices(model: Model, solution: Solution) -> Prices:
-    """Turn the duals of a program into a witness.
-
-    Parameters
-    ----------
-    model : AllreduceModel or ThroughputModel
-        Without constraints of the user's, whose prices would be missing.
-    solution : Solution
-        Of the model.  Where it has no exact answer, its floats are rounded, and lowered where they would prove too
-        much.
-
-    Returns
-    -------
-    Prices
-    """
+    """Turn the duals of a program into a witness."""
     return (
         allreduce_prices(model, solution) if isinstance(model, AllreduceModel) else throughput_prices(model, solution)
     )

@@ -36,21 +36,13 @@ Status = Literal["ok", "not applicable", "failed"]
 class Outcome:
     """What came of asking one planner, or for one bound.
 
-    Attributes
-    ----------
-    kind : {"bound", "plan"}
-        Whether `answer` says what cannot be beaten, or what can be done.
-    name : str
-        A key of `BOUNDS` or of `PLANNERS`.
-    answer : Bound, Plan or None
-        None where there is none.
-    status : {"ok", "not applicable", "failed"}
-        Planners that do not suit a topology are not applicable; failures, whatever exception they end with, are for
-        people to look into.
-    reason : str
-        Why there is no answer; of a bound that is not about all schedules, what it is about.
-    seconds : float
-        Wall time of planning, with what compilation and imports it took; laying the outcomes out takes more.
+    `kind`: Whether `answer` says what cannot be beaten, or what can be done.
+    `name`: A key of `BOUNDS` or of `PLANNERS`.
+    `answer`: None where there is none.
+    `status`: Planners that do not suit a topology are not applicable; failures, whatever exception they end with, are
+        for people to look into.
+    `reason`: Why there is no answer; of a bound that is not about all schedules, what it is about.
+    `seconds`: Wall time of planning, with what compilation and imports it took; laying the outcomes out takes more.
     """
 
     kind: Kind
@@ -117,25 +109,7 @@ def check_possible(topology: Topology, collective: str, *, traffic: Any = None, 
 
 
 def outcome(topology: Topology, collective: str, kind: Kind, name: str, shards: dict[str, Any]) -> Outcome:
-    """Ask one planner, or for one bound.
-
-    Parameters
-    ----------
-    topology : Topology
-        As for `compare`.
-    collective : str
-        As for `compare`.
-    kind : {"bound", "plan"}
-        What to ask for.
-    name : str
-        A key of `BOUNDS` or `PLANNERS`.
-    shards : dict
-        ``root`` and ``weights``, where given, and ``size`` for a planner that takes one.
-
-    Returns
-    -------
-    Outcome
-    """
+    """Ask one planner, or for one bound."""
     start = time.perf_counter()
     answer: Bound | Plan | None = None
     status: Status = "ok"

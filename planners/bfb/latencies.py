@@ -44,12 +44,8 @@ NS_PER_US = 1000
 class Pipe(NamedTuple):
     """A link, as far as its time is concerned.
 
-    Attributes
-    ----------
-    latency : Fraction
-        µs.
-    rate : Fraction
-        Units of data per µs: bytes, shards or chunks.
+    `latency`: µs.
+    `rate`: Units of data per µs: bytes, shards or chunks.
     """
 
     latency: Fraction
@@ -192,8 +188,6 @@ def _scaled(pipes: Iterable[Pipe], unit: Fraction) -> list[Pipe]:
 def filling_time(pipes: Sequence[Pipe], amount: int) -> Fraction:
     """Least time in which pipes together bring an amount.
 
-    Examples
-    --------
     >>> filling_time([Pipe(Fraction(1), Fraction(1)), Pipe(Fraction(3), Fraction(1))], 4)
     Fraction(4, 1)
     """
@@ -210,8 +204,6 @@ def filling_time(pipes: Sequence[Pipe], amount: int) -> Fraction:
 def whole_time(pipes: Sequence[Pipe], amount: int) -> Fraction:
     """Least time in which pipes together bring a number of pieces, each piece whole over one pipe.
 
-    Examples
-    --------
     >>> whole_time([Pipe(Fraction(1), Fraction(1)), Pipe(Fraction(3), Fraction(1))], 3)
     Fraction(4, 1)
     """

@@ -30,14 +30,9 @@ MOST_RANKS = 2**13
 class BfbNetwork(NamedTuple):
     """A network as breadth-first broadcast sees it: links in the direction from sources.
 
-    Attributes
-    ----------
-    tails, heads : ndarray of int64, shape (links,)
-        For a reduce-scatter, links are turned around.
-    unit : Fraction
-        Bandwidth that counts as 1 in `intake`: GB/s of a topology, arcs of a graph.
-    intake : Intake
-        Links by the rank that they lead to, and distances.
+    `tails`, `heads` (int64 (links,)): For a reduce-scatter, links are turned around.
+    `unit`: Bandwidth that counts as 1 in `intake`: GB/s of a topology, arcs of a graph.
+    `intake`: Links by the rank that they lead to, and distances.
     """
 
     tails: IntArray
@@ -47,28 +42,7 @@ class BfbNetwork(NamedTuple):
 
 
 def read_network(network: DirectGraph | Topology, direction: Direction = "broadcast") -> BfbNetwork:
-    """Arrange a network for planning, or say what is wrong with it.
-
-    Parameters
-    ----------
-    network : DirectGraph or Topology
-        Without switches.
-    direction : {"broadcast", "reduce"}
-        With "reduce", links are turned around.
-
-    Returns
-    -------
-    BfbNetwork
-
-    Raises
-    ------
-    UnsupportedError
-        If it is neither, has switches or too many ranks, or for an unknown direction.
-    BoundError
-        If some rank cannot reach another.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
-    """
+    """Arrange a network for planning, or say what is wrong with it."""
     from ...solvers.bfb.link_masks import intake
 
     if not isinstance(direction, str) or direction not in ("broadcast", "reduce"):

@@ -50,18 +50,7 @@ class Recipe(ABC):
 
     @abstractmethod
     def prototypes(self, degree: int) -> int | None:
-        """Count the first nodes of which all others are images by automorphisms that the way it is made tells of.
-
-        Parameters
-        ----------
-        degree : int
-            Of the graph, which a recipe does not know.
-
-        Returns
-        -------
-        int or None
-            None if no automorphism is known; a breadth-first broadcast then has to be looked at from all nodes.
-        """
+        """Count the first nodes of which all others are images by automorphisms that the way it is made tells of."""
 
     @abstractmethod
     def _graph(self) -> DirectGraph:
@@ -72,34 +61,16 @@ class Recipe(ABC):
         """Make an allgather, or a reduce-scatter, on the graph."""
 
     def graph(self) -> DirectGraph:
-        """Build the graph.
-
-        Returns
-        -------
-        DirectGraph
-            Called `name`.
-        """
+        """Build the graph."""
         return self._graph().renamed(self.name)
 
     def schedule(self) -> StepSchedule:
-        """Make an allgather on `graph` by the theorem that belongs to the recipe; nothing is checked here.
-
-        Returns
-        -------
-        StepSchedule
-        """
+        """Make an allgather on `graph` by the theorem that belongs to the recipe; nothing is checked here."""
         return self._planned("broadcast")
 
     def reduce_scatter(self) -> StepSchedule:
         """Make a reduce-scatter on `graph` by the same theorem; nothing is checked here.
 
-        Returns
-        -------
-        StepSchedule
-            Of direction "reduce".
-
-        Notes
-        -----
         Direct-connect paper, Corollaries 1.1 and 1.2: it is the reverse of an allgather on the transposed graph, and
         expanding a graph and transposing it can change places.
         """
@@ -114,14 +85,9 @@ class Recipe(ABC):
 class Base(Recipe):
     """A family of `collopt.topologies` that needs no other graph.
 
-    Attributes
-    ----------
-    family : str
-        The function's name.
-    arguments : tuple
-        What it is given.
-    title : str
-        What the paper calls it.
+    `family`: The function's name.
+    `arguments`: What it is given.
+    `title`: What the paper calls it.
     """
 
     family: str

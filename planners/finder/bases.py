@@ -24,50 +24,19 @@ SEARCH_EFFORT = 3 * 10**6
 
 
 def bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    """List the bases with so many nodes and ports.
-
-    Parameters
-    ----------
-    nodes, degree : int
-        N and d.
-
-    Yields
-    ------
-    BaseEntry
-    """
+    """List the bases with so many nodes and ports."""
     for family in FAMILIES:
         yield from family(nodes, degree)
 
 
 def bandwidth_optimal_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    """List the bases that meet the conditions of Theorem 13: simple, with a bandwidth-optimal breadth-first broadcast.
-
-    Parameters
-    ----------
-    nodes, degree : int
-        N and d.
-
-    Yields
-    ------
-    BaseEntry
-    """
+    """List the bases that Theorem 13 applies to: simple graphs with a bandwidth-optimal breadth-first broadcast."""
     for family in FOR_PRODUCTS:
         yield from family(nodes, degree)
 
 
 def searched_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    """List circulant digraphs that a search finds, in milliseconds for up to 64 nodes, with their exact costs.
-
-    Parameters
-    ----------
-    nodes, degree : int
-        N and d.
-
-    Yields
-    ------
-    BaseEntry
-        All are simple, and reverse-symmetric: x to -x reverses their links.
-    """
+    """List circulant digraphs that a search finds, in milliseconds for up to 64 nodes, with their exact costs."""
     for steps, factor, hops, recipe, two_way in best_circulants(nodes, degree, SEARCH_EFFORT):
         yield BaseEntry(Entry(steps, factor, hops, recipe), two_way=two_way)
 

@@ -36,18 +36,11 @@ MOST_EQUALS = 100
 class CirculantBase(NamedTuple):
     """A circulant graph or digraph with its exact costs.
 
-    Attributes
-    ----------
-    steps : int
-        T_L in alpha: the diameter.
-    factor : Fraction
-        T_B in M/B of the best breadth-first broadcast.
-    hops : int
-        Sum of the distances between all nodes.
-    recipe : Base
-        How to build it.
-    two_way : bool
-        Each link has an opposite one.
+    `steps`: T_L in alpha: the diameter.
+    `factor`: T_B in M/B of the best breadth-first broadcast.
+    `hops`: Sum of the distances between all nodes.
+    `recipe`: How to build it.
+    `two_way`: Each link has an opposite one.
     """
 
     steps: int
@@ -60,27 +53,10 @@ class CirculantBase(NamedTuple):
 def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantBase, ...]:
     """List the circulant digraphs, and those with opposite links, that are best in T_L and T_B of all looked at.
 
-    Parameters
-    ----------
-    nodes, degree : int
-        N and d.
-    effort : int
-        How long to search: distances and sets of offsets to look at, for digraphs and for two-way graphs each.
-
-    Returns
-    -------
-    tuple of CirculantBase
-        Those without opposite links first; each kind by increasing T_L.  None for degrees of 1, N - 1 and more, where
-        there is but one circulant digraph, and for degrees beyond 10.
-
-    Notes
-    -----
     All sets of offsets are looked at if the effort allows it, else a sample that is the same in every run: see
     `collopt.topologies.direct_connect.offset_sets`.  For two-way links of degree 2 and 4 nothing is searched, for
     theorems say which circulant graphs are best.
 
-    Examples
-    --------
     >>> [(base.recipe.name, base.steps, str(base.factor)) for base in best_circulants(7, 3, 10**5)]
     [('DirCirc(7, {1, 2, 4})', 2, '6/7')]
     """
@@ -88,19 +64,7 @@ def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantBase
 
 
 def line_graph_circulants(nodes: int, degree: int, effort: int) -> tuple[Base, ...]:
-    """List circulant digraphs that cost what the best ones do and whose line graphs may cost less than Theorem 7 says.
-
-    Parameters
-    ----------
-    nodes, degree, effort : int
-        As for `best_circulants`.
-
-    Returns
-    -------
-    tuple of Base
-        At most one for each of the best: all their arcs lead equally far away, which
-        `collopt.schedules.is_line_graph_cost_exact` explains.
-    """
+    """List circulant digraphs at the best cost whose line graphs may cost less than Theorem 7 says."""
     promising = (_promising(nodes, found.equals) for found in _searched(nodes, degree, effort))
     return tuple(_recipe(nodes, offsets) for offsets in promising if offsets)
 
@@ -185,17 +149,5 @@ def _recipe(nodes: int, offsets: tuple[int, ...]) -> Base:
 
 
 def circulant_base(nodes: int, offsets: tuple[int, ...]) -> Base:
-    """Describe `collopt.topologies.circulant` of these offsets, in order.
-
-    Parameters
-    ----------
-    nodes : int
-        N.
-    offsets : tuple of int
-        Half of the degree.
-
-    Returns
-    -------
-    Base
-    """
+    """Describe `collopt.topologies.circulant` of these offsets, in order."""
     return Base("circulant", (nodes, offsets), f"C({nodes}, {offset_names(offsets)})")

@@ -36,12 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Expansion(Recipe):
-    """What is made of one other recipe.
-
-    Attributes
-    ----------
-    base : Recipe
-    """
+    """What is made of one other recipe."""
 
     base: Recipe
 
@@ -161,10 +156,7 @@ class CartesianPower(Expansion):
 class CartesianProduct(Recipe):
     """A product of graphs that each have a bandwidth-optimal breadth-first schedule, and so has one (Theorem 13).
 
-    Attributes
-    ----------
-    factors : tuple of Recipe
-        Those that are equal next to each other.
+    `factors`: Those that are equal next to each other.
     """
 
     factors: tuple[Recipe, ...]
@@ -253,18 +245,6 @@ class TwoWay(Expansion):
 def transposed(recipe: Recipe) -> Recipe:
     """Make the recipe of the transposed graph, up to the order of the nodes.
 
-    Parameters
-    ----------
-    recipe : Recipe
-        Any.
-
-    Returns
-    -------
-    Recipe
-        The same expansions of transposed bases; the same recipe if it is reverse-symmetric by the way it is made.
-
-    Examples
-    --------
     >>> print(transposed(CartesianPower(LineGraph(Base("diamond", (), "Diamond")), 2)))
     L(Diamond^T)^□2
     """

@@ -40,17 +40,9 @@ CIRCULANT_EFFORT = 5 * 10**7
 class _Promise(NamedTuple):
     """What Theorem 7 says of the line graph of a line graph of ... a base, in the order in which to look at them.
 
-    Attributes
-    ----------
-    steps : int
-        T_L of the base's schedule, and `times`.
-    factor : Fraction
-        T_B in M/B.
-    name : str
-    recipe : LineGraph
-    base : Entry
-    times : int
-        How many line graphs.
+    `steps`: T_L of the base's schedule, and `times`.
+    `factor`: T_B in M/B.
+    `times`: How many line graphs.
     """
 
     steps: int
@@ -64,19 +56,7 @@ class _Promise(NamedTuple):
 class Costing:
     """Makes candidates of one size and degree.
 
-    Parameters
-    ----------
-    nodes, degree : int
-        N and d.
-    two_way : bool
-        Whether each link must have an opposite one.
-    trace : Trace
-        Announces what is measured.
-
-    Attributes
-    ----------
-    unmeasured : int
-        Graphs that were left out because they, or all before them, take too long.
+    `unmeasured`: Graphs that were left out because they, or all before them, take too long.
     """
 
     def __init__(self, nodes: int, degree: int, *, two_way: bool, trace: Trace) -> None:
@@ -87,18 +67,7 @@ class Costing:
         self.unmeasured = 0
 
     def of_entries(self, entries: Iterable[Entry]) -> Iterator[Candidate]:
-        """Make candidates of what the table found, at the cost of theorems and at that of breadth-first broadcasts.
-
-        Parameters
-        ----------
-        entries : iterable of Entry
-            Of this size and degree.
-
-        Yields
-        ------
-        Candidate
-            Where it costs another reduce-scatter than allgather, its transpose too.
-        """
+        """Make candidates of what the table found, at the cost of theorems and at that of breadth-first broadcasts."""
         for entry in entries:
             by_theorem = self.of_entry(entry)
             yield from _with_transpose(by_theorem)
@@ -113,12 +82,7 @@ class Costing:
         return self._candidate(entry.recipe, cost, back, breadth_first=entry.breadth_first)
 
     def of_circulants(self) -> Iterator[Candidate]:
-        """Make candidates of searched circulants and of their line graphs.
-
-        Yields
-        ------
-        Candidate
-        """
+        """Make candidates of searched circulants and of their line graphs."""
         for found in best_circulants(self._nodes, self._degree, CIRCULANT_EFFORT):
             if found.two_way or not self._two_way:
                 cost = StepCost(found.steps, found.factor)
@@ -129,19 +93,6 @@ class Costing:
     def of_line_graphs(self, tables: Iterable[FinderTable], known: Iterable[Candidate]) -> Iterator[Candidate]:
         """Make candidates of line graphs of all that the tables know of, where they may beat what is known.
 
-        Parameters
-        ----------
-        tables : iterable of FinderTable
-            Whose bases and expansions to look at, also those that others beat.
-        known : iterable of Candidate
-            Of this size and degree.
-
-        Yields
-        ------
-        Candidate
-
-        Notes
-        -----
         What promises fewest steps, and of these least data by Theorem 7, is measured first, up to a limit that from
         some 1000 nodes on leaves only a few.  Those that could be better at an allreduce only, and not at an allgather,
         are not measured.
@@ -187,12 +138,7 @@ class Costing:
         return beaten(times + base.recipe.graph().diameter)
 
     def of_promising_circulants(self) -> Iterator[Candidate]:
-        """Make candidates of line graphs of circulants that cost what the best ones do; see `line_graph_circulants`.
-
-        Yields
-        ------
-        Candidate
-        """
+        """Make candidates of line graphs of circulants that cost what the best ones do; see `line_graph_circulants`."""
         for times, size in self._line_graph_bases():
             for base in line_graph_circulants(size, self._degree, CIRCULANT_EFFORT):
                 if (recipe := _line_graph(base, times)) not in self._costs:
@@ -261,20 +207,7 @@ def _breadth_first_costs(candidate: Candidate) -> tuple[StepCost, StepCost]:
 
 
 def breadth_first_cost(graph: DirectGraph, prototypes: int | None) -> StepCost:
-    """Work out what `bfb_cost` does, out of what reaches the first nodes of which all others are images.
-
-    Parameters
-    ----------
-    graph : DirectGraph
-        Regular; every node reaches every other.
-    prototypes : int or None
-        How many these are, as `Recipe.prototypes` says; None for all.
-
-    Returns
-    -------
-    StepCost
-        Exact, as equal nodes have equal loads.
-    """
+    """Work out what `bfb_cost` does, out of what reaches the first nodes of which all others are images."""
     from ...solvers.bfb.load_balancing import busiest_sets
     from ..bfb.problem import read_network
 

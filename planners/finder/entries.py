@@ -20,26 +20,17 @@ optimum = cache(bandwidth_optimum)
 class Entry(NamedTuple):
     """A topology, what is known of its schedule, and what may be done with it.
 
-    Attributes
-    ----------
-    steps : int
-        T_L in alpha.
-    factor : Fraction
-        T_B in M/B.
-    hops : int
-        Sum of all distances, or an estimate of it: of two topologies that are alike otherwise, the one with fewer hops
-        is kept for all-to-all.
-    recipe : Recipe
-        How to build both.
-    simple : bool
-        Neither parallel links nor self-loops.
-    loop_free : bool
-        No self-loops.
-    breadth_first : bool
-        `steps` and `factor` are those of the best breadth-first broadcast; otherwise that may be better or worse.
-    reduce_factor : Fraction, or None
-        T_B of the reduce-scatter in M/B where it is another than `factor`, and then more: of a graph and its transpose
-        the one with the better allgather stands for both.  T_L is the same.
+    `steps`: T_L in alpha.
+    `factor`: T_B in M/B.
+    `hops`: Sum of all distances, or an estimate of it: of two topologies that are alike otherwise, the one with fewer
+        hops is kept for all-to-all.
+    `recipe`: How to build both.
+    `simple`: Neither parallel links nor self-loops.
+    `loop_free`: No self-loops.
+    `breadth_first`: `steps` and `factor` are those of the best breadth-first broadcast; otherwise that may be better or
+        worse.
+    `reduce_factor`: T_B of the reduce-scatter in M/B where it is another than `factor`, and then more: of a graph and
+        its transpose the one with the better allgather stands for both.  T_L is the same.
     """
 
     steps: int
@@ -65,13 +56,8 @@ class Entry(NamedTuple):
 class BaseEntry(NamedTuple):
     """A base, and which searches may use it.
 
-    Attributes
-    ----------
-    entry : Entry
-    reverse_symmetric : bool
-        The graph with all links reversed is the same up to the order of the nodes (Definition 6).
-    two_way : bool
-        Each link has an opposite one.
+    `reverse_symmetric`: The graph with all links reversed is the same up to the order of the nodes (Definition 6).
+    `two_way`: Each link has an opposite one.
     """
 
     entry: Entry
@@ -83,18 +69,6 @@ def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
     """Keep those that no other beats in T_L or T_B without losing in the other, for an allgather or for an allreduce.
 
     A reduce-scatter needs no list of its own, for what an entry's takes is what the allgather of its transpose takes.
-
-    Parameters
-    ----------
-    entries : iterable of Entry
-        In any order.
-    ties : int
-        How many of equal T_L and T_B to keep, of different sums of hops.
-
-    Returns
-    -------
-    list of Entry
-        By increasing T_L.
     """
     found = list(entries)
     kept = _front(((order_of_entry(entry), entry) for entry in found), ties)
@@ -112,20 +86,7 @@ def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
 
 
 def fewest(entries: Iterable[Entry], ties: int) -> list[Entry]:
-    """Keep those of fewest steps, where all have the same T_B.
-
-    Parameters
-    ----------
-    entries : iterable of Entry
-        In any order.
-    ties : int
-        How many to keep, of different sums of hops.
-
-    Returns
-    -------
-    list of Entry
-        By increasing hops.
-    """
+    """Keep those of fewest steps, where all have the same T_B."""
     found = list(entries)
     least = min((entry.steps for entry in found), default=0)
     return _by_hops((entry for entry in found if entry.steps == least), ties)

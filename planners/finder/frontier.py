@@ -139,20 +139,7 @@ class Frontier(Sequence[Candidate]):
 
 
 def efficient(candidates: Iterable[Candidate], ties: int) -> list[Candidate]:
-    """Keep those that are Pareto-efficient for an allgather, a reduce-scatter or an allreduce.
-
-    Parameters
-    ----------
-    candidates : iterable of Candidate
-        In any order.
-    ties : int
-        How many that cost the same in all of them to keep, the first ones.
-
-    Returns
-    -------
-    list of Candidate
-        By increasing T_L, and then T_B, of the allgather and then of the reduce-scatter.
-    """
+    """Keep those that are Pareto-efficient for an allgather, a reduce-scatter or an allreduce."""
     found = sorted(candidates, key=lambda candidate: (candidate.cost, candidate.reduce_scatter_cost))
     fronts = [{cost(each) for each in found} for cost in COSTS]
     kept: list[Candidate] = []
@@ -181,18 +168,7 @@ def _beats(one: Candidate, other: Candidate) -> bool:
 
 
 def undecided(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Of candidates that cost the same, leave out those that another is no worse than by both bounds of all-to-all.
-
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-        With these bounds.
-
-    Returns
-    -------
-    list of Candidate
-        In the order given; of equal ones the first.
-    """
+    """Of candidates that cost the same, leave out those that another is no worse than by both bounds of all-to-all."""
     kept: list[Candidate] = []
     for candidate in candidates:
         rivals = [other for other in candidates if _costs(other) == _costs(candidate)]

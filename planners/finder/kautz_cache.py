@@ -37,17 +37,7 @@ _tables: dict[int, IntArray] = {}
 
 @cache
 def stored_figures(degree: int, size: int) -> KautzFigures:
-    """Return what `kautz_figures` returns, out of a table where one is loaded.
-
-    Parameters
-    ----------
-    degree, size : int
-        d of at least 2, and m of at least d + 1.
-
-    Returns
-    -------
-    KautzFigures
-    """
+    """Return what `kautz_figures` returns, out of a table where one is loaded."""
     if degree in _tables and size <= LARGEST:
         return as_figures(degree, size, _tables[degree][size - degree - 1, :FIGURES])
     return kautz_figures(degree, size)
@@ -55,17 +45,7 @@ def stored_figures(degree: int, size: int) -> KautzFigures:
 
 @cache
 def stored_transpose_factor(degree: int, size: int) -> Fraction:
-    """Return what `kautz_transpose_factor` returns, out of a table where one is loaded.
-
-    Parameters
-    ----------
-    degree, size : int
-        As for `stored_figures`.
-
-    Returns
-    -------
-    Fraction
-    """
+    """Return what `kautz_transpose_factor` returns, out of a table where one is loaded."""
     if degree in _tables and size <= LARGEST:
         return as_transpose_factor(degree, size, _tables[degree][size - degree - 1, FIGURES:])
     return kautz_transpose_factor(degree, size)
@@ -77,11 +57,6 @@ def load_kautz_table(degree: int) -> None:
     One graph takes milliseconds, all together some seconds.  What is worked out is put into the cache.  A file that
     cannot be read or is not what it should be is written anew; where no file can be written, the table lasts as long as
     the process.
-
-    Parameters
-    ----------
-    degree : int
-        At least 2; from `LARGEST` on there is no table.
     """
     if degree in _tables or degree + 1 >= LARGEST:
         return

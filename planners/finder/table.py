@@ -30,15 +30,7 @@ TIES = 4
 
 
 class FinderTable:
-    """The best topologies of every size and degree that was asked for.
-
-    Parameters
-    ----------
-    ties : int
-        How many of equal T_L and T_B are kept, those with the fewest hops.
-    searched : int
-        Most nodes of circulant digraphs found by a search that are used as bases; 0 for known families only.
-    """
+    """The best topologies of every size and degree that was asked for."""
 
     def __init__(self, ties: int = TIES, searched: int = MOST_SEARCHED_NODES) -> None:
         self._ties = ties
@@ -48,20 +40,7 @@ class FinderTable:
         self._single: dict[tuple[int, int, Kind], tuple[tuple[int, tuple[Entry, ...]], ...]] = {}
 
     def best(self, nodes: int, degree: int, kind: Kind = "any") -> tuple[Entry, ...]:
-        """List the topologies that none of the others looked at beats in both T_L and T_B, as `pareto` has it.
-
-        Parameters
-        ----------
-        nodes, degree : int
-            N and d.
-        kind : Kind
-            What graphs to look among.
-
-        Returns
-        -------
-        tuple of Entry
-            By increasing T_L.
-        """
+        """List the topologies that none of the others looked at beats in both T_L and T_B, as `pareto` has it."""
         key = nodes, degree, kind
         if key not in self._best:
             self._best[key] = tuple(self._kept(list(self._found(nodes, degree, kind))))

@@ -42,29 +42,7 @@ def shared_chunks(
 ) -> tuple[int, Paths]:
     """Share out the chunks of all pairs.
 
-    Parameters
-    ----------
-    paths : Paths
-        Of flows; their weights say what part of a pair's data each carries.
-    topology : Topology
-        Whose links they use.
-    traffic : ndarray of int64, shape (ranks, ranks)
-        What pairs have.
-    chunks : int, optional
-        Per unit of traffic; by default the number among those tried that comes nearest the bound.
-    bound : Bound
-        Where to stop.
-
-    Returns
-    -------
-    chunks_per_unit : int
-    paths : Paths
-        The same with chunks for weights, some of them 0.
-
-    Raises
-    ------
-    CapacityOverflowError
-        If all chunks that are asked for would leave int64.
+    Shapes: `traffic` int64 (ranks, ranks).
     """
     from ...solvers.paths.chunk_rounding import rounded
     from ...solvers.paths.decomposition import path_loads

@@ -92,21 +92,7 @@ def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) ->
 def exact_rate(graph: DirectGraph, alike: IntArray) -> Fraction:
     """Solve linear program (3) exactly.
 
-    Parameters
-    ----------
-    graph : DirectGraph
-        Strongly connected.
-    alike : ndarray of int64, shape (generators, nodes)
-        Automorphisms.
-
-    Returns
-    -------
-    Fraction
-
-    Raises
-    ------
-    NoAnswerError
-        If no basis was found that is optimal without tolerances.
+    Shapes: `alike` int64 (generators, nodes).
     """
     from ...formulations import all_to_all
     from ...solvers import Algorithm, HighsOptions, solve
@@ -116,22 +102,7 @@ def exact_rate(graph: DirectGraph, alike: IntArray) -> Fraction:
 
 
 def certified_rate(graph: DirectGraph, alike: IntArray) -> tuple[Fraction, Fraction]:
-    """Solve linear program (3) by an interior point, and work out what its flow reaches and what its prices prove.
-
-    Parameters
-    ----------
-    graph, alike
-        As for `exact_rate`.
-
-    Returns
-    -------
-    tuple of (Fraction, Fraction)
-
-    Raises
-    ------
-    NoAnswerError
-        If the solver gave up.
-    """
+    """Solve linear program (3) by an interior point, and work out what its flow reaches and what its prices prove."""
     from ...formulations import all_to_all
     from ...solvers import Algorithm, HighsOptions, solve
     from ...solvers.multicommodity.rate_certificate import rate_certificate

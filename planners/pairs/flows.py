@@ -45,12 +45,8 @@ GRAIN = 2**24
 class PairFlows(NamedTuple):
     """What starts at each rank, on each link.
 
-    Attributes
-    ----------
-    flows : ndarray of int64, shape (ranks, links)
-        Flows that bring ``amount`` times its traffic, or more, to each rank.
-    amount : int
-        What a traffic of 1 gets.
+    `flows` (int64 (ranks, links)): Flows that bring ``amount`` times its traffic, or more, to each rank.
+    `amount`: What a traffic of 1 gets.
     """
 
     flows: IntArray
@@ -71,23 +67,7 @@ class PairAnswer(Protocol):
 def solve_pairs(topology: Topology, traffic: IntArray, trace: Trace) -> PairAnswer:
     """Find flows that let the busiest link take as little time as possible.
 
-    Parameters
-    ----------
-    topology : Topology
-        Whose links carry them.
-    traffic : ndarray of int64, shape (ranks, ranks)
-        Whole numbers without a common divisor; the diagonal does not matter.
-    trace : Trace
-        Is told which way was taken.
-
-    Returns
-    -------
-    PairAnswer
-
-    Raises
-    ------
-    BoundError
-        If a rank cannot reach another one that it has something for.
+    Shapes: `traffic` int64 (ranks, ranks).
     """
     check_pairs_reachable(topology, traffic)
     with trace.stage("symmetries"):

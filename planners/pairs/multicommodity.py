@@ -53,41 +53,10 @@ def plan_pairs(
 ) -> Plan:
     """Plan an all-to-all or an all-to-allv.
 
-    Parameters
-    ----------
-    topology : Topology
-        Any; ranks pass on data of others where that helps.
-    collective : str
-        ``"all_to_all"`` or ``"all_to_allv"``.
-    traffic : matrix of number, shape (ranks, ranks), optional
-        For an all-to-allv: bytes, or any relative amounts, from each rank (row) to each other (column).
-    chunks : int, optional
-        What the common unit of all amounts is cut into, which for an all-to-all is what one rank has for another.  By
-        default the number from 1 to 256 that comes nearest the bound, the least if there are several.
-    order : {"hops", "rounds"}, optional
-        How hops are ordered in steps: all first hops first, then all second ones; or rounds in which each link carries
-        about one chunk, which are many.  By default that which takes less time for large sizes.
-
-    Returns
-    -------
-    Plan
-        Already verified.
-
-    Raises
-    ------
-    UnsupportedError
-        If the collective is another one, or the traffic or an option is not of its form.
-    BoundError
-        If a rank cannot reach another one that it has something for.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
-
-    Notes
-    -----
     Linear program (3) of the direct-connect paper (appendix A.5), with bandwidths, switches and traffic.
 
-    Examples
-    --------
+    Shapes: `traffic` (ranks, ranks).
+
     >>> from collopt.topologies import hypercube
     >>> print(plan_pairs(hypercube(3, bandwidth=25), "all_to_all"))
     all_to_all on hypercube-3 by multicommodity: 50.00 GB/s, optimal; 56 paths, 4 steps, 1 chunk per unit
@@ -111,13 +80,7 @@ def plan_pairs(
 
 
 def bound_pairs(topology: Topology, collective: str, *, traffic: Any = None) -> Bound:
-    """Find what no all-to-all(v) can beat; parameters and errors as for `plan_pairs`.
-
-    Returns
-    -------
-    Bound
-        Of the best rate, or no more than half a percent above it where the linear program is too large.
-    """
+    """Find what no all-to-all(v) can beat; parameters and errors as for `plan_pairs`."""
     matrix = asked_traffic(topology, collective, traffic)
     return lengths_bound(topology, collective, matrix, solve_pairs(topology, matrix, Trace()).lengths)
 
@@ -163,24 +126,8 @@ MOST_UNITS = 2**52
 def lengths_bound(topology: Topology, collective: str, traffic: IntArray, lengths: Sequence[Fraction]) -> Bound:
     """State what lengths of links prove, by a cut if one proves as much.
 
-    Parameters
-    ----------
-    topology : Topology
-        Whose links they are.
-    collective : str
-        ``"all_to_all"`` or ``"all_to_allv"``.
-    traffic : ndarray of int64, shape (ranks, ranks)
-        Whole numbers; all 1 for an all-to-all.
-    lengths : sequence of Fraction
-        One per link, none negative.
+    Shapes: `traffic` int64 (ranks, ranks).
 
-    Returns
-    -------
-    Bound
-        Not verified.
-
-    Examples
-    --------
     >>> from collopt.topologies import ring
     >>> ones = np.ones((4, 4), dtype=np.int64)
     >>> lengths_bound(ring(4, bandwidth=25), "all_to_all", ones, [Fraction(1)] * 8).algbw

@@ -27,23 +27,6 @@ IntArray = npt.NDArray[np.int64]
 def plan_shortest_paths(topology: Topology, collective: str, *, traffic: Any = None) -> Plan:
     """Send everything at once, each part over one path that passes as few ranks as possible, then few switches.
 
-    Parameters
-    ----------
-    topology, collective, traffic
-        As for `collopt.planners.pairs.multicommodity.plan_pairs`.
-
-    Returns
-    -------
-    Plan
-        Already verified.  Which of equally short paths is taken depends on `collopt.solvers.seeded`.
-
-    Raises
-    ------
-    UnsupportedError, BoundError
-        As for `collopt.planners.pairs.multicommodity.plan_pairs`.
-
-    Examples
-    --------
     >>> from collopt.topologies import hypercube
     >>> print(plan_shortest_paths(hypercube(2, bandwidth=25), "all_to_all"))
     all_to_all on hypercube-2 by shortest-paths: 50.00 GB/s, optimal; 12 paths, 2 steps, 1 chunk per unit

@@ -59,29 +59,7 @@ def best_order(
 ) -> FlowSchedule:
     """Make a schedule of paths.
 
-    Parameters
-    ----------
-    topology : Topology
-        Whose links the paths use.
-    traffic : ndarray of int64, shape (ranks, ranks)
-        As of the schedule.
-    chunks_per_unit : int
-        As of the schedule.
-    paths : Paths
-        Their weights are chunks; those of none are left out.
-    order : str, optional
-        A key of `ORDERS`.  By default that which takes less time, if each step is waited for; rounds are not tried
-        where there are switches or very many chunks, and not taken where their arithmetic would leave int64.
-
-    Returns
-    -------
-    FlowSchedule
-        Not verified.
-
-    Raises
-    ------
-    UnsupportedError
-        If rounds are asked for where there are switches.
+    Shapes: `traffic` int64 (ranks, ranks).
     """
     used = _used(paths)
 

@@ -25,24 +25,7 @@ MOST_RANKS = 2**15
 def as_traffic(traffic: Any, servers: object, gpus_per_server: object) -> tuple[npt.NDArray[np.int64], int, int]:
     """Read the traffic between servers of equally many GPUs, with all checks.
 
-    Parameters
-    ----------
-    traffic : ndarray or DataFrame of integers, shape (ranks, ranks)
-        As `collopt.planners.schedule_all_to_allv` takes it.
-    servers, gpus_per_server : int
-        Their product is the number of ranks.
-
-    Returns
-    -------
-    matrix : ndarray of int64, shape (ranks, ranks)
-        A copy.
-    servers, gpus_per_server : int
-        As given.
-
-    Raises
-    ------
-    UnsupportedError
-        If the matrix or the numbers are none that can be planned for.
+    Shapes: `traffic` (ranks, ranks); returns int64 (ranks, ranks).
     """
     from ...solvers.fast.stages import fault_of
 
@@ -66,23 +49,7 @@ def as_sizes(values: object, servers: int) -> tuple[int, ...]:
 def shaped(traffic: Any, servers: int, ranks: int, told: str) -> npt.NDArray[np.int64]:
     """Copy a matrix of the right size and of integers; whether these are fit is for the kernel to say.
 
-    Parameters
-    ----------
-    traffic
-        Anything.
-    servers, ranks : int
-        How many it has to be of.
-    told : str
-        Why it has to be of so many ranks.
-
-    Returns
-    -------
-    ndarray of int64, shape (ranks, ranks)
-
-    Raises
-    ------
-    UnsupportedError
-        If it is no such matrix.
+    Shapes: returns int64 (ranks, ranks).
     """
     try:
         given = np.asarray(traffic)

@@ -37,32 +37,6 @@ def plan_blink(
 ) -> Plan:
     """Plan a collective with trees that all have one root.
 
-    Parameters
-    ----------
-    topology : Topology
-        As for `collopt.bound`; for allgather and reduce_scatter every link must have an opposite of the same bandwidth.
-    collective : str
-        One of `collopt.schedules.COLLECTIVES`.
-    root : int or str, optional
-        As for `collopt.bound` in broadcast and reduce.  In other collectives the rank that all data goes through; rank
-        0 by default.
-    weights : sequence of number, optional
-        As for `collopt.bound`.
-
-    Returns
-    -------
-    Plan
-        Already verified; see `Plan.gap` for what it misses.
-
-    Raises
-    ------
-    UnsupportedError
-        If links lack opposites that the collective needs, or as for `collopt.bound`.
-    BoundError, CapacityOverflowError
-        As for `collopt.bound`.
-
-    Examples
-    --------
     >>> from collopt.topologies import dgx_a100, ring
     >>> plan_blink(dgx_a100(boxes=2), "broadcast", root=3).gap
     Fraction(0, 1)

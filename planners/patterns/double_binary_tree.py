@@ -28,29 +28,6 @@ __all__ = ["plan_double_binary_tree"]
 def plan_double_binary_tree(topology: Topology, collective: str, *, root: int | str | None = None) -> Plan:
     """Plan a collective with two trees over the boxes for every GPU of a box.
 
-    Parameters
-    ----------
-    topology : Topology
-        Its boxes are those that `collopt.planners.patterns.shortest_routes.find_boxes` finds.
-    collective : str
-        ``"allreduce"``, ``"broadcast"`` or ``"reduce"``.
-    root : int or str, optional
-        As for `collopt.bound`.  The trees of an allreduce have theirs in the first box.
-
-    Returns
-    -------
-    Plan
-        Already verified; see `Plan.gap` for what it misses.
-
-    Raises
-    ------
-    UnsupportedError
-        If a hop of the trees is impossible, or as for `collopt.bound`.
-    BoundError, CapacityOverflowError
-        As for `collopt.bound`.
-
-    Examples
-    --------
     >>> from collopt.topologies import dgx_a100
     >>> plan = plan_double_binary_tree(dgx_a100(boxes=4), "allreduce")
     >>> plan.algbw, plan.heights.highest
@@ -64,15 +41,7 @@ def plan_double_binary_tree(topology: Topology, collective: str, *, root: int | 
 
 
 class _Trees:
-    """The trees of all channels.
-
-    Parameters
-    ----------
-    asked : Network
-        Links in the direction from roots to leaves.
-    root : int or None
-        Where all trees begin; None if any rank of the first box will do.
-    """
+    """The trees of all channels."""
 
     def __init__(self, asked: Network, root: int | None) -> None:
         self._asked, self._root = asked, root

@@ -32,35 +32,7 @@ def plan_baseline(
     weights: Sequence[object] | None = None,
     options: Mapping[str, int | str] | None = None,
 ) -> Plan:
-    """Plan a collective with trees of a planner's own making.
-
-    Parameters
-    ----------
-    topology : Topology
-        As for `collopt.bound`.
-    collective : str
-        As for `collopt.bound`.
-    planner : str
-        Its name in the registry.
-    build : callable
-        Makes the trees that lead away from the roots; reductions get them by handing it the network turned around.
-    root : int or str, optional
-        As for `collopt.bound`.
-    weights : sequence of number, optional
-        As for `collopt.bound`.
-    options : mapping, optional
-        What the planner was asked.
-
-    Returns
-    -------
-    Plan
-        Already verified.
-
-    Raises
-    ------
-    BoundError, UnsupportedError, CapacityOverflowError
-        As for `collopt.bound`, and what `build` raises.
-    """
+    """Plan a collective with trees of a planner's own making."""
     trace = Trace()
     shards = shard_weights(topology, collective, root, weights)
     with trace.stage("bottleneck"):
@@ -85,23 +57,7 @@ def forest_along(
 ) -> Forest:
     """Build a forest whose hops take given routes.
 
-    Parameters
-    ----------
-    asked : Network
-        Whose ranks the trees span, and its direction.
-    trees_per_root : int
-        Trees per unit of the shard of their root, by weight.
-    roots, weights : ndarray of int64, shape (trees,)
-        As in `Forest`.
-    hops : ndarray of int, shape (trees, ranks)
-        Number of the route on which each rank receives in each tree; that of the root is not read.
-    routes : sequence of Route
-        From rank to rank.
-
-    Returns
-    -------
-    Forest
-        Its shards are what the weights say.
+    Shapes: `roots`, `weights` int64 (trees,); `hops` (trees, ranks).
     """
     numbers = hops.astype(np.int32)
     numbers[np.arange(len(roots)), roots] = -1

@@ -29,29 +29,6 @@ __all__ = ["box_rings", "plan_hierarchical_ring"]
 def plan_hierarchical_ring(topology: Topology, collective: str, *, weights: Sequence[object] | None = None) -> Plan:
     """Plan a collective with rings among boxes and rings inside boxes.
 
-    Parameters
-    ----------
-    topology : Topology
-        Two or more boxes of as many ranks each, which `collopt.planners.patterns.shortest_routes.find_boxes` finds.
-    collective : str
-        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
-    weights : sequence of number, optional
-        As for `collopt.bound`.
-
-    Returns
-    -------
-    Plan
-        Already verified; see `Plan.gap` for what it misses.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are no such boxes, a ring is impossible, or as for `collopt.bound`.
-    BoundError, CapacityOverflowError
-        As for `collopt.bound`.
-
-    Examples
-    --------
     >>> from collopt.topologies import dgx_a100
     >>> plan_hierarchical_ring(dgx_a100(boxes=2), "allgather").gap
     Fraction(1, 91)
@@ -60,25 +37,7 @@ def plan_hierarchical_ring(topology: Topology, collective: str, *, weights: Sequ
 
 
 def box_rings(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Ring]]:
-    """Find rings inside every box, in all boxes as many: the number that suits the slowest box best.
-
-    Parameters
-    ----------
-    hops : Hops
-        Of the network.
-    boxes : sequence of sequence of int
-        Ranks of each box, two or more.
-
-    Returns
-    -------
-    list of list of Ring
-        Per box.
-
-    Raises
-    ------
-    UnsupportedError
-        If a box has no ring.
-    """
+    """Find rings inside every box, in all boxes as many: the number that suits the slowest box best."""
     found: list[list[Ring]] = []
     for number, box in enumerate(boxes):
         # Boxes of one kind can have the same rings, which saves looking for them.

@@ -32,28 +32,6 @@ MAX_RANKS = 256
 def plan_multitree(topology: Topology, collective: str, *, weights: Sequence[object] | None = None) -> Plan:
     """Plan a collective with greedily grown trees, one per rank.
 
-    Parameters
-    ----------
-    topology : Topology
-        Of up to 256 ranks.
-    collective : str
-        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
-    weights : sequence of number, optional
-        As for `collopt.bound`; they do not change the trees.
-
-    Returns
-    -------
-    Plan
-        Already verified.  Its rate is that of trees through which data flows without steps, as in the comparison of
-        ForestColl's section 6.5; see `Plan.gap` for what it misses.
-
-    Raises
-    ------
-    BoundError, UnsupportedError, CapacityOverflowError
-        As for `collopt.bound`, the second also for more ranks.
-
-    Examples
-    --------
     >>> from collopt.topologies import complete, torus
     >>> plan_multitree(complete(4), "allgather").gap, plan_multitree(torus(4, 4), "allgather").gap
     (Fraction(0, 1), Fraction(1, 4))

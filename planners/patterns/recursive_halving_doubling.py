@@ -33,27 +33,6 @@ __all__ = ["plan_recursive_doubling"]
 def plan_recursive_doubling(topology: Topology, collective: str) -> Plan:
     """Plan a collective with recursive halving and doubling.
 
-    Parameters
-    ----------
-    topology : Topology
-        Of 2, 4, 8, ... ranks; any two whose numbers differ in one bit must reach each other past switches alone.
-    collective : str
-        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
-
-    Returns
-    -------
-    Plan
-        Already verified; see `Plan.gap` for what it misses.
-
-    Raises
-    ------
-    UnsupportedError
-        If the topology is not of this kind, or as for `collopt.bound`.
-    BoundError, CapacityOverflowError
-        As for `collopt.bound`.
-
-    Examples
-    --------
     >>> from collopt.topologies import hypercube
     >>> plan = plan_recursive_doubling(hypercube(3), "allgather")
     >>> plan.gap, plan.provenance["stepped_algbw"] == str(plan.algbw)
@@ -90,15 +69,10 @@ def _ways(asked: Network) -> list[_Way]:
 class _Way(NamedTuple):
     """One choice of orders.
 
-    Attributes
-    ----------
-    asked : Network
-    orders : sequence of sequence of int
-        Per part of the data, the bits from the first step to the last.
-    routes : list of Route
-        Into every rank, step by step of every part.
-    congestion, stepped : Fraction
-        Time per shard in units of capacity, of the busiest link, and with all waiting for it in every step.
+    `orders`: Per part of the data, the bits from the first step to the last.
+    `routes`: Into every rank, step by step of every part.
+    `congestion`, `stepped`: Time per shard in units of capacity, of the busiest link, and with all waiting for it in
+        every step.
     """
 
     asked: Network

@@ -40,36 +40,6 @@ def plan_ring(
 ) -> Plan:
     """Plan a collective with rings.
 
-    Parameters
-    ----------
-    topology : Topology
-        As for `collopt.bound`.
-    collective : str
-        One of `collopt.schedules.COLLECTIVES`.
-    channels : int, optional
-        How many rings share the data equally, 1 to 32; as many as are fastest by default.
-    order : str or sequence of int or str, optional
-        Ranks by number or name in the order of one ring, also as text with commas, instead of a search.  Where links
-        allow it, half the data goes the other way round.
-    root : int or str, optional
-        As for `collopt.bound`.
-    weights : sequence of number, optional
-        As for `collopt.bound`.
-
-    Returns
-    -------
-    Plan
-        Already verified; see `Plan.gap` for what it misses.
-
-    Raises
-    ------
-    UnsupportedError
-        If no ring is found, the order is not one of all ranks, or as for `collopt.bound`.
-    BoundError, CapacityOverflowError
-        As for `collopt.bound`.
-
-    Examples
-    --------
     Where every link has its opposite, two opposite rings are optimal on a ring:
 
     >>> from collopt.topologies import dgx_a100, ring

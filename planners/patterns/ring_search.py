@@ -43,12 +43,8 @@ class Ring(NamedTuple):
 class Taste(NamedTuple):
     """What a walk prefers.
 
-    Attributes
-    ----------
-    roomy : bool
-        Roomy links above ranks with few ways on, which will be hard to pass later; or the latter alone.
-    tie : {"next", "zigzag"} or Random
-        Among equals: the next rank by number; or zigzag from where the walk entered the box, 0, 1, -1, 2, -2, ...,
+    `roomy`: Roomy links above ranks with few ways on, which will be hard to pass later; or the latter alone.
+    `tie`: Among equals: the next rank by number; or zigzag from where the walk entered the box, 0, 1, -1, 2, -2, ...,
         whose rotations use each pair of an even number of ranks once (Williams 1949); or chance.
     """
 
@@ -59,24 +55,9 @@ class Taste(NamedTuple):
 class Surroundings:
     """Where each rank can send to, inside its box and to the next box, and by which routes.
 
-    Parameters
-    ----------
-    hops : Hops
-        Of the network.
-    boxes : sequence of sequence of int
-        Ranks of each box; data passes the boxes in this order.
-    nearest : bool
-        Inside a box, allow only hops of the fewest links that any has: no detour through a NIC.
-
-    Attributes
-    ----------
-    boxes : sequence of sequence of int
-    order : list of int
-        All ranks.
-    place : dict
-        Where each of them is in `order`.
-    inside, onward : dict
-        Per rank, the ranks of its own and of the next box that one hop leads to, with routes.
+    `order`: All ranks.
+    `place`: Where each of them is in `order`.
+    `inside`, `onward`: Per rank, the ranks of its own and of the next box that one hop leads to, with routes.
     """
 
     def __init__(self, hops: Hops, boxes: Sequence[Sequence[int]], nearest: bool) -> None:
@@ -118,24 +99,7 @@ class Surroundings:
 
 
 def next_ring(near: Surroundings, uses: LinkUses, number: int, taste: Taste) -> Ring | None:
-    """Look for the ring that makes the busiest of its links least busy; it starts in the first box.
-
-    Parameters
-    ----------
-    near : Surroundings
-        Where rings can go.
-    uses : LinkUses
-        By the rings that there are.
-    number : int
-        How many rings there are; each starts at another rank of the first box.
-    taste : Taste
-        Of the walk.
-
-    Returns
-    -------
-    Ring or None
-        None if no walk closes.
-    """
+    """Look for the ring that makes the busiest of its links least busy; it starts in the first box."""
     start = near.boxes[0][number % len(near.boxes[0])]
     ceilings = sorted({(uses.uses[link] + 1) * uses.costs[link] for link in near.links})
     found: dict[int, Ring | None] = {}
@@ -281,29 +245,7 @@ def ring_along(hops: Hops, ranks: Sequence[int], uses: LinkUses) -> Ring:
 def find_rings(
     hops: Hops, boxes: Sequence[Sequence[int]], channels: int | None = None, ideal: Fraction = Fraction(0)
 ) -> list[Ring]:
-    """Find rings that visit the boxes in their order.
-
-    Parameters
-    ----------
-    hops : Hops
-        Of the network.
-    boxes : sequence of sequence of int
-        Ranks of each box, two or more in all; ranks outside are left out.
-    channels : int, optional
-        How many rings; as many as share the data fastest by default.
-    ideal : Fraction
-        What `sharing_time` cannot go below; the search stops there.
-
-    Returns
-    -------
-    list of Ring
-        All to carry the same share.
-
-    Raises
-    ------
-    UnsupportedError
-        If no ring is found.
-    """
+    """Find rings that visit the boxes in their order."""
     everyone = [[rank for box in boxes for rank in box]]
     for groups, nearest in ((boxes, True), (boxes, False), (everyone, False)):
         near = Surroundings(hops, groups, nearest)

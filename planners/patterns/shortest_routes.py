@@ -43,13 +43,7 @@ class _Ways(NamedTuple):
 
 
 class Hops:
-    """The hops of a network, each looked up on first use.
-
-    Parameters
-    ----------
-    asked : Network
-        Links in the direction from roots to leaves.
-    """
+    """The hops of a network, each looked up on first use."""
 
     def __init__(self, asked: Network) -> None:
         self.network = asked
@@ -139,19 +133,11 @@ class Hops:
 class LinkUses:
     """How often each link is used, and what that costs in one exact unit of time.
 
-    Parameters
-    ----------
-    capacities : ndarray of int64, shape (links,)
-        As in `Network`.
+    Shapes: `capacities` int64 (links,).
 
-    Attributes
-    ----------
-    common : int
-        The unit: a link of this capacity would take it for one use.
-    costs : list of int
-        Time that one use of each link takes.
-    uses : list of int
-        So far.
+    `common`: The unit: a link of this capacity would take it for one use.
+    `costs`: Time that one use of each link takes.
+    `uses`: So far.
     """
 
     def __init__(self, capacities: IntArray) -> None:
@@ -182,18 +168,6 @@ def find_boxes(hops: Hops) -> tuple[tuple[int, ...], ...]:
 
     That finds GPUs on one NVSwitch, in one mesh of direct links, or hosts on one leaf switch, whatever they are called.
 
-    Parameters
-    ----------
-    hops : Hops
-        Of the network.
-
-    Returns
-    -------
-    tuple of tuple of int
-        Ranks of each box in rank order; boxes in the order of their first ranks.
-
-    Examples
-    --------
     >>> from collopt.topologies import dgx_a100
     >>> from collopt.planners.trees.problem import network
     >>> find_boxes(Hops(network(dgx_a100(boxes=2), "broadcast", ())))

@@ -36,22 +36,7 @@ INT64_MAX = 2**63 - 1
 
 
 def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Write a plan to a file, whole or not at all.
-
-    Parameters
-    ----------
-    plan : Plan
-        Left alone.
-    path : str or path
-        A file there before is replaced.
-
-    Raises
-    ------
-    OSError
-        If the folder does not exist or cannot be written; nothing is left behind.
-    UnsupportedError
-        If `path` is no path, or the bound's witness of a kind that files do not hold.
-    """
+    """Write a plan to a file, whole or not at all."""
     _check_path(path)
     fields = plan_to_json(plan)
     body = ",\n".join(f"{json.dumps(key)}: {_laid_out(value)}" for key, value in fields.items())
@@ -96,17 +81,7 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    """Describe a plan by plain lists, texts and integers, ready for `json.dumps`.
-
-    Parameters
-    ----------
-    plan : Plan
-        Left alone.
-
-    Returns
-    -------
-    dict
-    """
+    """Describe a plan by plain lists, texts and integers, ready for `json.dumps`."""
     return {
         "format": PLAN_FORMAT,
         "version": PLAN_VERSION,
@@ -128,24 +103,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_json(data: dict[str, Any], where: str) -> Plan:
-    """Build the plan that a decoded JSON document describes; its claims are not checked here.
-
-    Parameters
-    ----------
-    data : dict
-        As `plan_to_json` makes it.
-    where : str
-        Names the document in error messages.
-
-    Returns
-    -------
-    Plan
-
-    Raises
-    ------
-    FileFormatError
-        If a field is missing, unknown or not of its form, or the topology is not the one of the stated digest.
-    """
+    """Build the plan that a decoded JSON document describes; its claims are not checked here."""
     from pydantic import ValidationError
 
     from ...topologies.network.schema import first_problem

@@ -76,10 +76,7 @@ def on_stage(
 class Trace:
     """Collects the provenance of one plan.
 
-    Attributes
-    ----------
-    provenance : dict
-        Seconds per stage under ``"<stage>_s"``, and notes.
+    `provenance`: Seconds per stage under ``"<stage>_s"``, and notes.
     """
 
     def __init__(self) -> None:

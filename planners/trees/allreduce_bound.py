@@ -24,28 +24,6 @@ __all__ = ["allreduce_bound", "named", "narrowest_cut", "partition"]
 def allreduce_bound(topology: Topology) -> Bound:
     """Bound the speed of an allreduce.
 
-    Parameters
-    ----------
-    topology : Topology
-        Every switch must take in as much bandwidth as it gives out.
-
-    Returns
-    -------
-    Bound
-        Some plan reaches it where all links have equal opposites and no switch adds up data; elsewhere the true optimum
-        may be slower.
-
-    Raises
-    ------
-    BoundError
-        If some rank cannot reach another.
-    UnsupportedError
-        If a switch's ingress and egress differ.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
-
-    Examples
-    --------
     Two boxes have to exchange all sums over their NICs, 200 GB/s each way:
 
     >>> from collopt.topologies import dgx_a100

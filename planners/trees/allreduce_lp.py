@@ -28,31 +28,6 @@ __all__ = ["plan_allreduce_lp"]
 def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) -> Plan:
     """Plan an allreduce with trees at the optimum of the allreduce program, the best rate of all trees.
 
-    Parameters
-    ----------
-    topology : Topology
-        Every switch must take in as much bandwidth as it gives out.
-    trees_per_root : int, optional
-        Number of trees per root and unit of its weight; as many as the best rate takes by default.
-
-    Returns
-    -------
-    Plan
-        Already verified.  Ranks can be roots of unequal parts of the data, or of none.  ``provenance["tree_algbw"]`` is
-        the optimum; only a bound that holds for all algorithms, and so ``Plan.gap``, can tell more than that trees are
-        at their best.
-
-    Raises
-    ------
-    BoundError
-        If some rank cannot reach another.
-    UnsupportedError
-        If a switch's ingress and egress differ, or the program is too large.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
-
-    Examples
-    --------
     A one-way ring, and a fast lane half the way round:
 
     >>> links = [("a", "b", 20), ("b", "c", 20), ("c", "d", 10), ("d", "a", 10)]

@@ -52,21 +52,13 @@ GRAINS_OF_FLOATS = 2**24
 class BestRates:
     """A best solution of the allreduce program.
 
-    Attributes
-    ----------
-    rate : Fraction
-        What no trees can beat, GB/s; the optimum, if `exact`.
-    unit : Fraction
-        GB/s that root rates and shares are counted in.
-    root_rates : tuple of Fraction
-        In rank order.
-    shares : dict
-        By direction and number of the link: what trees of this kind take, as much into a switch as out of it.  Where
-        every link has an opposite of its bandwidth, in-trees are left out: they are the out-trees reversed.
-    exact : bool
-        Whether the root rates add up to `rate`; otherwise they are off by what floats are.
-    cuts : int
-        How many were added.
+    `rate`: What no trees can beat, GB/s; the optimum, if `exact`.
+    `unit`: GB/s that root rates and shares are counted in.
+    `root_rates`: In rank order.
+    `shares`: By direction and number of the link: what trees of this kind take, as much into a switch as out of it.
+        Where every link has an opposite of its bandwidth, in-trees are left out: they are the out-trees reversed.
+    `exact`: Whether the root rates add up to `rate`; otherwise they are off by what floats are.
+    `cuts`: How many were added.
     """
 
     rate: Fraction
@@ -80,26 +72,6 @@ class BestRates:
 def best_rates(topology: Topology) -> BestRates:
     """Solve the allreduce program of a topology exactly, adding cuts until none is too narrow.
 
-    Parameters
-    ----------
-    topology : Topology
-        Every rank must reach every other.
-
-    Returns
-    -------
-    BestRates
-
-    Raises
-    ------
-    UnsupportedError
-        If the program is too large.
-    NoAnswerError
-        If HiGHS does not solve it.
-    SolverError
-        If cuts are found without end.
-
-    Examples
-    --------
     >>> from collopt.topologies import ring
     >>> best_rates(ring(4, bandwidth=30)).rate
     Fraction(40, 1)

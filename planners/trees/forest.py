@@ -42,30 +42,6 @@ def bottleneck(asked: Network) -> Bottleneck:
 def best_forest(asked: Network, best: Bottleneck, count: int | None, trace: Trace) -> Forest:
     """Build a forest at the optimal rate, or at the best rate for a given number of trees.
 
-    Parameters
-    ----------
-    asked : Network
-        Links and shards.
-    best : Bottleneck
-        Of `asked`.
-    count : int or None
-        Trees per root and unit of weight; None for as many as the optimal rate takes.
-    trace : Trace
-        Told what happens.
-
-    Returns
-    -------
-    Forest
-
-    Raises
-    ------
-    UnsupportedError
-        If rounding capacities for `count` leaves a switch unbalanced.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
-
-    Notes
-    -----
     A fast way that gives up, or whose forest is not one or does not fit its capacities, is left for the general way;
     `trace` is told why.  Only the fast way's forest is verified here.
     """

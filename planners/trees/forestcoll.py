@@ -42,32 +42,6 @@ def bound_trees(
 ) -> Bound:
     """Find what no schedule of a collective can beat, and a cut that proves it.
 
-    Parameters
-    ----------
-    topology : Topology
-        Every switch must take in as much bandwidth as it gives out.
-    collective : str
-        One of `collopt.schedules.COLLECTIVES`.
-    root : int or str, optional
-        Of broadcast and reduce.
-    weights : sequence of number, optional
-        Relative sizes of the shards in rank order, for allgather and reduce_scatter.
-
-    Returns
-    -------
-    Bound
-
-    Raises
-    ------
-    BoundError
-        If some rank cannot reach another that needs its data.
-    UnsupportedError
-        If a switch's ingress and egress differ, or `root` or `weights` do not fit the collective.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
-
-    Examples
-    --------
     >>> from collopt.topologies import dgx_a100
     >>> bound_trees(dgx_a100(boxes=2), "allgather").inverse_rate
     Fraction(3, 65)
@@ -90,33 +64,6 @@ def plan_trees(
 ) -> Plan:
     """Plan a collective with trees that together reach the throughput bound.
 
-    Parameters
-    ----------
-    topology : Topology
-        As for `bound_trees`.
-    collective : str
-        As for `bound_trees`.
-    trees_per_root : int, optional
-        Number of trees per root (and unit of weight), the paper's k; the smallest that reaches the bound by default.
-        With a given number the plan is the best for that number (Algorithm 5), which can be below the bound; on links
-        without opposites it need not be the best where rounding unbalances a switch.
-    root : int or str, optional
-        As for `bound_trees`.
-    weights : sequence of number, optional
-        As for `bound_trees`.
-
-    Returns
-    -------
-    Plan
-        Already verified.  An allreduce can miss its bound: see `Plan.gap`.
-
-    Raises
-    ------
-    BoundError, UnsupportedError, CapacityOverflowError
-        As for `bound_trees`; the second also if rounding capacities for `trees_per_root` leaves a switch unbalanced.
-
-    Examples
-    --------
     >>> from collopt.topologies import dgx_a100
     >>> plan = plan_trees(dgx_a100(boxes=2), "broadcast", root=3)
     >>> plan.gap, plan.algbw

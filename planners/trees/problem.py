@@ -41,15 +41,9 @@ MAX_WEIGHT = 10**12
 class Network(NamedTuple):
     """A topology as trees see it: links in the direction from roots to leaves.
 
-    Attributes
-    ----------
-    topology : Topology
-    direction : {"broadcast", "reduce"}
-        With "reduce", links are turned around.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        As in `Topology.arrays`.
-    root_weights : ndarray of int64, shape (ranks,)
-        Sizes of the shards, without a common divisor.
+    `direction`: With "reduce", links are turned around.
+    `tails`, `heads`, `capacities` (int64 (links,)): As in `Topology.arrays`.
+    `root_weights` (int64 (ranks,)): Sizes of the shards, without a common divisor.
     """
 
     topology: Topology
@@ -66,28 +60,7 @@ class Network(NamedTuple):
 
 
 def network(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> Network:
-    """Check that trees for these shards exist, and arrange the links for planning them.
-
-    Parameters
-    ----------
-    topology : Topology
-        Where the trees are to grow.
-    direction : {"broadcast", "reduce"}
-        Which way data runs.
-    weights : tuple of int
-        From `shard_weights`; empty for equal shards.
-
-    Returns
-    -------
-    Network
-
-    Raises
-    ------
-    BoundError
-        If some rank cannot be reached.
-    UnsupportedError
-        If a switch's ingress and egress differ.
-    """
+    """Check that trees for these shards exist, and arrange the links for planning them."""
     arrays = topology.arrays
     tails, heads = (arrays.tails, arrays.heads) if direction == "broadcast" else (arrays.heads, arrays.tails)
     shards = np.array(weights or [1] * topology.num_ranks, dtype=np.int64)
@@ -119,28 +92,6 @@ def shard_weights(
 ) -> tuple[int, ...]:
     """Turn `root` or `weights` into whole relative sizes of the shards; empty for equal ones.
 
-    Parameters
-    ----------
-    topology : Topology
-        Whose ranks the shards belong to.
-    collective : str
-        Broadcast and reduce need a root, no other collective takes one; allgather and reduce_scatter take weights.
-    root : int or str, optional
-        Rank, by number or name.
-    weights : sequence of number, optional
-        One per rank; see `collopt.schedules.traffic.shard_weights.as_weights`.
-
-    Returns
-    -------
-    tuple of int
-
-    Raises
-    ------
-    UnsupportedError
-        If something is missing, superfluous or not of its form.
-
-    Examples
-    --------
     >>> from collopt.topologies import ring
     >>> shard_weights(ring(3), "allgather", None, ["0.5", 1, 0])
     (1, 2, 0)
@@ -176,17 +127,7 @@ def check_topology(topology: object) -> None:
 
 
 def check_collective(collective: object, known: Sequence[str], refusal: str) -> None:
-    """Raise `UnsupportedError` for a collective that is not among `known`, and say which name was meant, if one was.
-
-    Parameters
-    ----------
-    collective : object
-        What the user wrote.
-    known : sequence of str
-        Names that would do.
-    refusal : str
-        How the message begins, such as ``"the bound does not cover"``.
-    """
+    """Raise `UnsupportedError` for a collective that is not among `known`, and say which name was meant, if one was."""
     if isinstance(collective, str) and collective in known:
         return
     meant = _meant(collective)
@@ -197,8 +138,6 @@ def check_collective(collective: object, known: Sequence[str], refusal: str) -> 
 def check_known(collective: str) -> None:
     """Raise `UnsupportedError` for a name that is no collective's, whoever plans, before anything else is looked at.
 
-    Examples
-    --------
     >>> check_known("all_reduce")
     Traceback (most recent call last):
         ...
@@ -215,8 +154,6 @@ def check_known(collective: str) -> None:
 def _meant(collective: object) -> str | None:
     """Return the collective whose name is spelled most like this one, such as by MPI, NCCL or torch.
 
-    Examples
-    --------
     >>> _meant("reduce-scatter"), _meant("AllGather"), _meant("alltoall"), _meant("scan")
     ('reduce_scatter', 'allgather', 'all_to_all', None)
     """

@@ -43,27 +43,6 @@ class _Links(NamedTuple):
 def strength_bound(topology: Topology) -> Bound:
     """Find the strength of a network: what no allreduce can beat, and a partition that proves it.
 
-    Parameters
-    ----------
-    topology : Topology
-        Every link must have an opposite of the same bandwidth.
-
-    Returns
-    -------
-    Bound
-        Where switches outside of all parts can add up data, that of `allreduce_bound`, which may be out of reach.
-
-    Raises
-    ------
-    BoundError
-        If the links do not connect the ranks.
-    UnsupportedError
-        If a link has no opposite of the same bandwidth.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
-
-    Examples
-    --------
     A path of three ranks: two links between three parts.
 
     >>> path = Topology.from_links([("a", "b", 25), ("b", "c", 25)], compute="abc", bidirectional=True)
@@ -77,23 +56,6 @@ def strength_bound(topology: Topology) -> Bound:
 def plan_strength(topology: Topology) -> Plan:
     """Plan an allreduce at the strength of the network: trees that add up one way and spread the other way.
 
-    Parameters
-    ----------
-    topology : Topology
-        As for `strength_bound`.
-
-    Returns
-    -------
-    Plan
-        Already verified.  Trees start at their centres, so ranks can be roots of unequal parts of the data, or of none.
-
-    Raises
-    ------
-    BoundError, UnsupportedError, CapacityOverflowError
-        As for `strength_bound`.
-
-    Examples
-    --------
     A path of three ranks: one tree, rooted in the middle.
 
     >>> path = Topology.from_links([("a", "b", 25), ("b", "c", 25)], compute="abc", bidirectional=True)

@@ -38,14 +38,9 @@ ROOMY = 20.0
 class Scale(NamedTuple):
     """Sizes of what is drawn.
 
-    Attributes
-    ----------
-    width, height : float
-        Of the figure, in inches.
-    radius : float
-        Of a node, in points.
-    unit : float
-        Points between neighbours.
+    `width`, `height`: Of the figure, in inches.
+    `radius`: Of a node, in points.
+    `unit`: Points between neighbours.
     """
 
     width: float

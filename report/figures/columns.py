@@ -29,25 +29,7 @@ EXPECTED: dict[Content, str] = {
 
 
 def check_table(table: object, columns: Mapping[str, Content]) -> pd.DataFrame:
-    """Return a table that can be drawn, or say what is wrong with it.
-
-    Parameters
-    ----------
-    table : DataFrame
-        With at least one row; extra columns are not looked at.
-    columns : mapping of str to Content
-        What it must have.
-
-    Returns
-    -------
-    DataFrame
-        The table itself.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is no table, has no rows, lacks a column or has it twice, or a value is not of its column's kind.
-    """
+    """Return a table that can be drawn, or say what is wrong with it."""
     import pandas as pd
 
     named = ", ".join(columns)

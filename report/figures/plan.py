@@ -202,8 +202,6 @@ def bandwidth_figure(table: pd.DataFrame) -> Figure:
 def size_label(size: int) -> str:
     """Write a number of bytes in short, in powers of 1024.
 
-    Examples
-    --------
     >>> size_label(1024), size_label(3 * 2**19), size_label(2**30), size_label(1000)
     ('1K', '1.5M', '1G', '1000')
     """

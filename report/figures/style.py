@@ -55,8 +55,6 @@ def style(number: int) -> dict[str, Any]:
 def tint(strong: str, share: float) -> str:
     """Mix a colour, given as ``#rrggbb``, with white, of which it keeps `share`.
 
-    Examples
-    --------
     >>> tint("#0072B2", 1), tint("#0072B2", 0.2)
     ('#0072b2', '#cce3f0')
     """
@@ -86,8 +84,6 @@ def legend(owner: Axes | Figure, **options: Any) -> Legend:
 def shortened(name: str, most: int = NAME) -> str:
     """Leave out the middle of a long name, for the room that figures have; tables have all of it.
 
-    Examples
-    --------
     >>> shortened("rack-17/shelf-3/server-25/gpu7", 15), shortened("gpu7", 15)
     ('rack-17…25/gpu7', 'gpu7')
     """

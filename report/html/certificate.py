@@ -26,14 +26,9 @@ WITHOUT_CODING = "This is about schedules that send, copy and add up bytes, and 
 class Term(NamedTuple):
     """Links that count alike.
 
-    Attributes
-    ----------
-    links : int
-        How many.
-    bandwidth : Fraction
-        GB/s of each.
-    price : Fraction
-        What each GB/s counts; 1 but for prices and lengths.
+    `links`: How many.
+    `bandwidth`: GB/s of each.
+    `price`: What each GB/s counts; 1 but for prices and lengths.
     """
 
     links: int
@@ -49,22 +44,13 @@ class Term(NamedTuple):
 class Certificate(NamedTuple):
     """What a bound follows from, ready to be read.
 
-    Attributes
-    ----------
-    title : str
-        The kind of argument.
-    reasons : tuple of str
-        Sentences, in the order of the argument.
-    counted : str
-        What the links' sum is called.
-    terms : tuple of Term
-        Links that are added up, those with most bandwidth first.
-    priced : bool
-        Whether the terms have prices other than 1 by their kind.
-    links : tuple of tuple of str
-        The same links by name.
-    divisions : tuple of str
-        From the sums to the bound, as equations.
+    `title`: The kind of argument.
+    `reasons`: Sentences, in the order of the argument.
+    `counted`: What the links' sum is called.
+    `terms`: Links that are added up, those with most bandwidth first.
+    `priced`: Whether the terms have prices other than 1 by their kind.
+    `links`: The same links by name.
+    `divisions`: From the sums to the bound, as equations.
     """
 
     title: str
@@ -84,17 +70,6 @@ class Certificate(NamedTuple):
 def certificate(bound: Bound) -> Certificate:
     """Write down what a bound follows from.
 
-    Parameters
-    ----------
-    bound : Bound
-        One that has been verified.
-
-    Returns
-    -------
-    Certificate
-
-    Examples
-    --------
     >>> from collopt.topologies import ring
     >>> cut = Cut(frozenset({"gpu0", "gpu1", "gpu2"}))
     >>> proof = certificate(Bound.from_witness(ring(4, bandwidth=25), "allgather", cut))

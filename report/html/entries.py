@@ -28,22 +28,7 @@ MOST_LINKS = 2000
 
 
 def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    """Describe one plan.
-
-    Parameters
-    ----------
-    name : str
-        What the page calls it.
-    plan : Plan
-        One that has been verified.
-    sizes : sequence of (str, int)
-        For which times are predicted, in words and bytes.
-
-    Returns
-    -------
-    dict
-        Texts and rows, by the names that the template uses.
-    """
+    """Describe one plan."""
     everything = plan.bound.scope == EVERY_SCHEDULE
     return {
         "name": name,

@@ -29,14 +29,9 @@ MOST_SEGMENTS = 40_000
 class Part(NamedTuple):
     """Links that are used together.
 
-    Attributes
-    ----------
-    label : str
-        What this part is.
-    ends : list of int
-        Numbers of tail and head, link by link.
-    ranks : list of int
-        For each link its hop or step, from 1.
+    `label`: What this part is.
+    `ends`: Numbers of tail and head, link by link.
+    `ranks`: For each link its hop or step, from 1.
     """
 
     label: str
@@ -47,20 +42,12 @@ class Part(NamedTuple):
 class Parts(NamedTuple):
     """The parts of a schedule that a page has room for.
 
-    Attributes
-    ----------
-    title : str
-        Such as "One tree at a time".
-    word : str
-        What one part is called.
-    rank_word : str
-        What `Part.ranks` count, here and in time lines.
-    explained : str
-        What these numbers mean.
-    shown : list of Part
-        The first ones.
-    left_out : str
-        A sentence on those that are not shown, empty if there are none.
+    `title`: Such as "One tree at a time".
+    `word`: What one part is called.
+    `rank_word`: What `Part.ranks` count, here and in time lines.
+    `explained`: What these numbers mean.
+    `shown`: The first ones.
+    `left_out`: A sentence on those that are not shown, empty if there are none.
     """
 
     title: str
@@ -74,17 +61,6 @@ class Parts(NamedTuple):
 def parts(plan: Plan) -> Parts:
     """Take a plan's schedule apart.
 
-    Parameters
-    ----------
-    plan : Plan
-        With any schedule.
-
-    Returns
-    -------
-    Parts
-
-    Examples
-    --------
     >>> import collopt
     >>> taken = parts(collopt.plan(collopt.topologies.ring(3, bidirectional=False), "allgather"))
     >>> taken.title, taken.shown[0]

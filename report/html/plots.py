@@ -63,20 +63,7 @@ def network_data(topology: Topology) -> dict[str, Any]:
 
 
 def plan_data(plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    """Gather what the plots of one plan show.
-
-    Parameters
-    ----------
-    plan : Plan
-        One that has been verified.
-    sizes : sequence of (str, int)
-        For time lines, in words and bytes.
-
-    Returns
-    -------
-    dict
-        Ready for `json.dumps`.
-    """
+    """Gather what the plots of one plan show."""
     links, taken = link_table(plan), parts(plan)
     order = links.sort_values(["in_cut", "utilisation"], ascending=False, kind="stable").index[:MOST_DRAWN]
     drawn = links.loc[sorted(order)]

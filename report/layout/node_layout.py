@@ -42,12 +42,8 @@ BELOW = -1
 class Places(NamedTuple):
     """Where nodes are, in the order of `Topology.nodes`; neighbours are about 1 apart.
 
-    Attributes
-    ----------
-    x, y : ndarray of float64, shape (nodes,)
-    rows : tuple of int
-        0 for ranks, more for switches farther from them, -1 for switches below ranks.
-    arrangement : {"grid", "circle", "rows", "rings"}
+    `x`, `y` (float64 (nodes,)).
+    `rows`: 0 for ranks, more for switches farther from them, -1 for switches below ranks.
     """
 
     x: FloatArray

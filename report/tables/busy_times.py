@@ -32,12 +32,8 @@ ALIKE = 1e-9
 class Busiest(NamedTuple):
     """Links that are busy for the longest time, and how many more there are.
 
-    Attributes
-    ----------
-    links : ndarray of int64
-        Their numbers: the busiest first, and of equally busy ones the first of the network.
-    as_busy, less_busy : int
-        Links that are left out: as busy as the last of these, and less busy.
+    `links`: Their numbers: the busiest first, and of equally busy ones the first of the network.
+    `as_busy`, `less_busy`: Links that are left out: as busy as the last of these, and less busy.
     """
 
     links: IntArray
@@ -57,26 +53,7 @@ class Busiest(NamedTuple):
 
 
 def step_run(plan: Plan, size: int | str, slices: int | None = None) -> Simulation:
-    """Run a plan as figures show it: steps wait for each other, and other data flows in a few slices.
-
-    Parameters
-    ----------
-    plan : Plan
-        With any schedule.
-    size : int or str
-        Bytes in all.
-    slices : int, optional
-        By default 8, or fewer for plans of very many transfers; steps take none.
-
-    Returns
-    -------
-    Simulation
-
-    Raises
-    ------
-    UnsupportedError
-        If an argument is not understood.
-    """
+    """Run a plan as figures show it: steps wait for each other, and other data flows in a few slices."""
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
     if plan.has_steps:
@@ -101,17 +78,7 @@ def busiest(run: Simulation, most: int) -> Busiest:
 def busy_times(run: Simulation, links: IntArray | None = None) -> pd.DataFrame:
     """List when links carry what.
 
-    Parameters
-    ----------
-    run : Simulation
-        From `step_run`.
-    links : ndarray of int64, shape (links,), optional
-        Numbers of those that are wanted; all of them if left out.
-
-    Returns
-    -------
-    DataFrame
-        As of `collopt.report.step_table`.
+    Shapes: `links` int64 (links,).
     """
     import pandas as pd
 

@@ -20,20 +20,8 @@ NS_PER_US = 1000
 def predicted_times(plan: Plan, sizes: Sequence[int | str]) -> list[float]:
     """Predict times as `Plan.estimate` does.
 
-    Parameters
-    ----------
-    plan : Plan
-        One that has been verified.
-    sizes : sequence of int or str
-        Bytes in all, at least one.
+    Units: result in µs.
 
-    Returns
-    -------
-    list of float
-        In µs, one for each size.
-
-    Examples
-    --------
     >>> import collopt
     >>> plan = collopt.plan(collopt.topologies.ring(4, bandwidth=25, latency=1), "allgather")
     >>> predicted_times(plan, ["1K", 10**6]) == [plan.estimate("1K"), plan.estimate(10**6)]

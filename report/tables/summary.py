@@ -23,20 +23,7 @@ __all__ = ["busiest_links", "check_rows", "hop_heights", "schedule_rows"]
 
 
 def check_rows(checked: Plan, origin: str) -> dict[str, str]:
-    """Say what `Plan.verify` has checked, one line each.
-
-    Parameters
-    ----------
-    checked : Plan
-        One that has been verified.
-    origin : str
-        Where the network comes from, as the end of a sentence about it.
-
-    Returns
-    -------
-    dict
-        By a word for what each line is about.
-    """
+    """Say what `Plan.verify` has checked, one line each."""
     network, bound = checked.topology, checked.bound
     return {
         "bound": f"{bound.witness.reason(network, checked.collective)}, so {rate(bound.algbw)} at most",

@@ -34,14 +34,9 @@ STEPS = "Step 1 is what is sent first."
 class TreeHop(NamedTuple):
     """What goes from one rank to another in a tree.
 
-    Attributes
-    ----------
-    number : int
-        From 1.
-    path : tuple of int
-        Node numbers in the order in which data passes them.
-    depth : int
-        Hops between the root and the farther one of the two ranks.
+    `number`: From 1.
+    `path`: Node numbers in the order in which data passes them.
+    `depth`: Hops between the root and the farther one of the two ranks.
     """
 
     number: int
@@ -52,21 +47,6 @@ class TreeHop(NamedTuple):
 def tree_hops(forest: Forest, tree: int, before: int = 0) -> Iterator[TreeHop]:
     """Yield the hops of a tree, each after those that it waits for.
 
-    Parameters
-    ----------
-    forest : Forest
-        That has the tree.
-    tree : int
-        Its number, from 0.
-    before : int, optional
-        Hops that come before the first one, as of `hops_before`.
-
-    Yields
-    ------
-    TreeHop
-
-    Examples
-    --------
     Sums of a chain run to its root: the leaf, rank 2, sends first.
 
     >>> chain = Forest.from_paths(3, 1, [(0, 1, [(0, 1), (1, 2)])], root_weights=[1, 0, 0], direction="reduce")
@@ -88,16 +68,7 @@ def tree_hops(forest: Forest, tree: int, before: int = 0) -> Iterator[TreeHop]:
 def hops_before(schedule: TreeSchedule) -> tuple[IntArray, ...]:
     """Count what comes before the first hop of each tree.
 
-    Parameters
-    ----------
-    schedule : Forest or Allreduce
-        One that has been verified.
-
-    Returns
-    -------
-    tuple of ndarray of int64, shape (trees,)
-        For each forest: zeros, but for trees that spread the sums of an allreduce, hops of the tree that adds these up;
-        of the highest, where several add up parts of them.
+    Shapes: returns list of int64 (trees,).
     """
     if isinstance(schedule, Forest):
         return (np.zeros(schedule.num_trees, dtype=np.int64),)

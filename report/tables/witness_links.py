@@ -20,14 +20,9 @@ Pair = tuple[str, str]
 class WitnessView(NamedTuple):
     """What to show of a witness.
 
-    Attributes
-    ----------
-    parts : tuple of frozenset of str
-        Sets of nodes whose borders count; none for prices and lengths of links.
-    links : frozenset of (str, str)
-        Links whose bandwidth the witness adds up.
-    words : str
-        What these links are, for a legend.
+    `parts`: Sets of nodes whose borders count; none for prices and lengths of links.
+    `links`: Links whose bandwidth the witness adds up.
+    `words`: What these links are, for a legend.
     """
 
     parts: tuple[frozenset[str], ...]

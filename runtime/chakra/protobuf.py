@@ -42,8 +42,6 @@ class Field(NamedTuple):
 def varint(value: int) -> bytes:
     """Write a whole number of at least -2^63, seven bits per byte, the lowest first; negative ones as 64 bits.
 
-    Examples
-    --------
     >>> varint(300).hex(), len(varint(-1))
     ('ac02', 10)
     """
@@ -56,13 +54,7 @@ def varint(value: int) -> bytes:
 
 
 def varint_at(data: bytes, place: int) -> tuple[int, int]:
-    """Read a number as `varint` writes it; return it and the place after it.
-
-    Raises
-    ------
-    FileFormatError
-        If it is cut short or longer than 64 bits.
-    """
+    """Read a number as `varint` writes it; return it and the place after it."""
     value = 0
     for count in range(MAX_BYTES_OF_VARINT):
         if place + count >= len(data):
@@ -79,8 +71,6 @@ def varint_at(data: bytes, place: int) -> tuple[int, int]:
 def signed(value: int) -> int:
     """Read 64 bits as a signed number.
 
-    Examples
-    --------
     >>> signed(2**64 - 1), signed(5)
     (-1, 5)
     """
@@ -106,13 +96,6 @@ def packed_field(number: int, values: Iterable[int]) -> bytes:
 def fields(data: bytes) -> Iterator[Field]:
     """Yield the fields of a message.
 
-    Raises
-    ------
-    FileFormatError
-        If it is cut short, or no message.
-
-    Examples
-    --------
     >>> [tuple(field) for field in fields(varint_field(1, 7) + bytes_field(2, b"ab"))]
     [(1, 0, 7), (2, 2, b'ab')]
     """

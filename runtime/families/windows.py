@@ -35,18 +35,10 @@ MAX_FILES = 1024
 class Span(NamedTuple):
     """Sizes of one kind of call and the file that they pick.
 
-    Attributes
-    ----------
-    collective : str
-        As the runtime spells it.
-    num_ranks : int
-    in_place : bool
-    first, beyond : int
-        Bytes of the whole buffer: from the first of the sizes up to, not including, the other.
-    path : str
-        Empty where no file is picked, and the library's own algorithms run.
-    others : tuple of str
-        Files that are for the same sizes and come later.
+    `collective`: As the runtime spells it.
+    `first`, `beyond`: Bytes of the whole buffer: from the first of the sizes up to, not including, the other.
+    `path`: Empty where no file is picked, and the library's own algorithms run.
+    `others`: Files that are for the same sizes and come later.
     """
 
     collective: str
@@ -70,17 +62,10 @@ class Span(NamedTuple):
 class FamilyReport:
     """What becomes of several files that are loaded together.
 
-    Attributes
-    ----------
-    runtime, version : str
-    reports : tuple of LintReport
-        Of each file, in the order in which they are tried.
-    spans : tuple of Span
-        Every size of every call that one of them is for.
-    findings : tuple of Finding
-        About the files together.
-    environment : mapping of str to str
-        Variables to set so that the runtime picks them up.
+    `reports`: Of each file, in the order in which they are tried.
+    `spans`: Every size of every call that one of them is for.
+    `findings`: About the files together.
+    `environment`: Variables to set so that the runtime picks them up.
     """
 
     runtime: str
@@ -93,16 +78,7 @@ class FamilyReport:
     def chosen(self, collective: str, num_ranks: int, size: int, *, in_place: bool = False) -> str:
         """Path of the file that a call picks, or an empty text if the library's own algorithms run.
 
-        Parameters
-        ----------
-        collective : str
-            As the runtime spells it.
-        num_ranks : int
-            Of the communicator.
-        size : int
-            Bytes of the whole buffer.
-        in_place : bool
-            Whether input and output are the same memory.
+        Units: `size` in bytes.
         """
         for span in self.spans:
             if span[:3] == (collective, num_ranks, in_place) and span.first <= size < span.beyond:
@@ -246,15 +222,7 @@ def _stops(path: Path, runtime: str, version: str | None, max_thread_blocks: int
 def window_report(reports: Iterable[LintReport]) -> tuple[Span, ...]:
     """Say for every size of every call which of some files it picks.
 
-    Parameters
-    ----------
-    reports : iterable of LintReport
-        In the order in which the files are tried.
-
-    Returns
-    -------
-    tuple of Span
-        By collective, ranks and placement, from 0 bytes on without a gap.
+    Units: result in bytes.
     """
     windows = [(window, report.path) for report in reports for window in report.windows if window.first < window.beyond]
     spans: list[Span] = []

@@ -119,32 +119,13 @@ def write_family(
 
 
 def format_of(runtime: str) -> str:
-    """Name the format that a runtime loads, one of those of `write_family`.
-
-    Raises
-    ------
-    UnsupportedError
-        For a runtime that is not known; the message says which are.
-    """
+    """Name the format that a runtime loads, one of those of `write_family`."""
     check_choice("runtime", runtime, (*RUNTIMES, MSCCLPP))
     return "mscclpp-json" if runtime == MSCCLPP else "msccl-xml"
 
 
 def loading_notes(runtime: str, files: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Say how to have a family picked up: variables to set, and what else there is to know.
-
-    Parameters
-    ----------
-    runtime : str
-        What will load the files.
-    files : sequence of str
-        As `write_family` lists them.
-
-    Returns
-    -------
-    variables : dict of str to str
-    notes : list of str
-    """
+    """Say how to have a family picked up: variables to set, and what else there is to know."""
     if runtime == MSCCLPP:
         return {}, list(MSCCLPP_LOADING)
     dialect = dialect_of(runtime)

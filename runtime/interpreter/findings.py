@@ -20,16 +20,11 @@ MAX_FINDINGS = 100
 class Finding(NamedTuple):
     """One thing about a file.
 
-    Attributes
-    ----------
-    severity : {"rejected", "ignored", "hangs", "wrong data", "not checked", "note"}
-        What the runtime does with it: refuses the file, or the call; never picks it; waits for ever; or computes
-        something else or touches memory that is not its own.  What is not checked may be fine.  A note is worth
-        knowing and stops nothing.
-    message : str
-        What is wrong, and how to mend it.
-    where : str
-        Such as ``"line 12"``; empty where it is about the whole file.
+    `severity`: What the runtime does with it: refuses the file, or the call; never picks it; waits for ever; or
+        computes something else or touches memory that is not its own.  What is not checked may be fine.  A note is
+        worth knowing and stops nothing.
+    `message`: What is wrong, and how to mend it.
+    `where`: Such as ``"line 12"``; empty where it is about the whole file.
     """
 
     severity: Severity
@@ -75,14 +70,8 @@ class Findings:
 class Window(NamedTuple):
     """Calls that a file is for.
 
-    Attributes
-    ----------
-    collective : str
-        As the file spells it.
-    num_ranks : int
-    in_place : bool
-    first, beyond : int
-        Bytes of the whole buffer: from the first of the sizes up to, not including, the other.
+    `collective`: As the file spells it.
+    `first`, `beyond`: Bytes of the whole buffer: from the first of the sizes up to, not including, the other.
     """
 
     collective: str
@@ -96,22 +85,12 @@ class Window(NamedTuple):
 class LintReport:
     """What becomes of a file in a runtime.
 
-    Attributes
-    ----------
-    path : str
-    runtime : str
-    version : str
-        Of the runtime: its own, or for RCCL the release of ROCm.
-    findings : tuple of Finding
-        The worst first.
-    summary : str
-        What the file says it is, or empty if it cannot be told.
-    environment : mapping of str to str
-        Variables to set so that the runtime picks the file up.
-    loading : tuple of str
-        What else it takes.
-    windows : tuple of Window
-        Calls that the file is for; none if that cannot be told.
+    `version`: Of the runtime: its own, or for RCCL the release of ROCm.
+    `findings`: The worst first.
+    `summary`: What the file says it is, or empty if it cannot be told.
+    `environment`: Variables to set so that the runtime picks the file up.
+    `loading`: What else it takes.
+    `windows`: Calls that the file is for; none if that cannot be told.
     """
 
     path: str

@@ -39,20 +39,7 @@ class _Accesses(NamedTuple):
 
 
 def check_hazards(program: Program, order: Order) -> None:
-    """Refuse races, reads of chunks that nobody wrote, and output chunks that stay unwritten.
-
-    Parameters
-    ----------
-    program : Program
-        Its ranges have been checked.
-    order : Order
-        From `global_order`.
-
-    Raises
-    ------
-    ProgramError
-        Naming the rank, the steps and the chunk.
-    """
+    """Refuse races, reads of chunks that nobody wrote, and output chunks that stay unwritten."""
     position = np.empty(len(order.sequence), dtype=np.int64)
     position[order.sequence] = np.arange(len(order.sequence))
     mine: list[list[int]] = [[] for _ in program.ranks]

@@ -32,13 +32,8 @@ INT64 = np.iinfo(np.int64)
 class InterpreterReport(NamedTuple):
     """What `run_program` did, for people: it has raised if anything was wrong.
 
-    Attributes
-    ----------
-    program : str
-        Name of the program.
-    interleavings : int
-    steps, transfers, chunks_sent : int
-        In one run.
+    `program`: Name of the program.
+    `steps`, `transfers`, `chunks_sent`: In one run.
     """
 
     program: str
@@ -130,13 +125,7 @@ def interpret_file(
 
 
 def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2, elements_per_chunk: int = 1) -> None:
-    """Run a program once without checking it first.
-
-    Raises
-    ------
-    ProgramError
-        If the run deadlocks, leaves transfers unread or leaves wrong data behind.
-    """
+    """Run a program once without checking it first."""
     chance = np.random.default_rng(seed)
 
     def noise(chunks: int) -> Data:

@@ -50,19 +50,7 @@ class _Block:
 
 
 class Machine:
-    """Memory, connections and thread blocks of all ranks.
-
-    Parameters
-    ----------
-    program : Program
-        Its sizes are those of its collective.
-    fifo_depth : int
-        Transfers that a connection holds before its sender has to wait.
-    inputs : sequence of ndarray
-        Each rank's input, one row per chunk; rows can be added.
-    poison : callable
-        Makes a buffer of so many chunks that nobody has written to.
-    """
+    """Memory, connections and thread blocks of all ranks."""
 
     def __init__(self, program: Program, fifo_depth: int, inputs: list[Data], poison: Callable[[int], Data]) -> None:
         self.program = program
@@ -197,12 +185,8 @@ RANKS_SHOWN = 6
 class Contents:
     """What has been added up in a chunk.
 
-    Attributes
-    ----------
-    terms : Counter of (int, int)
-        How often chunk c of the collective, as rank r had it in its input, is part of the sum, by (c, r).
-    poisoned : bool
-        Whether memory that nobody had written to is part of it.
+    `terms`: How often chunk c of the collective, as rank r had it in its input, is part of the sum, by (c, r).
+    `poisoned`: Whether memory that nobody had written to is part of it.
     """
 
     terms: Counter[tuple[int, int]]

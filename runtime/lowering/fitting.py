@@ -29,25 +29,7 @@ Lowerable = AnySchedule | AllToAllvSchedule
 
 
 def fitting(schedule: Lowerable, collective: str) -> Lowerable:
-    """Return the schedule, or refuse one that is not for this collective.
-
-    Parameters
-    ----------
-    schedule : Lowerable
-        Or anything else.
-    collective : str
-        What it should be for.
-
-    Returns
-    -------
-    Lowerable
-        The schedule.
-
-    Raises
-    ------
-    UnsupportedError
-        Saying what it is, and what was expected.
-    """
+    """Return the schedule, or refuse one that is not for this collective."""
     if not isinstance(collective, str) or collective not in KNOWN:
         raise UnsupportedError(f"there is no lowering for {shown(collective)}; expected one of {', '.join(KNOWN)}")
     if not isinstance(schedule, Lowerable):

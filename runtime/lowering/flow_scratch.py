@@ -56,25 +56,7 @@ class _Hop(NamedTuple):
 def joined_moves(
     strands: Sequence[FlowStrand], layout: Layout, num_ranks: int, max_count: int, borders: Collection[int] = ()
 ) -> Routed:
-    """Put everything in order and in its place.
-
-    Parameters
-    ----------
-    strands : sequence of FlowStrand
-        From `collopt.runtime.lowering.flow_transfers.flow_strands`.
-    layout : Layout
-        Of the collective.
-    num_ranks : int
-        How many there are.
-    max_count : int
-        Chunks that one step may move.
-    borders : collection of int
-        Chunks with which a move has to begin.
-
-    Returns
-    -------
-    Routed
-    """
+    """Put everything in order and in its place."""
     outputs = _output_places(layout, num_ranks)
     inputs = [layout.input_range(rank)[0] for rank in range(num_ranks)]
     places: list[tuple[Buffer, int]] = [("input", strand.first - inputs[strand.ranks[0]]) for strand in strands]

@@ -35,13 +35,7 @@ class FlowStrand(NamedTuple):
 
 
 def flow_layout(schedule: FlowSchedule, collective: str) -> Layout:
-    """Lay out the chunks of a flow, what ranks keep for themselves included.
-
-    Raises
-    ------
-    UnsupportedError
-        If the flow is not for this collective, or has no chunks, or more than can be written down.
-    """
+    """Lay out the chunks of a flow, what ranks keep for themselves included."""
     traffic = schedule.traffic
     if traffic.shape != (schedule.num_ranks, schedule.num_ranks) or traffic.min() < 0 or schedule.chunks_per_unit < 1:
         raise ProgramError(
@@ -55,13 +49,7 @@ def flow_layout(schedule: FlowSchedule, collective: str) -> Layout:
 
 
 def pair_layout(collective: str, num_ranks: int, shards: list[int]) -> Layout:
-    """Lay out chunks from each rank to each, row by row.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are no chunks, too many, or unequal numbers for an all_to_all.
-    """
+    """Lay out chunks from each rank to each, row by row."""
     equal = len(set(shards)) == 1
     if collective == "all_to_all" and not equal:
         raise UnsupportedError(
@@ -73,29 +61,7 @@ def pair_layout(collective: str, num_ranks: int, shards: list[int]) -> Layout:
 
 
 def flow_strands(schedule: FlowSchedule, layout: Layout, max_count: int) -> list[FlowStrand]:
-    """Give every path its chunks, in strands of at most `max_count`, as equal as can be.
-
-    Parameters
-    ----------
-    schedule : FlowSchedule
-        Not trusted to bring all data where it belongs.
-    layout : Layout
-        From `flow_layout`.
-    max_count : int
-        Chunks that one step may move.
-
-    Returns
-    -------
-    list of FlowStrand
-        In the order of the paths.
-
-    Raises
-    ------
-    UnsupportedError
-        If it takes more transfers than can be written down.
-    ProgramError
-        If a path does not lead from a rank to another in steps that rise, or paths do not carry their chunks.
-    """
+    """Give every path its chunks, in strands of at most `max_count`, as equal as can be."""
     _check_paths(schedule)
     _check_amounts(schedule, layout)
     parts = -(-schedule.weights // max_count)

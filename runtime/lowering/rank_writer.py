@@ -18,23 +18,7 @@ _Step = tuple[int, int]
 
 
 class Known:
-    """What the writers of all ranks share; equal steps are one object, since there are millions.
-
-    Parameters
-    ----------
-    layout : Layout
-        Of the collective.
-    strands : sequence of Strand
-        By number.
-    hops : sequence of Hop
-        All of them, in the global order.
-    sizes : sequence of int
-        Chunks that each hop moves.
-    lanes : sequence of int
-        The channel of each hop.
-    max_steps : int
-        Steps that one thread block may have.
-    """
+    """What the writers of all ranks share; equal steps are one object, since there are millions."""
 
     def __init__(
         self,
@@ -67,23 +51,7 @@ def _instruction(
 
 
 def write_rank(known: Known, rank: int, events: Sequence[int], copies: Sequence[tuple[int, int]]) -> RankProgram:
-    """Write blocks in the order receiving, copying, sending, since MSCCL can only wait for blocks 0 to 127.
-
-    Parameters
-    ----------
-    known : Known
-        What all ranks share.
-    rank : int
-        Whose program to write.
-    events : sequence of int
-        Numbers of the hops that the rank takes part in, in the global order.
-    copies : sequence of (int, int)
-        First chunk and number of what it copies.
-
-    Returns
-    -------
-    RankProgram
-    """
+    """Write blocks in the order receiving, copying, sending, since MSCCL can only wait for blocks 0 to 127."""
     return _RankWriter(known, rank).program(events, copies)
 
 

@@ -38,24 +38,7 @@ LOCAL_STEP = 1
 def staged_layout(schedule: AllToAllvSchedule, collective: str) -> tuple[Layout, int]:
     """Lay out what ranks have for each other, and say how much a chunk is.
 
-    Parameters
-    ----------
-    schedule : AllToAllvSchedule
-        Verified.
-    collective : str
-        For ``"all_to_all"``, traffic has to be the same everywhere.
-
-    Returns
-    -------
-    layout : Layout
-        As that of a flow.
-    chunk : int
-        Bytes, or whatever the traffic counts.
-
-    Raises
-    ------
-    UnsupportedError
-        If the schedule is not for this collective, there is nothing to send, or it takes too many chunks.
+    Units: result in bytes.
     """
     amounts = schedule.traffic.ravel().tolist()
     parts = (schedule.pieces(server) for server in range(schedule.servers))
@@ -85,24 +68,7 @@ def _coarser(schedule: AllToAllvSchedule, total: int) -> int:
 
 
 def staged_strands(schedule: AllToAllvSchedule, layout: Layout, chunk: int, max_count: int) -> list[FlowStrand]:
-    """Give every piece of the schedule its chunks and ranks, in strands of at most `max_count`, as equal as can be.
-
-    Parameters
-    ----------
-    schedule : AllToAllvSchedule
-        Verified.
-    layout : Layout
-        From `staged_layout`.
-    chunk : int
-        From `staged_layout`.
-    max_count : int
-        Chunks that one step may move.
-
-    Returns
-    -------
-    list of FlowStrand
-        What leaves servers, then what stays.
-    """
+    """Give every piece of the schedule its chunks and ranks, in strands of at most `max_count`, as equal as can be."""
     ranks = schedule.num_ranks
     found: list[FlowStrand] = []
     for server in range(schedule.servers):

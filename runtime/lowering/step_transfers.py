@@ -31,22 +31,7 @@ __all__ = ["joined_hops", "step_shares"]
 def step_shares(
     schedule: AnyStepSchedule, trees: Mapping[Direction, StepTrees]
 ) -> tuple[tuple[int, ...], dict[Direction, list[Share]]]:
-    """Count the chunks of every rank's shard, and say which of them follow which tree.
-
-    Parameters
-    ----------
-    schedule : StepSchedule or StepAllreduce
-        Checked.
-    trees : mapping of {"reduce", "broadcast"} to StepTrees
-        What it consists of.
-
-    Returns
-    -------
-    shards : tuple of int
-        All equal.
-    shares : dict of {"reduce", "broadcast"} to list of Share
-        In the order of the trees.
-    """
+    """Count the chunks of every rank's shard, and say which of them follow which tree."""
     whole = lcm(*(half.chunks_per_shard for half in schedule.schedules))
     bounds = {
         half.direction: [
@@ -80,23 +65,7 @@ class _Row(NamedTuple):
 def joined_hops(
     trees: Mapping[Direction, StepTrees], strands: Sequence[Strand], max_count: int, borders: Collection[int] = ()
 ) -> list[Hop]:
-    """All hops in the global order, those joined that can be.
-
-    Parameters
-    ----------
-    trees : mapping of {"reduce", "broadcast"} to StepTrees
-        What the schedule consists of.
-    strands : sequence of Strand
-        Numbered as the hops are to name them.
-    max_count : int
-        Chunks that one step may move.
-    borders : collection of int
-        Chunks with which a step has to begin.
-
-    Returns
-    -------
-    list of Hop
-    """
+    """All hops in the global order, those joined that can be."""
     # A reduce-scatter adds up a rank's own shard in its output, and those of others in scratch.
     apart = "broadcast" not in trees
     ranks = max(half.parents.shape[1] for half in trees.values())

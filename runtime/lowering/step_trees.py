@@ -35,16 +35,10 @@ NEVER = 2**62
 class StepTrees(NamedTuple):
     """Trees by root, and those of one root by the chunks that follow them.
 
-    Attributes
-    ----------
-    roots : ndarray of int64, shape (trees,)
-        Whose shard it is.
-    begins, ends : ndarray of int64, shape (trees,)
-        Chunks ``begins``, ..., ``ends - 1`` of the shard follow the tree.
-    parents : ndarray of int64, shape (trees, ranks)
-        Which rank each rank gets them from; -1 for the root.
-    steps : ndarray of int64, shape (trees, ranks)
-        And in which step of the allgather; -1 for the root, which has them from the start.
+    `roots` (int64 (trees,)): Whose shard it is.
+    `begins`, `ends` (int64 (trees,)): Chunks ``begins``, ..., ``ends - 1`` of the shard follow the tree.
+    `parents` (int64 (trees, ranks)): Which rank each rank gets them from; -1 for the root.
+    `steps` (int64 (trees, ranks)): And in which step of the allgather; -1 for the root, which has them from the start.
     """
 
     roots: IntArray
@@ -55,25 +49,7 @@ class StepTrees(NamedTuple):
 
 
 def step_trees(schedule: StepSchedule) -> StepTrees:
-    """Find the fewest trees that a schedule consists of.
-
-    Parameters
-    ----------
-    schedule : StepSchedule
-        Trusted in nothing.
-
-    Returns
-    -------
-    StepTrees
-
-    Raises
-    ------
-    ProgramError
-        If the arrays make no sense, a rank never gets some part of a shard, sends what it does not have yet, or, where
-        it is a reduce-scatter, is brought something twice.
-    UnsupportedError
-        If the shards are cut so finely that there would be too many transfers.
-    """
+    """Find the fewest trees that a schedule consists of."""
     _check_arrays(schedule)
     by_step = np.lexsort((schedule.steps, schedule.sources))
     limits = np.searchsorted(schedule.sources[by_step], np.arange(schedule.num_ranks + 1)).tolist()
@@ -224,13 +200,7 @@ def _check_paths(schedule: StepSchedule) -> None:
 
 
 def check_step_halves(schedule: StepAllreduce) -> None:
-    """Refuse an allreduce in steps whose two schedules do not belong together.
-
-    Raises
-    ------
-    ProgramError
-        If they do not run there and back, among the same ranks.
-    """
+    """Refuse an allreduce in steps whose two schedules do not belong together."""
     for half, direction in zip(schedule.schedules, ("reduce", "broadcast"), strict=True):
         if not isinstance(half, StepSchedule) or half.direction != direction:
             found = shown(half.direction) if isinstance(half, StepSchedule) else shown(half)

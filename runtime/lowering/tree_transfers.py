@@ -105,21 +105,7 @@ def strands_of(schedule: TreeSchedule, shards: Sequence[int], max_count: int) ->
 
 
 def cut_strands(shares: Mapping[Direction, Iterable[Share]], shards: Sequence[int], max_count: int) -> list[Strand]:
-    """Cut the shares of the trees of one direction, or of both, into strands of at most `max_count` chunks.
-
-    Parameters
-    ----------
-    shares : mapping of {"reduce", "broadcast"} to iterable of Share
-        Those of one root by their first chunks; with both directions, both divide the same shards.
-    shards : sequence of int
-        Chunks of every rank's shard.
-    max_count : int
-        Chunks that one step may move.
-
-    Returns
-    -------
-    list of Strand
-    """
+    """Cut the shares of the trees of one direction, or of both, into strands of at most `max_count` chunks."""
     offsets = list(accumulate(shards, initial=0))
     if len(shares) == 1:
         ((direction, only),) = shares.items()
@@ -219,15 +205,7 @@ def _heights(forest: Forest) -> IntArray:
 
 
 def check_forest(forest: Forest) -> None:
-    """Refuse weights that do not add up, and trees that do not reach every rank exactly once.
-
-    Raises
-    ------
-    UnsupportedError
-        If the trees of some rank do not carry its shard.
-    ProgramError
-        For anything else.
-    """
+    """Refuse weights that do not add up, and trees that do not reach every rank exactly once."""
     ranks = forest.num_ranks
     if forest.num_trees == 0 or forest.trees_per_root < 1 or forest.weights.min() < 1:
         raise ProgramError(

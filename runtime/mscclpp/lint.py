@@ -29,25 +29,7 @@ LOADING = (
 
 
 def lint_plan(path: str | os.PathLike[str], *, max_thread_blocks: int = DEFAULT_THREAD_BLOCKS) -> LintReport:
-    """Find out what the MSCCL++ executor makes of a plan file.
-
-    Parameters
-    ----------
-    path : path
-        Any file, from anybody.
-    max_thread_blocks : int
-        Thread blocks that the GPU runs at once.
-
-    Returns
-    -------
-    LintReport
-        Of the runtime ``"mscclpp"``.
-
-    Raises
-    ------
-    FileFormatError
-        If the file cannot be read, or is too large to be one.
-    """
+    """Find out what the MSCCL++ executor makes of a plan file."""
     where = name_of(path)
     content = read_bytes(path, MAX_BYTES_OF_FILE)
     try:

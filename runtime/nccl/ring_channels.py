@@ -27,25 +27,6 @@ Ring = tuple[int, ...]
 def ring_channels(plan: Plan) -> tuple[Ring, ...]:
     """List the rings that a plan spreads its data over equally.
 
-    Parameters
-    ----------
-    plan : Plan
-        Whose every tree is a chain of all ranks that goes around a ring.
-
-    Returns
-    -------
-    tuple of tuple of int
-        Ranks in the order in which data passes them, from rank 0 on; a ring that has several shares is listed as often.
-        Of an allreduce those that spread the sums; to add up the other way round takes as long, and NCCL does both in
-        one direction.
-
-    Raises
-    ------
-    UnsupportedError
-        If the plan does not consist of rings, its roots do not all use them equally, or they are too many.
-
-    Examples
-    --------
     >>> import collopt
     >>> topology = collopt.topologies.ring(4)
     >>> ring_channels(collopt.plan(topology, "allgather", planner="ring"))

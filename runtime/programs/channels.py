@@ -20,21 +20,6 @@ def assign_channels(
     """Choose a channel per transfer: as many per connection as its steps ask for, evenly loaded.
 
     A channel takes at most `CONNECTIONS_PER_CHANNEL` connections on the sending and on the receiving side of each rank.
-
-    Parameters
-    ----------
-    connections : sequence of (int, int)
-        Sender and receiver of each transfer, in the order in which they happen.
-    sizes : sequence of int
-        Chunks of each transfer.
-    max_steps : int
-        Transfers that a connection may have on one channel.
-    channels : int
-        Channels that each connection is spread over at least, where it has as many transfers.
-
-    Returns
-    -------
-    list of int
     """
     members: dict[tuple[int, int], list[int]] = defaultdict(list)
     for number, connection in enumerate(connections):
@@ -72,20 +57,7 @@ def _spread(numbers: list[int], lanes: list[int], sizes: Sequence[int], max_step
 
 
 def check_channels(program: Program, channels: int, instances: int) -> None:
-    """Refuse channels of which no connection can use as many.
-
-    Parameters
-    ----------
-    program : Program
-        Lowered with these options.
-    channels, instances : int
-        The options.
-
-    Raises
-    ------
-    UnsupportedError
-        With the most that makes a difference.
-    """
+    """Refuse channels of which no connection can use as many."""
     transfers = Counter(
         (rank.rank, block.send_peer)
         for rank in program.ranks

@@ -37,28 +37,6 @@ MAX_INSTRUCTIONS = 2**22
 def replicated(program: Program, instances: int) -> Program:
     """Divide all chunks, and have a program for each part.
 
-    Parameters
-    ----------
-    program : Program
-        `check_program` accepts it, and no step reads input, or writes output, of several shards.
-    instances : int
-        How many; the program itself is returned for 1.
-
-    Returns
-    -------
-    Program
-        With as many times the chunks, thread blocks and channels; in each rank, the replicas of a block follow one
-        another.
-
-    Raises
-    ------
-    UnsupportedError
-        If the number is not positive, or makes more than `MAX_INSTRUCTIONS` steps.
-    ProgramError
-        If a step moves chunks of several shards.
-
-    Examples
-    --------
     >>> from collopt.runtime.lowering.lower import lower_allgather
     >>> from collopt.schedules import Forest
     >>> program = lower_allgather(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]))

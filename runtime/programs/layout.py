@@ -36,12 +36,8 @@ ROOTED = ("broadcast", "reduce")
 class Layout:
     """Chunks of each rank's buffers.
 
-    Attributes
-    ----------
-    collective : str
-    shards : tuple of int
-        Chunks of each rank's shard; for allreduce, whose chunks belong to nobody, all of them are listed with rank 0.
-        For all_to_all(v), chunks from each rank to each, row by row.
+    `shards`: Chunks of each rank's shard; for allreduce, whose chunks belong to nobody, all of them are listed with
+        rank 0. For all_to_all(v), chunks from each rank to each, row by row.
     """
 
     collective: str
@@ -49,30 +45,7 @@ class Layout:
 
     @classmethod
     def of(cls, collective: str, num_ranks: int, chunks: int, shards: Sequence[int] = ()) -> Layout:
-        """Lay out a collective.
-
-        Parameters
-        ----------
-        collective : str
-            One of `KNOWN`.
-        num_ranks : int
-            At least 1.
-        chunks : int
-            Of the whole collective.
-        shards : sequence of int
-            Chunks of each shard; empty for equal ones, and for allreduce.  Those of an all_to_all are equal.
-
-        Returns
-        -------
-        Layout
-
-        Raises
-        ------
-        UnsupportedError
-            For a collective that programs cannot be written for.
-        ProgramError
-            If the chunks do not add up.
-        """
+        """Lay out a collective."""
         if not isinstance(collective, str) or collective not in KNOWN:
             raise UnsupportedError(f"the program is for {collective!r}; expected one of {', '.join(KNOWN)}")
         if num_ranks < 1 or chunks < 1:
@@ -151,13 +124,7 @@ class Layout:
         return 0, self.chunks
 
     def output_range(self, rank: int) -> tuple[int, int]:
-        """First chunk of a rank's output, and the one after its last.
-
-        Raises
-        ------
-        ProgramError
-            For all_to_all(v), whose outputs are several such ranges.
-        """
+        """First chunk of a rank's output, and the one after its last."""
         ranges = self.output_ranges(rank)
         if len(ranges) > 1:
             raise ProgramError(f"rank {rank}'s output is not a single range of the chunks of an {self.collective}")

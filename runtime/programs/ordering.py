@@ -42,18 +42,11 @@ class Site(NamedTuple):
 class Order:
     """Steps of a program with their neighbours in time.
 
-    Attributes
-    ----------
-    sites : list of Site
-        Of each step number.
-    instructions : list of Instruction
-        Of each step number.
-    partners : list of int
-        The receive of each send and the send of each receive; -1 for what stays on its rank.
-    before : list of tuple of int
-        Steps of the same rank that each step waits for directly: the one above it and its dependencies.
-    sequence : list of int
-        All steps, each after everything that happens before it; a send directly precedes its receive.
+    `sites`: Of each step number.
+    `instructions`: Of each step number.
+    `partners`: The receive of each send and the send of each receive; -1 for what stays on its rank.
+    `before`: Steps of the same rank that each step waits for directly: the one above it and its dependencies.
+    `sequence`: All steps, each after everything that happens before it; a send directly precedes its receive.
     """
 
     sites: list[Site]
@@ -72,14 +65,7 @@ def sites(program: Program) -> Iterator[tuple[Site, Instruction]]:
 
 
 def match_transfers(program: Program) -> dict[Site, Site]:
-    """Map each send to its receive: the k-th send of a connection goes to the k-th receive.
-
-    Raises
-    ------
-    ProgramError
-        If two thread blocks share one end of a connection, an end is missing, or the ends disagree about the number
-        of transfers or about the chunks in one of them.
-    """
+    """Map each send to its receive: the k-th send of a connection goes to the k-th receive."""
     ends: dict[str, dict[tuple[int, int, int], tuple[int, int]]] = {"send": {}, "recv": {}}
     transfers: dict[tuple[str, int, int], list[tuple[Site, int]]] = {}
     for rank in program.ranks:
@@ -136,23 +122,7 @@ def _connection(key: tuple[int, int, int]) -> str:
 
 
 def global_order(program: Program) -> Order:
-    """Give the steps numbers and put them in an order in which everything can run.
-
-    Parameters
-    ----------
-    program : Program
-        Its peers, kinds and ranges have been checked.
-
-    Returns
-    -------
-    Order
-
-    Raises
-    ------
-    ProgramError
-        If a dependency names a step that does not exist, the ends of a connection disagree, or steps wait for each
-        other in a circle; the message gives the circle.
-    """
+    """Give the steps numbers and put them in an order in which everything can run."""
     places, instructions = [], []
     for site, instruction in sites(program):
         places.append(site)

@@ -24,23 +24,6 @@ __all__ = ["document_steps", "packed"]
 def packed(program: Program, max_thread_blocks: int, max_steps: int) -> Program:
     """Join thread blocks, the shortest first, until no rank has too many.
 
-    Parameters
-    ----------
-    program : Program
-        `check_program` accepts it.
-    max_thread_blocks : int
-        Thread blocks that a rank should have at most.
-    max_steps : int
-        Steps that a joined block may have, waits counted as `document_steps` does.
-
-    Returns
-    -------
-    Program
-        It does the same; the program itself if there is nothing to join.  Ranks of which not enough blocks can be
-        joined still have too many.
-
-    Examples
-    --------
     >>> from collopt.runtime.lowering.lower import lower_allgather
     >>> from collopt.schedules import Forest
     >>> program = lower_allgather(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]))

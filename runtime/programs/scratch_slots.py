@@ -12,13 +12,8 @@ class ScratchSlots:
 
     A request gets the smallest gap that it fits into, or new places at the end.
 
-    Attributes
-    ----------
-    size : int
-        Places that were ever in use at the same time, and gaps between them.
+    `size`: Places that were ever in use at the same time, and gaps between them.
 
-    Examples
-    --------
     >>> slots = ScratchSlots()
     >>> slots.take(2), slots.take(3)
     (0, 2)

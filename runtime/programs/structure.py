@@ -23,15 +23,7 @@ NUMBERS: dict[type[Any], tuple[str, ...]] = {
 
 
 def check_structure(program: Program) -> None:
-    """Refuse a program with a field of another type than it should have.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is not a `Program` at all.
-    ProgramError
-        Naming the field and where it is.
-    """
+    """Refuse a program with a field of another type than it should have."""
     require_program(program)
     _check_kind(program, Program, "the program")
     for name in ("name", "collective"):

@@ -38,19 +38,12 @@ NOT_SENT = -1
 class Network(NamedTuple):
     """Transfers, what they wait for, and what their hops cost.
 
-    Attributes
-    ----------
-    hop_starts : ndarray of int64, shape (transfers + 1,)
-        Transfer ``t`` has hops ``hop_starts[t]``, ..., ``hop_starts[t + 1] - 1``.
-    hop_links : ndarray of int64, shape (hops,)
-        The link that each hop is on.
-    hop_ticks, hop_delays : ndarray of int64, shape (hops,)
-        How long one piece keeps the link busy, and how long each bit is on its way.
-    levels : ndarray of int64, shape (transfers,)
-        At least 0: what decides between pieces that wait for the same link.
-    before, after : ndarray of int64, shape (waits,)
-        Transfer ``after[i]`` waits for transfer ``before[i]``.
-    num_links : int
+    `hop_starts` (int64 (transfers + 1,)): Transfer ``t`` has hops ``hop_starts[t]``, ..., ``hop_starts[t + 1] - 1``.
+    `hop_links` (int64 (hops,)): The link that each hop is on.
+    `hop_ticks`, `hop_delays` (int64 (hops,)): How long one piece keeps the link busy, and how long each bit is on its
+        way.
+    `levels` (int64 (transfers,)): At least 0: what decides between pieces that wait for the same link.
+    `before`, `after` (int64 (waits,)): Transfer ``after[i]`` waits for transfer ``before[i]``.
     """
 
     hop_starts: IntArray
@@ -66,14 +59,9 @@ class Network(NamedTuple):
 class Timeline(NamedTuple):
     """When everything happened.
 
-    Attributes
-    ----------
-    starts : ndarray of int64, shape (hops, pieces)
-        When each piece began to enter the link of each hop; -1 if it never did.
-    finish : int
-        When the last piece had come.
-    unfinished : int
-        Pieces that never came, for transfers wait for each other in a circle.
+    `starts` (int64 (hops, pieces)): When each piece began to enter the link of each hop; -1 if it never did.
+    `finish`: When the last piece had come.
+    `unfinished`: Pieces that never came, for transfers wait for each other in a circle.
     """
 
     starts: IntArray
@@ -84,19 +72,6 @@ class Timeline(NamedTuple):
 def run_events(network: Network, pieces: int) -> Timeline:
     """Run all transfers, each cut into so many pieces.
 
-    Parameters
-    ----------
-    network : Network
-        Its numbers are trusted; times must add up to less than 2^62.
-    pieces : int
-        At least 1.
-
-    Returns
-    -------
-    Timeline
-
-    Examples
-    --------
     One transfer over two links, in two pieces that take 5 ticks each; the second link is passed without a stop:
 
     >>> two_hops = np.array([0, 1])

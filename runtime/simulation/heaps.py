@@ -15,8 +15,6 @@ IntArray = npt.NDArray[np.int64]
 def push(times: IntArray, codes: IntArray, first: int, size: int, time: int, code: int) -> None:
     """Add an entry to the heap at places ``first``, ..., ``first + size - 1``, which has the least (time, code) first.
 
-    Examples
-    --------
     >>> times, codes = np.empty((2, 3), dtype=np.int64)
     >>> for size, time in enumerate([5, 2, 3]):
     ...     push(times, codes, 0, size, time, 10 * time)

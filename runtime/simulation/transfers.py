@@ -37,25 +37,17 @@ IntArray = npt.NDArray[np.int64]
 class Transfers:
     """Everything that is sent in a schedule.
 
-    Attributes
-    ----------
-    senders, receivers : ndarray of int64, shape (transfers,)
-        Ranks; the same one where a sum of all ranks turns at its root, which sends nothing.
-    firsts, amounts : ndarray of int64, shape (transfers,)
-        Which of the data, in units of it: ``firsts``, ..., ``firsts + amounts - 1``.  In an all-to-all(v), of what the
-        first rank of the path has for others.
-    unit : Fraction
-        What one unit is of all the data, as nccl-tests counts it.
-    levels : ndarray of int64, shape (transfers,)
-        The step, or hops between ranks that have to come before.
-    adds : ndarray of bool, shape (transfers,)
-        Whether the receiver adds what comes to what it has.
-    hop_starts : ndarray of int64, shape (transfers + 1,)
-        Transfer ``t`` crosses links ``hop_links[hop_starts[t]:hop_starts[t + 1]]``, in this order.
-    hop_links : ndarray of int64
-        Places in ``topology.links``.
-    before, after : ndarray of int64, shape (waits,)
-        Transfer ``after[i]`` waits for transfer ``before[i]``.
+    `senders`, `receivers` (int64 (transfers,)): Ranks; the same one where a sum of all ranks turns at its root, which
+        sends nothing.
+    `firsts`, `amounts` (int64 (transfers,)): Which of the data, in units of it: ``firsts``, ..., ``firsts + amounts -
+        1``.  In an all-to-all(v), of what the first rank of the path has for others.
+    `unit`: What one unit is of all the data, as nccl-tests counts it.
+    `levels` (int64 (transfers,)): The step, or hops between ranks that have to come before.
+    `adds` (bool (transfers,)): Whether the receiver adds what comes to what it has.
+    `hop_starts` (int64 (transfers + 1,)): Transfer ``t`` crosses links ``hop_links[hop_starts[t]:hop_starts[t + 1]]``,
+        in this order.
+    `hop_links`: Places in ``topology.links``.
+    `before`, `after` (int64 (waits,)): Transfer ``after[i]`` waits for transfer ``before[i]``.
     """
 
     senders: IntArray
@@ -103,18 +95,7 @@ def in_direction(links: IntArray, starts: IntArray, reverse: bool) -> tuple[IntA
 def joined(parts: list[Part], unit: Fraction, waits: list[IntArray]) -> Transfers:
     """Put transfers one after the other.
 
-    Parameters
-    ----------
-    parts : list of Part
-        In the order in which transfers are numbered in `waits`.
-    unit : Fraction
-        As of `Transfers`.
-    waits : list of ndarray of int64, shape (2, waits)
-        Pairs of transfers, of which the second waits for the first.
-
-    Returns
-    -------
-    Transfers
+    Shapes: `waits` list of int64 (2, waits).
     """
     hops = [gathered(*part.routes, part.paths) for part in parts]
     lengths = np.concatenate([length for length, _ in hops])
@@ -142,18 +123,7 @@ def gathered(links: IntArray, starts: IntArray, paths: IntArray) -> tuple[IntArr
 
 
 def with_gates(transfers: Transfers) -> Transfers:
-    """Add the gates.
-
-    Parameters
-    ----------
-    transfers : Transfers
-        Whose levels are steps.
-
-    Returns
-    -------
-    Transfers
-        Those given, then the gates, with the sender of the sends as both ends.
-    """
+    """Add the gates."""
     count = len(transfers.senders)
     sends = np.flatnonzero(np.diff(transfers.hop_starts))
     first_links = transfers.hop_links[transfers.hop_starts[sends]]
@@ -192,12 +162,8 @@ MOST_TICKS = 2**60
 class PieceTimes(NamedTuple):
     """Times of one piece on each hop.
 
-    Attributes
-    ----------
-    tick : Fraction
-        µs.
-    ticks, delays : ndarray of int64, shape (hops,)
-        How long the piece keeps the link busy, and the link's latency.
+    `tick`: µs.
+    `ticks`, `delays` (int64 (hops,)): How long the piece keeps the link busy, and the link's latency.
     """
 
     tick: Fraction
@@ -208,25 +174,6 @@ class PieceTimes(NamedTuple):
 def piece_times(transfers: Transfers, topology: Topology, num_bytes: int, slices: int) -> PieceTimes:
     """Work out the times of pieces, exactly if that leaves room in int64, and rounded up to ticks otherwise.
 
-    Parameters
-    ----------
-    transfers : Transfers
-        What is sent.
-    topology : Topology
-        The network.
-    num_bytes : int
-        All the data, as nccl-tests counts it.
-    slices : int
-        Pieces that each transfer is cut into.
-
-    Returns
-    -------
-    PieceTimes
-        The tick is the largest time that all others are multiples of, or what 2^60 of make more than any simulation
-        can take.
-
-    Examples
-    --------
     Halves of 300 bytes over 25 GB/s, that is of 6 ns, and a latency of 10 ns:
 
     >>> from collopt.runtime.simulation.tree_transfers import transfers_of

@@ -32,28 +32,6 @@ IntArray = npt.NDArray[np.int64]
 def transfers_of(schedule: AnySchedule, topology: Topology) -> Transfers:
     """List the transfers of a schedule.
 
-    Parameters
-    ----------
-    schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
-        Checked before: see `collopt.schedules.verified_loads`.
-    topology : Topology
-        The network that its paths are on.
-
-    Returns
-    -------
-    Transfers
-
-    Raises
-    ------
-    UnsupportedError
-        If it is no schedule.
-    CertificateError
-        If a path uses a link that the topology does not have.
-    ProgramError
-        If the schedule is not one.
-
-    Examples
-    --------
     Two ranks exchange their halves:
 
     >>> from collopt.topologies import ring

@@ -168,22 +168,7 @@ class Prices:
 
 
 def hop_limits(topology: Topology, links: Mapping[Pair, Fraction], relays: frozenset[str]) -> dict[Pair, Fraction]:
-    """Say for every hop what the cheapest way past switches is worth: as much as prices of the hop may add up to.
-
-    Parameters
-    ----------
-    topology : Topology
-        Whose links carry the hops.
-    links : mapping
-        Prices by tail and head; links that are not there are free.
-    relays : frozenset of str
-        Switches at which hops end.
-
-    Returns
-    -------
-    dict
-        By both ends of the hop.
-    """
+    """Say for every hop what the cheapest way past switches is worth: as much as prices of the hop may add up to."""
     ends = {*topology.compute_nodes, *relays}
     lengths = _Lengths(links)
     beyond = {node: [link.head for link in topology.out_links(node)] for node in topology.nodes}

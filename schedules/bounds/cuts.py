@@ -360,27 +360,7 @@ def _as_link_price(row: object) -> LinkPrice:
 
 
 def price_by_link(prices: Sequence[LinkPrice], known: Iterable[Pair], what: str) -> dict[Pair, Fraction]:
-    """Arrange prices by their links.
-
-    Parameters
-    ----------
-    prices : sequence of LinkPrice
-        In any order.
-    known : iterable of pairs of str
-        Ends of what may have a price.
-    what : str
-        Names it in messages, such as ``"link"``.
-
-    Returns
-    -------
-    dict
-        By both ends.
-
-    Raises
-    ------
-    CertificateError
-        If something unknown has a price, something has two, or a price is negative.
-    """
+    """Arrange prices by their links."""
     mapping: dict[Pair, Fraction] = {}
     for tail, head, price in prices:
         if (tail, head) not in known:
@@ -398,24 +378,6 @@ def price_by_link(prices: Sequence[LinkPrice], known: Iterable[Pair], what: str)
 def as_node_set(nodes: object, what: str) -> frozenset[str]:
     """Read names of nodes, each of which counts once however often it is written.
 
-    Parameters
-    ----------
-    nodes : iterable of str
-        Names, not one text.
-    what : str
-        Names the set in the error message, such as ``"cut"``.
-
-    Returns
-    -------
-    frozenset of str
-
-    Raises
-    ------
-    CertificateError
-        If `nodes` is no collection, or holds something else than text.
-
-    Examples
-    --------
     >>> sorted(as_node_set(["b", "a", "b"], "cut"))
     ['a', 'b']
     """

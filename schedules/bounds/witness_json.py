@@ -69,23 +69,6 @@ WITNESS_FIELDS = tuple(_FORMS)
 def witness_to_json(witness: Witness) -> dict[str, Any]:
     """Describe a witness by one field of plain values, ready for `json.dumps`.
 
-    Parameters
-    ----------
-    witness : Witness
-        Left alone.
-
-    Returns
-    -------
-    dict
-        Its key is one of `WITNESS_FIELDS`.
-
-    Raises
-    ------
-    UnsupportedError
-        For a kind of witness that files do not hold.
-
-    Examples
-    --------
     >>> witness_to_json(Cut(frozenset({"gpu1", "gpu0"})))
     {'cut': ['gpu0', 'gpu1']}
     """
@@ -98,17 +81,5 @@ def witness_to_json(witness: Witness) -> dict[str, Any]:
 
 
 def witness_from_json(field: str, value: Any) -> Witness:
-    """Build the witness that a field describes.
-
-    Parameters
-    ----------
-    field : str
-        One of `WITNESS_FIELDS`.
-    value : list or dict
-        As `witness_to_json` makes it; its form is for the reader of the document to check.
-
-    Returns
-    -------
-    Witness
-    """
+    """Build the witness that a field describes."""
     return _FORMS[field].read(value)

@@ -28,12 +28,8 @@ CHUNK_LIMIT = 2**62
 class DirectSends(NamedTuple):
     """Columns of equal length, one entry for each send.
 
-    Attributes
-    ----------
-    steps, sources, lower, upper : ndarray of int64, shape (sends,)
-        As those of `StepSchedule`.
-    tails, heads : ndarray of int64, shape (sends,)
-        The two ranks of each send, as its path lists them.
+    `steps`, `sources`, `lower`, `upper` (int64 (sends,)): As those of `StepSchedule`.
+    `tails`, `heads` (int64 (sends,)): The two ranks of each send, as its path lists them.
     """
 
     steps: IntArray
@@ -58,21 +54,7 @@ class DirectSends(NamedTuple):
         return self if chosen.all() else DirectSends(*(column[chosen] for column in self))
 
     def schedule(self, num_ranks: int, chunks_per_shard: int, direction: Direction) -> StepSchedule:
-        """Make a schedule of the sends, without steps in which nothing is sent, in as few chunks as they allow.
-
-        Parameters
-        ----------
-        num_ranks : int
-            Ranks of the schedule.
-        chunks_per_shard : int
-            What `lower` and `upper` count in.
-        direction : {"broadcast", "reduce"}
-            Whether it is an allgather or describes a reduce-scatter.
-
-        Returns
-        -------
-        StepSchedule
-        """
+        """Make a schedule of the sends, without steps in which nothing is sent, in as few chunks as they allow."""
         coarse = int(np.gcd.reduce(np.concatenate([[chunks_per_shard], self.lower, self.upper])))
         paths, routes = np.unique(self.tails * num_ranks + self.heads, return_inverse=True)
         nodes = np.stack([paths // num_ranks, paths % num_ranks], axis=1).reshape(-1)
@@ -85,26 +67,7 @@ class DirectSends(NamedTuple):
 
 
 def direct_sends(graph: DirectGraph, schedule: StepSchedule) -> DirectSends:
-    """Read a schedule, having checked that it is made of links of the graph.
-
-    Parameters
-    ----------
-    graph : DirectGraph
-        What the schedule is said to be for.
-    schedule : StepSchedule
-        Not checked: that ranks have what they send, and get all in the end.  What is made of a schedule for which that
-        is not so, `collopt.schedules.verified_step_loads` will refuse too.
-
-    Returns
-    -------
-    DirectSends
-        Without those that bring a part of a shard back to its source, which are of no use.
-
-    Raises
-    ------
-    UnsupportedError
-        If the schedule has another number of ranks, or sends over anything but links of the graph.
-    """
+    """Read a schedule, having checked that it is made of links of the graph."""
     if not isinstance(schedule, StepSchedule):
         raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule")
     if schedule.num_ranks != as_direct_graph(graph).num_nodes:
@@ -149,24 +112,7 @@ def _check_links(graph: DirectGraph, schedule: StepSchedule, ends: IntArray) -> 
 
 
 def check_sends(sends: int, chunks_per_shard: int, what: str) -> None:
-    """Refuse a schedule that would be too large, before it is built.
-
-    Parameters
-    ----------
-    sends : int
-        How many there would be, or more.
-    chunks_per_shard : int
-        How many there would be, or more.
-    what : str
-        Names the schedule in the error message.
-
-    Raises
-    ------
-    UnsupportedError
-        If there would be more than `MAX_SENDS` sends.
-    CapacityOverflowError
-        If sums of chunks could overflow 64 bits.
-    """
+    """Refuse a schedule that would be too large, before it is built."""
     if sends > MAX_SENDS:
         raise UnsupportedError(
             f"the schedule of {what} would have {sends} sends; expected at most {MAX_SENDS}, expand it less"

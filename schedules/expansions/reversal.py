@@ -172,23 +172,7 @@ def allreduce_schedule(
 def checked_symmetry(graph: DirectGraph, symmetry: npt.ArrayLike | None) -> IntArray:
     """Return the given isomorphism from a graph to its transpose, or one that is found.
 
-    Parameters
-    ----------
-    graph : DirectGraph
-        Any.
-    symmetry : array_like of int, shape (nodes,), or None
-        Checked arc by arc.
-
-    Returns
-    -------
-    ndarray of int64, shape (nodes,)
-
-    Raises
-    ------
-    UnsupportedError
-        If `symmetry` is no such isomorphism, or there is none.
-    NoAnswerError
-        If the search was given up.
+    Shapes: `symmetry` (nodes,); returns int64 (nodes,).
     """
     if symmetry is None:
         if (found := reverse_symmetry(graph)) is None:

@@ -20,18 +20,11 @@ class Pieces(NamedTuple):
 
     All arrays have the shape (pieces,); `origin`, `proxy`, `peer` and `final` are ranks.
 
-    Attributes
-    ----------
-    stage : ndarray of int64
-        In which stage it goes from server to server.
-    origin, final : ndarray of int64
-        The cell of the traffic matrix.
-    proxy, peer : ndarray of int64
-        The ranks that send and receive it in its stage.
-    first, length : ndarray of int64
-        Which bytes of the cell it is.
-    offset : ndarray of int64
-        Where in the stream it starts.
+    `stage`: In which stage it goes from server to server.
+    `origin`, `final`: The cell of the traffic matrix.
+    `proxy`, `peer`: The ranks that send and receive it in its stage.
+    `first`, `length`: Which bytes of the cell it is.
+    `offset`: Where in the stream it starts.
     """
 
     stage: IntArray
@@ -47,12 +40,8 @@ class Pieces(NamedTuple):
 class Moves(NamedTuple):
     """Bytes that go from GPU to GPU of the same server; all arrays have the shape (moves,).
 
-    Attributes
-    ----------
-    source, destination : ndarray of int64
-        Two ranks.
-    length : ndarray of int64
-        Bytes.
+    `source`, `destination`: Two ranks.
+    `length`: Bytes.
     """
 
     source: IntArray
@@ -122,9 +111,7 @@ def busiest_by_shift(schedule: AllToAllvSchedule, moves: Moves) -> IntArray:
 def busiest_by_stage(schedule: AllToAllvSchedule) -> tuple[IntArray, IntArray]:
     """As `busiest_by_shift`, for what GPUs hand over for each stage, and what they redistribute after it.
 
-    Returns
-    -------
-    handed, redistributed : ndarray of int64, shape (stages, servers, largest server - 1)
+    Shapes: returns int64 (stages, servers, largest server - 1).
     """
     stages, m, most = schedule.num_stages, schedule.gpus_per_server, max(schedule.sizes)
     handed, redistributed = np.zeros((2, stages, len(schedule.sizes), most), dtype=np.int64)

@@ -145,26 +145,6 @@ def two_tier_times(schedule: AllToAllvSchedule, model: TwoTierModel, pipeline: s
     first the balancing, then the local part, then one redistribution after another, each after its stage: so in FAST's
     pipeline the local part starts with the first stage.  All that happens inside a server at once goes by SpreadOut:
     one step for each distance between GPUs, as long as its busiest GPU sends.
-
-    Parameters
-    ----------
-    schedule : AllToAllvSchedule
-        What is run.
-    model : TwoTierModel
-        Where.
-    pipeline : str
-        One of `PIPELINES`.
-
-    Returns
-    -------
-    TwoTierTimes
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no such pipeline, or the model is none.
-    CapacityOverflowError
-        If times, as multiples of a common unit, could leave the range of int64.
     """
     check_model(model)
     if not isinstance(pipeline, str) or pipeline not in PIPELINES:

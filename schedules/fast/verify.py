@@ -25,16 +25,6 @@ def verify_all_to_allv(schedule: AllToAllvSchedule) -> None:
     servers, or of their parts, none moves more than its size, sizes ascend, every stream is moved whole and in order.
     The sizes add up to the largest row or column sum of the matrix of longest streams, below which no such stages can
     end.
-
-    Parameters
-    ----------
-    schedule : AllToAllvSchedule
-        Any.
-
-    Raises
-    ------
-    CertificateError
-        With the first thing that is wrong.
     """
     _check_arrays(schedule)
     lengths = _check_segments(schedule)

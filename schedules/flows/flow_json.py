@@ -25,17 +25,6 @@ def is_flow_json(data: object) -> bool:
 def flow_to_json(schedule: FlowSchedule) -> dict[str, Any]:
     """Describe a flow by lists and integers, ready for `json.dumps`.
 
-    Parameters
-    ----------
-    schedule : FlowSchedule
-        Left alone.
-
-    Returns
-    -------
-    dict
-
-    Examples
-    --------
     >>> exchange = FlowSchedule.from_paths(np.ones((2, 2), dtype=np.int64), 1, [(1, (0, 1), (0,)), (1, (1, 0), (0,))])
     >>> flow_to_json(exchange)["paths"]
     [[0, 1], [1, 0]]
@@ -54,22 +43,6 @@ def flow_from_json(data: object, where: str) -> FlowSchedule:
     """Build the flow that a decoded JSON value describes.
 
     Only the form is checked here; whether it is a schedule for some topology is for `verified_flow_loads` to say.
-
-    Parameters
-    ----------
-    data : dict
-        As `flow_to_json` makes it.
-    where : str
-        Names the document in error messages.
-
-    Returns
-    -------
-    FlowSchedule
-
-    Raises
-    ------
-    FileFormatError
-        If a field is missing, unknown or not of its form.
     """
     if not isinstance(data, Mapping) or set(data) != set(FIELDS) or data["kind"] != KIND:
         raise FileFormatError(f"{where}: field schedule is not a flow; expected the fields {', '.join(FIELDS)}")

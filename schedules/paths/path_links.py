@@ -18,28 +18,7 @@ IntArray = npt.NDArray[np.int64]
 def path_links(starts: IntArray, nodes: IntArray, topology: Topology, direction: Direction = "broadcast") -> IntArray:
     """Look up the links of all paths.
 
-    Parameters
-    ----------
-    starts : ndarray of int64, shape (paths + 1,)
-        Path ``p`` is ``nodes[starts[p]:starts[p + 1]]``.
-    nodes : ndarray of int64
-        Node numbers as in `Topology.nodes`.
-    topology : Topology
-        The network that the paths are on.
-    direction : {"broadcast", "reduce"}
-        Whether paths are passed from their start or from their end.
-
-    Returns
-    -------
-    ndarray of int64
-        Path by path, places in ``topology.links``.
-
-    Raises
-    ------
-    CertificateError
-        If a path uses a link that the topology does not have; the check of the schedule says which.
-    UnsupportedError
-        If the topology is none.
+    Shapes: `starts` int64 (paths + 1,).
     """
     if not isinstance(topology, Topology):
         raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")

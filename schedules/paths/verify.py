@@ -26,28 +26,7 @@ class Hops(NamedTuple):
 def verified_hops(starts: IntArray, nodes: IntArray, direction: Direction, topology: Topology, what: str) -> Hops:
     """Check that every path follows links of the topology from rank to rank, through switches only, none twice.
 
-    Parameters
-    ----------
-    starts : ndarray of int64, shape (paths + 1,)
-        Path ``p`` is ``nodes[starts[p]:starts[p + 1]]``.
-    nodes : ndarray of int64
-        Node numbers as in `Topology.nodes`.
-    direction : {"broadcast", "reduce"}
-        Whether paths are passed from their start or from their end.
-    topology : Topology
-        Trusted: it was checked when it was made.
-    what : str
-        Names the schedule in messages, such as ``"forest"``.
-
-    Returns
-    -------
-    Hops
-        Path by path.
-
-    Raises
-    ------
-    CertificateError
-        Naming the first path that is wrong.
+    Shapes: `starts` int64 (paths + 1,).
     """
     _check_cuts(starts, nodes, topology, what)
     path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
@@ -57,23 +36,7 @@ def verified_hops(starts: IntArray, nodes: IntArray, direction: Direction, topol
 
 
 def verified_routes(starts: IntArray, nodes: IntArray, topology: Topology, what: str) -> Hops:
-    """Check that every path follows links of the topology from rank to rank, through any nodes, none twice.
-
-    Parameters
-    ----------
-    starts, nodes, topology, what
-        As for `verified_hops`.
-
-    Returns
-    -------
-    Hops
-        Path by path.
-
-    Raises
-    ------
-    CertificateError
-        Naming the first path that is wrong.
-    """
+    """Check that every path follows links of the topology from rank to rank, through any nodes, none twice."""
     _check_cuts(starts, nodes, topology, what)
     path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     if len(misplaced := path[_ends(starts) & (nodes >= topology.num_ranks)]):

@@ -98,15 +98,7 @@ AnyStepSchedule = StepSchedule | StepAllreduce
 
 
 def check_fit(schedule: object, network: Topology | DirectGraph) -> None:
-    """Raise `UnsupportedError` unless it is a schedule in steps for as many ranks as the network has.
-
-    Parameters
-    ----------
-    schedule : object
-        What the user says is a schedule for the network.
-    network : Topology or DirectGraph
-        Whose paths it is to use; that it does, its loads show.
-    """
+    """Raise `UnsupportedError` unless it is a schedule in steps for as many ranks as the network has."""
     if not isinstance(schedule, AnyStepSchedule):
         raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule or a StepAllreduce")
     ranks = network.num_nodes if isinstance(network, DirectGraph) else network.num_ranks

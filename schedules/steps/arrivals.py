@@ -32,16 +32,10 @@ DENSE = 8
 class Sends:
     """All sends of the shards of some ranks that follow each other: copies of different shards never meet.
 
-    Attributes
-    ----------
-    first, count : int
-        The shards are those of ranks ``first``, ..., ``first + count - 1``.
-    num_ranks, chunks : int
-        Of the schedule; chunks of one shard.
-    numbers : ndarray of int64, shape (sends,)
-        Where the sends are in the schedule's arrays.
-    steps, sources, lower, upper, senders, receivers : ndarray of int64, shape (sends,)
-        What the sends are.
+    `first`, `count`: The shards are those of ranks ``first``, ..., ``first + count - 1``.
+    `num_ranks`, `chunks`: Of the schedule; chunks of one shard.
+    `numbers` (int64 (sends,)): Where the sends are in the schedule's arrays.
+    `steps`, `sources`, `lower`, `upper`, `senders`, `receivers` (int64 (sends,)): What the sends are.
     """
 
     first: int
@@ -85,16 +79,12 @@ class Arrivals:
     the block.  It falls into pieces between the points where intervals that this rank sends or is sent begin or end.  A
     point is the number of its holding times `span` plus its chunk, so that one sorted array holds all of them.
 
-    Attributes
-    ----------
-    points : ndarray of int64, shape (pieces,)
-        Where each piece begins; the next one is where it ends.  The last piece of a holding is empty.
-    first : ndarray of int64, shape (pieces,)
-        The step that brings each piece first; -1 if it is there from the start, `NEVER` if no step does.
-    times : ndarray of int64, shape (pieces,)
-        How often a piece is brought, or there from the start.
-    held : ndarray of int64, shape (sends,)
-        The step after which the sender has all of what it sends.
+    `points` (int64 (pieces,)): Where each piece begins; the next one is where it ends.  The last piece of a holding is
+        empty.
+    `first` (int64 (pieces,)): The step that brings each piece first; -1 if it is there from the start, `NEVER` if no
+        step does.
+    `times` (int64 (pieces,)): How often a piece is brought, or there from the start.
+    `held` (int64 (sends,)): The step after which the sender has all of what it sends.
     """
 
     points: IntArray

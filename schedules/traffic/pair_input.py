@@ -33,29 +33,8 @@ DECIMAL = re.compile(r"\+?([0-9]{1,64}\.?[0-9]{0,64}|\.[0-9]{1,64})(e[+-]?[0-9]{
 def as_pair_traffic(traffic: Any, ranks: Sequence[str]) -> IntArray:
     """Read a traffic matrix as whole numbers without a common divisor.
 
-    Parameters
-    ----------
-    traffic : matrix of number, shape (ranks, ranks)
-        Bytes, or any relative amounts, from each rank (row) to each other (column): a list of lists, an array or a
-        DataFrame whose rows and columns have the same labels; if these are names of ranks, they may come in any order.
-        What ranks have for themselves counts for the algorithm bandwidth only.
-    ranks : sequence of str
-        Their names, in rank order.
+    Shapes: `traffic` (ranks, ranks); returns int64 (ranks, ranks).
 
-    Returns
-    -------
-    ndarray of int64, shape (ranks, ranks)
-        Exact, unless they are floats that count more than 2^53 of their common unit in all, as measured ones may:
-        these are rounded to `FLOAT_UNITS` in all, and none to 0.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is not of this form, an entry is negative or no finite number, no rank has anything for another, or other
-        amounts than floats count more than 2^53 of their common unit in all.
-
-    Examples
-    --------
     >>> as_pair_traffic([[0, 1.5], [6, 0]], ["a", "b"]).tolist()
     [[0, 1], [4, 0]]
     """
@@ -72,13 +51,7 @@ def as_pair_traffic(traffic: Any, ranks: Sequence[str]) -> IntArray:
 
 
 def pair_amounts(traffic: Any, ranks: Sequence[str]) -> list[list[Fraction]]:
-    """Read a traffic matrix exactly, in its own unit; parameters and errors as for `as_pair_traffic`.
-
-    Returns
-    -------
-    list of list of Fraction
-        Rows; what ranks have for themselves is left as it is.
-    """
+    """Read a traffic matrix exactly, in its own unit; parameters and errors as for `as_pair_traffic`."""
     size = len(ranks)
     flat = _amounts(_square(traffic, ranks))
     return [flat[row * size : (row + 1) * size] for row in range(size)]

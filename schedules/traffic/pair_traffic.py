@@ -14,20 +14,8 @@ PAIR_COLLECTIVES = ("all_to_all", "all_to_allv")
 def traffic_matrix(weights: tuple[int, ...], num_ranks: int) -> npt.NDArray[np.object_]:
     """Lay out weights by source and destination.
 
-    Parameters
-    ----------
-    weights : tuple of int
-        Row by row, as those of a `Bound`; empty for equal parts.
-    num_ranks : int
-        How many there are.
+    Shapes: returns (ranks, ranks).
 
-    Returns
-    -------
-    ndarray of int, shape (ranks, ranks)
-        Python's integers, which do not overflow; what ranks have for themselves is 0.
-
-    Examples
-    --------
     >>> traffic_matrix((), 2).tolist(), traffic_matrix((5, 1, 2, 0), 2).tolist()
     ([[0, 1], [1, 0]], [[0, 1], [2, 0]])
     """
@@ -40,19 +28,8 @@ def traffic_matrix(weights: tuple[int, ...], num_ranks: int) -> npt.NDArray[np.o
 def crossing_traffic(inside: npt.NDArray[np.bool_], weights: tuple[int, ...]) -> int:
     """Add up what ranks inside a cut have for ranks outside.
 
-    Parameters
-    ----------
-    inside : ndarray of bool, shape (ranks,)
-        Which ranks are inside.
-    weights : tuple of int
-        As for `traffic_matrix`.
+    Shapes: `inside` bool (ranks,).
 
-    Returns
-    -------
-    int
-
-    Examples
-    --------
     >>> crossing_traffic(np.array([True, True, False]), ())
     2
     """

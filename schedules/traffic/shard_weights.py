@@ -17,26 +17,6 @@ __all__ = ["as_weights"]
 def as_weights(weights: object, num_ranks: int) -> tuple[Fraction, ...]:
     """Read the relative sizes of the shards exactly.
 
-    Parameters
-    ----------
-    weights : sequence of number, or None
-        One per rank, not negative, not all zero: integers, fractions, decimals, or text such as ``"0.25"``; None for
-        equal shards.
-    num_ranks : int
-        How many there must be.
-
-    Returns
-    -------
-    tuple of Fraction
-        In rank order.
-
-    Raises
-    ------
-    UnsupportedError
-        If they are not of this form.
-
-    Examples
-    --------
     >>> as_weights(["0.5", 1, 0], 3)
     (Fraction(1, 2), Fraction(1, 1), Fraction(0, 1))
     """

@@ -18,22 +18,9 @@ BLOCK_ENTRIES = 2**19
 def depth_blocks(senders: IntArray, routes: npt.NDArray[np.integer], roots: IntArray) -> Iterator[IntArray]:
     """Yield how many hops each rank is from its root, a block of trees after the other.
 
-    Parameters
-    ----------
-    senders : ndarray of int64, shape (paths + 1,)
-        The rank at the start of each path; the last entry, -1, is that of no path.
-    routes : ndarray of int, shape (trees, ranks)
-        The path on which each rank receives, -1 at the root.
-    roots : ndarray of int64, shape (trees,)
-        Root rank of each tree.
+    Shapes: `senders` int64 (paths + 1,); `routes` (trees, ranks); `roots` int64 (trees,); yields int64 (trees of the
+    block, ranks).
 
-    Yields
-    ------
-    ndarray of int64, shape (trees of the block, ranks)
-        As many as there are ranks where a malformed tree never arrives.
-
-    Examples
-    --------
     Rank 0 sends to rank 1, which sends to rank 2:
 
     >>> [block] = depth_blocks(np.array([0, 1, -1]), np.array([[-1, 0, 1]]), np.array([0]))

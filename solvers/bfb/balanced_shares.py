@@ -26,14 +26,9 @@ IntArray = npt.NDArray[np.int64]
 class Shares(NamedTuple):
     """Intervals of shards, each with the link that it comes over; in the order of steps.
 
-    Attributes
-    ----------
-    steps : ndarray of int64, shape (sends,)
-        Counted from 0: the distance of the source from the receiving rank, less one.
-    sources, links : ndarray of int64, shape (sends,)
-        Whose shard, and over which link, by the numbers given to `intake`.
-    lower, upper : ndarray of int64, shape (sends,)
-        Chunks ``lower`` to ``upper - 1``.
+    `steps` (int64 (sends,)): Counted from 0: the distance of the source from the receiving rank, less one.
+    `sources`, `links` (int64 (sends,)): Whose shard, and over which link, by the numbers given to `intake`.
+    `lower`, `upper` (int64 (sends,)): Chunks ``lower`` to ``upper - 1``.
     """
 
     steps: IntArray
@@ -46,25 +41,7 @@ class Shares(NamedTuple):
 def share_out(network: Intake, chunks: int, capacities: IntArray) -> Shares:
     """Cut all shards so that no link brings more than it can.
 
-    Parameters
-    ----------
-    network : Intake
-        Of all links.
-    chunks : int
-        Per shard.
-    capacities : ndarray of int64, shape (diameter, links)
-        Chunks that each link can bring of what comes from each distance, links in the order of the network's arrays.
-
-    Returns
-    -------
-    Shares
-
-    Raises
-    ------
-    SolverError
-        If that is not enough.
-    CapacityOverflowError
-        If the numbers could leave int64.
+    Shapes: `capacities` int64 (diameter, links).
     """
     check_capacities(chunks * network.num_ranks**2)
     # More than everything is as good as everything, and keeps sums small.

@@ -26,27 +26,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 def least_chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
-    """Find how long each step takes at least, which is enough where all links are equally fast.
-
-    Parameters
-    ----------
-    network : Intake
-        Of all links.
-    sets : tuple of BusiestSet
-        Of `busiest_sets`, for all ranks.
-    chunks : int
-        Per shard, the paper's P.
-
-    Returns
-    -------
-    tuple of Fraction
-        For each distance, chunks per unit of bandwidth: when the busiest set of links can have brought its chunks.
-
-    Raises
-    ------
-    CapacityOverflowError
-        If chunks times bandwidth could leave int64.
-    """
+    """Find how long each step takes at least, which is enough where all links are equally fast."""
     check_capacities(2 * chunks * network.num_ranks * int(network.widths.sum()))
     times = (time_to_bring(network.widths[_places(network, each)], chunks * each.shards) for each in sets)
     return tuple(Fraction(*time) for time in times)
@@ -55,11 +35,9 @@ def least_chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: i
 def chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
     """Find how long each step takes; parameters, result and errors as of `least_chunked_times`.
 
-    Examples
-    --------
     Two links into each rank of a ring of 4 bring the one shard from the other side, one of its 3 chunks or two:
 
-    >>> from .hop_masks import intake
+    >>> from .link_masks import intake
     >>> from .load_balancing import busiest_sets
     >>> ends = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([1, 2, 3, 0, 3, 0, 1, 2])
     >>> network = intake(4, *ends, np.ones(8, dtype=np.int64))
@@ -77,21 +55,7 @@ def chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) ->
 def chunk_capacities(network: Intake, times: Sequence[Fraction]) -> IntArray:
     """Count the whole chunks that each link can bring in each step, as `share_out` takes them.
 
-    Parameters
-    ----------
-    network : Intake
-        Of all links.
-    times : sequence of Fraction
-        For each distance, in chunks per unit of bandwidth.
-
-    Returns
-    -------
-    ndarray of int64, shape (diameter, links)
-
-    Raises
-    ------
-    CapacityOverflowError
-        If time times bandwidth could leave int64.
+    Shapes: returns int64 (diameter, links).
     """
     check_capacities(*(int(network.widths.max()) * time.numerator for time in times))
     capacities = np.empty((len(times), len(network.widths)), dtype=np.int64)

@@ -34,16 +34,10 @@ WORD = 64
 class CirculantCosts(NamedTuple):
     """Costs of the best breadth-first broadcasts, one for each set of offsets.
 
-    Attributes
-    ----------
-    steps : ndarray of int64, shape (sets,)
-        The diameter; 0 where it was not worth working out, or the graph is not connected.
-    loads : ndarray of int64, shape (sets,)
-        Sum of U(t) over all distances, times `unit`.
-    hops : ndarray of int64, shape (sets,)
-        Sum of the distances from one node.
-    unit : int
-        A common multiple of 1 to d.
+    `steps` (int64 (sets,)): The diameter; 0 where it was not worth working out, or the graph is not connected.
+    `loads` (int64 (sets,)): Sum of U(t) over all distances, times `unit`.
+    `hops` (int64 (sets,)): Sum of the distances from one node.
+    `unit`: A common multiple of 1 to d.
     """
 
     steps: IntArray
@@ -55,26 +49,8 @@ class CirculantCosts(NamedTuple):
 def circulant_costs(n: int, offsets: IntArray) -> CirculantCosts:
     """Work out the costs of breadth-first broadcast on circulant digraphs of one size and degree.
 
-    Parameters
-    ----------
-    n : int
-        Nodes, at most 2**16.
-    offsets : ndarray of int64, shape (sets, d)
-        Each row different numbers from 1 to n - 1.
+    Shapes: `offsets` int64 (sets, d).
 
-    Returns
-    -------
-    CirculantCosts
-        Sets that take more than an earlier one of no more steps are left out, as they cannot be better; so are those
-        with more steps than an earlier one whose loads are perfectly even.
-
-    Raises
-    ------
-    UnsupportedError
-        If d is more than `MOST_OFFSETS`.
-
-    Examples
-    --------
     Seven nodes with the offsets 1, 2 and 4 have even loads, 3/3 and 3/3; C(15, {1, 4, 5}) has 6/6 and 6/4, not 8/6:
 
     >>> for n, offsets in (7, [1, 2, 4]), (15, [1, 4, 5, 10, 11, 14]):

@@ -48,14 +48,9 @@ LARGEST = 2**15
 class KautzFigures(NamedTuple):
     """What breadth-first broadcast takes on one generalized Kautz graph.
 
-    Attributes
-    ----------
-    steps : int
-        T_L in alpha: the diameter.
-    bandwidth_factor : Fraction
-        The least T_B of a breadth-first schedule, in M/B.
-    distance_sum : int
-        Hops between all ordered pairs of nodes.
+    `steps`: T_L in alpha: the diameter.
+    `bandwidth_factor`: The least T_B of a breadth-first schedule, in M/B.
+    `distance_sum`: Hops between all ordered pairs of nodes.
     """
 
     steps: int
@@ -66,24 +61,6 @@ class KautzFigures(NamedTuple):
 def kautz_figures(degree: int, size: int) -> KautzFigures:
     """Work out the figures of one generalized Kautz graph.
 
-    Parameters
-    ----------
-    degree : int
-        d, at least 2.
-    size : int
-        m, at least ``degree + 1``.
-
-    Returns
-    -------
-    KautzFigures
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no such graph, or it is too large.
-
-    Examples
-    --------
     >>> kautz_figures(4, 1024)[:2]
     (5, Fraction(341, 256))
     """
@@ -110,18 +87,7 @@ def as_figures(degree: int, size: int, row: IntArray) -> KautzFigures:
 def kautz_table(degree: int, first: int, last: int) -> IntArray:
     """Measure the graphs of `first` to `last` nodes.
 
-    Parameters
-    ----------
-    degree : int
-        At least 2.
-    first, last : int
-        Nodes, both included; more than the degree.
-
-    Returns
-    -------
-    ndarray of int64, shape (last - first + 1, 5)
-        Steps; loads in shards of all steps but the last; load of the last step, as numerator and denominator; sum of
-        all distances.
+    Shapes: returns int64 (last - first + 1, 5).
     """
     rows = np.empty((last - first + 1, COLUMNS), dtype=np.int64)
     for size in range(first, last + 1):

@@ -36,25 +36,6 @@ COLUMNS = 3
 def kautz_transpose_factor(degree: int, size: int) -> Fraction:
     """Work out the least T_B of a breadth-first schedule on the transpose of one generalized Kautz graph.
 
-    Parameters
-    ----------
-    degree : int
-        d, at least 2.
-    size : int
-        m, at least ``degree + 1``.
-
-    Returns
-    -------
-    Fraction
-        In M/B; T_L and distances are those of `kautz_figures`.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no such graph, or it is too large.
-
-    Examples
-    --------
     >>> from collopt.solvers.bfb.kautz_bandwidth import kautz_figures
     >>> kautz_figures(2, 9).bandwidth_factor, kautz_transpose_factor(2, 9)
     (Fraction(14, 9), Fraction(10, 9))
@@ -73,17 +54,7 @@ def as_transpose_factor(degree: int, size: int, row: IntArray) -> Fraction:
 def kautz_transpose_table(degree: int, first: int, last: int) -> IntArray:
     """Measure the transposes of the graphs of `first` to `last` nodes.
 
-    Parameters
-    ----------
-    degree : int
-        At least 2.
-    first, last : int
-        Nodes, both included; more than the degree.
-
-    Returns
-    -------
-    ndarray of int64, shape (last - first + 1, 3)
-        Loads in shards of all steps but the last; load of the last step, as numerator and denominator.
+    Shapes: returns int64 (last - first + 1, 3).
     """
     rows = np.empty((last - first + 1, COLUMNS), dtype=np.int64)
     for size in range(first, last + 1):

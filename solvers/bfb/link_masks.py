@@ -34,20 +34,14 @@ MULTIPLIER = 0x9E3779B97F4A7C1
 class Intake(NamedTuple):
     """The links into each rank, and the sources of what comes over them, by distance.
 
-    Attributes
-    ----------
-    first : ndarray of int64, shape (ranks + 1,)
-        The links into rank u are those at the places ``first[u]`` to ``first[u + 1] - 1`` of the next three arrays.
-    tails, widths, links : ndarray of int64, shape (links,)
-        Where each link comes from, its bandwidth without the links' common divisor, and its number for the caller.
-    hops : ndarray of int16, shape (ranks, ranks)
-        ``[u, v]``: fewest links from source v to rank u.
-    sources : ndarray of int32, shape (ranks, ranks)
-        ``[u]``: all ranks in the order of their distance to u; u itself comes first.
-    starts : ndarray of int32, shape (ranks, diameter + 2)
-        Those t hops away are ``sources[u, starts[u, t]:starts[u, t + 1]]``.
-    divisor : int
-        The greatest common divisor of the bandwidths.
+    `first` (int64 (ranks + 1,)): The links into rank u are those at the places ``first[u]`` to ``first[u + 1] - 1`` of
+        the next three arrays.
+    `tails`, `widths`, `links` (int64 (links,)): Where each link comes from, its bandwidth without the links' common
+        divisor, and its number for the caller.
+    `hops` (int16 (ranks, ranks)): ``[u, v]``: fewest links from source v to rank u.
+    `sources` (int32 (ranks, ranks)): ``[u]``: all ranks in the order of their distance to u; u itself comes first.
+    `starts` (int32 (ranks, diameter + 2)): Those t hops away are ``sources[u, starts[u, t]:starts[u, t + 1]]``.
+    `divisor`: The greatest common divisor of the bandwidths.
     """
 
     first: IntArray
@@ -73,14 +67,10 @@ class Intake(NamedTuple):
 class Groups(NamedTuple):
     """The sources at one distance from a rank, by mask.
 
-    Attributes
-    ----------
-    masks : ndarray of int64, shape (groups, words)
-        Bit i of word j: whether link ``62 j + i`` into the rank can bring the shards of this group.
-    starts : ndarray of int64, shape (groups + 1,)
-        The sources of group g are ``members[starts[g]:starts[g + 1]]``.
-    members : ndarray of int64
-        Source numbers.
+    `masks` (int64 (groups, words)): Bit i of word j: whether link ``62 j + i`` into the rank can bring the shards of
+        this group.
+    `starts` (int64 (groups + 1,)): The sources of group g are ``members[starts[g]:starts[g + 1]]``.
+    `members`: Source numbers.
     """
 
     masks: IntArray
@@ -91,28 +81,8 @@ class Groups(NamedTuple):
 def intake(num_ranks: int, tails: IntArray, heads: IntArray, widths: IntArray) -> Intake:
     """Find all distances, and arrange links and sources by the rank that they lead to.
 
-    Parameters
-    ----------
-    num_ranks : int
-        Ranks 0 to ``num_ranks - 1``; no switches.
-    tails, heads : ndarray of int64, shape (links,)
-        Different links between different ranks.
-    widths : ndarray of int64, shape (links,)
-        Bandwidths, at least 1 each.
+    Shapes: `tails`, `heads` int64 (links,); `widths` int64 (links,).
 
-    Returns
-    -------
-    Intake
-
-    Raises
-    ------
-    BoundError
-        If some rank cannot reach another.
-    CapacityOverflowError
-        If shards times bandwidth could leave int64.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> ends = np.arange(4), np.array([1, 2, 3, 0])
     >>> intake(4, *ends, np.ones(4, dtype=np.int64)).hops.tolist()

@@ -40,16 +40,10 @@ LARGEST_TABLE = 20
 class BusiestSet(NamedTuple):
     """The set of links into one rank that decides how long a step takes.
 
-    Attributes
-    ----------
-    rank : int
-        That the links lead to.
-    shards : int
-        What only these links can bring: c(S).
-    width : int
-        What their bandwidths add up to, without the network's common divisor: b(S).
-    links : ndarray of int64
-        Their numbers, as given to `intake`.
+    `rank`: That the links lead to.
+    `shards`: What only these links can bring: c(S).
+    `width`: What their bandwidths add up to, without the network's common divisor: b(S).
+    `links`: Their numbers, as given to `intake`.
     """
 
     rank: int
@@ -66,23 +60,9 @@ class BusiestSet(NamedTuple):
 def busiest_sets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
     """Find the busiest set of each distance by the way that suits the network.
 
-    Parameters
-    ----------
-    network : Intake
-        Of all links.
-    ranks : ndarray of int64, optional
-        The ranks to look at; all by default.  One will do where all look alike.
-
-    Returns
-    -------
-    tuple of BusiestSet
-        Of distance 1, 2, ..., as far as the ranks have sources.
-
-    Examples
-    --------
     Two links into each rank of a ring of 4 bring the one shard from the other side:
 
-    >>> from .hop_masks import intake
+    >>> from .link_masks import intake
     >>> ends = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([1, 2, 3, 0, 3, 0, 1, 2])
     >>> [(each.shards, each.width) for each in busiest_sets(intake(4, *ends, np.ones(8, dtype=np.int64)))]
     [(1, 1), (1, 2)]
@@ -92,13 +72,7 @@ def busiest_sets(network: Intake, ranks: IntArray | None = None) -> tuple[Busies
 
 
 def loads_by_subsets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
-    """Find the busiest sets by looking at all sets; parameters and result as of `busiest_sets`.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are too many links into a rank for that.
-    """
+    """Find the busiest sets by looking at all sets; parameters and result as of `busiest_sets`."""
     if widest(network) > LARGEST_TABLE:
         raise UnsupportedError(
             f"{widest(network)} links lead into a rank; expected at most {LARGEST_TABLE} to look at all sets of them"

@@ -47,20 +47,8 @@ def shortest_path(
 ) -> int:
     """Find a shortest path from `row` to a free column, breadth first, and return that column; there has to be one.
 
-    Parameters
-    ----------
-    row : int
-        Unmatched.
-    edges : ndarray of uint64, shape (n, words)
-        A bit for each column.
-    free : ndarray of uint64, shape (words,)
-        The columns that are not matched.
-    owner, parent : ndarray of int16, shape (n,)
-        See the module.
-    queue : ndarray of int16, shape (n + 1,)
-        Room to work in.
-    seen : ndarray of uint64, shape (words,)
-        Room to work in.
+    Shapes: `edges` uint64 (n, words); `free` uint64 (words,); `owner`, `parent` int16 (n,); `queue` int16 (n + 1,);
+    `seen` uint64 (words,).
     """
     words = len(free)
     seen[:] = 0
@@ -100,20 +88,7 @@ def widest_path(
 ) -> tuple[int, int]:
     """Grow the tree of widest paths from `row` up to a free column; return that column, and the width left.
 
-    Parameters
-    ----------
-    row : int
-        Unmatched.
-    width : int
-        Wider than this is no better.
-    entries : ndarray of int64, shape (n, n)
-        With `rows` and `columns`, edge (i, j) is ``entries[i, j] + min(rows[i], columns[j])`` wide.
-    rows, columns : ndarray of int64, shape (n,)
-        See `entries`.
-    owner, parent : ndarray of int16, shape (n,)
-        See the module.
-    reach : ndarray of int64, shape (n,)
-        Room to work in.
+    Shapes: `entries` int64 (n, n); `rows`, `columns` int64 (n,); `owner`, `parent` int16 (n,); `reach` int64 (n,).
     """
     n = len(entries)
     reach[:] = 0

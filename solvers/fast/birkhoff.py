@@ -38,34 +38,11 @@ LIMIT = 2**62
 def decompose(matrix: IntArray, way: str = "plain") -> tuple[IntArray, IntArray]:
     """Write a matrix, raised to equal row and column sums, as a weighted sum of permutations.
 
-    Parameters
-    ----------
-    matrix : ndarray of int64, shape (n, n)
-        Entries of at least 0.
-    way : {"plain", "fewest"}
-        A key of `DECOMPOSITIONS`.
-
-    Returns
-    -------
-    permutations : ndarray of int64, shape (steps, n)
-        The column of each row, step by step.
-    weights : ndarray of int64, shape (steps,)
-        All positive; they add up to the largest row or column sum of `matrix`.
-
-    Raises
-    ------
-    UnsupportedError
-        If the matrix is not square, has a negative entry or more than 4096 rows, or the way is unknown.
-    CapacityOverflowError
-        If a sum could leave the range of int64.
-
-    Notes
-    -----
     FAST, section 4.4.  Plain steps add on at most 2n - 1 entries, by the north-west corner rule.  If the others
     are more than n^2 - 2n + 2, they are thrown away for plain ones.
 
-    Examples
-    --------
+    Shapes: `matrix` int64 (n, n); returns int64 (steps, n); returns int64 (steps,).
+
     >>> permutations, weights = decompose(np.array([[0, 3], [1, 0]]))
     >>> permutations.tolist(), weights.tolist()
     ([[1, 0]], [3])

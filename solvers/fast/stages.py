@@ -38,27 +38,8 @@ def staged_exchange(
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
     """Plan an all-to-allv on servers of equally many GPUs.
 
-    Parameters
-    ----------
-    traffic : ndarray of int64, shape (servers * gpus, servers * gpus)
-        Bytes from each rank to each.
-    servers, gpus : int
-        At least 1.
-    way : int
-        A value of `DECOMPOSITIONS`.
-    cap : int
-        Most bytes that a GPU sends in a stage.
-
-    Returns
-    -------
-    fault : int
-        0, `NEGATIVE`, `TOO_LARGE` or `TOO_MANY`; the rest is empty unless 0.
-    starts, segments : ndarray of int64
-        As `stream_segments` writes them.
-    sizes : ndarray of int64, shape (stages,)
-        Bytes that the busiest GPU sends, ascending.
-    partners, begins, ends : ndarray of int64, shape (stages, servers)
-        The server that each one sends to, -1 for none, and which bytes of each stream, as far as there are so many.
+    Shapes: `traffic` int64 (servers * gpus, servers * gpus); returns int64 (stages,); returns int64 (stages, servers).
+    Units: `cap` in bytes.
     """
     nothing, no_rows = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
     fault = fault_of(traffic)

@@ -27,16 +27,7 @@ SEGMENT_COLUMNS = ("origin", "final", "first", "bytes")
 def peer_bytes(traffic: IntArray, servers: int, gpus: int, sums: IntArray, longest: IntArray) -> None:
     """Add up what each GPU has for each other server, and the longest stream of each pair of servers.
 
-    Parameters
-    ----------
-    traffic : ndarray of int64, shape (ranks, ranks)
-        Bytes from each rank to each.
-    servers, gpus : int
-        ``servers * gpus`` is the number of ranks.
-    sums : ndarray of int64, shape (ranks, servers)
-        Written: bytes from a rank to a server.
-    longest : ndarray of int64, shape (servers, servers)
-        Written: the m-th part of a tile, rounded up; 0 on the diagonal.
+    Shapes: `traffic` int64 (ranks, ranks); `sums` int64 (ranks, servers); `longest` int64 (servers, servers).
     """
     for server in range(servers):
         for other in range(servers):
@@ -57,14 +48,7 @@ def stream_segments(
 ) -> int:
     """Write the segments of all streams, and return how many there are.
 
-    Parameters
-    ----------
-    traffic, servers, gpus, sums
-        As `peer_bytes` takes and leaves them.
-    starts : ndarray of int64, shape (servers * servers * gpus + 1,)
-        Written: stream p from server i to server j has the segments from ``starts[(i * servers + j) * gpus + p]`` on.
-    segments : ndarray of int64, shape (enough, 4)
-        Written, with `SEGMENT_COLUMNS`; a tile has at most m (m + 2).
+    Shapes: `starts` int64 (servers * servers * gpus + 1,); `segments` int64 (enough, 4).
     """
     count = 0
     at = np.zeros(3, dtype=np.int64)
@@ -138,27 +122,7 @@ def copy_cells(
 ) -> tuple[int, int, int]:
     """Write segments of `wanted` bytes that a rank has for a server, from byte `first` of its cell `place` on.
 
-    Parameters
-    ----------
-    traffic : ndarray of int64, shape (ranks, ranks)
-        Bytes from each rank to each.
-    rank : int
-        The row.
-    column, gpus : int
-        The receiving server's first rank, and how many it has.
-    start : int
-        Cells are in the order start, start + 1, ... modulo `gpus`; place 0 is `start`.
-    place, first, wanted : int
-        Where, and how many.
-    segments : ndarray of int64, shape (enough, 4)
-        Written from `count` on.
-    count : int
-        Number of segments before.
-
-    Returns
-    -------
-    count, place, first : int
-        Number of segments after, and where to go on.
+    Shapes: `traffic` int64 (ranks, ranks); `segments` int64 (enough, 4).
     """
     while wanted:
         target = start + place

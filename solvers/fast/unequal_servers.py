@@ -30,21 +30,7 @@ def unequal_exchange(
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
     """Plan an all-to-allv on servers of unequal sizes.
 
-    Parameters
-    ----------
-    traffic : ndarray of int64, shape (ranks, ranks)
-        Bytes from each rank to each.
-    firsts : ndarray of int64, shape (servers + 1,)
-        The first rank of each server, and the number of ranks.
-    gpus : int
-        GPUs of a part; divides the sizes of all servers.
-    way, cap : int
-        As of `staged_exchange`.
-
-    Returns
-    -------
-    fault, starts, segments, sizes, partners, begins, ends
-        As of `staged_exchange`, with parts for servers.
+    Shapes: `traffic` int64 (ranks, ranks); `firsts` int64 (servers + 1,).
     """
     nothing, no_rows = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
     fault = fault_of(traffic)

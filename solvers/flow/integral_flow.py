@@ -19,36 +19,10 @@ def whole_flow(
 ) -> IntArray:
     """Find a flow in whole numbers that brings what is asked for and hardly exceeds a flow in floats on any link.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Nodes are numbered from 0.
-    tails, heads : ndarray of int64, shape (links,)
-        Links; parallel ones may be there.
-    flow : ndarray of float64, shape (links,)
-        What crosses each link, not negative, of what starts at `source`; it brings `demands` within tolerances.
-    source : int
-        The node that sends.
-    demands : ndarray of int64, shape (nodes,)
-        What each node asks for; 0 for the source.
-
-    Returns
-    -------
-    ndarray of int64, shape (links,)
-        At most one more than `flow` where that brings all demands, else as little more as a search by doubling finds:
-        on the links that it uses, or if these do not lead to all demands, on any.
-
-    Raises
-    ------
-    SolverError
-        If no flow brings the demands, however much more is allowed.
-
-    Notes
-    -----
     Maximum flows are whole if capacities are; so where `flow` is exact, rounding it up leaves enough.
 
-    Examples
-    --------
+    Shapes: `tails`, `heads` int64 (links,); `flow` float64 (links,); `demands` int64 (nodes,); returns int64 (links,).
+
     >>> whole_flow(3, np.array([0, 1]), np.array([1, 2]), np.array([2.0000001, 0.9999999]), 0, np.array([0, 1, 1]))
     array([2, 1])
     """

@@ -30,16 +30,10 @@ CAPACITY_LIMIT = 2**62
 class FlowNetwork(NamedTuple):
     """A capacitated network; no function of this module changes it.
 
-    Attributes
-    ----------
-    first : ndarray of int64, shape (nodes,)
-        First arc out of each node, -1 for none.
-    following : ndarray of int64, shape (arcs,)
-        Next arc out of the same node, -1 at the end.
-    heads : ndarray of int64, shape (arcs,)
-        Node that each arc enters; the tail of ``a`` is ``heads[a ^ 1]``.
-    capacities : ndarray of int64, shape (arcs,)
-        Flow that each arc may carry.
+    `first` (int64 (nodes,)): First arc out of each node, -1 for none.
+    `following` (int64 (arcs,)): Next arc out of the same node, -1 at the end.
+    `heads` (int64 (arcs,)): Node that each arc enters; the tail of ``a`` is ``heads[a ^ 1]``.
+    `capacities` (int64 (arcs,)): Flow that each arc may carry.
     """
 
     first: IntArray
@@ -51,14 +45,10 @@ class FlowNetwork(NamedTuple):
 class MaxFlow(NamedTuple):
     """A maximum flow, or one that reached the limit asked for.
 
-    Attributes
-    ----------
-    value : int
-        Flow pushed from source to sink; a warm start's earlier flow is not in it.
-    residual : ndarray of int64, shape (arcs,)
-        Residual capacities; hand them back to continue from here.
-    source_side : ndarray of bool, shape (nodes,)
-        The nodes that cannot reach the sink in the residual network: a minimum cut when the flow is maximum.
+    `value`: Flow pushed from source to sink; a warm start's earlier flow is not in it.
+    `residual` (int64 (arcs,)): Residual capacities; hand them back to continue from here.
+    `source_side` (bool (nodes,)): The nodes that cannot reach the sink in the residual network: a minimum cut when the
+        flow is maximum.
     """
 
     value: int
@@ -67,13 +57,7 @@ class MaxFlow(NamedTuple):
 
 
 def check_capacities(*totals: int) -> None:
-    """Refuse sums of capacities that the int64 kernels could overflow on.
-
-    Raises
-    ------
-    CapacityOverflowError
-        If any of the exact Python integers is `CAPACITY_LIMIT` or more.
-    """
+    """Refuse sums of capacities that the int64 kernels could overflow on."""
     for total in totals:
         if abs(int(total)) >= CAPACITY_LIMIT:
             raise CapacityOverflowError(
@@ -91,23 +75,7 @@ def flow_network(
 ) -> FlowNetwork:
     """Build a network in which edge ``i`` becomes the arcs ``2 i`` and ``2 i + 1``.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Nodes are numbered from 0.
-    tails, heads, capacities : ndarray of int64, shape (edges,)
-        The edges and what they carry.
-    reverse : ndarray of int64, optional
-        What each edge carries backwards; nothing by default.
-
-    Returns
-    -------
-    FlowNetwork
-
-    Raises
-    ------
-    CapacityOverflowError
-        If the capacities add up to 2^62 or more.
+    Shapes: `tails`, `heads`, `capacities` int64 (edges,).
     """
     backward = np.zeros_like(capacities) if reverse is None else reverse
     check_capacities(sum(map(int, capacities)) + sum(map(int, backward)))
@@ -141,27 +109,8 @@ def max_flow(
 ) -> MaxFlow:
     """Compute a maximum flow and a minimum cut.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Nodes are numbered from 0.
-    tails, heads, capacities : ndarray of int64, shape (edges,)
-        Directed edges with integer capacities; parallel edges add up.
-    source, sink : int
-        Two different nodes.
+    Shapes: `tails`, `heads`, `capacities` int64 (edges,).
 
-    Returns
-    -------
-    MaxFlow
-        ``residual[2 * i + 1]`` is the flow on edge ``i``.
-
-    Raises
-    ------
-    CapacityOverflowError
-        If the capacities add up to 2^62 or more.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> tails, heads = np.array([0, 0, 1, 2]), np.array([1, 2, 3, 3])
     >>> flow = max_flow(4, tails, heads, np.array([3, 2, 2, 4]), 0, 3)
@@ -179,28 +128,7 @@ def solve_network(
     limit: int | None = None,
     residual: IntArray | None = None,
 ) -> MaxFlow:
-    """Push flow from source to sink until it is maximum or reaches `limit`.
-
-    Parameters
-    ----------
-    network : FlowNetwork
-        Left as it is; several calls may run at once.
-    source, sink : int
-        Two different nodes.
-    limit : int, optional
-        Stop at this value.
-    residual : ndarray of int64, optional
-        Residual capacities to start from (a warm start); copied.
-
-    Returns
-    -------
-    MaxFlow
-
-    Raises
-    ------
-    SolverError
-        If source and sink are the same node.
-    """
+    """Push flow from source to sink until it is maximum or reaches `limit`."""
     if source == sink:
         raise SolverError(f"maximum flow needs two different nodes, not {source} twice")
     remaining = (network.capacities if residual is None else residual).copy()

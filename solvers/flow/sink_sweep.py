@@ -21,13 +21,10 @@ IntArray = npt.NDArray[np.int64]
 class SinkSweep(NamedTuple):
     """What `sweep_sinks` found.
 
-    Attributes
-    ----------
-    lacking : ndarray of int64, shape (sinks,)
-        By how much each sink falls short of all supplies.
-    reaching : ndarray of bool, shape (sinks, nodes)
-        The smallest sink side of a minimum cut: the nodes that can still reach the sink.  For a sink that lacks nothing
-        it is the smallest *tight* set around the sink, the whole network if there is none.
+    `lacking` (int64 (sinks,)): By how much each sink falls short of all supplies.
+    `reaching` (bool (sinks, nodes)): The smallest sink side of a minimum cut: the nodes that can still reach the sink.
+        For a sink that lacks nothing it is the smallest *tight* set around the sink, the whole network if there is
+        none.
     """
 
     lacking: IntArray
@@ -39,25 +36,7 @@ def sweep_sinks(
 ) -> SinkSweep:
     """Compute a maximum flow from all supplies into each of the nodes ``0 .. num_sinks - 1``.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Nodes are numbered from 0, sinks first.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Links, not parallel.
-    supplies : ndarray of int64, shape (sources,)
-        What each of the first nodes has to send; there may be more sources than sinks.
-    num_sinks : int
-        At most the number of sources.
-
-    Returns
-    -------
-    SinkSweep
-
-    Raises
-    ------
-    CapacityOverflowError
-        If the capacities add up to 2^62 or more.
+    Shapes: `tails`, `heads`, `capacities` int64 (links,); `supplies` int64 (sources,).
     """
     network = paired_network(num_nodes, tails, heads, capacities)
     sweep = SinkSweep(np.zeros(num_sinks, dtype=np.int64), np.zeros((num_sinks, num_nodes), dtype=np.bool_))

@@ -26,24 +26,8 @@ NOTABLE = 0.02
 def integral_transport(rows: IntArray, columns: IntArray, wish: FloatArray, allowed: BoolArray) -> IntArray | None:
     """Find a plan with the given sums, near the wish and zero where it is not allowed to ship.
 
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (m,)
-        Units that leave each origin.
-    columns : ndarray of int64, shape (n,)
-        Units that reach each destination; the same total as `rows`.
-    wish : ndarray of float64, shape (m, n)
-        Not negative; only the proportions matter.
-    allowed : ndarray of bool, shape (m, n)
-        Entries that may be positive.
+    Shapes: `rows` int64 (m,); `columns` int64 (n,); `wish` float64 (m, n); `allowed` bool (m, n); returns int64 (m, n).
 
-    Returns
-    -------
-    ndarray of int64, shape (m, n), or None
-        None if no plan has these sums.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> integral_transport(np.array([2, 1]), np.array([1, 2]), np.ones((2, 2)), np.ones((2, 2), dtype=bool)).tolist()
     [[1, 1], [0, 1]]

@@ -43,18 +43,7 @@ Listener = Callable[[Progress], bool | None]
 
 
 class Watch:
-    """Tells a listener of one solve how far it is, and holds on to an error that the listener raises.
-
-    Parameters
-    ----------
-    highs : Highs
-    listener : callable or None
-        Without one, the watch sees to it that Ctrl-C is heard.
-    sign : float
-        -1 if HiGHS minimises the opposite of what the model maximises.
-    whole : bool
-        Whether it is an integer program, whose iterations are nodes.
-    """
+    """Tells a listener of one solve how far it is, and holds on to an error that the listener raises."""
 
     def __init__(self, highs: Any, listener: Listener | None, sign: float, *, whole: bool) -> None:
         self._highs, self._listener, self._sign, self._whole = highs, listener, sign, whole

@@ -117,14 +117,9 @@ class Named(Mapping[str, Any]):
 class Evidence(NamedTuple):
     """What a solve leaves behind, as arrays in the order of the program.
 
-    Attributes
-    ----------
-    program : LinearProgram
-        As it stood.
-    values, duals, reduced_costs : ndarray of float64
-        Per column, row and column.
-    basis : Basis or None
-        Of a linear program that was solved by simplex or with crossover.
+    `program`: As it stood.
+    `values`, `duals`, `reduced_costs`: Per column, row and column.
+    `basis`: Of a linear program that was solved by simplex or with crossover.
     """
 
     program: LinearProgram

@@ -17,12 +17,7 @@ LOWER, BASIC, UPPER = 0, 1, 2
 
 
 class Basis:
-    """A basis of HiGHS, read when first asked for, since that costs time and few solves need it.
-
-    Parameters
-    ----------
-    found : HighsBasis
-    """
+    """A basis of HiGHS, read when first asked for, since that costs time and few solves need it."""
 
     def __init__(self, found: Any) -> None:
         self._found = found
@@ -38,20 +33,7 @@ class Basis:
         return np.array([int(state) for state in self._found.row_status], dtype=np.int64)
 
     def moved(self, old: LinearProgram, new: LinearProgram) -> tuple[IntArray, IntArray]:
-        """Give the blocks of another program the states that blocks of the same name and shape have in this basis.
-
-        Parameters
-        ----------
-        old : LinearProgram
-            That the basis is of.
-        new : LinearProgram
-            That is to start from it.
-
-        Returns
-        -------
-        tuple of ndarray of int64
-            States of the columns, at their lower bounds where nothing is known, and of the rows, basic if so.
-        """
+        """Give the blocks of another program the states that blocks of the same name and shape have in this basis."""
         rows, columns = new.matrix.shape
         return (
             _moved(self.columns, old.variables, new.variables, np.full(columns, LOWER)),

@@ -37,19 +37,7 @@ class Interval(NamedTuple):
 
 
 def certified_interval(solution: Solution) -> Interval:
-    """Enclose the optimum between a point that is allowed and a bound that no point can beat.
-
-    Parameters
-    ----------
-    solution : Solution
-        Optimal or not.
-
-    Returns
-    -------
-    Interval
-        A point proves the side of worse objective values, prices the other one; those of a program with whole
-        variables are not known.
-    """
+    """Enclose the optimum between a point that is allowed and a bound that no point can beat."""
     program, values, duals, _, basis = solution.evidence
     rational = ExactProgram(program)
     point, prices = (None, None) if basis is None else basic_solution(rational, basis)

@@ -70,24 +70,7 @@ class ExactAnswer:
 
 
 def exact_answer(program: LinearProgram, basis: Basis | None) -> ExactAnswer:
-    """Solve a linear program exactly, given which bounds hold at its optimum.
-
-    Parameters
-    ----------
-    program : LinearProgram
-        As it was solved.
-    basis : Basis or None
-        From the last solve.
-
-    Returns
-    -------
-    ExactAnswer
-
-    Raises
-    ------
-    NoAnswerError
-        If variables are whole, there is no basis, or it is not optimal once tolerances are gone.
-    """
+    """Solve a linear program exactly, given which bounds hold at its optimum."""
     if program.whole.any():
         raise NoAnswerError(
             f"{program.name} has whole variables, and branch and bound proves nothing exactly; Solution.interval has "

@@ -14,13 +14,7 @@ __all__ = ["ExactProgram"]
 
 
 class ExactProgram:
-    """Optimise ``costs @ x + offset`` with activities ``matrix @ x`` and columns x within their bounds, in rationals.
-
-    Parameters
-    ----------
-    program : LinearProgram
-        Whose every float stands for a fraction, see `collopt.solvers.lp.rationals.float_fraction`.
-    """
+    """Optimize ``costs @ x + offset`` with activities ``matrix @ x`` and bounded columns x, in exact rationals."""
 
     def __init__(self, program: LinearProgram) -> None:
         self.program = program
@@ -43,22 +37,7 @@ class ExactProgram:
         return exact((self.costs - _divided(changes, np.full_like(changes, denominator))).tolist())
 
     def reached(self, values: ExactArray) -> Fraction:
-        """Return the objective at a point, which shows that the best value is no worse.
-
-        Parameters
-        ----------
-        values : ndarray of Fraction
-            One per column.
-
-        Returns
-        -------
-        Fraction
-
-        Raises
-        ------
-        CertificateError
-            If the point breaks a bound or a constraint, or is not whole where it must be.
-        """
+        """Return the objective at a point, which shows that the best value is no worse."""
         self._check_within("variable", values, self.columns)
         self._check_within("constraint", self.activities(values), self.rows)
         fractional = exact([value.denominator > 1 for value in values]).astype(np.bool_)
@@ -67,22 +46,7 @@ class ExactProgram:
         return _total(self.costs, values) + self.offset
 
     def bound(self, prices: ExactArray) -> Fraction:
-        """Return what no point can beat, by weak duality.
-
-        Parameters
-        ----------
-        prices : ndarray of Fraction
-            One per row, in the sense of `Solution.duals`.
-
-        Returns
-        -------
-        Fraction
-
-        Raises
-        ------
-        CertificateError
-            If a price, or a reduced cost that follows, rests on a bound that is not there.
-        """
+        """Return what no point can beat, by weak duality."""
         bound = self.offset
         for kind, numbers, bounds in (
             ("constraint", prices, self.rows),

@@ -117,12 +117,8 @@ MOST_ENTRIES = 10_000
 class Changes(NamedTuple):
     """Differences within the rows and columns that both programs have; further ones come after these.
 
-    Attributes
-    ----------
-    costs, column_bounds, whole, row_bounds : ndarray of int64
-        Columns or rows whose numbers differ.
-    entries : tuple of ndarray
-        Rows, columns and new values of coefficients that differ.
+    `costs`, `column_bounds`, `whole`, `row_bounds`: Columns or rows whose numbers differ.
+    `entries`: Rows, columns and new values of coefficients that differ.
     """
 
     costs: IntArray
@@ -133,21 +129,7 @@ class Changes(NamedTuple):
 
 
 def changes_between(old: LinearProgram, new: LinearProgram) -> Changes | None:
-    """Compare two states of a model.
-
-    Parameters
-    ----------
-    old : LinearProgram
-        As HiGHS has it.
-    new : LinearProgram
-        As it stands.
-
-    Returns
-    -------
-    Changes or None
-        None where it is simpler to start afresh: blocks have gone, moved or changed their size, or most of the matrix
-        is new.
-    """
+    """Compare two states of a model."""
     if not (_grown(old.variables, new.variables) and _grown(old.constraints, new.constraints)):
         return None
     rows, columns = old.matrix.shape

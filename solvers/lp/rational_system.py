@@ -32,30 +32,14 @@ DENSE_SIZE = 600
 
 
 class RationalSystem:
-    """A square matrix, factorised once.
-
-    Parameters
-    ----------
-    matrix : sparse array
-        Of floats, which stand for fractions as in `collopt.solvers.lp.rationals.float_fraction`.
-    """
+    """A square matrix, factorised once."""
 
     def __init__(self, matrix: Any) -> None:
         self._matrix = matrix.tocsc()
         self._factors = _factorised(self._matrix)
 
     def solve(self, sides: ExactArray) -> ExactArray | None:
-        """Solve ``matrix @ x = sides``; None if the matrix is singular, or too much for floats.
-
-        Parameters
-        ----------
-        sides : ndarray of Fraction
-            One per row.
-
-        Returns
-        -------
-        ndarray of Fraction or None
-        """
+        """Solve ``matrix @ x = sides``; None if the matrix is singular, or too much for floats."""
         return self._solution(self._matrix, sides, "N")
 
     def solve_transposed(self, sides: ExactArray) -> ExactArray | None:

@@ -32,14 +32,9 @@ ExactArray = npt.NDArray[np.object_]
 class IntegerMatrix:
     """A sparse matrix of integers of any size, row by row.
 
-    Attributes
-    ----------
-    starts, columns : ndarray of int64
-        As in the compressed sparse row format.
-    entries : ndarray of object
-        Integers.
-    width : int
-        Number of columns.
+    `starts`, `columns`: As in the compressed sparse row format.
+    `entries`: Integers.
+    `width`: Number of columns.
     """
 
     starts: IntArray
@@ -49,20 +44,7 @@ class IntegerMatrix:
 
     @classmethod
     def from_floats(cls, matrix: Any) -> tuple[IntegerMatrix, ExactArray]:
-        """Read a `scipy.sparse` matrix as the fractions that it stands for, and make every row whole.
-
-        Parameters
-        ----------
-        matrix : sparse array
-            Of floats.
-
-        Returns
-        -------
-        IntegerMatrix
-            Each row multiplied by its factor.
-        ndarray of object
-            The factors: least common denominators.
-        """
+        """Read a `scipy.sparse` matrix as the fractions that it stands for, and make every row whole."""
         rows = matrix.tocsr()
         starts, columns = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
         factors = exact([1] * rows.shape[0])
@@ -114,17 +96,6 @@ def float_fraction(value: float) -> Fraction:
     It is what was meant wherever a model was stated in fractions of moderate size: two fractions with denominators up
     to q differ by ``1 / q**2`` at least, so no other one with q below ``2**26 / sqrt(value)`` rounds to the same float.
 
-    Parameters
-    ----------
-    value : float
-        Finite.
-
-    Returns
-    -------
-    Fraction
-
-    Examples
-    --------
     >>> float_fraction(0.1), float_fraction(200 / 3), float_fraction(-2.5), float_fraction(1e300) == 10**300
     (Fraction(1, 10), Fraction(200, 3), Fraction(-5, 2), False)
     """
@@ -139,17 +110,6 @@ def float_fraction(value: float) -> Fraction:
 def simplest_between(least: Fraction, most: Fraction) -> Fraction:
     """Return the fraction with the smallest denominator in a closed interval, by continued fractions.
 
-    Parameters
-    ----------
-    least, most : Fraction
-        With ``least <= most``.
-
-    Returns
-    -------
-    Fraction
-
-    Examples
-    --------
     >>> simplest_between(Fraction(31, 100), Fraction(34, 100)), simplest_between(Fraction(-1, 2), Fraction(1, 3))
     (Fraction(1, 3), Fraction(0, 1))
     """

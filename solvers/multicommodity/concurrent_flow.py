@@ -42,20 +42,12 @@ IntArray = npt.NDArray[np.int64]
 class ConcurrentFlow(NamedTuple):
     """A flow, and lengths that prove how good it is.
 
-    Attributes
-    ----------
-    lower : Fraction
-        The flow's rate: the least ``capacity * amount / load`` of a link.
-    upper : Fraction
-        What the lengths prove: the sum of length times capacity by the sum of demand times distance.
-    lengths : ndarray of int64, shape (links,)
-        At least 1.
-    loads : ndarray of int64, shape (links,)
-        What the flow puts on each link, rounded up.
-    amount : Fraction
-        What the flow brings for a demand of 1, or more.
-    steps : Steps
-        What the flow is made of.
+    `lower`: The flow's rate: the least ``capacity * amount / load`` of a link.
+    `upper`: What the lengths prove: the sum of length times capacity by the sum of demand times distance.
+    `lengths` (int64 (links,)): At least 1.
+    `loads` (int64 (links,)): What the flow puts on each link, rounded up.
+    `amount`: What the flow brings for a demand of 1, or more.
+    `steps`: What the flow is made of.
     """
 
     lower: Fraction
@@ -84,48 +76,13 @@ def concurrent_flow(
 ) -> ConcurrentFlow:
     """Route all demands at once, at nearly the greatest common rate, and bound that rate.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Nodes are numbered from 0, ranks first; nodes after the ranks are switches, which only pass on.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Links with positive capacities; parallel ones may be there.
-    demands : ndarray of int64, shape (ranks, ranks)
-        What each rank (row) has for each other (column), not negative; the diagonal is left out.  For equal demands a
-        broadcast 1 will do: ``np.broadcast_to(1, (ranks, ranks))``.
-    gap : float or Fraction
-        Stop as soon as ``1 - lower / upper`` is no more.
-    most_rounds : int
-        Stop after about so many rounds, whatever the gap is then.
-    automorphisms : ndarray of int64, shape (generators, nodes), optional
-        Permutations of the nodes that keep links, capacities and demands, as
-        `collopt.topologies.graphs.isomorphism.automorphisms` finds them; they are checked.  The more is alike, the less
-        there is to do.
-
-    Returns
-    -------
-    ConcurrentFlow
-        Its bounds hold whatever the gap.
-
-    Raises
-    ------
-    SolverError
-        If the arrays are not of this form, or `automorphisms` are none.
-    UnsupportedError
-        If `gap` or `most_rounds` is not positive.
-    BoundError
-        If a rank cannot reach another one for which it has something.
-    CapacityOverflowError
-        If capacities or demands add up to more than 64 bits allow.
-
-    Notes
-    -----
     The rate is f of linear program (3) of the direct-connect paper, appendix A.5, with capacities and demands.  As that
     program is convex and automorphisms only rename its parts, some optimum puts equal loads on links that are alike,
     and it is enough to look at one source and one link of each kind.
 
-    Examples
-    --------
+    Shapes: `tails`, `heads`, `capacities` int64 (links,); `demands` int64 (ranks, ranks); `automorphisms` int64
+    (generators, nodes).
+
     A one-way ring of three ranks, each link of which carries the pair at its ends and two that are two hops apart:
 
     >>> import numpy as np
@@ -160,20 +117,7 @@ def source_flows(
 ) -> IntArray:
     """Work out the flow that was found, source by source.
 
-    Parameters
-    ----------
-    num_nodes, tails, heads, capacities, demands
-        As they were given to `concurrent_flow`.
-    found : ConcurrentFlow
-        Its result.
-    sources : ndarray of int64, shape (sources,)
-        Ranks.
-
-    Returns
-    -------
-    ndarray of int64, shape (sources, links)
-        What starts at each source, on each link: a flow that brings ``found.amount`` times its demand, or more, to each
-        rank.  Those of all ranks add up to ``found.loads``; only up to rounding if there were automorphisms.
+    Shapes: `sources` int64 (sources,); returns int64 (sources, links).
     """
     links, capacities, once = adjacent(num_nodes, tails, heads), capacities.copy(), np.ones(1, dtype=np.int64)
     needs, _ = scaled_needs(demands, sources, num_nodes)

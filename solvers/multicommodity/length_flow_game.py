@@ -60,19 +60,11 @@ MOST_SUMMED = 64
 class Instance(NamedTuple):
     """A problem as the kernels take it.
 
-    Attributes
-    ----------
-    links : Adjacent
-    capacities : ndarray of int64, shape (links,)
-    alike : LinkOrbits
-    class_capacities : ndarray of int64, shape (classes,)
-        Sums over the links of a kind.
-    demands, needs : ndarray of int64, shape (sources, ranks)
-        Of one source of each kind, as given and in units of flow.
-    amount : Fraction
-        Units of flow that a demand of 1 gets.
-    longest : int
-        The greatest length.
+    `capacities` (int64 (links,)).
+    `class_capacities` (int64 (classes,)): Sums over the links of a kind.
+    `demands`, `needs` (int64 (sources, ranks)): Of one source of each kind, as given and in units of flow.
+    `amount`: Units of flow that a demand of 1 gets.
+    `longest`: The greatest length.
     """
 
     links: Adjacent
@@ -88,24 +80,7 @@ class Instance(NamedTuple):
 def instance(
     num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray, alike: LinkOrbits
 ) -> Instance:
-    """Scale a problem.
-
-    Parameters
-    ----------
-    num_nodes, tails, heads, capacities, demands
-        As for `collopt.solvers.multicommodity.concurrent_flow.concurrent_flow`, checked.
-    alike : LinkOrbits
-        Of the network.
-
-    Returns
-    -------
-    Instance
-
-    Raises
-    ------
-    CapacityOverflowError
-        If demands are too large.
-    """
+    """Scale a problem."""
     class_capacities = np.zeros(len(alike.sizes), dtype=np.int64)
     np.add.at(class_capacities, alike.classes, capacities)
     rows = _rows(demands, alike.sources)
@@ -167,14 +142,10 @@ LEAST_SHARE = 1e-30
 class Steps(NamedTuple):
     """Rounds whose flows, mixed, are the flow that was found; see `source_flows`.
 
-    Attributes
-    ----------
-    classes : ndarray of int64, shape (links,)
-        The column of `lengths` of each link.
-    lengths : ndarray of int32, shape (steps, classes)
-    sharpness : ndarray of float64, shape (steps,)
-    weights : ndarray of int64, shape (steps,)
-        How often the flow of each step counts.
+    `classes` (int64 (links,)): The column of `lengths` of each link.
+    `lengths` (int32 (steps, classes)).
+    `sharpness` (float64 (steps,)).
+    `weights` (int64 (steps,)): How often the flow of each step counts.
     """
 
     classes: IntArray
@@ -186,16 +157,10 @@ class Steps(NamedTuple):
 class MixedFlow(NamedTuple):
     """A flow of all demands.
 
-    Attributes
-    ----------
-    rate : Fraction
-        The least ``capacity * amount / load`` of a link.
-    loads : ndarray of int64, shape (links,)
-        Rounded up.
-    amount : Fraction
-        What a demand of 1 gets.
-    steps : Steps
-        What it is made of.
+    `rate`: The least ``capacity * amount / load`` of a link.
+    `loads` (int64 (links,)): Rounded up.
+    `amount`: What a demand of 1 gets.
+    `steps`: What it is made of.
     """
 
     rate: Fraction
@@ -221,24 +186,8 @@ class _Block:
 class FlowGame:
     """The state between levels.
 
-    Parameters
-    ----------
-    given : Instance
-    most_rounds : int
-        How many rounds there are to be, but for the last level.
-
-    Attributes
-    ----------
-    upper : Fraction
-        The best bound of the rate so far.
-    best_lengths : ndarray of int64, shape (classes,)
-        The lengths that prove it.
-    rounds_left : int
-
-    Raises
-    ------
-    BoundError
-        If a rank cannot reach another one for which it has something.
+    `upper`: The best bound of the rate so far.
+    `best_lengths` (int64 (classes,)): The lengths that prove it.
     """
 
     def __init__(self, given: Instance, most_rounds: int) -> None:
@@ -253,13 +202,7 @@ class FlowGame:
         self._scale = float(self._congestion(self._loads(self.best_lengths, self._sharpness(self.best_lengths))).max())
 
     def level(self) -> MixedFlow:
-        """Play some rounds, average both sides, and measure the lengths.
-
-        Returns
-        -------
-        MixedFlow
-            The best mixture of this level's flows and those of earlier levels that were of use.
-        """
+        """Play some rounds, average both sides, and measure the lengths."""
         late, middle = self._play()
         # Of a few averages, now one proves more and now another; the late one is the best to go on from.
         self._centre = np.maximum(late, LEAST_SHARE)
@@ -393,18 +336,8 @@ class _Program:
 def best_mixture(loads: FloatArray) -> FloatArray:
     """Find the shares of some flows whose greatest load is least.
 
-    Parameters
-    ----------
-    loads : ndarray of float64, shape (flows, links)
-        Over capacity; best near 1.
+    Shapes: `loads` float64 (flows, links); returns float64 (flows,).
 
-    Returns
-    -------
-    ndarray of float64, shape (flows,)
-        Not negative, with sum 1; equal shares if the program could not be solved.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> best_mixture(np.array([[1.0, 0.0], [0.0, 3.0]])).round(6)
     array([0.75, 0.25])

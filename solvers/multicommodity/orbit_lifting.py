@@ -36,12 +36,9 @@ MOST_PAIRS = 2**31 - 1
 class LiftedFlows(NamedTuple):
     """Flows of all sources, as whole numbers.
 
-    Attributes
-    ----------
-    flows : ndarray of int64, shape (ranks, links)
-        What starts at each rank, on each link, times `scale`; 0 for ranks that send nothing.
-    scale : int
-        At least 1.
+    `flows` (int64 (ranks, links)): What starts at each rank, on each link, times `scale`; 0 for ranks that send
+        nothing.
+    `scale`: At least 1.
     """
 
     flows: IntArray
@@ -59,41 +56,11 @@ def lift_flows(
 ) -> LiftedFlows:
     """Work out flows of all sources that put equal loads on links that are alike.
 
-    Parameters
-    ----------
-    num_ranks : int
-        The nodes that may be sources; those after them are switches.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Of the network.
-    symmetries : ndarray of int64, shape (generators, nodes)
-        As `collopt.topologies.symmetries` finds them: permutations of the nodes that keep links and capacities, which
-        is checked.
-    sources : ndarray of int64, shape (sources,)
-        One rank of each orbit of ranks that send something.
-    flows : ndarray of int64 or of Fraction, shape (sources, links)
-        What starts at each of them, on each link; at least 0.
-
-    Returns
-    -------
-    LiftedFlows
-        The load of every link, over `LiftedFlows.scale`, is the sum over sources s(i) of |O(i)| / |Q| times the sum of
-        their flows over the orbit Q of the link.
-
-    Raises
-    ------
-    UnsupportedError
-        If a row of `symmetries` is no symmetry.
-    SolverError
-        If the arrays do not fit together, a flow is negative, or two sources are in the same orbit.
-    CapacityOverflowError
-        If sums of the whole numbers would leave 64 bits, or there are more pairs of ranks and links than 32 bits count.
-
-    Notes
-    -----
     Time and memory are those of ranks times links, times generators for the time.
 
-    Examples
-    --------
+    Shapes: `tails`, `heads`, `capacities` int64 (links,); `symmetries` int64 (generators, nodes); `sources` int64
+    (sources,); `flows` int64 (sources, links).
+
     Rank 0 of a ring of three sends both units over the same link; turned, all links carry both units of one source:
 
     >>> import numpy as np

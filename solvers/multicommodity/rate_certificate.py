@@ -41,35 +41,8 @@ def rate_certificate(
 ) -> tuple[Fraction, Fraction]:
     """Bound the rate of an all-to-all from below by a flow and from above by prices.
 
-    Parameters
-    ----------
-    num_nodes, tails, heads, capacities, demands
-        As for `collopt.solvers.multicommodity.concurrent_flow.concurrent_flow`.
-    orbits : LinkOrbits
-        Of the network, as `collopt.topologies.graphs.orbits` finds them.
-    flows : ndarray of float64, shape (sources, links)
-        What each of ``orbits.sources`` sends over each link, about.
-    rate : float
-        What the flows bring for a demand of 1, about; positive.
-    prices : ndarray of float64, shape (classes,)
-        Of the orbits of links, about: of a GB/s more on each link of the orbit.
+    Shapes: `flows` float64 (sources, links); `prices` float64 (classes,).
 
-    Returns
-    -------
-    tuple of (Fraction, Fraction)
-        What a demand of 1 gets at least and at most, in the unit of the capacities.
-
-    Raises
-    ------
-    SolverError
-        If the rate or a price is no number, all prices are 0, or a flow is beyond all measure.
-    BoundError
-        If a rank cannot reach another one for which it has something.
-    CapacityOverflowError
-        If demands are so large that sums would leave 64 bits.
-
-    Examples
-    --------
     Rank 0 of a one-way ring of three, seen through tired eyes:
 
     >>> import numpy as np

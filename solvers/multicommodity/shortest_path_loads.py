@@ -29,26 +29,7 @@ def all_to_all_bounds(
 ) -> tuple[Fraction, Fraction]:
     """Bound the rate at which all pairs of nodes can exchange data at once.
 
-    Parameters
-    ----------
-    num_nodes : int
-        At least 2.
-    tails, heads, multiplicities : ndarray of int64, shape (links,)
-        Links between different nodes, as many arcs each as its multiplicity; sorted by tail.
-
-    Returns
-    -------
-    tuple of Fraction
-        What equal parts over shortest paths reach, and what cannot be passed: arcs by the sum of all distances.  Both
-        are per pair of nodes and in bandwidths of one arc, as f of linear program (3).  They are equal where every arc
-        takes the same, unless parts had to be rounded; then the first is too low by less than one in a million.
-
-    Raises
-    ------
-    BoundError
-        If some node cannot reach another.
-    CapacityOverflowError
-        If there are too many nodes for 64 bits.
+    Shapes: `tails`, `heads`, `multiplicities` int64 (links,).
     """
     unit = _unit(num_nodes)
     out_starts = np.searchsorted(tails, np.arange(num_nodes + 1))

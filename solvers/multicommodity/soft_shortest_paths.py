@@ -29,14 +29,9 @@ FAR = 2**62
 class Adjacent(NamedTuple):
     """Links sorted by tail and once more by head, to walk along them in both directions.
 
-    Attributes
-    ----------
-    out_starts, in_starts : ndarray of int64, shape (nodes + 1,)
-        Where the links out of, and into, each node begin.
-    out_links, in_links : ndarray of int64, shape (links,)
-        Numbers of the links, by tail and by head.
-    out_heads, in_tails : ndarray of int64, shape (links,)
-        Their other ends.
+    `out_starts`, `in_starts` (int64 (nodes + 1,)): Where the links out of, and into, each node begin.
+    `out_links`, `in_links` (int64 (links,)): Numbers of the links, by tail and by head.
+    `out_heads`, `in_tails` (int64 (links,)): Their other ends.
     """
 
     out_starts: IntArray
@@ -50,16 +45,7 @@ class Adjacent(NamedTuple):
 def adjacent(num_nodes: int, tails: IntArray, heads: IntArray) -> Adjacent:
     """Sort links by both ends.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Nodes are numbered from 0.
-    tails, heads : ndarray of int64, shape (links,)
-        Ends of the links.
-
-    Returns
-    -------
-    Adjacent
+    Shapes: `tails`, `heads` int64 (links,).
     """
     sides = []
     for ends, others in ((tails, heads), (heads, tails)):
@@ -175,24 +161,8 @@ def soft_loads(
 ) -> IntArray:
     """Add up the flows from some sources, each as often as its count.
 
-    Parameters
-    ----------
-    sources, counts : ndarray of int64, shape (sources,)
-        Nodes, and how many nodes like each there are.
-    links : Adjacent
-        Of the network.
-    capacities, lengths : ndarray of int64, shape (links,)
-        Positive.
-    sharpness : float
-        Links take nothing from a slack of 1 / sharpness on.
-    orders : ndarray of int32, shape (sources, nodes)
-        See `start_orders`; changed.
-    needs : ndarray of int64, shape (sources, ranks)
-        What each rank takes; 0 for ranks out of reach.
-
-    Returns
-    -------
-    ndarray of int64, shape (links,)
+    Shapes: `sources`, `counts` int64 (sources,); `capacities`, `lengths` int64 (links,); `orders` int32 (sources,
+    nodes); `needs` int64 (sources, ranks); returns int64 (links,).
     """
     size = orders.shape[1]
     places, distances = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
@@ -216,16 +186,7 @@ def distance_sums(
 ) -> IntArray:
     """Add up, for each source, the distances of all ranks times what they ask for; -1 if one is out of reach.
 
-    Parameters
-    ----------
-    sources, links, lengths, orders
-        As for `soft_loads`.
-    demands : ndarray of int64, shape (sources, ranks)
-        Not negative; times the greatest distance a row must not leave 64 bits.
-
-    Returns
-    -------
-    ndarray of int64, shape (sources,)
+    Shapes: `demands` int64 (sources, ranks); returns int64 (sources,).
     """
     size = orders.shape[1]
     places, distances = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)

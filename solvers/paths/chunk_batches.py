@@ -18,27 +18,8 @@ IntArray = npt.NDArray[np.int64]
 def split(paths: Paths, most: int) -> tuple[Paths, IntArray]:
     """Cut paths into rows of few chunks.
 
-    Parameters
-    ----------
-    paths : Paths
-        Their weights are whole chunks, not negative; paths without chunks get no row.
-    most : int
-        Chunks of a row, at most; all rows of a path but its last have so many.
+    Shapes: returns int64 (rows,).
 
-    Returns
-    -------
-    rows : Paths
-        In the order of the paths.
-    numbers : ndarray of int64, shape (rows,)
-        The path that each row is of.
-
-    Raises
-    ------
-    SolverError
-        If `most` or a weight is not of this form.
-
-    Examples
-    --------
     >>> rows, numbers = split(Paths(np.array([3, 0, 1]), np.array([0, 2, 3, 4]), np.array([7, 8, 9, 7])), 2)
     >>> rows
     Paths(weights=array([2, 1, 1]), starts=array([0, 2, 4, 5]), links=array([7, 8, 7, 8, 7]))
@@ -65,26 +46,7 @@ def split(paths: Paths, most: int) -> tuple[Paths, IntArray]:
 def step_quotas(paths: Paths, capacities: IntArray, batch: int = 1) -> IntArray:
     """Count the chunks that each link may carry in each step.
 
-    Parameters
-    ----------
-    paths : Paths
-        The narrowest link that they use decides how long a step is.
-    capacities : ndarray of int64, shape (links,)
-        What links carry per unit of time, all positive.
-    batch : int
-        Chunks that the narrowest link carries in a step.
-
-    Returns
-    -------
-    ndarray of int64, shape (links,)
-        ``floor(batch capacity / narrowest capacity)``; 0 for links narrower than that, which no path uses.
-
-    Raises
-    ------
-    SolverError
-        If the arrays are not of this form, or `batch` is less than 1.
-    CapacityOverflowError
-        If `batch` times a capacity leaves 64 bits.
+    Shapes: `capacities` int64 (links,); returns int64 (links,).
     """
     if capacities.ndim != 1 or capacities.dtype != np.int64 or capacities.min(initial=1) < 1 or batch < 1:
         raise SolverError(
@@ -107,16 +69,7 @@ def fewest_steps(paths: Paths, quotas: IntArray) -> int:
 
     Nothing comes to a link before the fewest hops that a path takes to it, and its last chunk has some way to go.
 
-    Parameters
-    ----------
-    paths : Paths
-        Their weights are whole chunks.
-    quotas : ndarray of int64, shape (links,)
-        Of `step_quotas`.
-
-    Returns
-    -------
-    int
+    Shapes: `quotas` int64 (links,).
     """
     loads = path_loads(paths, paths.weights, len(quotas))
     before, after = _least_around(paths, len(quotas))

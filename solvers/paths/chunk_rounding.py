@@ -58,44 +58,10 @@ def rounded(
 ) -> IntArray:
     """Share out whole chunks among the paths of each pair, with little to do for the busiest link.
 
-    Parameters
-    ----------
-    paths : Paths
-        The weights, all positive, count in proportion to those of the same pair.
-    pairs : ndarray of int64, shape (paths,)
-        The number of the pair that each path belongs to.
-    amounts : ndarray of int64, shape (pairs,)
-        Whole chunks that each pair has to send, not negative.
-    capacities : ndarray of int64, shape (links,)
-        What links carry per unit of time, all positive.
-    goal : Fraction, optional
-        Stop as soon as no link has a greater load by capacity than this, raised to the next value that whole chunks
-        can have.  By default that is what the shares would put on the busiest link, and the search goes on for as long
-        as it does better; if a lower bound is proven, the search need not stop before that, nor go on then.
-    effort : int
-        Stop after looking at about so many hops of paths; 10^8 take about a second.
-
-    Returns
-    -------
-    ndarray of int64, shape (paths,)
-        Chunks of each path.  Those of each pair add up to its amount exactly; if all shares are whole, they are
-        returned as they are.  Nothing more is guaranteed, but of all distributions met the one is returned whose
-        busiest link has the least load by capacity; the first met is that of the largest remainders, and the last where
-        all amounts times the largest capacity leave 64 bits: so many chunks are small ones.
-
-    Raises
-    ------
-    SolverError
-        If the arrays are not of this form, or a pair with chunks has no path.
-    CapacityOverflowError
-        If the weights of a pair, or all amounts, leave 64 bits.
-
-    Notes
-    -----
     The result depends on nothing but the arguments; random choices start from a fixed seed.
 
-    Examples
-    --------
+    Shapes: `pairs` int64 (paths,); `amounts` int64 (pairs,); `capacities` int64 (links,); returns int64 (paths,).
+
     Two pairs may each use link 0 or a link of their own; one chunk goes over each link:
 
     >>> ways = Paths(np.ones(4, dtype=np.int64), np.arange(5), np.array([0, 1, 0, 2]))
@@ -311,14 +277,7 @@ def _cost(load: int, step: float, peak: float, sharpness: float) -> float:
 def next_random(state: RandomArray) -> float:
     """Return the next number of a linear congruential generator, from 0 to 1.
 
-    Parameters
-    ----------
-    state : ndarray of uint64, shape (1,)
-        The seed at first; changed.
-
-    Returns
-    -------
-    float
+    Shapes: `state` uint64 (1,).
     """
     state[0] = state[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
     return float(state[0] >> np.uint64(11)) / 2.0**53

@@ -34,14 +34,10 @@ IntArray = npt.NDArray[np.int64]
 class Paths(NamedTuple):
     """Ways through a network, and how much goes along each.
 
-    Attributes
-    ----------
-    weights : ndarray of int64, shape (paths,)
-        How much, or how many chunks; positive where a flow was cut up.
-    starts : ndarray of int64, shape (paths + 1,)
-        Where the links of each path begin.
-    links : ndarray of int64, shape (hops in all,)
-        Numbers of links: path p travels over ``links[starts[p]:starts[p + 1]]``, in this order, at least one.
+    `weights` (int64 (paths,)): How much, or how many chunks; positive where a flow was cut up.
+    `starts` (int64 (paths + 1,)): Where the links of each path begin.
+    `links` (int64 (hops in all,)): Numbers of links: path p travels over ``links[starts[p]:starts[p + 1]]``, in this
+        order, at least one.
     """
 
     weights: IntArray
@@ -54,34 +50,8 @@ def source_paths(
 ) -> Paths:
     """Cut what one node sends into simple paths that bring each rank exactly what it asks for.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Nodes are numbered from 0.
-    tails, heads : ndarray of int64, shape (links,)
-        Links; parallel ones may be there.
-    flow : ndarray of int64, shape (links,)
-        How much of what starts at the source crosses each link, not negative.  It may go round in cycles, and may
-        bring more than is asked for.
-    source : int
-        The node that sends.
-    demands : ndarray of int64, shape (nodes,)
-        What each node asks for, not negative: 0 for switches and for the source.
+    Shapes: `tails`, `heads` int64 (links,); `flow` int64 (links,); `demands` int64 (nodes,).
 
-    Returns
-    -------
-    Paths
-        Those to one rank follow each other; the farthest rank comes first.
-
-    Raises
-    ------
-    SolverError
-        If the arrays are not of this form, or the flow does not bring what is asked for.
-    CapacityOverflowError
-        If the flow adds up to 2^62 or more.
-
-    Examples
-    --------
     Node 0 sends 2 to node 1 and 3 to node 2, of which 1 travels through node 1:
 
     >>> tails, heads = np.array([0, 0, 1]), np.array([1, 2, 2])
@@ -103,17 +73,7 @@ def source_paths(
 
 
 def joined(parts: Sequence[Paths]) -> Paths:
-    """Put paths one after the other.
-
-    Parameters
-    ----------
-    parts : sequence of Paths
-        Of the same network.
-
-    Returns
-    -------
-    Paths
-    """
+    """Put paths one after the other."""
     hops = [np.zeros(1, dtype=np.int64), *(np.diff(part.starts) for part in parts)]
     none = np.empty(0, dtype=np.int64)
     return Paths(
@@ -126,18 +86,7 @@ def joined(parts: Sequence[Paths]) -> Paths:
 def path_loads(paths: Paths, weights: IntArray, num_links: int) -> IntArray:
     """Add up what paths put on each link.
 
-    Parameters
-    ----------
-    paths : Paths
-        Their own weights do not count.
-    weights : ndarray of int64, shape (paths,)
-        How much goes along each.
-    num_links : int
-        Of the network.
-
-    Returns
-    -------
-    ndarray of int64, shape (links,)
+    Shapes: `weights` int64 (paths,); returns int64 (links,).
     """
     return _loads(paths, weights, np.zeros(num_links, dtype=np.int64))
 

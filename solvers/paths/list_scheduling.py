@@ -48,37 +48,10 @@ SEED = 20_250_611
 def ordered_hops(paths: Paths, capacities: IntArray, *, batch: int = 1, effort: int = 10**7) -> IntArray:
     """Find the step in which each chunk crosses each link of its path, with few steps in all.
 
-    Parameters
-    ----------
-    paths : Paths
-        The chunks of a path, as many as its weight tells, move together; see
-        `collopt.solvers.paths.chunk_batches.split`.
-    capacities : ndarray of int64, shape (links,)
-        What links carry per unit of time, all positive.
-    batch : int
-        Chunks that the narrowest link in use carries in a step.
-    effort : int
-        Stop once about so many hops were scheduled; 10^7 take about five seconds.  There is always one schedule.
-
-    Returns
-    -------
-    ndarray of int64, shape (hops in all,)
-        Steps from 0, rising along each path; none is left out.  In no step a link carries more than `step_quotas`
-        allows.  The number of steps is a heuristic's; compare it with `fewest_steps`.
-
-    Raises
-    ------
-    SolverError
-        If the arrays are not of this form, or the chunks of a path are more than a link of it may carry in a step.
-    CapacityOverflowError
-        If chunks in all, or `batch` times a capacity, leave 64 bits.
-
-    Notes
-    -----
     The result depends on nothing but the arguments; random choices start from a fixed seed.
 
-    Examples
-    --------
+    Shapes: `capacities` int64 (links,); returns int64 (hops in all,).
+
     Two chunks leave node 0 over link 0, and one of them goes on over link 1, so it goes first:
 
     >>> ordered_hops(Paths(np.array([1, 1]), np.array([0, 1, 3]), np.array([0, 0, 1])), np.array([1, 1])).tolist()

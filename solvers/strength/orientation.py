@@ -40,14 +40,9 @@ IntArray = npt.NDArray[np.int64]
 class Orientation(NamedTuple):
     """Room for trees on every link, and where they start.
 
-    Attributes
-    ----------
-    scale : Fraction
-        Trees per unit of capacity: ``forward + backward`` is at most ``scale`` times the capacity of a link.
-    supplies : ndarray of int64, shape (ranks,)
-        Number of trees that start at each rank; together ``scale`` times the strength.
-    forward, backward : ndarray of int64, shape (links,)
-        Trees that each link may carry from its tail to its head, and back.
+    `scale`: Trees per unit of capacity: ``forward + backward`` is at most ``scale`` times the capacity of a link.
+    `supplies` (int64 (ranks,)): Number of trees that start at each rank; together ``scale`` times the strength.
+    `forward`, `backward` (int64 (links,)): Trees that each link may carry from its tail to its head, and back.
     """
 
     scale: Fraction
@@ -63,24 +58,6 @@ def orient(
 
     Where an even split of every link allows that, exactly as many; elsewhere the numbers may differ by one.
 
-    Parameters
-    ----------
-    num_nodes, num_ranks, tails, heads, capacities
-        As for `collopt.solvers.strength.strength.strength`.
-    best : Strength
-        Of this network.
-
-    Returns
-    -------
-    Orientation
-
-    Raises
-    ------
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
-
-    Examples
-    --------
     A path of two unit links has one tree.  One half starts at an end and one half in the middle, so that both lead over
     the second link in the same direction:
 

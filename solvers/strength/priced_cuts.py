@@ -23,14 +23,10 @@ IntArray = npt.NDArray[np.int64]
 class PricedCuts(NamedTuple):
     """A network for such cuts: after the links come, node by node, an arc to a sink and an arc from a source.
 
-    Attributes
-    ----------
-    first, following, heads, capacities : ndarray of int64
-        As in `FlowNetwork`; the sink is the last node but one, the source the last.
-    num_links : int
-        Link ``i`` is the arcs ``2 i`` and ``2 i + 1``.
-    num_ranks : int
-        Ranks are the first nodes; then come switches.
+    `first`, `following`, `heads`, `capacities`: As in `FlowNetwork`; the sink is the last node but one, the source the
+        last.
+    `num_links`: Link ``i`` is the arcs ``2 i`` and ``2 i + 1``.
+    `num_ranks`: Ranks are the first nodes; then come switches.
     """
 
     first: IntArray
@@ -44,21 +40,7 @@ class PricedCuts(NamedTuple):
 def priced_cuts(num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray) -> PricedCuts:
     """Prepare a network for cuts.
 
-    Parameters
-    ----------
-    num_nodes, num_ranks : int
-        Ranks come first.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Two-way links, each once; parallel ones add up.
-
-    Returns
-    -------
-    PricedCuts
-
-    Raises
-    ------
-    CapacityOverflowError
-        If the capacities of both directions add up to 2^62 or more.
+    Shapes: `tails`, `heads`, `capacities` int64 (links,).
     """
     nodes, nothing = np.arange(num_nodes), np.zeros(num_nodes, dtype=np.int64)
     network = flow_network(

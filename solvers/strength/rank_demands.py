@@ -32,30 +32,8 @@ def rank_needs(
     and no others.  Needs may be negative.  They are near the wish: first every rank gets what it wishes, or more if a
     cut asks for it; what is too much in all is then taken back, in equal steps as far as cuts allow.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Ranks come first.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Two-way links, each once; ``c(S)`` adds up those with one end in S.
-    level : int
-        At most twice the strength.
-    wish : ndarray of int64, shape (ranks,)
-        Adds up to `level`.
+    Shapes: `tails`, `heads`, `capacities` int64 (links,); `wish` int64 (ranks,); returns int64 (ranks,).
 
-    Returns
-    -------
-    ndarray of int64, shape (ranks,)
-
-    Raises
-    ------
-    SolverError
-        If `level` is more than twice the strength.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
-
-    Examples
-    --------
     A path of two unit links, whose strength is 1.  One link leads to each end, so each needs one of the two:
 
     >>> import numpy as np

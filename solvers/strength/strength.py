@@ -50,12 +50,8 @@ IntArray = npt.NDArray[np.int64]
 class Strength(NamedTuple):
     """The strength of a network and a family of sets that has it.
 
-    Attributes
-    ----------
-    value : Fraction
-        In units of capacity.
-    labels : ndarray of int64, shape (nodes,)
-        Number of the set that each node is in, from 0; -1 for switches in none.
+    `value`: In units of capacity.
+    `labels` (int64 (nodes,)): Number of the set that each node is in, from 0; -1 for switches in none.
     """
 
     value: Fraction
@@ -65,28 +61,8 @@ class Strength(NamedTuple):
 def strength(num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray) -> Strength:
     """Find the strength of a network and a family of sets that has it, exactly.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Ranks are nodes ``0 .. num_ranks - 1``; the rest are switches.
-    num_ranks : int
-        At least 2.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Two-way links, each once, with positive capacities in either direction; parallel ones add up.
+    Shapes: `tails`, `heads`, `capacities` int64 (links,).
 
-    Returns
-    -------
-    Strength
-
-    Raises
-    ------
-    SolverError
-        If the links do not connect the ranks, so that the strength is 0; callers check that first.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
-
-    Examples
-    --------
     A ring of four unit links: four links between four parts.
 
     >>> import numpy as np

@@ -19,22 +19,8 @@ SmallArray = npt.NDArray[np.int32]
 def centred(roots: IntArray, routes: SmallArray, senders: IntArray) -> tuple[IntArray, SmallArray]:
     """Move every root to the centre of its tree, and not at all if that lowers nothing.
 
-    Parameters
-    ----------
-    roots : ndarray of int64, shape (trees,)
-        Root of each tree; left alone.
-    routes : ndarray of int32, shape (trees, ranks)
-        Number of the path on which each rank receives, -1 at the root; left alone.
-    senders : ndarray of int64, shape (paths,)
-        Rank that each path starts from.
+    Shapes: `roots` int64 (trees,); `routes` int32 (trees, ranks); `senders` int64 (paths,).
 
-    Returns
-    -------
-    roots, routes : ndarray
-        Of the moved trees; a path p that is passed the other way is number ``p + len(senders)``.
-
-    Examples
-    --------
     A chain of four ranks from one end becomes a tree of height 2:
 
     >>> import numpy as np

@@ -42,12 +42,9 @@ ENUMERATED = 4096
 class Bottleneck(NamedTuple):
     """The largest cut ratio and a cut that has it.
 
-    Attributes
-    ----------
-    supply, capacity : int
-        In lowest terms: ``supply / capacity`` is the largest ratio of weight inside a cut to capacity that leaves it.
-    source_side : ndarray of bool, shape (nodes,)
-        A cut with this ratio.
+    `supply`, `capacity`: In lowest terms: ``supply / capacity`` is the largest ratio of weight inside a cut to capacity
+        that leaves it.
+    `source_side` (bool (nodes,)): A cut with this ratio.
     """
 
     supply: int
@@ -67,25 +64,7 @@ def bottleneck_cut(
     ``w(S)`` adds the weights of the ranks in S and ``c(S)`` the capacities of the links that leave S: inequality (*) of
     ForestColl section 4 when all weights are 1.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Ranks are nodes ``0 .. len(weights) - 1``; the rest are switches.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Links, not parallel, with positive capacities.
-    weights : ndarray of int64, shape (ranks,)
-        What each rank must deliver to every other; not negative, and not all 0.
-
-    Returns
-    -------
-    Bottleneck
-
-    Raises
-    ------
-    SolverError
-        If some rank cannot be reached from another (the ratio is infinite); callers check that first.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
+    Shapes: `tails`, `heads`, `capacities` int64 (links,); `weights` int64 (ranks,).
     """
     total_weight, total_capacity = int(weights.sum()), sum(map(int, capacities))
     # Every ratio met has a numerator below total_weight and a denominator of at most total_capacity.
@@ -120,16 +99,7 @@ def _first_ratio(
 def violated_sink(network: FlowNetwork, supplies: IntArray) -> int:
     """Return a rank that cannot receive every supply, or -1 if each can (the maximum flow test of Theorem 1).
 
-    Parameters
-    ----------
-    network : FlowNetwork
-        Left as it is.
-    supplies : ndarray of int64, shape (ranks,)
-        What each rank, the first nodes, has to send.
-
-    Returns
-    -------
-    int
+    Shapes: `supplies` int64 (ranks,).
     """
     for begin, end in portions(len(supplies)):
         if (sink := int(_violated_sink(network, supplies, begin, end))) >= 0:
@@ -152,25 +122,7 @@ def fixed_count_scale(
     capacity c (Appendix E.4), so the interval is halved until few candidates are left, and these are searched one by
     one.
 
-    Parameters
-    ----------
-    num_nodes : int
-        As in `bottleneck_cut`.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        As in `bottleneck_cut`.
-    weights : ndarray of int64, shape (ranks,)
-        As in `bottleneck_cut`.
-    count : int
-        Trees per root and unit of weight, the paper's k.
-
-    Returns
-    -------
-    Fraction
-
-    Raises
-    ------
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
+    Shapes: `tails`, `heads`, `capacities` int64 (links,); `weights` int64 (ranks,).
     """
     best = bottleneck_cut(num_nodes, tails, heads, capacities, weights)
     sizes = np.unique(capacities).tolist()

@@ -46,25 +46,7 @@ def split_pairs(
 ) -> tuple[IntArray, int]:
     """Isolate one switch exactly and say which units go where.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Sinks come first, then nodes that only supply, then switches.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Links, not parallel.
-    supplies : ndarray of int64, shape (sources,)
-        What the first nodes send to every sink.
-    num_sinks : int
-        At most the number of sources.
-    switch : int
-        The node to isolate.
-
-    Returns
-    -------
-    pairs : ndarray of int64, shape (pairs, 3)
-        Rows (into, out, units).
-    left : int
-        Units that could not be split off; 0 unless the switch is unbalanced or the supplies did not fit.
+    Shapes: `tails`, `heads`, `capacities` int64 (links,); `supplies` int64 (sources,); returns int64 (pairs, 3).
     """
     sweep = sweep_sinks(num_nodes, tails, heads, capacities, supplies, num_sinks)
     tight = np.unique(sweep.reaching[sweep.lacking == 0], axis=0)

@@ -41,28 +41,7 @@ ROWS_AT_ONCE = 2**22
 def pack_forest(graph: RoutedGraph, supplies: IntArray, family: Family, *, seed: int = 0) -> tuple[Packing, IntArray]:
     """Pack ``supplies[i]`` spanning out-trees from each rank i into a network without switches.
 
-    Parameters
-    ----------
-    graph : RoutedGraph
-        Its links with units lead between ranks.
-    supplies : ndarray of int64, shape (ranks,)
-        Trees wanted per root.
-    family : Family
-        Tight sets of the graph.
-    seed : int
-        As for `pack_trees`.
-
-    Returns
-    -------
-    packing : Packing
-        ``links[t, v]`` counts in `links`, -1 at the root; int32 to save memory.
-    links : ndarray of int64
-        Numbers of the graph's links that are used.
-
-    Raises
-    ------
-    SolverError
-        If the network cannot carry the supplies, or a set of the family is not tight.
+    Shapes: `supplies` int64 (ranks,).
     """
     alive = graph.alive()
     levels = pack_levels(graph, alive, supplies, family, seed)
@@ -257,22 +236,7 @@ class _LevelTrees:
 def pack_levels(graph: RoutedGraph, alive: IntArray, supplies: IntArray, family: Family, seed: int) -> Levels:
     """Pack every set of a family by itself.
 
-    Parameters
-    ----------
-    graph : RoutedGraph
-        Without switches.
-    alive : ndarray of int64
-        Its links with units.
-    supplies : ndarray of int64, shape (ranks,)
-        Trees wanted per root.
-    family : Family
-        Tight sets of the graph.
-    seed : int
-        As for `pack_trees`.
-
-    Returns
-    -------
-    Levels
+    Shapes: `supplies` int64 (ranks,).
     """
     num_ranks, num_sets = len(supplies), len(family.parents)
     tails, heads, units = graph.tails[alive], graph.heads[alive], graph.units[alive]

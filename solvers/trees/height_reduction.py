@@ -53,20 +53,8 @@ class _Forest(NamedTuple):
 def lower_trees(packing: Packing, tails: IntArray) -> Packing:
     """Exchange links between trees until no exchange makes them lower.
 
-    Parameters
-    ----------
-    packing : Packing
-        Spanning out-trees; left alone.
-    tails : ndarray of int64, shape (links,)
-        Rank that each link starts from.
+    Shapes: `tails` int64 (links,).
 
-    Returns
-    -------
-    Packing
-        With the same copies of each link and of each root; possibly more trees, by division.
-
-    Examples
-    --------
     A chain of height 3 and a star become two trees of height 2:
 
     >>> import numpy as np

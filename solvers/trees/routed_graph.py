@@ -27,19 +27,12 @@ class Routes(NamedTuple):
 class RoutedGraph:
     """Links with the units that they still have and the pair of links that each was joined from.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Nodes are numbered from 0.
-    tails, heads, units : ndarray of int64, shape (links,)
-        The links of the original network and their capacities; copied.
+    Shapes: `tails`, `heads`, `units` int64 (links,).
 
-    Attributes
-    ----------
-    tails, heads, units : ndarray of int64, shape (links,)
-        Links without units stay in the table, since others may have been joined from them.
-    before, after : ndarray of int64, shape (links,)
-        Numbers of the two links that a link follows, -1 for links of the original network.
+    `tails`, `heads`, `units` (int64 (links,)): Links without units stay in the table, since others may have been joined
+        from them.
+    `before`, `after` (int64 (links,)): Numbers of the two links that a link follows, -1 for links of the original
+        network.
     """
 
     def __init__(self, num_nodes: int, tails: IntArray, heads: IntArray, units: IntArray) -> None:
@@ -57,12 +50,7 @@ class RoutedGraph:
 
         What would lead from a node to itself is dropped.
 
-        Parameters
-        ----------
-        into, out : ndarray of int64, shape (pairs,)
-            Numbers of links; ``out[i]`` starts where ``into[i]`` ends.
-        units : ndarray of int64, shape (pairs,)
-            How many units of each pair; together no more than the links have.
+        Shapes: `into`, `out` int64 (pairs,); `units` int64 (pairs,).
         """
         np.subtract.at(self.units, into, units)
         np.subtract.at(self.units, out, units)
@@ -77,14 +65,7 @@ class RoutedGraph:
     def routes(self, links: IntArray) -> Routes:
         """Write out the nodes that the given links pass, both ends included and without loops.
 
-        Parameters
-        ----------
-        links : ndarray of int64, shape (paths,)
-            Numbers of links.
-
-        Returns
-        -------
-        Routes
+        Shapes: `links` int64 (paths,).
         """
         return Routes(*_written_out(links, self.tails, self.heads, self.before, self.after, self.num_nodes))
 

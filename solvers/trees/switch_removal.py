@@ -32,14 +32,9 @@ RemoveAll = Callable[[IntArray, IntArray, int], list[SwitchPlan]]
 class _Level(NamedTuple):
     """One level problem.
 
-    Attributes
-    ----------
-    place : ndarray of int64, shape (nodes,)
-        Terminal of each node, then the outside, then the switches; -1 for switches that are gone.
-    supplies : ndarray of int64, shape (terminals + 1,)
-        Of the terminals and the outside.
-    switches : ndarray of int64
-        Node numbers, in the order of their places.
+    `place` (int64 (nodes,)): Terminal of each node, then the outside, then the switches; -1 for switches that are gone.
+    `supplies` (int64 (terminals + 1,)): Of the terminals and the outside.
+    `switches`: Node numbers, in the order of their places.
     """
 
     place: IntArray
@@ -51,13 +46,6 @@ def join_pass_through(graph: RoutedGraph, num_ranks: int) -> None:
     """Remove switches with two neighbours that pass on all that they take in, such as NICs.
 
     Straight through serves every cut at least as well as any other way to pair their links.
-
-    Parameters
-    ----------
-    graph : RoutedGraph
-        Changed.
-    num_ranks : int
-        Nodes from here on are switches.
     """
     while True:
         alive = graph.alive()
@@ -93,21 +81,7 @@ def remove_switches(
 ) -> None:
     """Replace every switch by links between ranks, so that every rank can still receive every supply.
 
-    Parameters
-    ----------
-    graph : RoutedGraph
-        Changed; every switch must have as much capacity in as out.
-    supplies : ndarray of int64, shape (ranks,)
-        Units that each rank sends to every other; nodes beyond are switches.
-    family : Family
-        Tight sets of the graph.
-    remove : callable
-        `remove_all_switches`, or `split_all_switches` to go without guesses.
-
-    Raises
-    ------
-    SolverError
-        If a switch cannot be removed, which the theory rules out for balanced switches and supplies that fit.
+    Shapes: `supplies` int64 (ranks,).
     """
     solved: dict[bytes, list[SwitchPlan]] = {}
     for number in counted(range(len(family.parents) - 1, -1, -1), len(family.parents)):

@@ -35,12 +35,9 @@ IntArray = npt.NDArray[np.int64]
 class Family(NamedTuple):
     """Nested node sets; set 0 is the whole network.
 
-    Attributes
-    ----------
-    parents : ndarray of int64, shape (sets,)
-        The smallest set around each set; -1 for set 0.  A set has a larger number than its parent.
-    innermost : ndarray of int64, shape (nodes,)
-        The smallest set that each node is in.
+    `parents` (int64 (sets,)): The smallest set around each set; -1 for set 0.  A set has a larger number than its
+        parent.
+    `innermost` (int64 (nodes,)): The smallest set that each node is in.
     """
 
     parents: IntArray
@@ -111,24 +108,8 @@ def tight_family(
 ) -> Family:
     """Find nested tight sets of a network that can carry its supplies.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Ranks are nodes ``0 .. len(supplies) - 1``; the rest are switches.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Links; parallel ones add up.
-    supplies : ndarray of int64, shape (ranks,)
-        Units that each rank sends to every other.
-    known : sequence of ndarray of bool, shape (nodes,)
-        Sets to look at where the sweep finds none; no two share a rank.
+    Shapes: `tails`, `heads`, `capacities` int64 (links,); `supplies` int64 (ranks,); `known` list of bool (nodes,).
 
-    Returns
-    -------
-    Family
-        With set 0 only, if there is no tight set of two or more, but not all, ranks.
-
-    Examples
-    --------
     Two pairs of ranks, joined by one link each way:
 
     >>> import numpy as np

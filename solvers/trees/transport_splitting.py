@@ -37,14 +37,9 @@ FAINT = 1e-3
 class SwitchPlan(NamedTuple):
     """What replaces one switch.
 
-    Attributes
-    ----------
-    switch : int
-        Number of the node.
-    neighbours : ndarray of int64, shape (m,)
-        Numbers of the nodes around it, rising.
-    units : ndarray of int64, shape (m, m)
-        Units from each neighbour straight to each other; the diagonal is capacity given up.
+    `switch`: Number of the node.
+    `neighbours` (int64 (m,)): Numbers of the nodes around it, rising.
+    `units` (int64 (m, m)): Units from each neighbour straight to each other; the diagonal is capacity given up.
     """
 
     switch: int
@@ -55,24 +50,7 @@ class SwitchPlan(NamedTuple):
 def remove_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
     """Choose transport plans for all switches of a network such that every sink still receives every supply.
 
-    Parameters
-    ----------
-    capacities : ndarray of int64, shape (nodes, nodes)
-        Capacity of the link between each two nodes; nodes ``len(supplies) ..`` are the switches.
-    supplies : ndarray of int64, shape (sources,)
-        What each node that is no switch sends to all sinks.
-    num_sinks : int
-        The first nodes are sinks; sources beyond them only send.
-
-    Returns
-    -------
-    list of SwitchPlan
-        In the order in which they apply: a switch may be a neighbour in the plans before its own.
-
-    Raises
-    ------
-    SolverError
-        If a switch cannot be removed, which means that it is unbalanced or the supplies did not fit.
+    Shapes: `capacities` int64 (nodes, nodes); `supplies` int64 (sources,).
     """
     together = _guess_together(capacities, supplies, num_sinks)
     return together if together is not None else _one_by_one(capacities, supplies, num_sinks)

@@ -47,12 +47,8 @@ UNREACHED, START = -2, -1
 class Packing(NamedTuple):
     """Spanning out-trees with multiplicities.
 
-    Attributes
-    ----------
-    roots, weights : ndarray of int64, shape (trees,)
-        Root and number of copies of each tree.
-    links : ndarray of int64, shape (trees, ranks)
-        Number of the link on which each rank receives; -1 at the root.
+    `roots`, `weights` (int64 (trees,)): Root and number of copies of each tree.
+    `links` (int64 (trees, ranks)): Number of the link on which each rank receives; -1 at the root.
     """
 
     roots: IntArray
@@ -81,30 +77,8 @@ def pack_trees(
 ) -> Packing:
     """Pack spanning out-trees, ``supplies[i]`` of them rooted at each rank i.
 
-    Parameters
-    ----------
-    num_ranks : int
-        Every node is a rank here; `remove_switches` takes switches out.
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Links, not parallel.
-    supplies : ndarray of int64, shape (ranks,)
-        Trees wanted per root.
-    seed : int
-        Of the order in which roots take their turns; spreading it evenly keeps trees low.
+    Shapes: `tails`, `heads`, `capacities` int64 (links,); `supplies` int64 (ranks,).
 
-    Returns
-    -------
-    Packing
-
-    Raises
-    ------
-    SolverError
-        If some rank cannot receive all supplies at once, so that no such packing exists (Theorem 10).
-    CapacityOverflowError
-        If the capacities add up to 2^62 or more.
-
-    Examples
-    --------
     A triangle of unit links holds one tree per root:
 
     >>> import numpy as np

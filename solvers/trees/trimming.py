@@ -35,17 +35,7 @@ LEAF_GROUPS_FROM = 128
 def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray]:
     """Lower capacities until as many boxes as possible are tight, keeping room for every supply.
 
-    Parameters
-    ----------
-    graph : RoutedGraph
-        Changed; nothing but units is.
-    supplies : ndarray of int64, shape (ranks,)
-        Units that each rank sends to every other; the graph can carry them.
-
-    Returns
-    -------
-    list of ndarray of bool, shape (nodes,)
-        The sets made tight; no two share a rank.
+    Shapes: `supplies` int64 (ranks,); returns list of bool (nodes,).
     """
     sets = _local_bottlenecks(graph, supplies)
     if not sets and len(supplies) > LEAF_GROUPS_FROM:

@@ -23,8 +23,6 @@ def check_graph(name: str, num_nodes: int, degree: int) -> None:
 def arcs_to(heads: IntArray) -> IntArray:
     """Return the arcs from each node to the nodes in its row of `heads`, whose shape is (nodes, degree).
 
-    Examples
-    --------
     >>> arcs_to(np.array([[1, 2], [2, 0], [0, 1]])).tolist()
     [[0, 1], [0, 2], [1, 2], [1, 0], [2, 0], [2, 1]]
     """
@@ -35,8 +33,6 @@ def arcs_to(heads: IntArray) -> IntArray:
 def both_ways(edges: Iterable[tuple[int, int]] | IntArray) -> IntArray:
     """Return every edge as an arc in either direction.
 
-    Examples
-    --------
     >>> both_ways([(0, 1), (1, 2)]).tolist()
     [[0, 1], [1, 2], [1, 0], [2, 1]]
     """
@@ -47,8 +43,6 @@ def both_ways(edges: Iterable[tuple[int, int]] | IntArray) -> IntArray:
 def translates(num_nodes: int, offsets: Sequence[int]) -> IntArray:
     """Return the arcs from each node i to the nodes i + offset, modulo `num_nodes`; offsets may repeat.
 
-    Examples
-    --------
     >>> translates(3, [1, 1]).tolist()
     [[0, 1], [0, 1], [1, 2], [1, 2], [2, 0], [2, 0]]
     """

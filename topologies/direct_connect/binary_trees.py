@@ -55,17 +55,6 @@ def tree_pair(count: int) -> tuple[list[int], list[int]]:
     Below the root, whose parent is -1, the first tree numbers the other nodes from left to right.  Odd numbers are
     leaves then.  In the second tree a mirror, or for an even `count` a shift by one, puts them where even ones were.
 
-    Parameters
-    ----------
-    count : int
-        At least 2.
-
-    Returns
-    -------
-    tuple of (list of int, list of int)
-
-    Examples
-    --------
     >>> tree_pair(6)
     ([-1, 2, 4, 2, 0, 4], [-1, 5, 3, 5, 3, 0])
     """

@@ -54,8 +54,6 @@ HEXAGON_LINES = (
 def incidence_edges(lines: Lines) -> Edges:
     """Return an edge between every point and every line through it; lines are numbered after the points.
 
-    Examples
-    --------
     >>> incidence_edges([(0, 1), (1, 2)])
     [(0, 3), (1, 3), (1, 4), (2, 4)]
     """

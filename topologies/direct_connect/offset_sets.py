@@ -16,30 +16,14 @@ IntArray = npt.NDArray[np.int64]
 def digraph_offset_sets(n: int, degree: int, most: int) -> IntArray:
     """List sets of offsets of circulant digraphs.
 
-    Parameters
-    ----------
-    n : int
-        Nodes.
-    degree : int
-        Offsets per set, from 1 to n - 1.
-    most : int
-        About how many sets are wanted.
-
-    Returns
-    -------
-    ndarray of int64, shape (sets, degree)
-        Different numbers from 1 to n - 1 in each row.  Their common divisor with n may be more than 1.
-
-    Notes
-    -----
     First come geometric sequences 1, h, h**2, ... modulo n, those with h**degree = 1 before the others.  A
     multiplication by such an h maps the digraph to itself and each arc of a node to the next: all are as good, so that
     a broadcast can load them evenly, and all-to-all too.  Then come all sets, if they are at most `most`; else all that
     have the offset 1, if these are; else the sample of `sample_with_one`.  Multiplying all offsets by a number prime to
     n gives an isomorphic graph, so sets with the offset 1 stand for all that have an offset prime to n.
 
-    Examples
-    --------
+    Shapes: returns int64 (sets, degree).
+
     >>> digraph_offset_sets(4, 2, 10).tolist()
     [[1, 3], [1, 2], [1, 2], [1, 3], [2, 3]]
     >>> digraph_offset_sets(7, 3, 1)[0].tolist()
@@ -51,26 +35,10 @@ def digraph_offset_sets(n: int, degree: int, most: int) -> IntArray:
 def two_way_offset_sets(n: int, degree: int, most: int) -> IntArray:
     """List sets of offsets that hold -a with each a, modulo n, so that each link has an opposite one.
 
-    Parameters
-    ----------
-    n : int
-        Nodes.
-    degree : int
-        Offsets per set, from 2 to n - 1; none is possible if it is odd and n too.
-    most : int
-        About how many sets are wanted.
-
-    Returns
-    -------
-    ndarray of int64, shape (sets, degree)
-        In each row offsets a below n / 2, as many -a, and n / 2 if the degree is odd.
-
-    Notes
-    -----
     As for `digraph_offset_sets`, with pairs of offsets in place of offsets.
 
-    Examples
-    --------
+    Shapes: returns int64 (sets, degree).
+
     >>> two_way_offset_sets(8, 3, 10).tolist()
     [[1, 7, 4], [1, 7, 4], [1, 7, 4], [2, 6, 4], [3, 5, 4]]
     """
@@ -85,22 +53,8 @@ def two_way_offset_sets(n: int, degree: int, most: int) -> IntArray:
 def sample_with_one(largest: int, size: int, numbers: range) -> IntArray:
     """List sets of numbers from 1 to `largest` that contain 1, spread evenly over all such sets.
 
-    Parameters
-    ----------
-    largest : int
-        At least `size`.
-    size : int
-        Numbers per set.
-    numbers : range
-        Which sets of an endless sequence, counted from 0; it is the same in every run, and sets may come again.
+    Shapes: returns int64 (sets, size).
 
-    Returns
-    -------
-    ndarray of int64, shape (sets, size)
-        Rows in increasing order.
-
-    Examples
-    --------
     >>> sample_with_one(100, 3, range(2)).tolist()
     [[1, 8, 27], [1, 2, 65]]
     """

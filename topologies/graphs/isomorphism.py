@@ -105,20 +105,7 @@ def automorphisms(graph: DirectGraph) -> IntArray:
 def orbit_mappings(search: NodeMatching) -> Iterator[IntArray]:
     """Look for mappings of a graph to itself until it is known which nodes are alike.
 
-    Parameters
-    ----------
-    search : NodeMatching
-        Between the graph and itself.
-
-    Yields
-    ------
-    ndarray of int64, shape (nodes,)
-        One that takes a node to another which those before did not, even together; see `automorphisms`.
-
-    Raises
-    ------
-    NoAnswerError
-        As `automorphisms`.
+    Shapes: yields int64 (nodes,).
     """
     labels = np.arange(search.size)
     for cell in search.cells():
@@ -188,11 +175,8 @@ DISTANCES_UP_TO = 4096
 class Colours(NamedTuple):
     """What a mapping has to keep besides the arcs: numbers of at least 0, equal for what may go to each other.
 
-    Attributes
-    ----------
-    nodes : ndarray of int64, shape (nodes,)
-    arcs : ndarray of int64, shape (arcs,)
-        In the order of the graph's arcs.
+    `nodes` (int64 (nodes,)).
+    `arcs` (int64 (arcs,)): In the order of the graph's arcs.
     """
 
     nodes: IntArray
@@ -205,15 +189,6 @@ class NodeMatching:
     Colours are kept for the nodes of both graphs in one array, so that equal colours mean the same in both.  Hashes
     stand for multisets of colours: if two happen to be equal, nodes that could be told apart are not, which takes more
     attempts but rules out nothing.
-
-    Parameters
-    ----------
-    graph, other : DirectGraph
-        Of as many nodes and arcs.
-    colours : (Colours, Colours), optional
-        Of the one graph and of the other, to be kept; all alike by default.
-    most_attempts : int, optional
-        Pairs of nodes that all searches together try; `MAX_ATTEMPTS` for each of them by default.
     """
 
     def __init__(
@@ -254,20 +229,7 @@ class NodeMatching:
     def run(self, pair: tuple[int, int] | None = None) -> IntArray | None:
         """Find an isomorphism.
 
-        Parameters
-        ----------
-        pair : (int, int), optional
-            A node, and the one of the other graph that it is to be mapped to.
-
-        Returns
-        -------
-        ndarray of int64, shape (nodes,), or None
-            None if there is none.
-
-        Raises
-        ------
-        NoAnswerError
-            If the attempts that it may make did not decide it.
+        Shapes: returns int64 (nodes,).
         """
         if self.most_attempts is None:
             self.attempts = 0

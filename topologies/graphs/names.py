@@ -15,20 +15,6 @@ MOST_OFFSETS = 32
 def operand(name: str, inside: str = "") -> str:
     """Put a name in parentheses if an operator stands outside all of its own.
 
-    Parameters
-    ----------
-    name : str
-        Of a graph.
-    inside : str
-        "□" if it becomes a factor: then only a union needs parentheses, for products are associative, and powers bind
-        more tightly.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> operand("K(2) □ K(3)"), operand("K(2) □ K(3)", "□"), operand("L^2(K(3))")
     ('(K(2) □ K(3))', 'K(2) □ K(3)', 'L^2(K(3))')
     """
@@ -46,19 +32,6 @@ def _without_line_power(outside: str) -> str:
 def line_graph_name(name: str, times: int) -> str:
     """Name the line graph of a graph, or the line graph of that, and so on.
 
-    Parameters
-    ----------
-    name : str
-        Of the graph.
-    times : int
-        How often.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> line_graph_name("K(4, 4)", 1), line_graph_name("L^2(K(4, 4))", 1)
     ('L(K(4, 4))', 'L^3(K(4, 4))')
     """
@@ -71,17 +44,6 @@ def line_graph_name(name: str, times: int) -> str:
 def offset_names(offsets: Sequence[int]) -> str:
     """Write the offsets of a circulant graph for its name; of many, the first three and how many there are.
 
-    Parameters
-    ----------
-    offsets : sequence of int
-        In order.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> offset_names([1, 4, 5]), offset_names(range(1, 512))
     ('{1, 4, 5}', '{1, 2, 3, ... 511 offsets}')
     """

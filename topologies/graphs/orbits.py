@@ -22,16 +22,10 @@ IntArray = npt.NDArray[np.int64]
 class LinkOrbits(NamedTuple):
     """What a group of symmetries makes alike.
 
-    Attributes
-    ----------
-    sources : ndarray of int64, shape (orbits,)
-        The least rank of each orbit of ranks that send anything.
-    counts : ndarray of int64, shape (orbits,)
-        Ranks in the orbit.
-    classes : ndarray of int64, shape (links,)
-        The number of each link's orbit, from 0.
-    sizes : ndarray of int64, shape (classes,)
-        Links in each orbit.
+    `sources` (int64 (orbits,)): The least rank of each orbit of ranks that send anything.
+    `counts` (int64 (orbits,)): Ranks in the orbit.
+    `classes` (int64 (links,)): The number of each link's orbit, from 0.
+    `sizes` (int64 (classes,)): Links in each orbit.
     """
 
     sources: IntArray
@@ -51,27 +45,9 @@ def link_orbits(
 ) -> LinkOrbits:
     """Tell which ranks and links some symmetries map to each other, after checking that they are symmetries.
 
-    Parameters
-    ----------
-    tails, heads, capacities : ndarray of int64, shape (links,)
-        Links between nodes, parallel ones too.
-    demands : ndarray of int64, shape (ranks, ranks)
-        Ranks are the nodes before the switches; the diagonal does not matter.
-    symmetries : ndarray of int64, shape (generators, nodes)
-        Each row tells where the nodes go.
+    Shapes: `tails`, `heads`, `capacities` int64 (links,); `demands` int64 (ranks, ranks); `symmetries` int64
+    (generators, nodes).
 
-    Returns
-    -------
-    LinkOrbits
-
-    Raises
-    ------
-    UnsupportedError
-        If a row is no permutation, or takes a rank to a switch, a link to none of the same capacity, or a demand to
-        another one.
-
-    Examples
-    --------
     Turning a ring of three makes all alike:
 
     >>> import numpy as np
@@ -101,22 +77,8 @@ def link_orbits(
 def link_images(tails: IntArray, heads: IntArray, capacities: IntArray, symmetries: IntArray) -> IntArray:
     """Tell where symmetries take the links.
 
-    Parameters
-    ----------
-    tails, heads, capacities, symmetries
-        As for `link_orbits`; nothing is asked of ranks here.
+    Shapes: returns int64 (generators, links).
 
-    Returns
-    -------
-    ndarray of int64, shape (generators, links)
-
-    Raises
-    ------
-    UnsupportedError
-        If a row is no permutation, or takes a link to none of the same capacity.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> link_images(np.array([0, 1]), np.array([1, 0]), np.array([5, 5]), np.array([[1, 0]]))
     array([[1, 0]])

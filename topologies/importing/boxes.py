@@ -69,13 +69,7 @@ def read_box(
 
 
 def imported(document: Document, format_: Format, options: BoxOptions) -> Box | Imported:
-    """Read a document of one of the known formats.
-
-    Raises
-    ------
-    FileFormatError
-        As `read_box`.
-    """
+    """Read a document of one of the known formats."""
     if len(document.text) > MAX_CHARACTERS:
         raise document.error(f"it has more than {MAX_CHARACTERS} characters; expected the description of one network")
     if unused := [name for name in options.given() if name not in format_.options]:

@@ -21,15 +21,11 @@ __all__ = ["FORMATS", "Format", "find_format", "what_it_is"]
 class Format(NamedTuple):
     """One kind of file.
 
-    Attributes
-    ----------
-    name : str
-        As messages and ``docs`` call it.
-    module : str
-        Of this package.  It has ``matches(document) -> bool``, which looks at the content only and never raises, and
-        either ``read_box(document, options) -> Box`` or ``read_network(document, options) -> Imported``; ``OPTIONS``
-        names the fields of `BoxOptions` that it uses, unless it uses all; ``STATES_LATENCIES`` is true if files that
-        describe boxes state latencies.
+    `name`: As messages and ``docs`` call it.
+    `module`: Of this package.  It has ``matches(document) -> bool``, which looks at the content only and never raises,
+        and either ``read_box(document, options) -> Box`` or ``read_network(document, options) -> Imported``;
+        ``OPTIONS`` names the fields of `BoxOptions` that it uses, unless it uses all; ``STATES_LATENCIES`` is true if
+        files that describe boxes state latencies.
     """
 
     name: str
@@ -81,13 +77,7 @@ FORMATS = (
 
 
 def find_format(document: Document) -> Format | None:
-    """Return the first of `FORMATS` that the content looks like, or None for JSON, which has to be of ours.
-
-    Raises
-    ------
-    FileFormatError
-        If it looks like none; where it is a known kind of file that describes no network, the message says which.
-    """
+    """Return the first of `FORMATS` that the content looks like, or None for JSON, which has to be of ours."""
     for candidate in FORMATS:
         if candidate.matches(document):
             return candidate
@@ -122,8 +112,6 @@ LOOKED_AT = 2**16
 def what_it_is(document: Document) -> str | None:
     """Name the kind of a file that describes no network, or return None for an unknown one.
 
-    Examples
-    --------
     >>> what_it_is(Document("logical.json", '{"logical-dims": ["8"]}'))
     'a logical topology of ASTRA-sim for ns-3, whose links are in another file'
     """

@@ -18,22 +18,8 @@ Latencies = Iterable[tuple[str, Fraction]]
 def latencies_note(latencies: Latencies) -> str | None:
     """Say what was assumed, and who measures it.
 
-    Parameters
-    ----------
-    latencies : iterable of tuple of (str, Fraction)
-        Of links whose latency no file states.
-
-    Returns
-    -------
-    str or None
-        None if there are none.
-
-    Notes
-    -----
     The figures are those of `scale_out`: TACCL (Shah et al., NSDI 23) measured them on an NDv2.
 
-    Examples
-    --------
     >>> latencies_note([("gpu-gpu", Fraction(7, 10)), ("nic-rail", Fraction(1, 2)), ("rail-spine", Fraction(1, 2))])
     "latencies are assumed, after TACCL's measurements of NVLink and InfiniBand: 0.7 µs for gpu-gpu, 0.5 µs for \
 nic-rail, rail-spine; collopt calibrate measures them"
@@ -62,19 +48,7 @@ def box_latencies(box: Box) -> Iterator[tuple[str, Fraction]]:
 def network_latencies(network: Topology, box: Box, *, stated: bool) -> Iterator[tuple[str, Fraction]]:
     """Go through the classes of links of a network of boxes whose latencies nobody stated.
 
-    Parameters
-    ----------
-    network : Topology
-        Boxes like `box`, or one.
-    box : Box
-        What the file says.
-    stated : bool
-        Whether the file states the latencies of the links of the box, and of its network cards if it lists any.
-
-    Yields
-    ------
-    tuple of (str, Fraction)
-        Kinds of nodes, and µs.
+    Units: result in µs.
     """
     for each in link_classes(network):
         ends = each.kinds.split("-")

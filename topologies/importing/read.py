@@ -46,13 +46,7 @@ class ImportOptions(TypedDict, total=False):
 
 
 def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Imported:
-    """Read a file of ours or of one of `FORMATS`.
-
-    Raises
-    ------
-    FileFormatError, TopologyError
-        As `collopt.read_topology`.
-    """
+    """Read a file of ours or of one of `FORMATS`."""
     given: dict[str, Any] = dict(options)
     document = read_document(path)
     format_ = None if OURS in document.text else find_format(document)
@@ -78,13 +72,7 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
 
 
 def import_boxes(paths: Sequence[str | os.PathLike[str]], options: ImportOptions) -> Imported:
-    """Read files that describe one box each, and join the boxes in this order; a file may be there several times.
-
-    Raises
-    ------
-    FileFormatError, TopologyError
-        As `read_box` and `compose`, and if nothing says what joins them.
-    """
+    """Read files that describe one box each, and join the boxes in this order; a file may be there several times."""
     given: dict[str, Any] = dict(options)
     _check_known(given)
     if "boxes" in given:

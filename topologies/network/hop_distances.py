@@ -15,27 +15,8 @@ IntArray = npt.NDArray[np.int64]
 def hop_distances(num_nodes: int, tails: IntArray, heads: IntArray, name: str) -> npt.NDArray[np.int16]:
     """Search breadth-first from all nodes at once, 8 sources in a byte.
 
-    Parameters
-    ----------
-    num_nodes : int
-        Nodes of the graph.
-    tails, heads : ndarray of int64, shape (arcs,)
-        Node numbers, in any order; parallel arcs and self-loops make no difference.
-    name : str
-        Of the graph, for the error message.
+    Shapes: `tails`, `heads` int64 (arcs,); returns int16 (nodes, nodes).
 
-    Returns
-    -------
-    ndarray of int16, shape (nodes, nodes)
-        ``[source, node]``; it cannot be written to.
-
-    Raises
-    ------
-    BoundError
-        If some node cannot reach another.
-
-    Examples
-    --------
     >>> hop_distances(3, np.array([0, 1, 2]), np.array([1, 2, 0]), "UniRing(1, 3)").tolist()
     [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
     """
@@ -51,18 +32,8 @@ def hop_distances(num_nodes: int, tails: IntArray, heads: IntArray, name: str) -
 def hops_where_found(num_nodes: int, tails: IntArray, heads: IntArray) -> npt.NDArray[np.int16]:
     """Search as `hop_distances` does, and return -1 where there is no way.
 
-    Parameters
-    ----------
-    num_nodes, tails, heads
-        As for `hop_distances`.
+    Shapes: returns int16 (nodes, nodes).
 
-    Returns
-    -------
-    ndarray of int16, shape (nodes, nodes)
-        ``[source, node]``; it cannot be written to.
-
-    Examples
-    --------
     >>> hops_where_found(3, np.array([0, 1]), np.array([1, 2])).tolist()
     [[0, 1, 2], [-1, 0, 1], [-1, -1, 0]]
     """

@@ -84,13 +84,6 @@ def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
 def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tuple[LinkClass, ...]:
     """Look classes up by name; the kinds alone, such as ``gpu-gpu``, mean all classes between them.
 
-    Raises
-    ------
-    TopologyError
-        If there is no such class, with the names that there are.
-
-    Examples
-    --------
     >>> from collopt.topologies import dgx1_v100
     >>> [each.name for each in matching_classes(link_classes(dgx1_v100()), ["gpu-gpu"])]
     ['gpu-gpu:25', 'gpu-gpu:50']
@@ -110,8 +103,6 @@ def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tupl
 def kind_of(node: str, nameless: str = "") -> str:
     """Return the end of a node's name, after the last slash and without its number.
 
-    Examples
-    --------
     >>> kind_of("box1/gpu3"), kind_of("7", "rank")
     ('gpu', 'rank')
     """

@@ -65,13 +65,7 @@ def as_link(entry: object) -> Link:
 
 
 def merged_links(links: Iterable[Link], known: Mapping[str, str]) -> tuple[Link, ...]:
-    """Read links between known nodes exactly, and make one of those that are parallel.
-
-    Raises
-    ------
-    TopologyError
-        Naming the first link that is none between two different known nodes, or has figures that are not usable.
-    """
+    """Read links between known nodes exactly, and make one of those that are parallel."""
     merged: dict[tuple[str, str], Link] = {}
     for entry in map(as_link, as_list(links, "the links")):
         tail, head = as_name(entry[0]), as_name(entry[1])

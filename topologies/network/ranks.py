@@ -16,19 +16,6 @@ __all__ = ["as_root", "rank_number"]
 def rank_number(topology: Topology, rank: object) -> int | None:
     """Return the number of a rank that is given by its number or name; None if there is none of it.
 
-    Parameters
-    ----------
-    topology : Topology
-        Whose rank it may be.
-    rank : int or str
-        Numpy integers are fine; a switch is no rank.
-
-    Returns
-    -------
-    int or None
-
-    Examples
-    --------
     >>> from collopt.topologies import ring
     >>> rank_number(ring(4), "gpu2"), rank_number(ring(4), 4)
     (2, None)

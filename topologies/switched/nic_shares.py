@@ -25,14 +25,9 @@ MOST_NAMED = 4
 class Share(NamedTuple):
     """What one card can carry.
 
-    Attributes
-    ----------
-    bandwidth : Fraction
-        GB/s in each direction.
-    each : Fraction
-        GB/s of its link to each of the nodes near to it.
-    limit : SharedLink or None
-        What keeps it below its ports; None if nothing does.
+    `bandwidth`: GB/s in each direction.
+    `each`: GB/s of its link to each of the nodes near to it.
+    `limit`: What keeps it below its ports; None if nothing does.
     """
 
     bandwidth: Fraction
@@ -43,23 +38,8 @@ class Share(NamedTuple):
 def share_out(near: Sequence[int], ports: Sequence[Fraction | None], shared: Sequence[SharedLink]) -> list[Share]:
     """Divide links among the cards that send over them.
 
-    Parameters
-    ----------
-    near : sequence of int
-        How many nodes are near to each card.
-    ports : sequence of Fraction or None
-        GB/s of the ports of each card; None where that is not known.
-    shared : sequence of SharedLink
-        The links.
+    Units: `ports` in GB/s.
 
-    Returns
-    -------
-    list of Share
-        Of every card.  Its links to the nodes near to it have all of its bandwidth, unless cards that use them at the
-        same time could then exceed a link; if so, each has an even part.
-
-    Examples
-    --------
     >>> way = SharedLink("the link between CPUs", Fraction(22), ((0, 2), (1, 2)))
     >>> [str(share.bandwidth) for share in share_out([2, 2], [Fraction(50), Fraction(1)], [way])]
     ['21', '1']
@@ -132,17 +112,7 @@ def as_nic(near: tuple[str, ...], port: Fraction | None, share: Share) -> Nic:
 def with_ports(box: Box, port: Fraction) -> tuple[Nic, ...]:
     """Give all ports of all cards of a box another speed.
 
-    Parameters
-    ----------
-    box : Box
-        Its links between cards and GPUs change only where it says what limits them.
-    port : Fraction
-        GB/s of a card's ports in each direction.
-
-    Returns
-    -------
-    tuple of Nic
-        The cards.
+    Units: `port` in GB/s.
     """
     limited = {card for link in box.shared for card, _ in link.ways}
     shares = share_out([len(nic.near) for nic in box.nics], [port] * len(box.nics), box.shared)

@@ -67,14 +67,9 @@ class Nic(NamedTuple):
 class SharedLink(NamedTuple):
     """A link between network cards and GPUs that is no link of the box, but limits what the cards bring together.
 
-    Attributes
-    ----------
-    name : str
-        As it ends a sentence about a card: ``"a card's own PCIe link"``.
-    bandwidth : Fraction
-        GB/s in each direction.
-    ways : tuple of (int, int)
-        Each card that sends over it, by its position, and to how many of the nodes near to it that is the way.
+    `name`: As it ends a sentence about a card: ``"a card's own PCIe link"``.
+    `bandwidth`: GB/s in each direction.
+    `ways`: Each card that sends over it, by its position, and to how many of the nodes near to it that is the way.
     """
 
     name: str
@@ -123,28 +118,7 @@ def repeat_box(
     fabrics: Sequence[str] = ("ib",),
     backbone: Sequence[Link] = (),
 ) -> Topology:
-    """Repeat `box` and join the copies through their NICs.
-
-    Parameters
-    ----------
-    box : Box
-        What to repeat.
-    boxes : int
-        1 to 4096.
-    fabrics : sequence of str
-        Network switches: NIC ``i`` of every box is plugged into ``fabrics[i % len(fabrics)]``.
-    backbone : sequence of Link
-        As for `join_boxes`.
-
-    Returns
-    -------
-    Topology
-
-    Raises
-    ------
-    TopologyError
-        If `boxes` is not a whole number from 1 to 4096, or a bandwidth is not usable.
-    """
+    """Repeat `box` and join the copies through their NICs."""
     boxes = as_size(boxes, "boxes", most=MAX_BOXES)
     name = box.name if boxes == 1 else f"{box.name}-{boxes}boxes"
     return join_boxes([box] * boxes, name, plug=lambda _, nic: fabrics[nic % len(fabrics)], backbone=backbone)
@@ -160,27 +134,6 @@ def join_boxes(
     """Join boxes through their NICs.
 
     One box alone gets neither NICs nor fabric: without a second box they lead nowhere.
-
-    Parameters
-    ----------
-    boxes : sequence of Box
-        At most 4096; node ``gpu3`` of the box at position 1 is called ``box1/gpu3``.
-    name : str
-        What the network is called.
-    plug : callable
-        Takes the positions of a box and of one of its NICs; returns the network switch into which it is plugged.
-    backbone : sequence of Link
-        Links between network switches, each standing for both directions.
-
-    Returns
-    -------
-    Topology
-        Ranks in box order; every switch takes in as much as it gives out.
-
-    Raises
-    ------
-    TopologyError
-        If there are too many links, or a bandwidth is not usable.
     """
     joined = len(boxes) > 1
     count = sum(len(box.links) + joined * sum(len(nic.near) + 1 for nic in box.nics) for box in boxes)

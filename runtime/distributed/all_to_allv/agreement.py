@@ -53,13 +53,6 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
     """Tell the other ranks this one's terms, or that its arguments are wrong; return what all agree on.
 
     The matrix is checked here, so the splits of different ranks fit each other.
-
-    Raises
-    ------
-    UnsupportedError
-        On every rank, if any rank's arguments are wrong or the ranks' do not fit each other.
-    ProgramError
-        If some rank does not answer.
     """
     if isinstance(terms, UnsupportedError):
         try:

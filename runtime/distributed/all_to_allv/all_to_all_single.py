@@ -147,13 +147,7 @@ def _patience(timeout: object) -> float | None:
 
 
 def run(call: AllToAllCall, plan: OwnSteps) -> None:
-    """Run all steps, one after the other.
-
-    Raises
-    ------
-    ProgramError
-        If the exchange failed or was late; the output then holds anything.
-    """
+    """Run all steps, one after the other."""
     torch, _ = import_torch()
     number = 0
     try:

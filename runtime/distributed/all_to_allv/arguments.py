@@ -38,13 +38,7 @@ class AllToAllCall(NamedTuple):
 
 
 def terms_of(call: AllToAllCall) -> Terms:
-    """Check the arguments and return what they come to.
-
-    Raises
-    ------
-    UnsupportedError
-        If they are wrong, or do not fit each other.
-    """
+    """Check the arguments and return what they come to."""
     from ....planners.pairs.fast import STAGES, as_traffic
 
     _, dist = import_torch()

@@ -60,23 +60,7 @@ def exchange_steps(
 ) -> StepTables:
     """Work out one rank's part of an all-to-allv.
 
-    Parameters
-    ----------
-    rank : int
-        Whose.
-    traffic : ndarray of int64, shape (ranks, ranks)
-        Bytes from each rank to each.
-    gpus : int
-        In each server.
-    starts, segments, partners, begins, ends : ndarray of int64
-        As `staged_exchange` returns them.
-    shifts : int
-        So many distances inside a server go into one batch; 0 is that to the peers.
-
-    Returns
-    -------
-    StepTables
-        Without steps in which the rank has nothing to do.
+    Shapes: `traffic` int64 (ranks, ranks).
     """
     ranks, stages = len(traffic), len(partners)
     server, gpu = rank // gpus, rank % gpus

@@ -50,19 +50,13 @@ BEFORE, AFTER, MESSAGES, BATCHES, STEPS, AREA, MOST, BATCH = range(8)
 class StepTables(NamedTuple):
     """What a rank does, as rows of integers; places and lengths are in one unit.
 
-    Attributes
-    ----------
-    before, after : ndarray of int64, shape (copies, 5)
-        Copies before the messages of a step and after them: from which memory and place, to which memory and place,
-        and the length.
-    messages : ndarray of int64, shape (messages, 5)
-        Peer, whether it is sent (1) or received (0), memory, place and length.
-    batches : ndarray of int64, shape (batches + 1,)
-        Batch b has the messages from ``batches[b]`` to ``batches[b + 1]``.
-    steps : ndarray of int64, shape (steps + 1, 3)
-        Step s has the rows from ``steps[s]`` to ``steps[s + 1]`` of `before`, `batches` and `after`.
-    counts : ndarray of int64, shape (8,)
-        ``counts[MOST]`` is the scratch that is needed; the others are for those who write.
+    `before`, `after` (int64 (copies, 5)): Copies before the messages of a step and after them: from which memory and
+        place, to which memory and place, and the length.
+    `messages` (int64 (messages, 5)): Peer, whether it is sent (1) or received (0), memory, place and length.
+    `batches` (int64 (batches + 1,)): Batch b has the messages from ``batches[b]`` to ``batches[b + 1]``.
+    `steps` (int64 (steps + 1, 3)): Step s has the rows from ``steps[s]`` to ``steps[s + 1]`` of `before`, `batches` and
+        `after`.
+    `counts` (int64 (8,)): ``counts[MOST]`` is the scratch that is needed; the others are for those who write.
     """
 
     before: IntArray

@@ -95,13 +95,7 @@ class OwnSteps(NamedTuple):
 
 @lru_cache(maxsize=32)
 def own_steps(exchange: Exchange, rank: int) -> OwnSteps:
-    """Plan an exchange and return one rank's part of it.
-
-    Raises
-    ------
-    UnsupportedError
-        If the bytes add up to 2^62 or more, or there are too many stages; on all ranks alike.
-    """
+    """Plan an exchange and return one rank's part of it."""
     from ....planners.pairs.fast import schedule_all_to_allv
     from .step_kernel import exchange_steps
     from .step_tables import MOST

@@ -61,18 +61,6 @@ def agree(call: Call) -> int:
     Where a rank cannot tell how large everything is, as nothing is for it, every call is compared.
 
     A comparison comes after the group's earlier calls, as these may have callbacks that compare theirs.
-
-    Returns
-    -------
-    int
-        Elements of the whole collective.
-
-    Raises
-    ------
-    UnsupportedError
-        If this rank's arguments do not fit together.
-    ProgramError
-        If another rank's do not, or the ranks' calls differ.
     """
     problem = problem_of(call)
     if (known := _settled(call, problem)) is not None:

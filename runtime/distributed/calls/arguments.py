@@ -104,11 +104,6 @@ def plain_group_of(group: Any, *tensors: Any) -> Any:
 
     That is the group itself, or the default one for None; of a group of the ``collopt`` backend, which cannot batch
     messages, the plain one with the same ranks that it keeps for plans on the tensors' kind of device.
-
-    Raises
-    ------
-    UnsupportedError
-        If the group was used before this process was forked.
     """
     torch, dist = import_torch()
     group = dist.group.WORLD if group is None else group
@@ -148,14 +143,7 @@ def problem_of(call: Call) -> ColloptError | None:
 
 
 def check_async(async_op: object, tensor: Any, timeout: float | None) -> None:
-    """Refuse what could not go on beside the caller.
-
-    Raises
-    ------
-    UnsupportedError
-        If `async_op` is no bool, or is True and the tensor's device, the timeout of the call or torch's settings are in
-        the way.
-    """
+    """Refuse what could not go on beside the caller."""
     if not isinstance(async_op, bool):
         raise UnsupportedError(f"async_op is {shown(async_op)}; expected True or False")
     if not async_op:

@@ -132,13 +132,7 @@ class _Runner:
 
 
 class CallQueue:
-    """The calls of one group.
-
-    Parameters
-    ----------
-    interrupt : callable, optional
-        Makes the call that is running fail, whatever becomes of the group.
-    """
+    """The calls of one group."""
 
     def __init__(self, interrupt: Callable[[], None] = lambda: None) -> None:
         self.interrupt = interrupt
@@ -155,13 +149,6 @@ class CallQueue:
 
         In the thread itself, which is where callbacks of a job run, a job runs at once, as it comes before all that the
         group was called for later.
-
-        Parameters
-        ----------
-        job : callable
-            If it raises, later jobs are not begun.
-        afterwards : callable, optional
-            What is left to do then without the other ranks, so that no other job suffers if it raises.
         """
         call = QueuedCall(self._runner)
         if self._runner.thread == get_ident():
@@ -172,13 +159,7 @@ class CallQueue:
         return call
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
-        """Run something after all earlier jobs and wait for what it returns or raises, which no other job suffers from.
-
-        Raises
-        ------
-        ProgramError
-            If an earlier job failed; besides whatever the question raises.
-        """
+        """Run a job after all earlier ones and wait for its result; an error in it leaves other jobs alone."""
         answer: Future[Answer] = Future()
 
         def job() -> None:
@@ -191,13 +172,7 @@ class CallQueue:
         return answer.result()
 
     def join(self) -> None:
-        """Wait for all earlier jobs.
-
-        Raises
-        ------
-        ProgramError
-            If one of them failed, as the group is of no more use then.
-        """
+        """Wait for all earlier jobs."""
         self.submit(_nothing).result()
 
     def is_over_by(self, until: float) -> bool:
@@ -257,17 +232,7 @@ POLL_S = 0.001
 
 
 class AsyncWork:
-    """A call that goes on, to be used as torch's own works are; leave its tensors alone until `wait` has returned.
-
-    Parameters
-    ----------
-    done : concurrent.futures.Future
-        Over when a thread has run the call, or, on CUDA, when the call has been handed to the GPU.
-    outputs : list of torch.Tensor
-        What `get_future` gives.
-    event : torch.cuda.Event, optional
-        What the GPU reaches when the call is over there.
-    """
+    """A call that goes on, to be used as torch's own works are; leave its tensors alone until `wait` has returned."""
 
     def __init__(self, done: Future[None], outputs: list[Any], event: Any = None) -> None:
         self._done = done
@@ -280,23 +245,7 @@ class AsyncWork:
         On CUDA tensors the current stream waits and this process does not, unless there is a timeout.  In a callback on
         CPU tensors the call is run then and there, with all that comes before it, whatever the timeout.
 
-        Parameters
-        ----------
-        timeout : float or timedelta, optional
-            Seconds after which to give up waiting; the call itself goes on.
-
-        Returns
-        -------
-        bool
-            True.
-
-        Raises
-        ------
-        UnsupportedError
-            If the timeout is not a positive number of seconds.
-        ProgramError
-            If the call failed, and its outputs hold anything; if it is not over in time; or if this process is a fork
-            of the one in which it goes on.
+        Units: `timeout` in seconds.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         if seconds is not None:
@@ -318,8 +267,6 @@ class AsyncWork:
         Callbacks run in the thread that runs the group's calls, if the call was not over before, and in that which sets
         them if it was.
 
-        Notes
-        -----
         A callback may call collectives of the group if ``then`` is set before the group's next call.  They come right
         after this call then, and before that next one, on every rank, whether this call was over or not.  Of one that
         is set later, nothing says on which ranks its calls come before other calls, and the ranks may get each other's

@@ -35,13 +35,7 @@ _streams: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
 def run_now(group: Any, job: Callable[[], None]) -> None:
-    """Run a call of a group, after those of its earlier calls that still go on in a thread.
-
-    Raises
-    ------
-    ProgramError
-        If an earlier call failed; besides whatever the job raises.
-    """
+    """Run a call of a group, after those of its earlier calls that still go on in a thread."""
     if (queue := _queues.get(group)) is not None:
         queue.join()
     job()
@@ -51,11 +45,6 @@ def in_turn(group: Any, question: Callable[[], Answer]) -> Answer:
     """Let the ranks of a group agree on something, after its earlier calls and what their callbacks have called.
 
     In the thread that runs these, as callbacks do; so whatever two ranks compare, they compare in the same order.
-
-    Raises
-    ------
-    ProgramError
-        If an earlier call failed; besides whatever the question raises.
     """
     queue = _queues.get(group)
     return question() if queue is None else queue.ask(question)
@@ -69,19 +58,7 @@ def start(
     *,
     afterwards: Callable[[], object] = lambda: None,
 ) -> AsyncWork:
-    """Begin to run a call of a group, and return before it is over.
-
-    Parameters
-    ----------
-    group : torch.distributed.ProcessGroup
-        A plain one.
-    job : callable
-        The call.
-    outputs, inputs : list of torch.Tensor
-        The tensors that the caller handed over and that the job uses; all on one device.
-    afterwards : callable, optional
-        What is left to do without the other ranks; if that fails, later calls do not.
-    """
+    """Begin to run a call of a group, and return before it is over."""
     torch, _ = import_torch()
     device = next(tensor.device for tensor in (*outputs, *inputs))
     if device.type == "cuda":
@@ -101,21 +78,7 @@ def nothing_to_do(outputs: list[Any]) -> AsyncWork:
 
 
 def run_on_stream(cuda: Any, stream: Any, device: Any, job: Callable[[], object], tensors: list[Any]) -> Any:
-    """Let a stream do a job after what the current stream has to do; return an event that it reaches then.
-
-    Parameters
-    ----------
-    cuda : module
-        `torch.cuda`, or what stands for it.
-    stream : torch.cuda.Stream
-        The other stream.
-    device : torch.device
-        Where the tensors are.
-    job : callable
-        Hands kernels to the stream that is current, and does not wait for them.
-    tensors : list of torch.Tensor
-        Whose memory is not to be used again, even if they are dropped, before the stream is done with them.
-    """
+    """Let a stream do a job after what the current stream has to do; return an event that it reaches then."""
     stream.wait_stream(cuda.current_stream(device))
     for tensor in tensors:
         # Before the job: should it fail half-way, the other half may still be running.

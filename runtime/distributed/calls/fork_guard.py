@@ -18,11 +18,6 @@ def check_process(group: Any) -> None:
     """Refuse a group that this process has from the one that it is a fork of.
 
     Nothing would read what comes from the other ranks, to which the two would be one.
-
-    Raises
-    ------
-    UnsupportedError
-        If the group was first used in another process.
     """
     if (process := _processes.setdefault(group, os.getpid())) != os.getpid():
         raise UnsupportedError(

@@ -34,22 +34,7 @@ TYPES = {
 
 
 def check_operation(op: str, dtype: Any, layout: Layout) -> None:
-    """Refuse an operation that there is not, or that is not made on this type.
-
-    Parameters
-    ----------
-    op : str
-        One of `OPERATIONS`.
-    dtype : torch.dtype
-        Any at all for collectives that only move data.
-    layout : Layout
-        Of the program.
-
-    Raises
-    ------
-    UnsupportedError
-        Naming what there is.
-    """
+    """Refuse an operation that there is not, or that is not made on this type."""
     check_choice("op", op, OPERATIONS)
     if layout.reduces and str(dtype).removeprefix("torch.") not in TYPES[op]:
         raise UnsupportedError(f"{op} is not made on {dtype}; expected one of {', '.join(TYPES[op])}")

@@ -52,13 +52,7 @@ class PlanLike(Protocol):
 
 
 def program_of(plan: PlanLike | Program) -> Program:
-    """Lower a plan for execution in rounds, once; a program is what it is.
-
-    Raises
-    ------
-    UnsupportedError
-        If the plan's schedule cannot be lowered.
-    """
+    """Lower a plan for execution in rounds, once; a program is what it is."""
     if isinstance(plan, Program):
         return plan
     if not hasattr(plan, "collective") or not hasattr(plan, "schedule"):
@@ -173,13 +167,7 @@ def prepared(
     op: str = "sum",
     async_op: bool = False,
 ) -> tuple[Call, Callable[[], None]]:
-    """Check the arguments of `execute` and let the ranks agree on them, which they do in the order of their calls.
-
-    Returns
-    -------
-    tuple of Call and callable
-        The arguments, and what is left to do: to send the data.
-    """
+    """Check the arguments of `execute` and let the ranks agree on them, which they do in the order of their calls."""
     rank = member_rank(group)
     program = program_of(plan)
     if program.collective in ROOTED and rank != program.layout.root:

@@ -21,12 +21,8 @@ __all__ = ["Reference", "poison", "reference", "tensors"]
 class Reference(NamedTuple):
     """What a rank's output has to be.
 
-    Attributes
-    ----------
-    value : torch.Tensor
-        In the output's type if it has to be met bit for bit, in float64 or complex128 otherwise.
-    tolerance : torch.Tensor or None
-        Largest difference allowed, element by element; None if every bit counts.
+    `value`: In the output's type if it has to be met bit for bit, in float64 or complex128 otherwise.
+    `tolerance`: Largest difference allowed, element by element; None if every bit counts.
     """
 
     value: Any
@@ -43,28 +39,7 @@ class Reference(NamedTuple):
 
 
 def tensors(program: Program, rank: int, elements: int, kind: Any, device: Any, *, seed: int = 0) -> tuple[Any, Any]:
-    """Make one rank's output and random input.
-
-    Parameters
-    ----------
-    program : Program
-        Its layout decides about sizes.
-    rank : int
-        Whose.
-    elements : int
-        Of the whole collective.
-    kind : torch.dtype
-        Element type.
-    device : torch.device
-        Where to.
-    seed : int
-        0 or more; every rank's input is another one.
-
-    Returns
-    -------
-    tuple of torch.Tensor
-        Output and input.
-    """
+    """Make one rank's output and random input."""
     import torch
 
     sizes = _sizes(program, rank, elements)
@@ -108,25 +83,7 @@ def poison(output: Any, wanted: Reference) -> None:
 
 
 def reference(program: Program, rank: int, elements: int, mine: Any, op: str) -> Reference:
-    """Let torch's own collectives find out what a rank's output has to be; all ranks call this together.
-
-    Parameters
-    ----------
-    program : Program
-        What is to be compared.
-    rank : int
-        Of the caller.
-    elements : int
-        Of the whole collective.
-    mine : torch.Tensor
-        The caller's input.
-    op : str
-        Operation of collectives that add up.
-
-    Returns
-    -------
-    Reference
-    """
+    """Let torch's own collectives find out what a rank's output has to be; all ranks call this together."""
     if program.layout.in_pairs:
         return Reference(_exchanged(program, rank, elements, mine), None)
     if not program.layout.reduces:

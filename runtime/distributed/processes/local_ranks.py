@@ -69,32 +69,7 @@ def run_ranks(
 ) -> list[Result]:
     """Run ``task(rank, folder)`` in one process per rank.
 
-    Parameters
-    ----------
-    task : callable
-        Picklable: a function of an importable module, or a `functools.partial` of one.  `folder` is an empty folder
-        that all ranks share, for their rendezvous.
-    num_ranks : int
-        How many processes to start.
-    timeout_s : float
-        Seconds for everything, starting up included.
-    preload : sequence of str
-        Modules to import once before the ranks split off.
-    heard : callable, optional
-        Takes, in this process, whatever a rank says with `collopt.runtime.distributed.processes.local_ranks.tell`, one
-        thing at a time. Only one rank may speak.
-
-    Returns
-    -------
-    list
-        The results in rank order.
-
-    Raises
-    ------
-    ColloptError
-        The one that a rank raised, its message preceded by the rank.
-    ProgramError
-        If a rank raised something else, died, or was not done in time.
+    Units: `timeout_s` in seconds.
     """
     with tempfile.TemporaryDirectory(prefix="collopt-", ignore_cleanup_errors=True) as folder:
         job = {
@@ -175,15 +150,7 @@ def _ignore(news: object) -> None:
 
 
 def supervise(folder: str, news: int) -> None:
-    """Start the ranks, wait for their results and write the outcome; the main function of the supervisor.
-
-    Parameters
-    ----------
-    folder : str
-        With the job, and for the outcome.
-    news : int
-        File descriptor of the pipe for what ranks say while they work.
-    """
+    """Start the ranks, wait for their results and write the outcome; the main function of the supervisor."""
     job = json.loads(Path(folder, "job.json").read_text(encoding="utf-8"))
     outcome: tuple[str, object]
     try:
@@ -317,8 +284,6 @@ def listening(listener: Listener | None) -> Iterator[None]:
 def tell(news: object) -> None:
     """Say something to whoever listens; from a process of its own, where there is one, so it has to be picklable.
 
-    Examples
-    --------
     >>> with listening(print):
     ...     tell("half of it is done")
     half of it is done

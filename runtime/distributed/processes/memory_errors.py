@@ -15,18 +15,6 @@ __all__ = ["memory_for"]
 def memory_for(what: str, mending: str) -> Iterator[None]:
     """Tell that tensors do not fit memory; torch has no exception of its own for that on CPUs.
 
-    Parameters
-    ----------
-    what, mending : str
-        What there is not enough memory for, and what to give instead: ``"elements=8 of int32"``, ``"fewer"``.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is not enough.
-
-    Examples
-    --------
     >>> with memory_for("elements=8 of int32", "fewer"):
     ...     raise MemoryError
     Traceback (most recent call last):

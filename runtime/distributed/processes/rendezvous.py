@@ -29,13 +29,8 @@ Part = TypeVar("Part")
 class Meeting(NamedTuple):
     """Who meets, and how.
 
-    Attributes
-    ----------
-    num_ranks : int
-    backend : str
-        One of `BACKENDS`; a process group that there is already keeps its own.
-    timeout_s : float
-        Seconds for everything.
+    `backend`: One of `BACKENDS`; a process group that there is already keeps its own.
+    `timeout_s`: Seconds for everything.
     """
 
     num_ranks: int
@@ -55,34 +50,6 @@ def on_all_ranks(
 
     In a process that torchrun started, or in which torch.distributed is initialised, this process is one of the ranks,
     and all have to make the same call; otherwise one process per rank is started on this machine.
-
-    Parameters
-    ----------
-    task : callable
-        Picklable.  It gets the torch.device that tensors belong on.
-    meeting : Meeting
-        Who meets, and how.
-    terms : mapping of str to object
-        What has to be the same on all ranks, by the names that people have for it.
-    preload : sequence of str
-        Modules that the task needs.
-    heard : callable, optional
-        Takes what the task says with `collopt.runtime.distributed.processes.local_ranks.tell`, which it is to do on the
-        first rank only; where each rank has made this call, it is that of this rank.
-
-    Returns
-    -------
-    list
-        What each rank returned, in rank order.
-
-    Raises
-    ------
-    UnsupportedError
-        If the backend is not available, or the number of ranks does not fit.
-    ProgramError
-        If a rank fails, dies, is late or does not come, or the ranks' terms differ.
-    MissingDependencyError
-        If torch is not installed.
     """
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("running a plan needs torch; install it with: pip install 'collopt[torch]'")

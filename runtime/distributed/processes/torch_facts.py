@@ -11,18 +11,11 @@ __all__ = ["TorchFacts", "torch_facts"]
 class TorchFacts(NamedTuple):
     """What there is of torch.
 
-    Attributes
-    ----------
-    version : str or None
-        None where torch is not installed or cannot be imported.
-    accelerator : str
-        Such as ``CUDA 12.8`` or ``ROCm 6.4``, which this build is for; empty for one without.
-    backends : tuple of str
-        Of torch.distributed: gloo, nccl (which is RCCL on ROCm), mpi.
-    devices : tuple of str
-        Names of the GPUs that torch sees.
-    problem : str
-        Why torch cannot be imported; empty if it can, or is not installed.
+    `version`: None where torch is not installed or cannot be imported.
+    `accelerator`: Such as ``CUDA 12.8`` or ``ROCm 6.4``, which this build is for; empty for one without.
+    `backends`: Of torch.distributed: gloo, nccl (which is RCCL on ROCm), mpi.
+    `devices`: Names of the GPUs that torch sees.
+    `problem`: Why torch cannot be imported; empty if it can, or is not installed.
     """
 
     version: str | None
@@ -35,12 +28,6 @@ class TorchFacts(NamedTuple):
 def torch_facts() -> TorchFacts:
     """Import torch, if it is installed, and ask it.
 
-    Returns
-    -------
-    TorchFacts
-
-    Examples
-    --------
     >>> facts = torch_facts()
     >>> facts.version is None or bool(facts.version)
     True

@@ -18,14 +18,10 @@ LAST_PORT = 65535
 class Launch(NamedTuple):
     """What a launcher has told this process.
 
-    Attributes
-    ----------
-    rank, size : int
-        Which of how many ranks this process is.
-    local_rank, local_size : int
-        The same among the ranks on this machine; taken to be all of them where the launcher does not say.
-    meeting_point : str
-        Host and port at which the ranks meet.
+    `rank`, `size`: Which of how many ranks this process is.
+    `local_rank`, `local_size`: The same among the ranks on this machine; taken to be all of them where the launcher
+        does not say.
+    `meeting_point`: Host and port at which the ranks meet.
     """
 
     rank: int
@@ -63,16 +59,6 @@ def launch_of_environment() -> Launch | None:
 
     Batch systems set some of these names too, each for itself, so a lonely one means nothing: a launch is a
     ``WORLD_SIZE`` together with a ``RANK`` or a ``MASTER_ADDR``, and then everything has to be there.
-
-    Returns
-    -------
-    Launch or None
-        None if there is no launch.
-
-    Raises
-    ------
-    UnsupportedError
-        Naming the variable that is missing or makes no sense.
     """
     if "WORLD_SIZE" not in os.environ or not {"RANK", "MASTER_ADDR"} & os.environ.keys():
         return None

@@ -70,12 +70,8 @@ class Message(NamedTuple):
 class Round:
     """What can be in flight at the same time.
 
-    Attributes
-    ----------
-    messages : tuple of Message
-        Between ranks.  Both ends post them in this order.
-    copies : tuple of Message
-        Inside ranks.
+    `messages`: Between ranks.  Both ends post them in this order.
+    `copies`: Inside ranks.
     """
 
     messages: tuple[Message, ...]
@@ -85,30 +81,6 @@ class Round:
 def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OPERATIONS) -> tuple[Round, ...]:
     """Cut a checked program into rounds.
 
-    Parameters
-    ----------
-    program : Program
-        `check_program` accepts it.  With `in_place`, the rounds are right whether or not input and output are the same
-        memory.
-    slices : int
-        Slices of each shard.
-    max_operations : int
-        Sends and receives that a rank may have in one round.
-
-    Returns
-    -------
-    tuple of Round
-
-    Raises
-    ------
-    ProgramError
-        If the program has no order at all.
-    UnsupportedError
-        For parameters that are not positive, and programs that park a chunk of the output where another one belongs:
-        shards need not divide evenly, so chunks differ in size.
-
-    Examples
-    --------
     >>> from collopt.schedules import Forest
     >>> from collopt.runtime.lowering.lower import lower_allgather
     >>> chain = [(0, 1, [(0, 1), (1, 2)]), (1, 1, [(1, 2), (2, 0)]), (2, 1, [(2, 0), (0, 1)])]
@@ -292,17 +264,7 @@ STAGES = 2**20
 
 
 class RoundPlanner:
-    """Remembers when each chunk of memory was last written and read, and how full the rounds are.
-
-    Parameters
-    ----------
-    program : Program
-        If it is `in_place`, a chunk of the input and the same chunk of the output count as one.
-    scratch : sequence of int
-        Chunks of scratch that each rank has.
-    max_operations : int
-        Sends and receives that a rank may have in one round.
-    """
+    """Remembers when each chunk of memory was last written and read, and how full the rounds are."""
 
     def __init__(self, program: Program, scratch: Sequence[int], max_operations: int) -> None:
         self.program = program
@@ -395,21 +357,7 @@ def _next_round(moments: list[Moments]) -> int:
 class RoundScratch:
     """The scratch of one rank, in elements.
 
-    Parameters
-    ----------
-    rounds : sequence of Round
-        Of all ranks.
-    rank : int
-        Whose scratch it is.
-    slices : int
-        Slices of the data.
-    elements : callable
-        How many elements a chunk of the collective has in a slice, by the numbers of both.
-
-    Attributes
-    ----------
-    size : int
-        Elements of scratch that the rank needs.
+    `size`: Elements of scratch that the rank needs.
     """
 
     def __init__(self, rounds: Sequence[Round], rank: int, slices: int, elements: Callable[[int, int], int]) -> None:

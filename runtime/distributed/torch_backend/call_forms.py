@@ -52,13 +52,7 @@ def dense(tensor: Any) -> Any:
 
 
 def check_writable(tensor: Any) -> None:
-    """Refuse an output whose elements have one place for several of them, as expanded tensors' have.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is such a tensor.
-    """
+    """Refuse an output whose elements have one place for several of them, as expanded tensors' have."""
     if any(size > 1 and not stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
         raise UnsupportedError(
             f"an output of shape {tuple(tensor.shape)} has strides {tensor.stride()}, so several of its elements are "

@@ -14,24 +14,7 @@ REFUSED = "refused: "
 
 
 def compare(store: Any, rank: int, size: int, mine: str | ColloptError) -> None:
-    """Raise on every rank unless all ranks tell the same.
-
-    Parameters
-    ----------
-    store : torch.distributed.Store
-        Of this group alone.
-    rank, size : int
-        This rank, of how many.
-    mine : str or ColloptError
-        A digest of this rank's plans, or why it has none.
-
-    Raises
-    ------
-    ColloptError
-        This rank's own, if it has one.
-    ProgramError
-        If another rank has one, the digests differ, or some rank does not come.
-    """
+    """Raise on every rank unless all ranks tell the same."""
     own = f"{REFUSED}{mine}" if isinstance(mine, ColloptError) else mine
     try:
         # A store may have seen a group of the same name, which was destroyed.

@@ -26,24 +26,7 @@ class Request(NamedTuple):
 
 
 class PlanShelf:
-    """The plans for one number of ranks: those in the folder, and those that are made when they are first wanted.
-
-    Parameters
-    ----------
-    settings : BackendSettings
-        `settings_of` has looked at them.
-    num_ranks : int
-        Of the group.
-
-    Raises
-    ------
-    FileFormatError
-        If the folder has no plan files, or one that is none.
-    TopologyError
-        If plans for as many ranks are for different networks, or not for the one in the settings.
-    CertificateError
-        If a plan does not prove what it claims.
-    """
+    """The plans for one number of ranks: those in the folder, and those that are made when they are first wanted."""
 
     def __init__(self, settings: BackendSettings, num_ranks: int) -> None:
         self.num_ranks = num_ranks

@@ -53,19 +53,7 @@ _gone: list[Any] = []
 
 
 class PlannedGroup(ProcessGroup):  # type: ignore[misc]
-    """A group that runs collectives by plans.
-
-    Parameters
-    ----------
-    options : torch.distributed._DistributedBackendOptions
-        What torch gives to backends with the extended interface.
-    group_options : object
-        What the caller of `init_process_group` gave as ``pg_options``; those of NCCL are handed on.
-    settings : BackendSettings
-        From what size on plans are used, and in how many slices.
-    shelf : PlanShelf
-        The plans.
-    """
+    """A group that runs collectives by plans."""
 
     def __init__(self, options: Any, group_options: object, settings: BackendSettings, shelf: PlanShelf) -> None:
         # With the store, which the base class would take too, pybind11 makes an object that cannot be overridden.
@@ -270,19 +258,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         return begun
 
     def lane_for(self, device: str | None = None) -> Any:
-        """Return the plain group that plans run on; all ranks come here at the same call.
-
-        Parameters
-        ----------
-        device : str, optional
-            The type of device that the tensors are on; one that there is no backend for stands for any that there is.
-
-        Raises
-        ------
-        UnsupportedError
-            If the group has been destroyed, or is that of another process; to connect again would wait for ranks that
-            do not come.
-        """
+        """Return the plain group that plans run on; all ranks come here at the same call."""
         check_process(self)
         if self._over:
             raise UnsupportedError("the group has been destroyed; make another one")

@@ -114,13 +114,7 @@ def current_settings() -> BackendSettings:
 
 
 def settings_of(options: object) -> BackendSettings:
-    """Return the settings of a group that was made with these ``pg_options``.
-
-    Raises
-    ------
-    UnsupportedError
-        If they say of neither plans nor topology where they are, or something in them makes no sense.
-    """
+    """Return the settings of a group that was made with these ``pg_options``."""
     settings = _checked(options) if isinstance(options, BackendSettings) else current_settings()
     if settings.plans is None and settings.topology is None:
         raise UnsupportedError(

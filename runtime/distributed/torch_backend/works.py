@@ -28,15 +28,7 @@ Work: Any = dist.Work
 
 
 class PlannedWork(Work):  # type: ignore[misc]
-    """A collective that goes on by a plan.
-
-    Parameters
-    ----------
-    begun : AsyncWork
-        The plan's call.
-    tensors : sequence of torch.Tensor
-        What the future is to give.
-    """
+    """A collective that goes on by a plan."""
 
     def __init__(self, begun: AsyncWork, tensors: Sequence[Any]) -> None:
         super().__init__()
@@ -72,36 +64,7 @@ def run_plan(
     results: Sequence[Any] = (),
     afterwards: Callable[[], object] = lambda: None,
 ) -> Any:
-    """Run a plan, or begin to.
-
-    Parameters
-    ----------
-    plan : PlanLike
-        What to run.
-    output, input : torch.Tensor
-        Dense or not, with data for the plan.
-    group : torch.distributed.ProcessGroup
-        A plain one.
-    slices : int
-        As for `collopt.runtime.execute`, as is `op`.
-    op : str
-        One of ours.
-    at_once : bool
-        Whether the data has to be there on return, on CUDA for what the current stream does next.
-    results : sequence of torch.Tensor, optional
-        What the work's future is to give; the output by default.
-    afterwards : callable, optional
-        Brings the output to the results.
-
-    Returns
-    -------
-    torch.distributed.Work
-
-    Raises
-    ------
-    UnsupportedError
-        If the output or a result cannot be written to.
-    """
+    """Run a plan, or begin to."""
     results = results or [output]
     for tensor in (output, *results):
         check_writable(tensor)

@@ -14,13 +14,7 @@ NAMES = {"cpu": "gloo", "cuda": "nccl"}
 
 
 def available_devices() -> tuple[str, ...]:
-    """Return the types of devices that there is a backend for: Gloo for the CPU, and NCCL where there are GPUs.
-
-    Raises
-    ------
-    UnsupportedError
-        If torch has neither.
-    """
+    """Return the types of devices that there is a backend for: Gloo for the CPU, and NCCL where there are GPUs."""
     torch, dist = import_torch()
     there = {"cpu": dist.is_gloo_available(), "cuda": dist.is_nccl_available() and torch.cuda.is_available()}
     if not any(there.values()):
@@ -29,21 +23,7 @@ def available_devices() -> tuple[str, ...]:
 
 
 def plain_group(options: Any, prefix: str, backends: dict[str, Any]) -> Any:
-    """Make a group of torch's own kind.
-
-    Parameters
-    ----------
-    options : torch.distributed._DistributedBackendOptions
-        Store and ranks.
-    prefix : str
-        What the group's keys in the store begin with.
-    backends : dict of str to Backend
-        By type of device; the last is for calls without tensors.
-
-    Returns
-    -------
-    torch.distributed.ProcessGroup
-    """
+    """Make a group of torch's own kind."""
     _, dist = import_torch()
     store = dist.PrefixStore(prefix, options.store)
     group = dist.ProcessGroup(store, options.group_rank, options.group_size)

@@ -34,17 +34,9 @@ SPREAD = 100
 class Question:
     """What is asked of one rank.
 
-    Attributes
-    ----------
-    layout : Layout
-        Of the collective.
-    num_ranks, rank : int
-    elements : int
-        Of the whole collective; of an all-to-all(v), those of all ranks together.
-    dtype : str
-        By torch's name.
-    op : str
-    seed : int
+    `layout`: Of the collective.
+    `elements`: Of the whole collective; of an all-to-all(v), those of all ranks together.
+    `dtype`: By torch's name.
     """
 
     layout: Layout
@@ -114,21 +106,7 @@ class _Piece(NamedTuple):
 
 
 def make_tensors(question: Question, together: bool, device: Any) -> tuple[Any, Any]:
-    """Make a rank's output and input, of which nothing is known yet.
-
-    Parameters
-    ----------
-    question : Question
-        Which rank, and of what.
-    together : bool
-        Whether the smaller one is to be its own part of the larger.
-    device : torch.device
-        Where to.
-
-    Returns
-    -------
-    tuple of torch.Tensor
-    """
+    """Make a rank's output and input, of which nothing is known yet."""
     import torch
 
     def empty(elements: int) -> Any:

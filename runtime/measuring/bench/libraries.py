@@ -94,25 +94,7 @@ class BackendRival(NamedTuple):
 
 
 def comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Program], ...]:
-    """Refuse programs that are wrong, or not about the same.
-
-    Parameters
-    ----------
-    programs : mapping of str to Program
-        By name.
-
-    Returns
-    -------
-    tuple of (str, Program)
-        At least one.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is none, a name is that of a backend, or two differ in what they are for.
-    ProgramError
-        If one is wrong.
-    """
+    """Refuse programs that are wrong, or not about the same."""
     if not programs:
         raise UnsupportedError("there is no plan to measure; expected at least one")
     (name, first), *others = programs.items()

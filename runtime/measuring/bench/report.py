@@ -30,12 +30,8 @@ class Device(NamedTuple):
 class Reading(NamedTuple):
     """One measurement.
 
-    Attributes
-    ----------
-    microseconds : float
-        Mean over the iterations, of the slowest rank.
-    wrong : int or None
-        Elements of all ranks and checks that were not as they have to be; None if nothing was checked.
+    `microseconds`: Mean over the iterations, of the slowest rank.
+    `wrong`: Elements of all ranks and checks that were not as they have to be; None if nothing was checked.
     """
 
     microseconds: float
@@ -46,14 +42,9 @@ class Reading(NamedTuple):
 class BenchRow:
     """One size, as one of those that were compared did it.
 
-    Attributes
-    ----------
-    name : str
-        Who did it.
-    size, count : int
-        Bytes, and elements as nccl-tests counts them.
-    out_of_place, in_place : Reading or None
-        None where that cannot be done.
+    `name`: Who did it.
+    `size`, `count`: Bytes, and elements as nccl-tests counts them.
+    `out_of_place`, `in_place`: None where that cannot be done.
     """
 
     name: str
@@ -198,18 +189,7 @@ GAP = "  "
 
 
 def table_text(report: BenchReport) -> str:
-    """Write a report.
-
-    Parameters
-    ----------
-    report : BenchReport
-        With at least one row.
-
-    Returns
-    -------
-    str
-        Without a newline at its end.  After the columns of nccl-tests there is one more, which says who did it.
-    """
+    """Write a report."""
     return "\n".join([*head_lines(report), *(row_line(report, row) for row in report.rows), *tail_lines(report)])
 
 

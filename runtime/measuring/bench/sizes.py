@@ -33,14 +33,9 @@ MOST_SIZES = 10**4
 class Extent:
     """One size of a sweep.
 
-    Attributes
-    ----------
-    size : int
-        Bytes.
-    count : int
-        Elements as nccl-tests counts them; the average for parts that are not equal.
-    elements : int
-        Of the whole collective; of an all-to-all(v), those of all ranks together.
+    `size`: Bytes.
+    `count`: Elements as nccl-tests counts them; the average for parts that are not equal.
+    `elements`: Of the whole collective; of an all-to-all(v), those of all ranks together.
     """
 
     size: int
@@ -51,26 +46,8 @@ class Extent:
 def sweep(minbytes: int, maxbytes: int, stepfactor: int | None, stepbytes: int) -> tuple[int, ...]:
     """List the sizes from one to another.
 
-    Parameters
-    ----------
-    minbytes, maxbytes : int
-        First size, and the one that none exceeds.
-    stepfactor : int or None
-        Multiply by this from one to the next; None adds `stepbytes`.
-    stepbytes : int
-        Bytes, of no meaning where there is a factor.
+    Units: `stepbytes` in bytes.
 
-    Returns
-    -------
-    tuple of int
-
-    Raises
-    ------
-    UnsupportedError
-        If there are none, or more than `MOST_SIZES`.
-
-    Examples
-    --------
     >>> sweep(1024, 16384, 2, 1)
     (1024, 2048, 4096, 8192, 16384)
     >>> sweep(1000, 2500, None, 500)
@@ -93,28 +70,8 @@ def sweep(minbytes: int, maxbytes: int, stepfactor: int | None, stepbytes: int) 
 def extents(layout: Layout, num_ranks: int, sizes: tuple[int, ...], element_bytes: int) -> tuple[Extent, ...]:
     """Round sizes down to whole elements in all parts alike, and leave out what comes to nothing or twice.
 
-    Parameters
-    ----------
-    layout : Layout
-        What is done.
-    num_ranks : int
-        By how many.
-    sizes : tuple of int
-        Bytes, ascending.
-    element_bytes : int
-        Of one element.
+    Units: `sizes` in bytes.
 
-    Returns
-    -------
-    tuple of Extent
-
-    Raises
-    ------
-    UnsupportedError
-        If nothing is left.
-
-    Examples
-    --------
     >>> extents(Layout.of("allgather", 3, 3), 3, (8, 16, 20, 100), 4)
     (Extent(size=12, count=1, elements=3), Extent(size=96, count=8, elements=24))
     """

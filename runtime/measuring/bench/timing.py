@@ -14,21 +14,7 @@ __all__ = ["described", "mean_seconds", "now"]
 
 
 def mean_seconds(call: Callable[[], object], times: int, device: Any) -> float:
-    """Make a call several times, one after the other, and return the mean time of one.
-
-    Parameters
-    ----------
-    call : callable
-        On a GPU it only has to queue its work in the current stream.
-    times : int
-        At least 1.
-    device : torch.device
-        Where the work is done.
-
-    Returns
-    -------
-    float
-    """
+    """Make a call several times, one after the other, and return the mean time of one."""
     if device.type == "cuda":
         return _on_gpu(call, times, device)
     begun = time.perf_counter()

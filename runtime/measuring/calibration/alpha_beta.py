@@ -26,15 +26,9 @@ CONFIDENCE = 1.96
 class AlphaBeta:
     """A line through measured times.
 
-    Attributes
-    ----------
-    latency, slope : float
-        a and b, both at least 0.
-    latency_error, slope_error : float
-        Half the width of their 95 % confidence intervals.
-    median_residual, worst_residual : float
-        Of the relative errors of the times that the line gives.
-    num_points : int
+    `latency`, `slope`: a and b, both at least 0.
+    `latency_error`, `slope_error`: Half the width of their 95 % confidence intervals.
+    `median_residual`, `worst_residual`: Of the relative errors of the times that the line gives.
     """
 
     latency: float
@@ -61,35 +55,14 @@ def fit_alpha_beta(
 ) -> AlphaBeta:
     """Fit ``times = a latencies + b loads``.
 
-    Parameters
-    ----------
-    latencies : ndarray of float64, shape (points,)
-        x: microseconds that each run would wait by the description of the network.
-    loads : ndarray of float64, shape (points,)
-        y: microseconds that its bytes would take.
-    times : ndarray of float64, shape (points,)
-        Measured, more than 0.
-    roundings : ndarray of float64, shape (points,), optional
-        By how much each time may be off because of the digits that were printed; 0 if left out.
-
-    Returns
-    -------
-    AlphaBeta
-
-    Raises
-    ------
-    UnsupportedError
-        If there are fewer than three points, or all are alike in proportion, so that many lines fit.
-
-    Notes
-    -----
     Least squares of relative errors, under the loss ``2 (sqrt(1 + z) - 1)`` of `scipy.optimize.least_squares`, which
     grows with the square of small errors and in proportion to large ones; a and b are at least 0.  The covariance is
     that of linear least squares with the spread of the residuals taken from their median.  Rounding is no noise, as
     equal times are rounded alike: what it does to a and b at worst is added to their errors.
 
-    Examples
-    --------
+    Shapes: `latencies` float64 (points,); `loads` float64 (points,); `times` float64 (points,); `roundings` float64
+    (points,).
+
     >>> sizes = np.array([1e3, 1e5, 1e7])
     >>> line = fit_alpha_beta(np.ones(3), sizes / 25e3, 4 + sizes / 25e3)
     >>> round(line.latency, 6), round(line.slope, 6)

@@ -21,19 +21,7 @@ LATENCY_IF_NONE = Fraction(1)
 
 
 def with_latencies(topology: Topology, group: Sequence[LinkClass]) -> Topology:
-    """Give the links of some classes a latency that can be scaled, if none of them has one.
-
-    Parameters
-    ----------
-    topology : Topology
-        Left alone.
-    group : sequence of LinkClass
-        Of this topology.
-
-    Returns
-    -------
-    Topology
-    """
+    """Give the links of some classes a latency that can be scaled, if none of them has one."""
     if any(each.latency for each in group):
         return topology
     meant = {link[:2] for each in group for link in each.links}
@@ -44,30 +32,7 @@ def with_latencies(topology: Topology, group: Sequence[LinkClass]) -> Topology:
 def assumed_run(
     topology: Topology, times: MeasuredTimes, group: Sequence[LinkClass], planner: str | None, *, named: bool
 ) -> Reference:
-    """Say what the run of a measurement takes on the network as described.
-
-    Parameters
-    ----------
-    topology : Topology
-        From `with_latencies`.
-    times : MeasuredTimes
-        What was measured.
-    group : sequence of LinkClass
-        Which links it is about.
-    planner : str, optional
-        Whose plan stands for what all ranks did.
-    named : bool
-        Whether somebody named the classes, and so says that two ranks were measured.
-
-    Returns
-    -------
-    Reference
-
-    Raises
-    ------
-    UnsupportedError
-        If the measurement does not go with the network.
-    """
+    """Say what the run of a measurement takes on the network as described."""
     source, collective, ranks = times.source, times.collective, times.num_ranks
     if collective is None:
         raise UnsupportedError(f"{source} does not say which collective was measured; say it, such as allreduce")

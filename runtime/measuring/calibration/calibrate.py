@@ -42,18 +42,13 @@ class Measurement(NamedTuple):
 class ClassFit(NamedTuple):
     """What became of the links of one class.
 
-    Attributes
-    ----------
-    links : LinkClass
-        As they were.
-    bandwidth, latency : Fraction
-        GB/s and µs, fitted where the next two are not None, and else as they were; the latency of the slowest link.
-    bandwidth_error, latency_error : float or None
-        Half the width of the 95 % confidence interval, relative; None where the times do not tell.
-    together : tuple of str
-        Names of the classes that the same factor was fitted for.
-    line : AlphaBeta or None
-        The fit of those; None where nothing was measured.
+    `links`: As they were.
+    `bandwidth`, `latency`: GB/s and µs, fitted where the next two are not None, and else as they were; the latency of
+        the slowest link.
+    `bandwidth_error`, `latency_error`: Half the width of the 95 % confidence interval, relative; None where the times
+        do not tell.
+    `together`: Names of the classes that the same factor was fitted for.
+    `line`: The fit of those; None where nothing was measured.
     """
 
     links: LinkClass
@@ -107,23 +102,8 @@ class Calibration:
 def fit_times(times: MeasuredTimes) -> AlphaBeta:
     """Fit ``t = alpha + size / bandwidth`` to measured times alone, without a network.
 
-    Parameters
-    ----------
-    times : MeasuredTimes
-        Of one collective, by one who did it; runs with wrong data are left out.
+    Units: result in µs.
 
-    Returns
-    -------
-    AlphaBeta
-        ``latency`` is alpha in µs, and ``slope`` µs per 1000 bytes, so that ``1 / slope`` is in GB/s, as algbw is.
-
-    Raises
-    ------
-    UnsupportedError
-        If the sizes do not tell alpha from bandwidth, or all data were wrong.
-
-    Examples
-    --------
     >>> from collopt.runtime.measuring.calibration.measured_times import MeasuredRow
     >>> rows = tuple(MeasuredRow(size, 5 + size / 20_000) for size in (1000, 10_000, 10**6, 10**8))
     >>> line = fit_times(MeasuredTimes("example", "broadcast", 2, rows))

@@ -34,19 +34,11 @@ MOST_EXPONENT = 300
 class MeasuredRow(NamedTuple):
     """One measured time.
 
-    Attributes
-    ----------
-    size : int
-        Bytes as nccl-tests counts them.
-    microseconds : float
-        More than 0.
-    in_place : bool
-    by : str
-        Who did it, where a file has several; else empty.
-    wrong : float or None
-        Elements that were not as they have to be; None where nothing was checked.
-    rounding : float
-        Microseconds that the time may be off because it was printed with so many digits.
+    `size`: Bytes as nccl-tests counts them.
+    `microseconds`: More than 0.
+    `by`: Who did it, where a file has several; else empty.
+    `wrong`: Elements that were not as they have to be; None where nothing was checked.
+    `rounding`: Microseconds that the time may be off because it was printed with so many digits.
     """
 
     size: int
@@ -119,8 +111,6 @@ class MeasuredTimes:
 def collective_called(name: str) -> str | None:
     """Translate what others call a collective, or a program that measures one.
 
-    Examples
-    --------
     >>> collective_called("all_reduce_perf"), collective_called("AllGather"), collective_called("mpirun")
     ('allreduce', 'allgather', None)
     """
@@ -131,8 +121,6 @@ def collective_called(name: str) -> str | None:
 def half_digit(text: str) -> float:
     """Return by how much a printed number may differ from the one that was meant.
 
-    Examples
-    --------
     >>> half_digit("4.00"), half_digit("1234.5"), half_digit("1.25e+03"), half_digit("17")
     (0.005, 0.05, 5.0, 0.5)
     """

@@ -33,16 +33,10 @@ PAIR_RUNS = {
 class Reference(NamedTuple):
     """The time of a collective on a network as described: ``latency + size * per_byte``.
 
-    Attributes
-    ----------
-    latency : Fraction
-        Microseconds.
-    per_byte : Fraction
-        Microseconds per byte, as nccl-tests counts them.
-    links : frozenset of tuple of str
-        Tail and head of links that it depends on; empty means all.
-    text : str
-        What it assumes.
+    `latency`: Microseconds.
+    `per_byte`: Microseconds per byte, as nccl-tests counts them.
+    `links`: Tail and head of links that it depends on; empty means all.
+    `text`: What it assumes.
     """
 
     latency: Fraction
@@ -52,26 +46,7 @@ class Reference(NamedTuple):
 
 
 def over_one_path(topology: Topology, collective: str, links: Iterable[Link]) -> Reference:
-    """Assume that two ranks exchange messages over a path of some links only.
-
-    Parameters
-    ----------
-    topology : Topology
-        Where.
-    collective : str
-        What nccl-tests measured between two ranks.
-    links : iterable of Link
-        The path that is taken has the fewest links, of these.
-
-    Returns
-    -------
-    Reference
-
-    Raises
-    ------
-    UnsupportedError
-        If no such path joins two ranks, or the collective has no known run between two.
-    """
+    """Assume that two ranks exchange messages over a path of some links only."""
     if collective not in PAIR_RUNS:
         raise UnsupportedError(f"nothing is known of {collective} between two ranks; measure sendrecv or broadcast")
     path = _shortest_path(topology, list(links))
@@ -89,26 +64,7 @@ def over_one_path(topology: Topology, collective: str, links: Iterable[Link]) ->
 
 
 def over_the_network(topology: Topology, collective: str, planner: str) -> Reference:
-    """Assume that all ranks run the schedule of a planner.
-
-    Parameters
-    ----------
-    topology : Topology
-        Where.
-    collective : str
-        One that planners plan.
-    planner : str
-        Whose plan it is, of trees or of paths: their time is a line.
-
-    Returns
-    -------
-    Reference
-
-    Raises
-    ------
-    UnsupportedError
-        If the planner has no such plan, or one in steps.
-    """
+    """Assume that all ranks run the schedule of a planner."""
     # nccl-tests' own root, unless it is told another.
     root = {"root": 0} if collective in ("broadcast", "reduce") else {}
     made = plan(topology, collective, planner=planner, **root)

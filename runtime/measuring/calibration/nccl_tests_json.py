@@ -33,22 +33,7 @@ class _Printed(float):
 def read_results(text: str, where: str) -> MeasuredTimes:
     """Read measured times.
 
-    Parameters
-    ----------
-    text : str
-        A JSON object with ``results``, as nccl-tests and collopt write it, or a list of flat ones, as rccl-tests does.
-    where : str
-        Names the file in messages.
-
-    Returns
-    -------
-    MeasuredTimes
-        Without rows of zero bytes and readings that are null or nan; perhaps without any.
-
-    Raises
-    ------
-    FileFormatError
-        Naming the file and the line, or the field.
+    Units: result in bytes.
     """
     data = _decoded(text, where)
     if isinstance(data, list):

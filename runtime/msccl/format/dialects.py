@@ -30,25 +30,14 @@ OTHERS = ("send", "recv", "gather", "scatter", "alltoallv")
 class Dialect:
     """What one version of one runtime does with a file.
 
-    Attributes
-    ----------
-    limits : RuntimeLimits
-        Those that do not depend on the version.
-    version : str
-    required : tuple of str
-        Attributes that an algo element must have.
-    collectives : mapping of str to str
-        What the runtime calls each collective that collopt knows, the other way round: its spelling to ours.
-    other_collectives : tuple of str
-        Spellings that it takes besides.
-    max_channels, max_thread_blocks : int
-        That the parser takes.
-    step_types : frozenset of str
-        That the parser takes.
-    launches_fused : bool
-        Whether it also runs those that receive and send on or add.
-    absent : str
-        Why this version loads no such files at all; empty if it does.
+    `limits`: Those that do not depend on the version.
+    `required`: Attributes that an algo element must have.
+    `collectives`: What the runtime calls each collective that collopt knows, the other way round: its spelling to ours.
+    `other_collectives`: Spellings that it takes besides.
+    `max_channels`, `max_thread_blocks`: That the parser takes.
+    `step_types`: That the parser takes.
+    `launches_fused`: Whether it also runs those that receive and send on or add.
+    `absent`: Why this version loads no such files at all; empty if it does.
     """
 
     limits: RuntimeLimits
@@ -89,25 +78,6 @@ class Dialect:
 def dialect_of(runtime: str, version: str | None = None) -> Dialect:
     """Look up a runtime.
 
-    Parameters
-    ----------
-    runtime : {"msccl", "msccl-executor-nccl", "rccl"}
-        Its name.
-    version : str or None
-        For RCCL the release of ROCm, such as ``"6.4"``; the last with MSCCL if left out.  Of the others only the last
-        version is known.
-
-    Returns
-    -------
-    Dialect
-
-    Raises
-    ------
-    UnsupportedError
-        For a runtime or a version that is not known; the message says which are.
-
-    Examples
-    --------
     >>> dialect_of("rccl", "6.0").launches_fused, dialect_of("rccl", "6.1").launches_fused
     (True, False)
     >>> dialect_of("rccl", "7.13").absent

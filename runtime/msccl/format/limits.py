@@ -31,24 +31,15 @@ CONNECTIONS_PER_CHANNEL = 32
 class RuntimeLimits:
     """Limits of one runtime.
 
-    Attributes
-    ----------
-    name : str
-    max_steps : int
-        Step elements in one thread block, nops included.
-    max_thread_blocks : int
-        Thread blocks that one rank may have.  For the NVIDIA runtimes this is the number of SMs of an A100 and not the
-        larger number that the parser takes: all blocks must run at once or the kernel hangs.
-    hard_thread_blocks : int
-        What the parser takes.
-    max_channels : int
-        RCCL from ROCm 6.1 on takes more; 32 works everywhere.
-    collectives : mapping of str to str
-        The runtime's spelling of each collective.
-    adds_on_receive : bool
-        Whether a step may receive and add: RCCL from ROCm 6.1 on launches no fused steps (ROCm/rccl#1005).
-    takes_both_placements : bool
-        Whether one file can be for calls in place and out of place.
+    `max_steps`: Step elements in one thread block, nops included.
+    `max_thread_blocks`: Thread blocks that one rank may have.  For the NVIDIA runtimes this is the number of SMs of an
+        A100 and not the larger number that the parser takes: all blocks must run at once or the kernel hangs.
+    `hard_thread_blocks`: What the parser takes.
+    `max_channels`: RCCL from ROCm 6.1 on takes more; 32 works everywhere.
+    `collectives`: The runtime's spelling of each collective.
+    `adds_on_receive`: Whether a step may receive and add: RCCL from ROCm 6.1 on launches no fused steps
+        (ROCm/rccl#1005).
+    `takes_both_placements`: Whether one file can be for calls in place and out of place.
     """
 
     name: str
@@ -87,8 +78,6 @@ RUNTIMES: Mapping[str, RuntimeLimits] = {
 def runtime_limits(runtime: str) -> RuntimeLimits:
     """Look up a runtime by name, or raise `UnsupportedError` with the names there are.
 
-    Examples
-    --------
     >>> runtime_limits("rccl").max_thread_blocks
     64
     """
@@ -97,22 +86,7 @@ def runtime_limits(runtime: str) -> RuntimeLimits:
 
 
 def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int | None = None) -> None:
-    """Refuse a program that the runtime would reject, hang on, or run into other memory with.
-
-    Parameters
-    ----------
-    program : Program
-        `check_program` accepts it.
-    limits : RuntimeLimits
-        Of the runtime that will load it.
-    max_thread_blocks : int or None
-        Thread blocks that run at once on the GPU at hand, if that is not ``limits.max_thread_blocks``.
-
-    Raises
-    ------
-    UnsupportedError
-        Naming the limit, the value, and how to mend it; `TooLargeError` where fewer trees or chunks may do.
-    """
+    """Refuse a program that the runtime would reject, hang on, or run into other memory with."""
     resident = limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
     if not is_int(resident) or not 1 <= resident <= limits.hard_thread_blocks:
         raise UnsupportedError(

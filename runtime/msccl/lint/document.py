@@ -63,12 +63,8 @@ class Gpu:
 class Document:
     """The algo element.
 
-    Attributes
-    ----------
-    words : mapping of str to str
-        Its attributes that are text.
-    numbers : mapping of str to int
-        Those that are numbers; what is not there is not there.
+    `words`: Its attributes that are text.
+    `numbers`: Those that are numbers; what is not there is not there.
     """
 
     line: int
@@ -87,22 +83,7 @@ STEP_WORDS = ("type", "srcbuf", "dstbuf")
 
 
 def read_document(text: str, dialect: Dialect, findings: Findings) -> Document | None:
-    """Read a whole file.
-
-    Parameters
-    ----------
-    text : str
-        Of the file.
-    dialect : Dialect
-        It says which attributes must be there.
-    findings : Findings
-        For what is wrong with them.
-
-    Returns
-    -------
-    Document or None
-        None if the parsers stop before the end.
-    """
+    """Read a whole file."""
     builder = _Builder(dialect, findings)
     try:
         for element in scan(text, findings):

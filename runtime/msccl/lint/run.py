@@ -27,22 +27,6 @@ def buffered_order(program: Program, depth: int) -> Order:
 
     Bounded queues, and flags that stay raised, make the outcome independent of the speed of anybody: if one order gets
     to the end, all do, and so does one time through the steps after the other.
-
-    Parameters
-    ----------
-    program : Program
-        Its peers, kinds and ranges have been checked, and its dependencies exist.
-    depth : int
-        Chunks that a connection holds.  A transfer may take a place for each of its chunks.
-
-    Returns
-    -------
-    Order
-
-    Raises
-    ------
-    ProgramError
-        If the ends of a connection disagree, or steps wait for each other all the same.
     """
     found = list(sites(program))
     numbers = {site: number for number, (site, _) in enumerate(found)}
@@ -96,19 +80,7 @@ INTERLEAVINGS = 2
 
 
 def check_meaning(program: Program, in_place: bool, out_of_place: bool, places: int, findings: Findings) -> None:
-    """Look for circles of waiting, races and wrong data.
-
-    Parameters
-    ----------
-    program : Program
-        Its ranges and peers have been checked.
-    in_place, out_of_place : bool
-        Calls that the file is for.
-    places : int
-        Chunks that a connection holds at least.
-    findings : Findings
-        For what is found.
-    """
+    """Look for circles of waiting, races and wrong data."""
     depth = 0
     try:
         global_order(program)

@@ -34,13 +34,8 @@ _END = re.compile(r" *\/?")
 class Element(NamedTuple):
     """An element without what is in it.
 
-    Attributes
-    ----------
-    path : tuple of str
-        Tags from the root to this one, of which the first five are told.
-    line : int
-        From 1.
-    attributes : mapping of str to str
+    `path`: Tags from the root to this one, of which the first five are told.
+    `line`: From 1.
     """
 
     path: tuple[str, ...]
@@ -53,13 +48,7 @@ class UnreadableError(Exception):
 
 
 def scan(text: str, findings: Findings) -> Iterator[Element]:
-    """Yield the elements in the order in which they open.
-
-    Raises
-    ------
-    UnreadableError
-        Where the parsers would stop; the reason is put in `findings`.
-    """
+    """Yield the elements in the order in which they open."""
     stack: list[str] = []
     children = [0]
     position, line, elements = 0, 1, 0

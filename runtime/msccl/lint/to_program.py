@@ -72,22 +72,7 @@ def _shards(document: Document, collective: str) -> tuple[int, ...]:
 
 
 def program_of(document: Document, layout: Layout, findings: Findings) -> Program:
-    """Translate a file; it has the gpu elements and thread blocks that it should, and steps of known types.
-
-    Parameters
-    ----------
-    document : Document
-        With the elements that it should have.
-    layout : Layout
-        From `layout_of`.
-    findings : Findings
-        For waits that nothing answers.
-
-    Returns
-    -------
-    Program
-        Out of place, and not yet checked.
-    """
+    """Translate a file; it has the gpu elements and thread blocks that it should, and steps of known types."""
     ranks = sorted(document.gpus, key=lambda gpu: gpu.number)
     shards = layout.shards if layout.collective in ROOTED else ()
     return Program(

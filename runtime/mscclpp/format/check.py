@@ -39,22 +39,7 @@ Step = tuple[str, int, int, Operation, tuple[int, int] | None]
 
 
 def check_execution_plan(plan: ExecutionPlan, where: str) -> None:
-    """Refuse a plan that breaks a limit of the executor or contradicts itself.
-
-    Parameters
-    ----------
-    plan : ExecutionPlan
-        Its indices are those of things that exist.
-    where : str
-        Names the plan in messages, such as the file it came from.
-
-    Raises
-    ------
-    FileFormatError
-        Naming the place.
-    UnsupportedError
-        If pipelines have different slices, which collopt does not run.
-    """
+    """Refuse a plan that breaks a limit of the executor or contradicts itself."""
     _Checker(plan, where).check()
 
 

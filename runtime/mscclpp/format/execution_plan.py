@@ -64,19 +64,12 @@ class Place:
 class Operation:
     """One operation of a thread block.
 
-    Attributes
-    ----------
-    name : str
-        As in the file.
-    channel_type : {"memory", "port"} or None
-    channels : tuple of int
-        Positions among all channels of that type of the GPU.
-    sources, targets : tuple of Place
-        A put copies each source to the target beside it; ``re`` adds up all sources into the one target.
-    semaphores : tuple of int
-    unit_bytes, num_chunks : int
-        Of a pipeline: `body` is run for one slice of so many bytes after the other of operations of so many chunks.
-    body : tuple of Operation
+    `name`: As in the file.
+    `channels`: Positions among all channels of that type of the GPU.
+    `sources`, `targets`: A put copies each source to the target beside it; ``re`` adds up all sources into the one
+        target.
+    `unit_bytes`, `num_chunks`: Of a pipeline: `body` is run for one slice of so many bytes after the other of
+        operations of so many chunks.
     """
 
     name: str
@@ -94,15 +87,10 @@ class Operation:
 class Gpu:
     """What one rank does.
 
-    Attributes
-    ----------
-    input_chunks, output_chunks, scratch_chunks : int
-        Of the buffers as the executor sees them: input and output are never empty.
-    peers : dict of {"memory", "port"} to tuple of int
-        Other end of each channel.
-    semaphores : tuple of int
-        First values.
-    thread_blocks : tuple of tuple of Operation
+    `input_chunks`, `output_chunks`, `scratch_chunks`: Of the buffers as the executor sees them: input and output are
+        never empty.
+    `peers`: Other end of each channel.
+    `semaphores`: First values.
     """
 
     input_chunks: int

@@ -21,12 +21,8 @@ __all__ = ["Crowding", "crowding", "first_replica", "most_apart"]
 class Crowding(NamedTuple):
     """What thread blocks hold once they are merged.
 
-    Attributes
-    ----------
-    heaviest : int
-        About how many operations the longest one has, or 0 where none are merged.
-    refusal : str
-        Why the executor cannot take them, whatever else they hold, or empty where that is not certain.
+    `heaviest`: About how many operations the longest one has, or 0 where none are merged.
+    `refusal`: Why the executor cannot take them, whatever else they hold, or empty where that is not certain.
     """
 
     heaviest: int
@@ -47,23 +43,7 @@ def most_apart(program: Program, max_thread_blocks: int) -> int:
 
 
 def crowding(program: Program, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> Crowding:
-    """Find out what the thread blocks hold of several replicas of a program.
-
-    Parameters
-    ----------
-    program : Program
-        A single one, as `first_replica` gives it.
-    boxes : sequence of int
-        Number of the box that each rank is in.
-    max_thread_blocks : int
-        Thread blocks that the GPU runs at once.
-    instances : int
-        How many replicas.
-
-    Returns
-    -------
-    Crowding
-    """
+    """Find out what the thread blocks hold of several replicas of a program."""
     if instances <= most_apart(program, max_thread_blocks):
         return Crowding(0, "")
     found = [_of_rank(rank, boxes, max_thread_blocks, instances) for rank in program.ranks]

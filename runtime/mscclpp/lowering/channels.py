@@ -17,12 +17,8 @@ End = tuple[ChannelType, int]
 class Connections:
     """Channels of a plan.
 
-    Attributes
-    ----------
-    senders, receivers : dict of (sender, receiver, channel of the program) to (type, position)
-        Both ends of each connection.
-    peers : list of dict of {"memory", "port"} to list of int
-        Other end of each channel of each rank.
+    `senders`, `receivers`: Both ends of each connection.
+    `peers`: Other end of each channel of each rank.
     """
 
     senders: dict[tuple[int, int, int], End]

@@ -57,13 +57,7 @@ class RankWriter:
     def write(
         self, max_thread_blocks: int, unit_bytes: int | None, num_chunks: int
     ) -> tuple[tuple[Operation, ...], ...]:
-        """Return the operations of every thread block.
-
-        Raises
-        ------
-        TooLargeError
-            If the steps do not fit the limits of the executor.
-        """
+        """Return the operations of every thread block."""
         self._merge(max_thread_blocks)
         acquires, releases = self._exchanges()
         written = tuple(
@@ -224,20 +218,6 @@ class RankWriter:
 def merged_blocks(weights: Sequence[int], most: int) -> list[list[int]]:
     """Merge the two lightest thread blocks until there are few enough.
 
-    Parameters
-    ----------
-    weights : sequence of int
-        Of the thread blocks.
-    most : int
-        Thread blocks that may be left.
-
-    Returns
-    -------
-    list of list of int
-        Positions of the thread blocks that become one, in the order of the first of each.
-
-    Examples
-    --------
     >>> merged_blocks([9, 1, 8, 2], 3)
     [[0], [1, 3], [2]]
     """

@@ -46,14 +46,9 @@ Cell = tuple[Buffer, int]
 class Transfers:
     """Where each receive takes its data, and what it tells the sender.
 
-    Attributes
-    ----------
-    arrivals : dict of int to Place
-        Of each receive, by its number in the order.
-    credits, acknowledgements : set of int
-        Receives that give them.
-    scratch : list of int
-        Scratch chunks of each rank, those of the program included.
+    `arrivals`: Of each receive, by its number in the order.
+    `credits`, `acknowledgements`: Receives that give them.
+    `scratch`: Scratch chunks of each rank, those of the program included.
     """
 
     arrivals: dict[int, Place]
@@ -63,15 +58,7 @@ class Transfers:
 
 
 def untold_transfers(program: Program, order: Order) -> Transfers:
-    """Decide for each transfer where it arrives, as if nothing had to be told.
-
-    Parameters
-    ----------
-    program : Program
-        `check_program` accepts it.
-    order : Order
-        Of the program.
-    """
+    """Decide for each transfer where it arrives, as if nothing had to be told."""
     scratch = [rank.scratch_chunks for rank in program.ranks]
     arrivals: dict[int, Place] = {}
     for number in order.sequence:
@@ -89,17 +76,7 @@ def untold_transfers(program: Program, order: Order) -> Transfers:
 
 
 def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]]) -> Transfers:
-    """Decide for each transfer where it arrives and what has to be told.
-
-    Parameters
-    ----------
-    program : Program
-        `check_program` accepts it.
-    order : Order
-        Of the program.
-    on_ports : set of (int, int)
-        Pairs (sender, receiver) that are joined by port channels.
-    """
+    """Decide for each transfer where it arrives and what has to be told."""
     untold = untold_transfers(program, order)
     arrivals = untold.arrivals
     known = _Knowledge(program, order)

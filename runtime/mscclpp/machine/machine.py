@@ -46,13 +46,8 @@ MOST_PROCESSES = 2**14
 class ExecutionReport(NamedTuple):
     """What `run_execution_plan` did; it has raised if anything was wrong.
 
-    Attributes
-    ----------
-    plan : str
-        Name of the plan.
-    interleavings : int
-    operations, puts, chunks_put : int
-        In one run, every slice counted.
+    `plan`: Name of the plan.
+    `operations`, `puts`, `chunks_put`: In one run, every slice counted.
     """
 
     plan: str
@@ -67,30 +62,6 @@ def run_execution_plan(
 ) -> ExecutionReport:
     """Run a plan under several random interleavings and look at the data and at what keeps it in order.
 
-    Parameters
-    ----------
-    plan : ExecutionPlan
-        `read_mscclpp` or `to_execution_plan` made it.
-    interleavings : int
-        Number of runs.
-    seed : int
-        0 or more; the same seed gives the same runs.
-    slices : int
-        Slices that every pipeline runs in.
-
-    Returns
-    -------
-    ExecutionReport
-
-    Raises
-    ------
-    ProgramError
-        If a run deadlocks, leaves signals unheard or wrong data behind, or has a race.
-    UnsupportedError
-        If an argument makes no sense, or there is too much to run.
-
-    Examples
-    --------
     >>> from collopt.schedules import Forest
     >>> from collopt.runtime.lowering.lower import lower_allgather
     >>> from collopt.runtime.mscclpp.lowering.lower import to_execution_plan

@@ -22,17 +22,7 @@ __all__ = ["Accesses", "Clock", "Data", "Job", "Memory", "Process", "Proxy", "un
 
 
 class Accesses:
-    """Refuses an access that does not know of an earlier one with which it conflicts.
-
-    Parameters
-    ----------
-    memory : sequence of Memory
-        Of each rank.
-    names : mapping of int to str
-        Of the processes, by their places in clocks.
-    starts : int
-        Place in clocks of the first rank's start; those of the others follow.
-    """
+    """Refuses an access that does not know of an earlier one with which it conflicts."""
 
     def __init__(self, memory: Sequence[Memory], names: Mapping[int, str], starts: int) -> None:
         self.memory = memory

@@ -52,20 +52,12 @@ _INTEGER = re.compile(r"-?[0-9]{1,12}")
 class Element:
     """One element.
 
-    Attributes
-    ----------
-    document : Document
-        The file.
-    tag : str
-        One of ``system``, ``cpu``, ``pci``, ``gpu``, ``nvlink``, ``xgmi``, ``c2c``, ``nic``, ``net``.
-    line : int
-        Where it begins, counted from 1.
-    attributes : dict
-        As written.
-    parent : Element or None
-        What it stands in; None for ``system``.
-    children : list of Element
-        What stands directly in it, in file order.
+    `document`: The file.
+    `tag`: One of ``system``, ``cpu``, ``pci``, ``gpu``, ``nvlink``, ``xgmi``, ``c2c``, ``nic``, ``net``.
+    `line`: Where it begins, counted from 1.
+    `attributes`: As written.
+    `parent`: What it stands in; None for ``system``.
+    `children`: What stands directly in it, in file order.
     """
 
     document: Document
@@ -117,14 +109,7 @@ class Element:
 
 
 def read_tree(document: Document) -> Element:
-    """Read the ``system`` element of a topology file with all that is in it.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is no well-formed XML, another kind of XML, of an unknown version, too deep or too large, or has a
-        document type, an attribute that is too long, or an element in the wrong place.
-    """
+    """Read the ``system`` element of a topology file with all that is in it."""
     if len(document.text) > MAX_CHARACTERS:
         raise document.error(f"the file has more than {MAX_CHARACTERS} characters; expected the dump of one machine")
     reader = _Reader(document)

@@ -37,18 +37,11 @@ BEHIND_NVSWITCH = ("a100", "a800", "h100", "h800", "b200", "b300")
 class GpuLinks(NamedTuple):
     """What joins the GPUs besides PCIe.
 
-    Attributes
-    ----------
-    product : GpuProduct or None
-        The GPU, where the table has it.
-    links : tuple of Link
-        Between GPUs, and between them and the NVSwitch; each stands for both directions.
-    switches, abilities : tuple of str
-        As in `Box`.
-    to_cpu : mapping
-        GB/s between a GPU and its CPU besides PCIe, by number of the GPU.
-    notes : tuple of str
-        As in `Box`.
+    `product`: The GPU, where the table has it.
+    `links`: Between GPUs, and between them and the NVSwitch; each stands for both directions.
+    `switches`, `abilities`: As in `Box`.
+    `to_cpu`: GB/s between a GPU and its CPU besides PCIe, by number of the GPU.
+    `notes`: As in `Box`.
     """
 
     product: GpuProduct | None
@@ -125,12 +118,6 @@ def listed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
     """Read the links that a file lists.
 
     All NVSwitches become one, as in NCCL: a GPU spreads what it sends over all of them.
-
-    Raises
-    ------
-    FileFormatError
-        If two GPUs do not list each other alike, a target or a count is not usable, or nothing says how fast the links
-        are.
     """
     listing = _Listing(machine)
     totals = listing.totals()
@@ -163,13 +150,7 @@ def listed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
 
 
 def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
-    """Add the links that GPUs of the given product have, where a file lists PCIe only.
-
-    Raises
-    ------
-    FileFormatError
-        If no product is given, or it does not say how so many GPUs are joined.
-    """
+    """Add the links that GPUs of the given product have, where a file lists PCIe only."""
     system, count, product = machine.system, len(machine.gpus), options.gpu
     if product is None:
         raise system.error(

@@ -36,12 +36,8 @@ ARCHITECTURES = {"910": "gfx90a", "940": "gfx942", "941": "gfx942", "gfx940": "g
 class Gpu(NamedTuple):
     """One GPU.
 
-    Attributes
-    ----------
-    pci : Element
-        Where it is plugged in.
-    element : Element or None
-        Its ``gpu`` element; None in a file that has none.
+    `pci`: Where it is plugged in.
+    `element`: Its ``gpu`` element; None in a file that has none.
     """
 
     pci: Element
@@ -64,14 +60,9 @@ class Gpu(NamedTuple):
 class Card(NamedTuple):
     """One network card: all ports of one ``guid`` in one slot.
 
-    Attributes
-    ----------
-    place : Element
-        The ``pci`` element that it is, or the ``cpu`` where the file knows no slot.
-    stated : Fraction or None
-        GB/s of all its ports in each direction; None where the file does not say.
-    bandwidth : Fraction or None
-        The same, or what a person gave instead.
+    `place`: The ``pci`` element that it is, or the ``cpu`` where the file knows no slot.
+    `stated`: GB/s of all its ports in each direction; None where the file does not say.
+    `bandwidth`: The same, or what a person gave instead.
     """
 
     place: Element
@@ -82,16 +73,10 @@ class Card(NamedTuple):
 class Machine(NamedTuple):
     """What a file describes.
 
-    Attributes
-    ----------
-    system : Element
-        The whole.
-    gpus : tuple of Gpu
-        ``gpu0``, ``gpu1``, ...
-    cards : tuple of Card
-        ``nic0``, ``nic1``, ...
-    notes : tuple of str
-        What was left out or overruled.
+    `system`: The whole.
+    `gpus`: ``gpu0``, ``gpu1``, ...
+    `cards`: ``nic0``, ``nic1``, ...
+    `notes`: What was left out or overruled.
     """
 
     system: Element
@@ -116,11 +101,6 @@ def read_machine(system: Element, options: BoxOptions) -> Machine:
     GPUs are counted by ``dev``, or by ``rank`` where several hosts are in one file.  A file without ``gpu`` elements
     has them where a ``pci`` element without others in it is of a display's or accelerator's class, in file order, and
     likewise network cards.
-
-    Raises
-    ------
-    FileFormatError
-        If there are no GPUs, or too many, or two of one address or number, or a number is not usable.
     """
     _check_addresses(system)
     notes: list[str] = []

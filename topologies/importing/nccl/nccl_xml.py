@@ -32,26 +32,6 @@ def matches(document: Document) -> bool:
 def read_box(document: Document, options: BoxOptions) -> Box:
     """Read the box that a topology file of NCCL or RCCL describes.
 
-    Parameters
-    ----------
-    document : Document
-        The file.
-    options : BoxOptions
-        Which figures count, and what the file does not say or says wrongly.
-
-    Returns
-    -------
-    Box
-        GPUs in the order of ``dev``.  Where NVLinks or xGMI links join all of them, the network cards are plugged into
-        the GPUs nearest to them; otherwise PCIe switches and CPUs are switches of the box.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is no such file, is malformed, or does not say what joins its GPUs.
-
-    Examples
-    --------
     >>> pair = '<system version="1"><cpu numaid="0">{}{}</cpu></system>'.format(
     ...     '<pci busid="0:1:0"><gpu dev="0" sm="80"><nvlink target="0:2:0" count="4" tclass="0x03"/></gpu></pci>',
     ...     '<pci busid="0:2:0"><gpu dev="1" sm="80"><nvlink target="0:1:0" count="4" tclass="0x03"/></gpu></pci>',

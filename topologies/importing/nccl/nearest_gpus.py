@@ -39,17 +39,7 @@ def nearest_gpus(pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> dict[int, tuple[
 
     Near are those below the first node, from the card upwards, that has GPUs below; else those of other CPUs.
 
-    Parameters
-    ----------
-    pcie : Pcie
-        The trees.
-    to_cpu : mapping
-        GB/s between a GPU and its CPU besides PCIe, by number of the GPU.
-
-    Returns
-    -------
-    dict
-        For a card's number the nodes below which its GPUs are.
+    Units: `to_cpu` in GB/s.
     """
     below: dict[Node, _Near | None] = {}
     for cpu in pcie.cpus:
@@ -61,22 +51,7 @@ def nearest_gpus(pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> dict[int, tuple[
 def shared_links(
     pcie: Pcie, nearest: Mapping[int, tuple[_Place, ...]], to_cpu: Mapping[int, Fraction]
 ) -> tuple[SharedLink, ...]:
-    """List the links on the ways between cards and the GPUs nearest to them.
-
-    Parameters
-    ----------
-    pcie : Pcie
-        The trees.
-    nearest : mapping
-        What `nearest_gpus` returned; cards count by their position in it.
-    to_cpu : mapping
-        As for `nearest_gpus`.
-
-    Returns
-    -------
-    tuple of SharedLink
-        A link between two CPUs has the bandwidth that NCCL plans with, as no file states any.
-    """
+    """List the links on the ways between cards and the GPUs nearest to them."""
     links: dict[object, tuple[str, Fraction]] = {}
     ways: dict[object, dict[int, int]] = {}
     for position, (card, places) in enumerate(nearest.items()):

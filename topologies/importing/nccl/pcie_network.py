@@ -27,25 +27,7 @@ LEFT_OUT = "network cards of hosts without GPUs were left out"
 def attached_cards(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> Cards:
     """Plug every network card into the GPUs nearest to it.
 
-    Parameters
-    ----------
-    machine : Machine
-        GPUs and cards.
-    pcie : Pcie
-        Their trees.
-    to_cpu : dict
-        GB/s between a GPU and its CPU besides PCIe, by number of the GPU.
-
-    Returns
-    -------
-    Cards
-        A card has the bandwidth of its ports, or what the links on the way to its GPUs leave it where that is less;
-        see `nic_shares`.
-
-    Raises
-    ------
-    FileFormatError
-        If there are too many pairs of a card and a GPU.
+    Units: `to_cpu` in GB/s.
     """
     nearest = nearest_gpus(pcie, to_cpu)
     gpus = [tuple(f"gpu{gpu}" for place in places for gpu in place.near.gpus) for places in nearest.values()]
@@ -65,22 +47,7 @@ def attached_cards(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction])
 def pcie_network(
     machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction], options: BoxOptions
 ) -> tuple[list[Link], Cards]:
-    """Make switches ``cpu0``, ``pcie0``, ... of CPUs and PCIe switches.
-
-    Parameters
-    ----------
-    machine, pcie, to_cpu
-        As in `attached_cards`.
-    options : BoxOptions
-        Only `figures` counts here.
-
-    Returns
-    -------
-    links : list of Link
-        Each stands for both directions.
-    cards : Cards
-        Plugged into the switches; their notes say which figures count.
-    """
+    """Make switches ``cpu0``, ``pcie0``, ... of CPUs and PCIe switches."""
     hosts = {host_of(gpu.pci) for gpu in machine.gpus}
     cpus = [cpu for cpu in pcie.cpus if host_of(cpu.element) in hosts]
     between = list(_between_cpus(cpus))

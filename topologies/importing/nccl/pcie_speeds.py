@@ -56,11 +56,6 @@ def pcie_bandwidth(pci: Element, figures: str) -> Fraction:
     """GB/s of the link above a ``pci`` element in one direction, by one of ``FIGURES``.
 
     A speed that NCCL does not know counts as `SPEED`, and no width, or 0, as `LANES`, as there.
-
-    Raises
-    ------
-    FileFormatError
-        If the width is no number of lanes.
     """
     lane = LANE.get(_transfers(pci), LANE[SPEED])
     width = pci.integer("link_width", 0, 64, default=0) or LANES
@@ -82,13 +77,7 @@ SLOWEST = 6
 
 
 def speed_between_cpus(cpu: Element) -> Fraction:
-    """GB/s between a ``cpu`` element and another one of its machine, in NCCL's figures: there are no others.
-
-    Raises
-    ------
-    FileFormatError
-        If the family or the model is no number.
-    """
+    """GB/s between a ``cpu`` element and another one of its machine, in NCCL's figures: there are no others."""
     if cpu.get("arch") in OTHERS:
         return Fraction(OTHERS[cpu.get("arch")])
     family = cpu.integer("familyid", 0, 2**31, default=0)

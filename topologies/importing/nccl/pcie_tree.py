@@ -39,18 +39,11 @@ _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]{1,4}")
 class Node:
     """A CPU, a PCIe switch, a GPU or a network card.
 
-    Attributes
-    ----------
-    element : Element
-        A ``cpu`` or ``pci``; of a card without a slot the ``cpu``.
-    up : Fraction or None
-        GB/s towards `parent` in each direction; None where nothing limits it.
-    parent : Node or None
-        None for a CPU.
-    gpu, card : int or None
-        Which one it is.
-    children : list of Node
-        What is plugged into it.
+    `element`: A ``cpu`` or ``pci``; of a card without a slot the ``cpu``.
+    `up`: GB/s towards `parent` in each direction; None where nothing limits it.
+    `parent`: None for a CPU.
+    `gpu`, `card`: Which one it is.
+    `children`: What is plugged into it.
     """
 
     element: Element
@@ -78,16 +71,10 @@ class Node:
 class Pcie(NamedTuple):
     """The trees of all CPUs.
 
-    Attributes
-    ----------
-    cpus : tuple of Node
-        Those that have a GPU or a card, in file order.
-    cards : dict
-        Node of every card.
-    gpus : dict
-        Node of every GPU.
-    notes : tuple of str
-        Where the file states no speed, or one that cannot be.
+    `cpus`: Those that have a GPU or a card, in file order.
+    `cards`: Node of every card.
+    `gpus`: Node of every GPU.
+    `notes`: Where the file states no speed, or one that cannot be.
     """
 
     cpus: tuple[Node, ...]
@@ -97,13 +84,7 @@ class Pcie(NamedTuple):
 
 
 def read_pcie(machine: Machine, options: BoxOptions) -> Pcie:
-    """Read the PCIe trees of a machine.
-
-    Raises
-    ------
-    FileFormatError
-        If a width is not usable.
-    """
+    """Read the PCIe trees of a machine."""
     reader = _Reader(machine, options)
     cpus = [reader.cpu(element) for element in machine.system.children]
     leaves = [leaf for cpu in cpus for leaf in cpu.leaves() if leaf is not cpu]

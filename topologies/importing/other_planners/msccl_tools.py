@@ -45,25 +45,6 @@ def matches(document: Document) -> bool:
 def read_network(document: Document, options: BoxOptions) -> Imported:
     """Read the topology.
 
-    Parameters
-    ----------
-    document : Document
-        A saved topology, or a saved algorithm, which has one in it.
-    options : BoxOptions
-        A unit is one link of `gpu`, in its `figures`; 1 GB/s if no GPU is given.
-
-    Returns
-    -------
-    Imported
-        ``gpu0`` ... , and ``hub`` if every node has its ports on one.
-
-    Raises
-    ------
-    FileFormatError
-        If it is damaged, or has bounds that no network of links and switches has.
-
-    Examples
-    --------
     >>> text = '{"msccl_type": "topology", "name": "pair", "links": [[0, 2], [2, 0]], "switches": []}'
     >>> read_network(Document("pair.json", text), BoxOptions.of(gpu="a100")).topology.egress("gpu0")
     Fraction(50, 1)

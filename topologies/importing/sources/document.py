@@ -22,12 +22,8 @@ MAX_BYTES = 256 * 2**20
 class Document(NamedTuple):
     """The text of a file.
 
-    Attributes
-    ----------
-    where : str
-        The path, for error messages.
-    text : str
-        All of it, without a byte order mark, lines ended by line feeds.
+    `where`: The path, for error messages.
+    `text`: All of it, without a byte order mark, lines ended by line feeds.
     """
 
     where: str
@@ -36,15 +32,6 @@ class Document(NamedTuple):
     def error(self, message: str, line: int | None = None) -> FileFormatError:
         """Make the error that says what is wrong with this file.
 
-        Parameters
-        ----------
-        message : str
-            What is wrong and how to mend it, as it goes on after ``"PATH: "`` or ``"PATH, line 7: "``.
-        line : int, optional
-            Counted from 1.
-
-        Examples
-        --------
         >>> print(Document("topo.txt", "").error("there is no table of links", 7))
         topo.txt, line 7: there is no table of links
         """
@@ -53,13 +40,7 @@ class Document(NamedTuple):
 
 
 def read_document(path: str | os.PathLike[str]) -> Document:
-    """Read a text file of at most `MAX_BYTES`.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is missing, unreadable, too large, empty, or not UTF-8 text.
-    """
+    """Read a text file of at most `MAX_BYTES`."""
     where = name_of(path)
     content = read_bytes(path, MAX_BYTES)
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -79,12 +60,8 @@ def read_document(path: str | os.PathLike[str]) -> Document:
 class Imported(NamedTuple):
     """A network, and what is to be said about where it comes from.
 
-    Attributes
-    ----------
-    topology : Topology
-        The network.
-    notes : tuple of str
-        What was assumed, left out or overruled; one sentence each.
+    `topology`: The network.
+    `notes`: What was assumed, left out or overruled; one sentence each.
     """
 
     topology: Topology

@@ -21,20 +21,12 @@ FIGURES = ("line", "nccl")
 class GpuProduct(NamedTuple):
     """One GPU.
 
-    Attributes
-    ----------
-    name : str
-        As a person types it.
-    vendor : str
-        ``"nvidia"`` or ``"amd"``.
-    code : str
-        NVIDIA's compute capability times ten (``"90"``), AMD's architecture (``"gfx942"``).
-    links : int
-        NVLinks or xGMI links of the GPU; 0 where it has none.
-    line, nccl : Fraction
-        GB/s of one link in one direction: see the module.
-    adds : bool
-        Whether the NVSwitch that it is sold with can copy and add up data on its way.
+    `name`: As a person types it.
+    `vendor`: ``"nvidia"`` or ``"amd"``.
+    `code`: NVIDIA's compute capability times ten (``"90"``), AMD's architecture (``"gfx942"``).
+    `links`: NVLinks or xGMI links of the GPU; 0 where it has none.
+    `line`, `nccl`: GB/s of one link in one direction: see the module.
+    `adds`: Whether the NVSwitch that it is sold with can copy and add up data on its way.
     """
 
     name: str
@@ -108,13 +100,6 @@ ALIASES = {
 def find_product(name: str) -> GpuProduct:
     """Return the GPU of this name, in upper or lower case, with or without dashes.
 
-    Raises
-    ------
-    TopologyError
-        If it is not known.
-
-    Examples
-    --------
     >>> find_product("H100").link("line")
     Fraction(25, 1)
     """
@@ -129,8 +114,6 @@ def find_product(name: str) -> GpuProduct:
 def product_of(vendor: str, code: str) -> GpuProduct | None:
     """Return the first GPU of a compute capability or architecture, or None if the table has none.
 
-    Examples
-    --------
     >>> product_of("amd", "gfx942").name
     'mi300x'
     """
@@ -145,8 +128,6 @@ def is_always_linked(vendor: str, code: str) -> bool:
 
     Those without links are too many to name one after its code alone.
 
-    Examples
-    --------
     >>> is_always_linked("nvidia", "90"), is_always_linked("nvidia", "86"), is_always_linked("nvidia", "89")
     (True, False, False)
     """

@@ -18,13 +18,7 @@ MAX_EXPONENT = 400
 
 
 def decode(document: Document) -> dict[str, Any]:
-    """Decode a document that has to be a JSON object.
-
-    Raises
-    ------
-    FileFormatError
-        If it is none; with the line, where that is known.
-    """
+    """Decode a document that has to be a JSON object."""
     try:
         data = json.loads(document.text, parse_float=as_decimal, parse_constant=_refuse_constant, parse_int=_whole)
     except json.JSONDecodeError as error:
@@ -44,17 +38,7 @@ def looks_like(document: Document, *keys: str) -> bool:
 
 
 class Fields:
-    """The fields of a JSON object, read one by one, with errors that name them.
-
-    Parameters
-    ----------
-    document : Document
-        For the errors.
-    data : dict
-        The object.
-    within : str
-        Names the object, where it is not the whole document: ``"TopologyParams."``.
-    """
+    """The fields of a JSON object, read one by one, with errors that name them."""
 
     def __init__(self, document: Document, data: dict[str, Any], within: str = "") -> None:
         self._document, self._data, self._within = document, data, within
@@ -118,13 +102,6 @@ class Fields:
 def as_decimal(text: str) -> Decimal:
     """Read a number with a point or an exponent.
 
-    Raises
-    ------
-    ValueError
-        If it has more than `MAX_DIGITS` digits, or an exponent beyond `MAX_EXPONENT`.
-
-    Examples
-    --------
     >>> as_decimal("4e2") == 400
     True
     """

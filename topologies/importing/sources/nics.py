@@ -19,14 +19,9 @@ GPU_LINK = "a GPU's own PCIe link"
 class Cards(NamedTuple):
     """The network cards of a box.
 
-    Attributes
-    ----------
-    nics : tuple of Nic
-        In the order of the file's ``dev``.
-    shared : tuple of SharedLink
-        What limits them.
-    notes : tuple of str
-        What was left out or lowered.
+    `nics`: In the order of the file's ``dev``.
+    `shared`: What limits them.
+    `notes`: What was left out or lowered.
     """
 
     nics: tuple[Nic, ...]
@@ -39,18 +34,7 @@ def plugged_in(
 ) -> Cards:
     """Plug cards in, each with what the links that it shares leave it.
 
-    Parameters
-    ----------
-    near : sequence of tuple of str
-        The nodes that each is plugged into.
-    ports : sequence of Fraction or None
-        GB/s of its ports in each direction; None where nobody says.
-    shared : sequence of SharedLink
-        The links.
-
-    Returns
-    -------
-    Cards
+    Units: `ports` in GB/s.
     """
     shares = share_out([len(nodes) for nodes in near], ports, shared)
     notes = notes_on(shares, ports)

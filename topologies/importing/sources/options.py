@@ -18,16 +18,12 @@ OPTIONS = ("figures", "gpu", "nic_bandwidth", "pcie_bandwidth")
 class BoxOptions:
     """How to read a file that describes a box.
 
-    Attributes
-    ----------
-    figures : {"line", "nccl"}
-        Whether NVLink, xGMI and PCIe count with their line rates or with the figures that NCCL and RCCL plan with.
-    gpu : GpuProduct or None
-        Which GPU it is, where the file does not say; what the file says is not overruled.
-    nic_bandwidth : Fraction or None
-        GB/s of every network card in each direction; overrules the file.
-    pcie_bandwidth : Fraction or None
-        GB/s of every PCIe link in each direction; overrules the file, which in virtual machines is often false.
+    `figures`: Whether NVLink, xGMI and PCIe count with their line rates or with the figures that NCCL and RCCL plan
+        with.
+    `gpu`: Which GPU it is, where the file does not say; what the file says is not overruled.
+    `nic_bandwidth`: GB/s of every network card in each direction; overrules the file.
+    `pcie_bandwidth`: GB/s of every PCIe link in each direction; overrules the file, which in virtual machines is often
+        false.
     """
 
     figures: str = FIGURES[0]
@@ -38,8 +34,6 @@ class BoxOptions:
     def given(self) -> tuple[str, ...]:
         """Name what differs from what counts without being said.
 
-        Examples
-        --------
         >>> BoxOptions.of(gpu="h100", figures="line").given()
         ('gpu',)
         """
@@ -57,13 +51,6 @@ class BoxOptions:
     ) -> BoxOptions:
         """Check what a person wrote.
 
-        Raises
-        ------
-        TopologyError
-            If one of the values is not usable.
-
-        Examples
-        --------
         >>> BoxOptions.of(nic_bandwidth="12.5").nic_bandwidth
         Fraction(25, 2)
         """

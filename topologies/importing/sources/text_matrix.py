@@ -37,12 +37,8 @@ _WORD = re.compile(r"\S+")
 class CellKind(NamedTuple):
     """What a cell looks like.
 
-    Attributes
-    ----------
-    pattern : re.Pattern
-        Of the cell alone; blanks before it are skipped.
-    expected : str
-        How an error message ends.
+    `pattern`: Of the cell alone; blanks before it are skipped.
+    `expected`: How an error message ends.
     """
 
     pattern: re.Pattern[str]
@@ -52,12 +48,8 @@ class CellKind(NamedTuple):
 class Header(NamedTuple):
     """The first line of a table.
 
-    Attributes
-    ----------
-    line : int
-        Counted from 1.
-    labels : tuple of str
-        Of the columns.
+    `line`: Counted from 1.
+    `labels`: Of the columns.
     """
 
     line: int
@@ -67,16 +59,10 @@ class Header(NamedTuple):
 class TextMatrix(NamedTuple):
     """A table whose rows and columns have the same labels in the same order.
 
-    Attributes
-    ----------
-    labels : tuple of str
-        No two are equal.
-    cells : tuple of tuple of str
-        Row by row.
-    lines : tuple of (int or None)
-        Where each row stands, counted from 1; None if the source has no lines worth naming.
-    tails : tuple of str
-        What each row has behind its last cell, with the blanks before it.
+    `labels`: No two are equal.
+    `cells`: Row by row.
+    `lines`: Where each row stands, counted from 1; None if the source has no lines worth naming.
+    `tails`: What each row has behind its last cell, with the blanks before it.
     """
 
     labels: tuple[str, ...]
@@ -125,15 +111,6 @@ def plain_lines(document: Document) -> list[str]:
 def find_headers(lines: Sequence[str], label: re.Pattern[str]) -> Iterator[Header]:
     """Yield the lines that end with two labels or more, whatever stands before them.
 
-    Parameters
-    ----------
-    lines : sequence of str
-        All of the document.
-    label : re.Pattern
-        Of one label.
-
-    Examples
-    --------
     >>> list(find_headers(["Hops", "$ GPU0 GPU1", "GPU0 0 1"], re.compile(r"GPU[0-9]+")))
     [Header(line=2, labels=('GPU0', 'GPU1'))]
     """
@@ -151,8 +128,6 @@ def find_headers(lines: Sequence[str], label: re.Pattern[str]) -> Iterator[Heade
 def line_below(lines: Sequence[str], line: int) -> str:
     """Return the first line with text below a line, which is counted from 1; nothing at the end.
 
-    Examples
-    --------
     >>> line_below(["Hops", "", "GPU0 0"], 1)
     'GPU0 0'
     """
@@ -163,29 +138,7 @@ def line_below(lines: Sequence[str], line: int) -> str:
 
 
 def read_rows(document: Document, lines: Sequence[str], header: Header, cell: CellKind) -> TextMatrix:
-    """Read the rows below a header, in whatever order.
-
-    Parameters
-    ----------
-    document : Document
-        For error messages.
-    lines : sequence of str
-        All of it, as `plain_lines` gives them.
-    header : Header
-        Of this table.
-    cell : CellKind
-        What every cell looks like.
-
-    Returns
-    -------
-    TextMatrix
-        Rows in the order of the columns.
-
-    Raises
-    ------
-    FileFormatError
-        If a label is repeated, a row is missing or too short, or a cell is none.
-    """
+    """Read the rows below a header, in whatever order."""
     labels = header.labels
     if len(labels) > MAX_LABELS:
         raise document.error(f"the table has {len(labels)} columns; expected at most {MAX_LABELS}", header.line)

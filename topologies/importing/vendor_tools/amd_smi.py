@@ -46,27 +46,7 @@ def matches(document: Document) -> bool:
 
 
 def read_box(document: Document, options: BoxOptions) -> Box:
-    """Read the tables of link types, bandwidths and weights.
-
-    Parameters
-    ----------
-    document : Document
-        What the tool printed, with or without ``--json``.
-    options : BoxOptions
-        `gpu` is needed for the figures of RCCL and where the driver states no bandwidths; it takes the place of the
-        file's own figure for a link.
-
-    Returns
-    -------
-    Box
-        ``gpu0`` ... in the order of the tables, and ``cpu0`` ... where xGMI does not join all GPUs; the tool knows
-        nothing about NICs.
-
-    Raises
-    ------
-    FileFormatError
-        If a table is missing or cut, contradicts itself or another one, or the links of a pair cannot be counted.
-    """
+    """Read the tables of link types, bandwidths and weights."""
     tables = read_json_tables(document) if looks_like_json(document) else _text_tables(document)
     types = tables.get("LINK TYPE")
     if types is None:
@@ -133,13 +113,7 @@ def looks_like_json(document: Document) -> bool:
 
 
 def read_json_tables(document: Document) -> dict[str, TextMatrix]:
-    """Return the tables of link types, weights and bandwidths, as far as they are there.
-
-    Raises
-    ------
-    FileFormatError
-        If it is not JSON, or not of the form that amd-smi prints.
-    """
+    """Return the tables of link types, weights and bandwidths, as far as they are there."""
     entries = _entries(document)
     old = isinstance(entries[0].get("link_type"), Mapping)
     labels = tuple(_label(document, entry) for entry in entries)

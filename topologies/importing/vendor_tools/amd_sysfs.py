@@ -28,25 +28,7 @@ def matches(document: Document) -> bool:
 
 
 def read_box(document: Document, options: BoxOptions) -> Box:
-    """Read the numbers.
-
-    Parameters
-    ----------
-    document : Document
-        One line per GPU.
-    options : BoxOptions
-        `gpu` is needed.
-
-    Returns
-    -------
-    Box
-        ``gpu0`` ... in the order of the lines.
-
-    Raises
-    ------
-    FileFormatError
-        If it contradicts itself, the GPU is not given, or xGMI does not join all GPUs.
-    """
+    """Read the numbers."""
     matrix = _matrix(document)
     if matrix is None:
         raise document.error("it is no square of hexadecimal numbers; expected one line per GPU of xgmi_num_links")

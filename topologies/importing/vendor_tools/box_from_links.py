@@ -22,13 +22,6 @@ Pair = tuple[int, int]
 class GroupFinder:
     """Things from 0 that belong together, told pair by pair.
 
-    Parameters
-    ----------
-    count : int
-        How many things there are.
-
-    Examples
-    --------
     >>> groups = GroupFinder(3)
     >>> groups.join(0, 2)
     >>> groups.numbers()
@@ -57,24 +50,7 @@ class GroupFinder:
 
 
 def needed_product(document: Document, options: BoxOptions, vendor: str, why: str) -> GpuProduct:
-    """Return the GPU that the caller named.
-
-    Parameters
-    ----------
-    document : Document
-        For the error message.
-    options : BoxOptions
-        What the caller named.
-    vendor : str
-        Whose tool wrote the file.
-    why : str
-        Begins the message, such as ``"it counts NVLinks but does not say how fast they are"``.
-
-    Raises
-    ------
-    FileFormatError
-        If none is named, or one of another vendor.
-    """
+    """Return the GPU that the caller named."""
     known = ", ".join(product.name for product in PRODUCTS.values() if product.vendor == vendor and product.links)
     if options.gpu is None:
         raise document.error(f"{why}; say which GPU it is (gpu), one of {known}")
@@ -105,8 +81,6 @@ def check_counts(
 def directly_linked(gpus: int, pairs: Mapping[Pair, object]) -> bool:
     """Tell whether the pairs join all GPUs.
 
-    Examples
-    --------
     >>> directly_linked(3, {(0, 1): 1})
     False
     """
@@ -119,8 +93,6 @@ def directly_linked(gpus: int, pairs: Mapping[Pair, object]) -> bool:
 def box_name(vendor: str, options: BoxOptions, gpus: int) -> str:
     """Name a box after its GPUs.
 
-    Examples
-    --------
     >>> box_name("nvidia", BoxOptions.of(gpu="A100"), 8)
     'a100-8gpu'
     """
@@ -141,30 +113,7 @@ def linked_box(
 ) -> Box:
     """Make a box of direct links, and of PCIe if those do not join all GPUs.
 
-    Parameters
-    ----------
-    document : Document
-        For error messages.
-    options : BoxOptions
-        Bandwidths that the file does not say.
-    name : str
-        Of the box.
-    gpus : int
-        How many there are.
-    direct : mapping of pair to Fraction
-        GB/s of the direct links in each direction.
-    places : callable
-        Gives the places of GPUs and NICs on PCIe, and a sentence on where that comes from; called only if PCIe is
-        needed, and raises what the file lacks for it.
-    near : sequence of tuple of int
-        For each NIC, the GPUs next to it.
-    notes : sequence of str
-        What is to be said already.
-
-    Returns
-    -------
-    Box
-        Where PCIe is left out, NICs are plugged into the GPUs next to them, otherwise into the switch above.
+    Units: `direct` in GB/s.
     """
     links = [Link(f"gpu{one}", f"gpu{two}", rate, SCALE_UP_LATENCY) for (one, two), rate in sorted(direct.items())]
     if directly_linked(gpus, direct):
@@ -191,21 +140,7 @@ def linked_box(
 
 
 def gpu_nics(document: Document, options: BoxOptions, near: Sequence[tuple[int, ...]]) -> Cards:
-    """Plug NICs into GPUs; each is in a slot like those of the GPUs.
-
-    Parameters
-    ----------
-    document : Document
-        For error messages.
-    options : BoxOptions
-        Bandwidths that the file does not say.
-    near : sequence of tuple of int
-        For each NIC, the GPUs next to it.
-
-    Returns
-    -------
-    Cards
-    """
+    """Plug NICs into GPUs; each is in a slot like those of the GPUs."""
     left_out = "PCIe between GPUs is left out, as faster links join all of them"
     if not near:
         return Cards((), (), (left_out,))

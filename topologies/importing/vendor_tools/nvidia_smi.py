@@ -45,26 +45,7 @@ NEAREST = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
 
 
 def read_box(document: Document, options: BoxOptions) -> Box:
-    """Read the table.
-
-    Parameters
-    ----------
-    document : Document
-        What the tool printed, also copied from a terminal, a web page or a log.
-    options : BoxOptions
-        `gpu` is needed if there are NVLinks, `gpu` or `pcie_bandwidth` otherwise; `nic_bandwidth` if NICs are used.
-
-    Returns
-    -------
-    Box
-        ``gpu0`` ... in the order of the table, ``nvswitch`` if there is one, or ``pcie0`` ... and ``cpu0`` ... where
-        NVLinks do not join all GPUs.
-
-    Raises
-    ------
-    FileFormatError
-        If the table is cut, contradicts itself, or lacks what no option says.
-    """
+    """Read the table."""
     table = read_table(document)
     counts = _nvlinks(document, table)
     if not counts:
@@ -220,14 +201,9 @@ _AFFINITY = re.compile(r"[\d,-]*", re.ASCII)
 class Table(NamedTuple):
     """The table, taken apart.
 
-    Attributes
-    ----------
-    matrix : TextMatrix
-        GPUs and NICs.
-    gpus, nics : tuple of int
-        Rows of either, in their order.
-    affinities : tuple of str
-        NUMA node or CPU cores of each GPU; empty where the table says neither.
+    `matrix`: GPUs and NICs.
+    `gpus`, `nics`: Rows of either, in their order.
+    `affinities`: NUMA node or CPU cores of each GPU; empty where the table says neither.
     """
 
     matrix: TextMatrix

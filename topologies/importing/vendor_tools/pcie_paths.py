@@ -39,12 +39,8 @@ SLOTS = {
 class Place(NamedTuple):
     """Where a GPU or NIC is plugged in.
 
-    Attributes
-    ----------
-    cpu : int
-        From 0.
-    bridge : int or None
-        From 0, of the whole box; None if it is plugged straight into the CPU.
+    `cpu`: From 0.
+    `bridge`: From 0, of the whole box; None if it is plugged straight into the CPU.
     """
 
     cpu: int
@@ -54,14 +50,9 @@ class Place(NamedTuple):
 class SlotTree(NamedTuple):
     """The PCIe part of a box.
 
-    Attributes
-    ----------
-    links : tuple of Link
-        Each standing for both directions.
-    switches : tuple of str
-        ``pcie0`` ... for bridges, ``cpu0`` ... for CPUs.
-    above : tuple of str
-        The switch above each device.
+    `links`: Each standing for both directions.
+    `switches`: ``pcie0`` ... for bridges, ``cpu0`` ... for CPUs.
+    `above`: The switch above each device.
     """
 
     links: tuple[Link, ...]
@@ -72,13 +63,6 @@ class SlotTree(NamedTuple):
 def slot_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, str]:
     """Return GB/s of one PCIe link in each direction, and a sentence on where the figure comes from.
 
-    Raises
-    ------
-    FileFormatError
-        If neither the bandwidth nor the GPU is given.
-
-    Examples
-    --------
     >>> slot_bandwidth(Document("topo.txt", ""), BoxOptions.of(gpu="h100", figures="nccl"))[0]
     Fraction(48, 1)
     """
@@ -101,22 +85,8 @@ def slot_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, s
 def slot_tree(places: Sequence[Place], gpus: int, bandwidth: Fraction) -> SlotTree:
     """Build the tree.
 
-    Parameters
-    ----------
-    places : sequence of Place
-        Of the GPUs, ``gpu0`` first, then of the NICs.
-    gpus : int
-        How many of them are GPUs.
-    bandwidth : Fraction
-        GB/s of every link.
+    Units: `bandwidth` in GB/s.
 
-    Returns
-    -------
-    SlotTree
-        NICs have no links in it: see `scale_out.Nic.near`.  A CPU to which nothing but one bridge leads is left out.
-
-    Examples
-    --------
     >>> slot_tree([Place(0), Place(0), Place(1)], 3, Fraction(32)).switches
     ('cpu0', 'cpu1')
     """

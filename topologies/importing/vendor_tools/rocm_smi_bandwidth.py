@@ -29,25 +29,7 @@ def matches(document: Document) -> bool:
 
 
 def read_box(document: Document, options: BoxOptions) -> Box:
-    """Read the table.
-
-    Parameters
-    ----------
-    document : Document
-        What the tool printed.
-    options : BoxOptions
-        `gpu` is needed for the figures of RCCL, and takes the place of the file's own figure for a link.
-
-    Returns
-    -------
-    Box
-        ``gpu0`` ... in the order of the table; the tool knows nothing about NICs.
-
-    Raises
-    ------
-    FileFormatError
-        If the table is cut, contradicts itself, says 0-0 everywhere, or if xGMI does not join all GPUs.
-    """
+    """Read the table."""
     matrix = _matrix(document)
     found = link_bandwidths(document, matrix)
     if not found:

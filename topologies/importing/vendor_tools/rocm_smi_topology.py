@@ -30,26 +30,7 @@ def matches(document: Document) -> bool:
 
 
 def read_box(document: Document, options: BoxOptions) -> Box:
-    """Read the tables of weights, link types and NUMA nodes.
-
-    Parameters
-    ----------
-    document : Document
-        What the tool printed.
-    options : BoxOptions
-        `gpu` is needed if there are xGMI links, `gpu` or `pcie_bandwidth` if those do not join all GPUs.
-
-    Returns
-    -------
-    Box
-        ``gpu0`` ... in the order of the table, and ``cpu0`` ... where xGMI does not join all GPUs; the tool knows
-        nothing about NICs.
-
-    Raises
-    ------
-    FileFormatError
-        If a table is missing or cut, contradicts itself or another one, or the links of a pair cannot be counted.
-    """
+    """Read the tables of weights, link types and NUMA nodes."""
     lines = plain_lines(document)
     types = _table(document, lines, TYPES, LINK_TYPE)
     if types is None:

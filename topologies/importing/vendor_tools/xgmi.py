@@ -48,18 +48,7 @@ MAX_DIGITS = 9
 
 
 def link_bandwidths(document: Document, matrix: TextMatrix) -> dict[Pair, tuple[int, int]]:
-    """Read ``min-max`` of each pair with direct links.
-
-    Returns
-    -------
-    dict of pair to tuple of (int, int)
-        MB/s of one link, and how many there are.
-
-    Raises
-    ------
-    FileFormatError
-        If the two ends differ, or max is no multiple of min.
-    """
+    """Read ``min-max`` of each pair with direct links."""
     matrix.check_symmetry(document)
     found: dict[Pair, tuple[int, int]] = {}
     for row, cells in enumerate(matrix.cells):
@@ -102,31 +91,7 @@ def box_of_bandwidths(
     found: Mapping[Pair, tuple[int | None, int]],
     places: Callable[[], tuple[Sequence[Place], str]],
 ) -> Box:
-    """Make a box of the number of links of each pair.
-
-    Parameters
-    ----------
-    document : Document
-        For error messages.
-    options : BoxOptions
-        The GPU, if it is known.
-    matrix : TextMatrix
-        Says how many GPUs there are, and on which line each is.
-    found : mapping of pair to tuple of (int or None, int)
-        MB/s of one link, None where the source does not state it, and how many there are.
-    places : callable
-        As for `linked_box`.
-
-    Returns
-    -------
-    Box
-        With the figures of the GPU that the caller names, otherwise with what the source states.
-
-    Raises
-    ------
-    FileFormatError
-        If the GPU is not named, but needed.
-    """
+    """Make a box of the number of links of each pair."""
     stated = sorted({least for least, _ in found.values() if least is not None})
     counts = {pair: count for pair, (_, count) in found.items()}
     if options.gpu is None and options.figures == "line" and stated:
@@ -155,13 +120,7 @@ def box_of_types(
     weights: TextMatrix | None,
     places: Callable[[], tuple[Sequence[Place], str]],
 ) -> Box:
-    """Make a box where only kinds and weights of links are known: direct is xGMI of weight 15, once per pair.
-
-    Raises
-    ------
-    FileFormatError
-        If the GPU is not named, or may have several links per pair.
-    """
+    """Make a box where only kinds and weights of links are known: direct is xGMI of weight 15, once per pair."""
     gpus = len(types.labels)
     pairs = check_types(document, types)
     if not pairs:
@@ -195,13 +154,7 @@ def box_of_types(
 
 
 def check_types(document: Document, types: TextMatrix) -> list[Pair]:
-    """Return the pairs on xGMI, and refuse pairs of which the tool knew nothing.
-
-    Raises
-    ------
-    FileFormatError
-        If the two ends differ, or a pair is neither XGMI nor PCIE.
-    """
+    """Return the pairs on xGMI, and refuse pairs of which the tool knew nothing."""
     types.check_symmetry(document)
     pairs = []
     for row, cells in enumerate(types.cells):
