@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 def rings(*sizes: int) -> DirectGraph:
     """Return a product of one-way rings."""
-    return cartesian_product(*(DirectGraph.of(unidirectional_ring(1, size)) for size in sizes))
+    return cartesian_product(*(unidirectional_ring(1, size).direct_graph() for size in sizes))
 
 
 def powers(base: DirectGraph) -> DirectGraph:
@@ -51,18 +51,18 @@ def powers(base: DirectGraph) -> DirectGraph:
     return cartesian_power(base, 2)
 
 
-K44, DIAMOND = DirectGraph.of(complete_bipartite(4)), DirectGraph.of(diamond())
-DIST_REG, CIRCULANT = DirectGraph.of(distance_regular(32)), DirectGraph.of(circulant(16, (3, 4)))
-DBJ_MOD_2_4, DBJ_MOD_4_2 = DirectGraph.of(modified_de_bruijn(2, 4)), DirectGraph.of(modified_de_bruijn(4, 2))
+K44, DIAMOND = complete_bipartite(4).direct_graph(), diamond().direct_graph()
+DIST_REG, CIRCULANT = distance_regular(32).direct_graph(), circulant(16, (3, 4)).direct_graph()
+DBJ_MOD_2_4, DBJ_MOD_4_2 = modified_de_bruijn(2, 4).direct_graph(), modified_de_bruijn(4, 2).direct_graph()
 CASES: tuple[tuple[Callable[[], DirectGraph], str], ...] = (
     (lambda: line_graph(K44), "5.71e-2"),
     (lambda: DIST_REG, "5.26e-2"),
-    (lambda: DirectGraph.of(generalized_kautz(4, 64)), "2.17e-2"),
+    (lambda: generalized_kautz(4, 64).direct_graph(), "2.17e-2"),
     (lambda: line_graph(DBJ_MOD_4_2), "2.21e-2, of another cycle"),
     (lambda: powers(DIAMOND), "1.87e-2"),
     (lambda: line_graph(K44, 2), "9.89e-3"),
     (lambda: line_graph(DIST_REG), "9.26e-3"),
-    (lambda: DirectGraph.of(de_bruijn(4, 4)), "4.04e-3"),
+    (lambda: de_bruijn(4, 4).direct_graph(), "4.04e-3"),
     (lambda: line_graph(DBJ_MOD_4_2, 2), "4.10e-3, of another cycle"),
     (lambda: line_graph(powers(DIAMOND)), "3.62e-3"),
     (lambda: powers(DBJ_MOD_2_4), "2.94e-3"),
@@ -70,10 +70,10 @@ CASES: tuple[tuple[Callable[[], DirectGraph], str], ...] = (
     (lambda: line_graph(DIST_REG, 2), "1.78e-3"),
     (lambda: line_graph(rings(4, 4, 4, 2)), "1.12e-3"),
     (lambda: rings(4, 4, 4, 8), "5.58e-4"),
-    (lambda: DirectGraph.of(torus(32, 32)), ""),
-    (lambda: DirectGraph.of(hypercube(10)), ""),
+    (lambda: torus(32, 32).direct_graph(), ""),
+    (lambda: hypercube(10).direct_graph(), ""),
     (lambda: rings(4, 8, 4, 8), "2.79e-4"),
-    (lambda: DirectGraph.of(generalized_kautz(4, 1024)), "8.01e-4"),
+    (lambda: generalized_kautz(4, 1024).direct_graph(), "8.01e-4"),
     (lambda: line_graph(CIRCULANT, 3), "8.12e-4, more than its hops allow"),
     (lambda: line_graph(powers(DIAMOND), 2), "7.34e-4"),
     (lambda: line_graph(powers(DBJ_MOD_2_4)), "6.18e-4"),
@@ -118,7 +118,7 @@ def measured(graph: DirectGraph, printed: str) -> dict[str, object]:
 
 def measure() -> list[dict[str, object]]:
     """Bound the rates of all networks; ratios are those of the linear program to the concurrent flow."""
-    measured(DirectGraph.of(generalized_kautz(4, 30)), "")  # compiling and importing is not what is compared
+    measured(generalized_kautz(4, 30).direct_graph(), "")  # compiling and importing is not what is compared
     return [measured(made(), printed) for made, printed in CASES]
 
 

@@ -16,7 +16,7 @@ import collopt
 from collopt.formulations import bfb as programs
 from collopt.planners import bfb_cost, bfb_schedule
 from collopt.schedules import step_cost, verified_step_loads
-from collopt.topologies import DirectGraph, Topology, hypercube, torus
+from collopt.topologies import Topology, hypercube, torus
 
 CASES = (
     *(hypercube(dimension) for dimension in (2, 3, 4, 5, 6, 10)),
@@ -44,7 +44,7 @@ def measure() -> list[dict[str, object]]:
     by_programs(hypercube(2), 2)
     rows: list[dict[str, object]] = []
     for topology in CASES:
-        graph = DirectGraph.of(topology)
+        graph = topology.direct_graph()
         formulas = []
         for _ in range(REPEATS):
             start = time.process_time()

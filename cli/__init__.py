@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from .exit_status import INTERRUPTED, UNUSABLE
+
 __all__ = ["main"]
 
-INTERRUPTED = 130
-"""Exit status, as shells have it."""
-UNUSABLE = 2
-"""Exit status where the request cannot be answered, as of `collopt.cli.app`."""
 PACKAGES = {"flint": "python-flint", "yaml": "pyyaml"}
 """Where a package that collopt needs is not called like its module."""
 

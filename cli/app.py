@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 
 from ..errors import CertificateError, ColloptError, ProgramError
-from . import INTERRUPTED
 from .arguments.parameters import Command
 from .common_options import VerboseOption, with_common_options
 from .completion import complete_for, completes_for
+from .exit_status import CHECK_FAILED, INTERRUPTED, UNUSABLE
 from .inspecting.export import export
 from .inspecting.import_network import import_network
 from .inspecting.lint import lint
@@ -37,8 +37,6 @@ from .running.run import run
 from .terminal.output import emit, give_up_output, note
 
 __all__ = ["app", "main"]
-
-CHECK_FAILED, UNUSABLE = 1, 2
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},

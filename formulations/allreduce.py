@@ -354,7 +354,7 @@ def _checked_roots(topology: Topology, roots: Iterable[int | str] | None) -> tup
         return topology.compute_nodes
     if isinstance(roots, str) or not isinstance(roots, Iterable):
         raise UnsupportedError(f"roots is {shown(roots)}; expected a list of ranks, by number or name")
-    chosen = tuple(dict.fromkeys(topology.compute_nodes[as_root(topology, root)] for root in roots))
+    chosen = tuple(dict.fromkeys(topology.compute_nodes[as_root(topology.compute_nodes, root)] for root in roots))
     if not chosen:
         raise UnsupportedError("roots is empty; expected at least one rank")
     return chosen

@@ -15,13 +15,14 @@ from .families.size_ranges import SizeWindow, fastest_windows
 from .families.windows import lint_family
 from .families.write import write_family
 from .interpreter.check import check_program
-from .interpreter.interpret import interpret_file, run_program
+from .interpreter.interpret import run_program
 from .lowering.lower import lower, lower_allgather
 from .measuring.bench.bench import measure_plans
 from .measuring.bench.report import BenchReport
 from .measuring.calibration.calibrate import Calibration, Measurement, calibrate
 from .measuring.calibration.measured_times import MeasuredTimes
 from .measuring.calibration.nccl_tests import read_nccl_tests
+from .msccl.format.reader import interpret_file
 from .msccl.format.writer import read_xml, to_xml_text, write_xml
 from .msccl.lint.lint import lint_file
 from .mscclpp.format.execution_plan import ExecutionPlan

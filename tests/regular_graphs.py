@@ -55,7 +55,7 @@ _FAMILIES: list[Topology] = [
     hypercube(3),
     torus(3, 4),
 ]
-BASES = [DirectGraph.of(topology) for topology in _FAMILIES]
+BASES = [topology.direct_graph() for topology in _FAMILIES]
 
 
 @st.composite

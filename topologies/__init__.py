@@ -43,12 +43,11 @@ from .graphs.properties import (
 )
 from .graphs.stored_broadcasts import BaseSchedule, base_schedule_names, base_schedule_rows, base_transpose_names
 from .importing.boxes import read_box
+from .importing.compose import compose
 from .network.direct_graph import Adjacency, DirectGraph
 from .network.link_classes import LinkClass, link_classes
-from .network.networkx_graphs import from_networkx, to_networkx
 from .network.topology import Link, LinkArrays, Topology
 from .switched.amd import mi250, mi300x
-from .switched.compose import compose
 from .switched.fabrics import dragonfly, fat_tree, leaf_spine, rail
 from .switched.nvidia import dgx1_v100, dgx_a100, dgx_h100
 from .switched.scale_out import Box, Nic
@@ -96,7 +95,6 @@ __all__ = [
     "double_binary_tree",
     "dragonfly",
     "fat_tree",
-    "from_networkx",
     "generalized_kautz",
     "hamming",
     "hypercube",
@@ -128,7 +126,6 @@ __all__ = [
     "ring",
     "shifted_ring",
     "symmetries",
-    "to_networkx",
     "torus",
     "twisted_hypercube",
     "twisted_torus",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from ...schedules import PAIR_COLLECTIVES
-from ...topologies.files import write_whole
+from ...support.writing import write_whole
 from ..terminal.progress import working
 from .output_files import writing
 from .parameters import UsageError, whole_number

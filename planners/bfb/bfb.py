@@ -428,7 +428,7 @@ def _by_linear_programs(graph: DirectGraph) -> list[Fraction]:
     from ...formulations import bfb
     from ...solvers.highs.session import solve
 
-    topology = graph.topology()
+    topology = Topology.from_graph(graph)
     programs = (bfb.build(topology, distance) for distance in range(1, graph.diameter + 1))
     return [max(solve(program).exact.values["busiest"].values()) for program in programs]
 

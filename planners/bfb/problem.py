@@ -69,7 +69,7 @@ def read_network(network: DirectGraph | Topology, direction: Direction = "broadc
 
 def as_graph(network: DirectGraph | Topology) -> DirectGraph:
     """Return a graph or that of a topology, whose equal ports T_B counts in; errors as of `DirectGraph.of`."""
-    return network if isinstance(network, DirectGraph) else DirectGraph.of(network)
+    return network if isinstance(network, DirectGraph) else network.direct_graph()
 
 
 def as_chunks(value: object) -> int:

@@ -128,10 +128,8 @@ class Base(Recipe):
 @lru_cache(maxsize=32)
 def _built(family: str, arguments: tuple[object, ...]) -> DirectGraph:
     """Build a base once for all recipes of a query that begin with it; nobody can write to its arcs."""
-    from ...topologies import DirectGraph
-
     room = import_module("...topologies", __package__)
-    return DirectGraph.of(getattr(room, family)(*arguments))
+    return getattr(room, family)(*arguments).direct_graph()
 
 
 def breadth_first(graph: DirectGraph, direction: Direction) -> StepSchedule:

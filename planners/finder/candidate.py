@@ -109,7 +109,7 @@ class Candidate:
         -------
         Topology
         """
-        return self.graph().topology(bandwidth=bandwidth, latency=latency)
+        return Topology.from_graph(self.graph(), bandwidth=bandwidth, latency=latency)
 
     def schedule(self) -> StepSchedule:
         """Make the allgather that `cost` is about, and check both.
@@ -223,7 +223,7 @@ class Candidate:
 
         graph = self.graph()
         made = bfb_schedule(graph, direction=direction) if own is None else own()
-        verified_step_loads(made, graph.topology())
+        verified_step_loads(made, Topology.from_graph(graph))
         if (reached := step_cost(graph, made)) != cost:
             what = "allgather" if direction == "broadcast" else "reduce-scatter"
             raise CertificateError(

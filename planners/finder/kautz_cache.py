@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...solvers.bfb.kautz_bandwidth import KautzFigures, as_figures, kautz_figures, kautz_table
 from ...solvers.bfb.kautz_transpose import as_transpose_factor, kautz_transpose_factor, kautz_transpose_table
-from ...topologies.files import write_whole
+from ...support.writing import write_whole
 
 __all__ = ["load_kautz_table", "stored_figures", "stored_transpose_factor"]
 

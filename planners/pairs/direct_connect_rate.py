@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ...errors import BoundError, NoAnswerError, UnsupportedError
 from ...support.quantities import Exact, as_factor
 from ...support.validation import shown
-from ...topologies import DirectGraph, automorphisms
+from ...topologies import DirectGraph, Topology, automorphisms
 from ...topologies.graphs.orbits import link_orbits
 from ...topologies.network.direct_graph import as_direct_graph
 
@@ -97,7 +97,7 @@ def exact_rate(graph: DirectGraph, alike: IntArray) -> Fraction:
     from ...formulations import all_to_all
     from ...solvers import Algorithm, HighsOptions, solve
 
-    model = all_to_all.build(graph.topology(), symmetries=alike)
+    model = all_to_all.build(Topology.from_graph(graph), symmetries=alike)
     return solve(model, HighsOptions(algorithm=Algorithm.IPM)).exact.objective
 
 
@@ -107,7 +107,7 @@ def certified_rate(graph: DirectGraph, alike: IntArray) -> tuple[Fraction, Fract
     from ...solvers import Algorithm, HighsOptions, solve
     from ...solvers.multicommodity.rate_certificate import rate_certificate
 
-    model = all_to_all.build(graph.topology(), symmetries=alike)
+    model = all_to_all.build(Topology.from_graph(graph), symmetries=alike)
     solution = solve(model, HighsOptions(algorithm=Algorithm.IPM_WITHOUT_CROSSOVER))
     demands = np.broadcast_to(np.int64(1), (graph.num_nodes, graph.num_nodes))
     values, prices = solution.values, solution.duals["link_bandwidth"]

@@ -14,10 +14,12 @@ from ...errors import FileFormatError, UnsupportedError
 from ...schedules import Bound, Witness, schedule_from_json, schedule_to_json
 from ...schedules.bounds.witness_json import WITNESS_FIELDS, witness_from_json, witness_to_json
 from ...support.file_kinds import PLAN_KIND, wrong_kind
+from ...support.json_files import read_json
 from ...support.reading import name_of
 from ...support.validation import shown
+from ...support.writing import write_whole
 from ...topologies import Topology
-from ...topologies.files import read_json, topology_from_json, topology_to_json, write_whole
+from ...topologies.network.topology_json import topology_from_json, topology_to_json
 from .plan import Plan
 
 if TYPE_CHECKING:

@@ -101,7 +101,7 @@ def shard_weights(
             raise UnsupportedError(f"{collective} needs a root; name one of the ranks 0..{topology.num_ranks - 1}")
         if weights is not None:
             raise UnsupportedError(f"{collective} has one shard, that of its root; leave weights out")
-        number = as_root(topology, root)
+        number = as_root(topology.compute_nodes, root)
         return tuple(int(rank == number) for rank in range(topology.num_ranks))
     if root is not None:
         raise UnsupportedError(f"{collective} has no root; leave root={shown(root)} out")

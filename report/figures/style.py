@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UnsupportedError
 from ...support.packages import check_extra
 from ...support.validation import as_path, shown
-from ...topologies.files import write_whole
+from ...support.writing import write_whole
 from .columns import as_float
 
 if TYPE_CHECKING:

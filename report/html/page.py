@@ -16,7 +16,7 @@ from ...planners import Plan
 from ...schedules import as_bytes
 from ...support.packages import check_extra
 from ...support.validation import as_list, as_path, shown
-from ...topologies.files import write_whole
+from ...support.writing import write_whole
 from .entries import LINK_COLUMNS, plan_entry
 from .parts import parts
 from .plots import network_data, plan_data, sizes_data

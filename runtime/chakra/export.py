@@ -22,7 +22,7 @@ from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import as_bytes
 from ...support.validation import as_path, as_whole, shown
-from ...topologies.files import write_all_whole
+from ...support.writing import write_all_whole
 from ..programs.checks import check_counts
 from ..simulation.transfers import Transfers
 from ..simulation.tree_transfers import transfers_of

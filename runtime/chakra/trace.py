@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ...errors import UnsupportedError
 from ...support.validation import shown
-from ...topologies.files import write_whole
+from ...support.writing import write_whole
 from ..programs.checks import check_counts
 from .protobuf import BYTES, FIXED32, FIXED64, VARINT, bytes_field, packed_field, varint, varint_field
 

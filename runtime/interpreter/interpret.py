@@ -8,9 +8,7 @@ the same run is made again with symbols, to say what it holds instead.
 
 from __future__ import annotations
 
-import os
 import random
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +20,7 @@ from ..programs.program import Program
 from .check import check_program
 from .machine import READY, Machine, described, expected_outputs, symbolic_inputs, unwritten
 
-__all__ = ["InterpreterReport", "interpret_file", "run_interleaving", "run_program"]
+__all__ = ["InterpreterReport", "run_interleaving", "run_program"]
 
 Data = npt.NDArray[Any]
 
@@ -100,28 +98,6 @@ def run_program(
         if step.kind == "send"
     ]
     return InterpreterReport(program.name, interleavings, program.num_instructions, len(sends), sum(sends))
-
-
-def interpret_file(
-    path: str | os.PathLike[str], *, interleavings: int = 8, seed: int = 0, fifo_depth: int = 2
-) -> InterpreterReport:
-    """Read an MSCCL XML file and run it as `run_program` does: in place, out of place, or both ways, as it says.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is not an MSCCL algorithm that the runtimes would accept.
-    ProgramError
-        If the algorithm is wrong.
-    UnsupportedError
-        For step types or collectives that programs do not know.
-    """
-    from ..msccl.format.reader import read_placements, read_xml
-
-    program = read_xml(path)
-    if all(read_placements(path)):
-        run_program(replace(program, in_place=True), interleavings=interleavings, seed=seed, fifo_depth=fifo_depth)
-    return run_program(program, interleavings=interleavings, seed=seed, fifo_depth=fifo_depth)
 
 
 def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2, elements_per_chunk: int = 1) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
 from ...schedules import Forest
+from ...support.writing import write_whole
 from ...topologies import Topology
-from ...topologies.files import write_whole
 from ..lowering.lower import lower
 from ..programs.channels import check_channels
 from ..programs.checks import check_counts

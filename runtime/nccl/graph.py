@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...support.validation import as_integers, is_int, shown
-from ...topologies.files import write_whole
+from ...support.writing import write_whole
 from ..programs.checks import check_choice
 from .ring_channels import ring_channels
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...support.validation import is_int, shown
-from ...topologies.files import write_whole
+from ...support.writing import write_whole
 from ..programs.checks import check_choice, check_counts
 from .ring_channels import MAX_CHANNELS, ring_channels
 

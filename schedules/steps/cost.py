@@ -127,7 +127,7 @@ def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
     StepCost(steps=1, bandwidth_factor=Fraction(1, 2))
     """
     check_fit(schedule, as_direct_graph(graph))
-    factor = Fraction(graph.degree, graph.num_nodes) * schedule.inverse_rate(graph.topology())
+    factor = Fraction(graph.degree, graph.num_nodes) * schedule.inverse_rate(Topology.from_graph(graph))
     return StepCost(schedule.num_steps, factor)
 
 

@@ -14,14 +14,14 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.validation import shown
-from ..lp.basis import Basis
+from ..lp.basis import Basis, Evidence
 from ..lp.program import Changes, FloatArray, LinearProgram, Model, changes_between
 from .callbacks import Watch
 from .conversion import entries, highs_basis, highs_model, highspy_module, kinds, spread
 from .diagnosis import check_numbers, message
 from .options import HighsOptions
 from .rays import crossed, empty_conflicts, proof
-from .solution import WITHOUT_BEST_VALUE, DualStatus, Evidence, PrimalStatus, Solution, Status, Termination
+from .solution import WITHOUT_BEST_VALUE, DualStatus, PrimalStatus, Solution, Status, Termination
 
 __all__ = ["Session", "Start", "solve"]
 

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import NoAnswerError
-from ..lp.basis import Basis
-from ..lp.program import FloatArray, Labels, LinearProgram
+from ..lp.basis import Evidence, Named
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from ..lp.certified_interval import Interval
     from ..lp.exact_optimum import ExactAnswer
 
-__all__ = ["DualStatus", "Evidence", "Named", "PrimalStatus", "Solution", "Status", "Termination"]
-
-
-NAMES_LISTED = 8
+__all__ = ["DualStatus", "PrimalStatus", "Solution", "Status", "Termination"]
 
 
 class Termination(Enum):
@@ -87,52 +80,6 @@ class Status(NamedTuple):
     termination: Termination
     primal: PrimalStatus
     dual: DualStatus
-
-
-class Named(Mapping[str, Any]):
-    """Numbers by name of the block that they belong to; each is arranged when asked for."""
-
-    def __init__(self, kind: str, labels: Mapping[str, Labels], numbers: npt.NDArray[Any]) -> None:
-        self._kind, self._labels, self._numbers = kind, labels, numbers
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._labels:
-            raise KeyError(f"there is no {self._kind} {name!r}; this model has {', '.join(self._labels)}")
-        block = self._labels[name]
-        return block.arrange(self._numbers[block.positions])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._labels)
-
-    def __repr__(self) -> str:
-        """Tell the names."""
-        more = len(self) - NAMES_LISTED
-        listed = [*list(self)[:NAMES_LISTED], *([f"{more} more"] if more > 0 else [])]
-        return f"<Named {self._kind}s: {', '.join(listed) or 'none'}>"
-
-    def __len__(self) -> int:
-        return len(self._labels)
-
-
-class Evidence(NamedTuple):
-    """What a solve leaves behind, as arrays in the order of the program.
-
-    `program`: As it stood.
-    `values`, `duals`, `reduced_costs`: Per column, row and column.
-    `basis`: Of a linear program that was solved by simplex or with crossover.
-    """
-
-    program: LinearProgram
-    values: FloatArray
-    duals: FloatArray
-    reduced_costs: FloatArray
-    basis: Basis | None
-
-    def __repr__(self) -> str:
-        """Tell sizes, for the arrays are long."""
-        rows, columns = self.program.matrix.shape
-        basis = "no basis" if self.basis is None else "a basis"
-        return f"<Evidence of {self.program.name}: {columns} columns, {rows} rows, {basis}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +176,7 @@ class Solution:
         try:
             return Interval(self.exact.objective, self.exact.objective)
         except NoAnswerError:
-            return certified_interval(self)
+            return certified_interval(self.evidence)
 
     def _check_dual(self, what: str) -> None:
         if self.status.dual is not DualStatus.FEASIBLE:

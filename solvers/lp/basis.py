@@ -1,16 +1,19 @@
-"""Where the columns and rows of a linear program rest at the end of a solve."""
+"""What a solve of a linear program leaves behind: the basis, and values and dual values by name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .program import IntArray, Labels, LinearProgram
+from .program import FloatArray, IntArray, Labels, LinearProgram
 
-__all__ = ["BASIC", "LOWER", "UPPER", "Basis"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["BASIC", "LOWER", "UPPER", "Basis", "Evidence", "Named"]
 
 LOWER, BASIC, UPPER = 0, 1, 2
 """HiGHS's numbers of the states that matter; its further ones are those of columns without bounds."""
@@ -50,3 +53,52 @@ def _moved(states: IntArray, old: Mapping[str, Labels], new: Mapping[str, Labels
         if name in old and old[name].positions.shape == block.positions.shape:
             moved[block.positions] = states[old[name].positions]
     return moved
+
+
+NAMES_LISTED = 8
+
+
+class Named(Mapping[str, Any]):
+    """Numbers by name of the block that they belong to; each is arranged when asked for."""
+
+    def __init__(self, kind: str, labels: Mapping[str, Labels], numbers: npt.NDArray[Any]) -> None:
+        self._kind, self._labels, self._numbers = kind, labels, numbers
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._labels:
+            raise KeyError(f"there is no {self._kind} {name!r}; this model has {', '.join(self._labels)}")
+        block = self._labels[name]
+        return block.arrange(self._numbers[block.positions])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._labels)
+
+    def __repr__(self) -> str:
+        """Tell the names."""
+        more = len(self) - NAMES_LISTED
+        listed = [*list(self)[:NAMES_LISTED], *([f"{more} more"] if more > 0 else [])]
+        return f"<Named {self._kind}s: {', '.join(listed) or 'none'}>"
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+
+class Evidence(NamedTuple):
+    """What a solve leaves behind, as arrays in the order of the program.
+
+    `program`: As it stood.
+    `values`, `duals`, `reduced_costs`: Per column, row and column.
+    `basis`: Of a linear program that was solved by simplex or with crossover.
+    """
+
+    program: LinearProgram
+    values: FloatArray
+    duals: FloatArray
+    reduced_costs: FloatArray
+    basis: Basis | None
+
+    def __repr__(self) -> str:
+        """Tell sizes, for the arrays are long."""
+        rows, columns = self.program.matrix.shape
+        basis = "no basis" if self.basis is None else "a basis"
+        return f"<Evidence of {self.program.name}: {columns} columns, {rows} rows, {basis}>"

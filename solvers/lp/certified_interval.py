@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import CertificateError
-from ..highs.solution import Solution
+from .basis import Evidence
 from .exact_optimum import basic_solution
 from .exact_program import ExactProgram
 from .program import FloatArray, IntArray
@@ -36,9 +36,9 @@ class Interval(NamedTuple):
     upper: Fraction | None
 
 
-def certified_interval(solution: Solution) -> Interval:
+def certified_interval(evidence: Evidence) -> Interval:
     """Enclose the optimum between a point that is allowed and a bound that no point can beat."""
-    program, values, duals, _, basis = solution.evidence
+    program, values, duals, _, basis = evidence
     rational = ExactProgram(program)
     point, prices = (None, None) if basis is None else basic_solution(rational, basis)
     reached = _first(rational.reached, (point, *_rounded_points(rational, values)))

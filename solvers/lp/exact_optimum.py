@@ -9,8 +9,7 @@ import numpy as np
 
 from ...errors import CertificateError, NoAnswerError
 from ...support.progress import texts
-from ..highs.solution import Named
-from .basis import BASIC, UPPER, Basis
+from .basis import BASIC, UPPER, Basis, Named
 from .exact_program import ExactProgram
 from .program import IntArray, LinearProgram
 from .rational_system import RationalSystem

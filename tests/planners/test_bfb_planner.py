@@ -70,7 +70,7 @@ def one_way_pair(count: int) -> Topology:
 @given(graph=regular_graphs())
 def test_all_solvers_and_the_oracle_agree(graph: DirectGraph) -> None:
     """As fractions, with parallel arcs and self-loops."""
-    topology = graph.topology()
+    topology = Topology.from_graph(graph)
     loads = [
         max(least_load(topology, distance, rank) for rank in topology.compute_nodes)
         for distance in range(1, diameter_of(topology) + 1)
@@ -93,7 +93,7 @@ def test_linear_programs_say_the_same(graph: DirectGraph) -> None:
 def test_schedules_are_valid_and_cost_what_is_promised(graph: DirectGraph, chunks: int | None) -> None:
     """The checker accepts them, and their loads add up to the formulas' values."""
     schedule = bfb_schedule(graph, chunks=chunks)
-    verified_step_loads(schedule, graph.topology())
+    verified_step_loads(schedule, Topology.from_graph(graph))
     assert step_cost(graph, schedule) == (bfb_cost(graph) if chunks is None else chunked_cost(graph, chunks))
 
 
@@ -145,7 +145,7 @@ def test_a_witness_shows_every_load(topology: Topology, data: st.DataObject) -> 
         (de_bruijn(4, 4), 4, "85/64"),
         (circulant(16, 3, 4), 3, "15/16"),
         (circulant(15, 1, 4, 5), 2, "1"),
-        (DirectGraph.of(complete(64)), 1, "63/64"),
+        (complete(64).direct_graph(), 1, "63/64"),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
@@ -168,7 +168,7 @@ def test_a_circulant_of_degree_six_is_not_optimal() -> None:
 )
 def test_networks_of_table_6_reach_both_optima(topology: Topology) -> None:
     """As many steps as hops, and N - 1 of N shares of the data over all links of a rank."""
-    graph = DirectGraph.of(topology)
+    graph = topology.direct_graph()
     optimum = Fraction(topology.num_ranks - 1, topology.num_ranks)
     assert bfb_cost(topology) == step_cost(graph, bfb_schedule(topology)) == (graph.diameter, optimum)
 
@@ -228,7 +228,7 @@ def test_plans_of_tori_are_optimal(collective: str) -> None:
 def test_an_allreduce_is_a_reduction_and_a_broadcast() -> None:
     """On a network without opposite links they differ."""
     graph = kautz(2, 7)
-    plan = plan_bfb(graph.topology(bandwidth=10), "allreduce", chunks=6)
+    plan = plan_bfb(Topology.from_graph(graph, bandwidth=10), "allreduce", chunks=6)
     assert isinstance(plan.schedule, StepAllreduce)
     assert plan.options == {"chunks": 6}
     scatter, gather = (plan_bfb(plan.topology, each, chunks=6) for each in ("reduce_scatter", "allgather"))

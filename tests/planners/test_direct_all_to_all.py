@@ -40,7 +40,7 @@ MIB, B = 2**20, Fraction(25, 2)
 
 def of(topology: Any) -> DirectGraph:
     """The graph that a family keeps."""
-    return DirectGraph.of(topology)
+    return topology.direct_graph()
 
 
 def one_way(nodes: int) -> DirectGraph:

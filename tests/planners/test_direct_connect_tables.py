@@ -12,7 +12,7 @@ from collopt.planners import bfb_cost, bfb_schedule
 from collopt.planners.finder.constructions import Base, CartesianPower, CartesianProduct, LineGraph, Recipe
 from collopt.schedules import StepCost, base_schedule, step_cost, verified_step_loads
 from collopt.topologies import (
-    DirectGraph,
+    Topology,
     bandwidth_optimum,
     base_schedule_names,
     bidirectional_ring,
@@ -129,7 +129,7 @@ def test_the_verified_schedules_of_tables_4_and_7_cost_what_is_printed(row: Prin
     """T_L and T_B come from what the schedule puts on the links, and round to the printed figures."""
     graph, schedule = row.recipe.graph(), row.recipe.schedule()
     assert (graph.num_nodes, graph.degree) == (row.nodes, 4)
-    verified_step_loads(schedule, graph.topology())
+    verified_step_loads(schedule, Topology.from_graph(graph))
     cost = step_cost(graph, schedule)
     assert cost.steps == row.steps
     # 21/16 is printed as 1.312: half a unit of the last digit is rounded to even.
@@ -176,10 +176,10 @@ def test_the_distance_regular_graphs_of_table_8_have_optimal_broadcasts(
     nodes: int, steps: int, moore: int, undirected: int
 ) -> None:
     """T_L, both Moore optima, and a verified breadth-first schedule with T_B = (N - 1) / N."""
-    graph = DirectGraph.of(distance_regular(nodes))
+    graph = distance_regular(nodes).direct_graph()
     assert (moore_steps(nodes, 4), undirected_moore_steps(nodes, 4)) == (moore, undirected)
     schedule = bfb_schedule(graph)
-    verified_step_loads(schedule, graph.topology())
+    verified_step_loads(schedule, Topology.from_graph(graph))
     assert step_cost(graph, schedule) == StepCost(steps, bandwidth_optimum(nodes))
 
 
@@ -219,7 +219,7 @@ TABLE_9 = [
 @pytest.mark.parametrize("row", TABLE_9, ids=lambda row: row.topology.name)
 def test_the_flags_of_table_9_hold(row: Flags) -> None:
     """All by computation; a graph without an optimal breadth-first schedule has one that is stored, and verified."""
-    graph = DirectGraph.of(row.topology)
+    graph = row.topology.direct_graph()
     assert bool(graph.num_self_loops) == row.loops
     assert graph.has_parallel_links == row.parallel
     assert is_reverse_symmetric(graph) == row.reverse_symmetric
@@ -231,7 +231,7 @@ def test_the_flags_of_table_9_hold(row: Flags) -> None:
     else:
         assert breadth_first.bandwidth_factor > best
         schedule = base_schedule(graph.name)
-        verified_step_loads(schedule, graph.topology())
+        verified_step_loads(schedule, Topology.from_graph(graph))
         assert step_cost(graph, schedule).bandwidth_factor == best
 
 
@@ -255,7 +255,7 @@ TABLE_6 = [
 @pytest.mark.parametrize("topology", TABLE_6, ids=lambda topology: topology.name)
 def test_the_networks_of_table_6_have_optimal_breadth_first_schedules(topology: topologies.Topology) -> None:
     """T_L is the diameter and T_B = (N - 1) / N, as Figure 10 shows for BFB."""
-    graph = DirectGraph.of(topology)
+    graph = topology.direct_graph()
     assert bfb_cost(graph) == StepCost(graph.diameter, bandwidth_optimum(graph.num_nodes))
     if graph.num_nodes <= 1024:
         schedule = bfb_schedule(graph)

@@ -26,7 +26,7 @@ from collopt.planners.finder.frontier import efficient
 from collopt.planners.finder.table import FinderTable
 from collopt.planners.plans.stages import Trace
 from collopt.schedules import StepCost, step_cost, verified_step_loads
-from collopt.topologies import bandwidth_optimum, is_reverse_symmetric
+from collopt.topologies import Topology, bandwidth_optimum, is_reverse_symmetric
 
 F = Fraction
 PRINTED = {
@@ -173,7 +173,7 @@ def test_reduce_scatters_cost_what_the_planner_of_the_network_finds(nodes: int, 
     """Which is a breadth-first broadcast on the transposed graph, run backwards (Corollary 1.1)."""
     for candidate in find_topologies(nodes, degree, all_to_all=False):
         graph = candidate.graph()
-        planned = step_cost(graph, plan_bfb(graph.topology(), "reduce_scatter").schedule)
+        planned = step_cost(graph, plan_bfb(Topology.from_graph(graph), "reduce_scatter").schedule)
         assert planned == bfb_cost(graph.transpose())
         if candidate.reduce_scatter_breadth_first:
             assert candidate.reduce_scatter_cost == planned
@@ -367,7 +367,7 @@ def test_a_sweep_counts_both_directions() -> None:
                 (entry.recipe.schedule(), row["bandwidth_factor_exact"]),
                 (entry.recipe.reduce_scatter(), row["reduce_scatter_factor_exact"]),
             ):
-                verified_step_loads(schedule, graph.topology())
+                verified_step_loads(schedule, Topology.from_graph(graph))
                 assert step_cost(graph, schedule) == (entry.steps, factor)
             both = 2 * entry.steps * 10 + entry.both_factors * F(2**20, 12500)
             assert row["allreduce_us"] == pytest.approx(float(both))

@@ -42,7 +42,7 @@ def test_an_allgather_makes_a_reduce_scatter_and_an_allreduce(graph: DirectGraph
                 make(graph, schedule)
         return
     both = allreduce_schedule(graph, schedule)
-    verified_step_schedule_loads(both, graph.topology())
+    verified_step_schedule_loads(both, Topology.from_graph(graph))
     assert both.reduce.direction == "reduce"
     assert step_cost(graph, both.reduce) == step_cost(graph, schedule)
     assert columns(reduce_scatter_schedule(graph, schedule)) == columns(both.reduce)
@@ -54,8 +54,8 @@ def test_reversing_gives_the_other_collective_on_the_transpose(graph: DirectGrap
     """Theorem 1, both ways; the slow checker agrees."""
     schedule = first_neighbour_schedule(graph)
     turned = reversed_schedule(schedule)
-    assert steps_hold(turned, graph.transpose().topology())
-    verified_step_loads(turned, graph.transpose().topology())
+    assert steps_hold(turned, Topology.from_graph(graph.transpose()))
+    verified_step_loads(turned, Topology.from_graph(graph.transpose()))
     again = reversed_schedule(turned)
     assert again.direction == "broadcast"
     assert columns(again) == columns(schedule)
@@ -71,7 +71,7 @@ def test_renumbered_schedules_are_for_the_renumbered_graph(graph: DirectGraph, r
     other = DirectGraph(graph.num_nodes, mapping[graph.tails], mapping[graph.heads], "renumbered")
     schedule = first_neighbour_schedule(graph)
     moved = relabelled(schedule, order)
-    verified_step_loads(moved, other.topology())
+    verified_step_loads(moved, Topology.from_graph(other))
     assert step_cost(other, moved) == step_cost(graph, schedule)
     assert columns(relabelled(moved, np.argsort(mapping))) == columns(schedule)
 
@@ -85,7 +85,7 @@ def test_switches_keep_their_numbers() -> None:
     verified_step_loads(moved, star)
 
 
-RING = DirectGraph.of(unidirectional_ring(1, 3))
+RING = unidirectional_ring(1, 3).direct_graph()
 REPEATS = [
     (0, 0, 0, 6, (0, 1)),
     (0, 1, 0, 6, (1, 2)),
@@ -104,7 +104,7 @@ REPEATS = [
 def test_of_repeated_arrivals_the_first_is_kept() -> None:
     """Of one step, the one listed first; a step that is left with nothing goes."""
     schedule = StepSchedule.from_sends(3, 6, REPEATS)
-    verified_step_loads(schedule, RING.topology())
+    verified_step_loads(schedule, Topology.from_graph(RING))
     kept = without_repeats(schedule)
     assert [tuple(send) for send in kept.sends()] == [
         *REPEATS[:4],
@@ -113,7 +113,7 @@ def test_of_repeated_arrivals_the_first_is_kept() -> None:
         *REPEATS[6:8],
     ]
     assert kept.num_steps == 3
-    verified_step_loads(reversed_schedule(schedule), RING.transpose().topology())
+    verified_step_loads(reversed_schedule(schedule), Topology.from_graph(RING.transpose()))
 
 
 def test_a_send_may_be_cut_into_several() -> None:
@@ -140,7 +140,7 @@ def test_input_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="expected an allgather"):
         reduce_scatter_schedule(RING.transpose(), replace(schedule, direction="reduce"))
     with pytest.raises(UnsupportedError, match="for 3 ranks"):
-        allreduce_schedule(DirectGraph.of(complete(4)), schedule)
-    lopsided = DirectGraph.of(diamond())
+        allreduce_schedule(complete(4).direct_graph(), schedule)
+    lopsided = diamond().direct_graph()
     with pytest.raises(UnsupportedError, match="does not map Diamond to its transpose"):
         reduce_scatter_schedule(lopsided, first_neighbour_schedule(lopsided), symmetry=range(8))

@@ -34,6 +34,7 @@ from collopt.schedules import (
 from collopt.schedules.steps.schedule import Send
 from collopt.topologies import (
     DirectGraph,
+    Topology,
     base_schedule_names,
     base_schedule_rows,
     bidirectional,
@@ -64,7 +65,7 @@ def reduce_scatter(graph: DirectGraph) -> StepSchedule:
 
 def verified_cost(graph: DirectGraph, schedule: StepSchedule) -> StepCost:
     """The cost of a schedule that the checker has passed."""
-    verified_step_loads(schedule, graph.topology())
+    verified_step_loads(schedule, Topology.from_graph(graph))
     return step_cost(graph, schedule)
 
 
@@ -165,7 +166,7 @@ def test_expansions_of_random_graphs_verify(graph: DirectGraph, made: Callable[[
     cost = verified_cost(graph, schedule)
     lines, on_lines = line_graph(graph), line_graph_schedule(graph, schedule)
     if graph.degree > 1 or graph.num_nodes > 2:
-        assert steps_hold(on_lines, lines.topology())
+        assert steps_hold(on_lines, Topology.from_graph(lines))
     assert no_more(verified_cost(lines, on_lines), line_graph_cost_bound(graph, cost))
     square = cartesian_power_schedule(graph, 2, schedule)
     assert verified_cost(cartesian_power(graph, 2), square) == cartesian_power_cost(graph, cost, 2)
@@ -258,17 +259,17 @@ def test_a_power_of_three_shifts_dimensions_as_defined() -> None:
 
 def test_parallel_arcs_share_every_send_equally() -> None:
     """In the line graph of a ring of double arcs, each second node carries half of what the old link carried."""
-    graph = DirectGraph.of(unidirectional_ring(2, 4))
+    graph = unidirectional_ring(2, 4).direct_graph()
     expanded = line_graph_schedule(graph, first_neighbour_schedule(graph))
     assert expanded.chunks_per_shard == 2
-    loads = verified_step_loads(expanded, line_graph(graph).topology())
+    loads = verified_step_loads(expanded, Topology.from_graph(line_graph(graph)))
     # A node is spared its own shard in the last step, which is why the bound is not reached.
     assert [sorted(set(row.tolist())) for row in loads] == [[2], [2], [2], [1]]
 
 
 def test_the_line_graph_of_a_ring_of_single_arcs_needs_no_further_step() -> None:
     """It is the same ring: the last step would bring every shard to its source."""
-    graph = DirectGraph.of(unidirectional_ring(1, 5))
+    graph = unidirectional_ring(1, 5).direct_graph()
     expanded = line_graph_schedule(graph, first_neighbour_schedule(graph))
     assert verified_cost(line_graph(graph), expanded) == (4, Fraction(4, 5))
 
@@ -365,7 +366,7 @@ def test_theorem_13_is_not_used_where_it_does_not_apply() -> None:
 
 def test_a_known_symmetry_is_used_and_a_wrong_one_refused() -> None:
     """The mirror image of a one-way ring; not the identity."""
-    graph = DirectGraph.of(unidirectional_ring(1, 4))
+    graph = unidirectional_ring(1, 4).direct_graph()
     schedule = first_neighbour_schedule(graph)
     expanded = bidirectional_schedule(graph, schedule, symmetry=[0, 3, 2, 1])
     assert verified_cost(bidirectional(graph), expanded) == (3, Fraction(3, 4))
@@ -386,9 +387,9 @@ EXPANSIONS: dict[str, Callable[[DirectGraph, Any], object]] = {
 @pytest.mark.parametrize("expand", EXPANSIONS.values(), ids=EXPANSIONS.keys())
 def test_schedules_for_something_else_are_refused(expand: Callable[[DirectGraph, Any], object]) -> None:
     """Other ranks, other links, the other direction, a path through a third rank, no schedule."""
-    ring = DirectGraph.of(unidirectional_ring(1, 4))
+    ring = unidirectional_ring(1, 4).direct_graph()
     schedule = first_neighbour_schedule(ring)
-    larger = first_neighbour_schedule(DirectGraph.of(unidirectional_ring(1, 5)))
+    larger = first_neighbour_schedule(unidirectional_ring(1, 5).direct_graph())
     with pytest.raises(UnsupportedError, match=r"for 5 ranks; expected one for the 4 of UniRing\(1, 4\)"):
         expand(ring, larger)
     backwards = first_neighbour_schedule(ring.transpose())
@@ -427,7 +428,7 @@ def test_graphs_that_cannot_be_expanded_are_refused() -> None:
 
 def test_schedules_that_would_be_too_large_are_refused_before_they_are_built() -> None:
     """Too many sends, and too many chunks for 64 bits."""
-    graph = DirectGraph.of(unidirectional_ring(1, 4))
+    graph = unidirectional_ring(1, 4).direct_graph()
     schedule = first_neighbour_schedule(graph)
     with pytest.raises(UnsupportedError, match="would have 1878933504 sends"):
         cartesian_power_schedule(graph, 7, schedule)

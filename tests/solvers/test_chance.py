@@ -13,7 +13,7 @@ from collopt.errors import UnsupportedError
 from collopt.schedules import FlowSchedule
 from collopt.solvers import HighsOptions, limited_threads, seeded
 from collopt.support.seed import MOST_SEED, current_seed
-from collopt.topologies import Topology, from_networkx, hypercube
+from collopt.topologies import Topology, hypercube
 
 
 def test_the_innermost_seed_counts_and_ends_with_its_context() -> None:
@@ -73,7 +73,7 @@ def test_a_search_for_rings_may_find_better_ones_from_another_seed() -> None:
     """What is proved about the network stays; a seed of 0 is not noted, as it is none that anybody chose."""
     graph = nx.gnp_random_graph(12, 0.35, seed=8)
     nx.set_edge_attributes(graph, 10, "bandwidth")
-    network = from_networkx(graph, name="irregular")
+    network = Topology.from_networkx(graph, name="irregular")
     plans = [planned(network, "allgather", "ring", seed) for seed in (0, 1, 0)]
     assert plans[0].algbw == plans[2].algbw > plans[1].algbw
     assert plans[0].bound == plans[1].bound

@@ -30,7 +30,7 @@ from collopt.solvers.trees.height_reduction import lower_trees
 from collopt.solvers.trees.transport_splitting import remove_all_switches, split_all_switches
 from collopt.solvers.trees.tree_packing import pack_trees
 from collopt.support.progress import counted, counter, listening, portions, texts
-from collopt.topologies import Topology, dgx_h100, fat_tree, from_networkx, mi250, ring
+from collopt.topologies import Topology, dgx_h100, fat_tree, mi250, ring
 
 Integers = npt.NDArray[np.int64]
 
@@ -64,7 +64,7 @@ def irregular(ranks: int) -> Topology:
     """Four links at each rank, in no order."""
     graph = nx.random_regular_graph(4, ranks, seed=1)
     nx.set_edge_attributes(graph, 25, "bandwidth")
-    return from_networkx(graph)
+    return Topology.from_networkx(graph)
 
 
 def direct(topology: Topology, supply: int = 1) -> tuple[int, Integers, Integers, Integers, Integers]:

@@ -32,7 +32,7 @@ def bounds(graph: DirectGraph) -> tuple[Fraction, Fraction]:
 )
 def test_both_bounds_are_equal_where_all_links_are_alike(topology: object) -> None:
     """Up to what rounding takes, and then never the wrong way."""
-    graph = DirectGraph.of(topology)  # type: ignore[arg-type]
+    graph = topology.direct_graph()  # type: ignore[arg-type]
     lower, upper = bounds(graph)
     assert upper == Fraction(graph.num_arcs, int(graph.distances.sum()))
     assert upper * (1 - Fraction(1, 10**6)) <= lower <= upper

@@ -8,12 +8,12 @@ from itertools import product
 import pytest
 
 from collopt.errors import TopologyError
-from collopt.topologies import DirectGraph, Topology, complete, complete_bipartite, diamond, hamming, hypercube
+from collopt.topologies import Topology, complete, complete_bipartite, diamond, hamming, hypercube
 
 
 def pairs(topology: Topology) -> set[tuple[int, int]]:
     """Tails and heads."""
-    graph = DirectGraph.of(topology)
+    graph = topology.direct_graph()
     return set(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
 
 
@@ -29,7 +29,7 @@ def test_complete_bipartite_graphs_link_the_two_sides(degree: int) -> None:
 def test_neighbours_in_a_hamming_graph_differ_in_one_letter(dimension: int, size: int) -> None:
     """Words in order; distances count the letters that differ."""
     words = list(product(range(size), repeat=dimension))
-    distances = DirectGraph.of(hamming(dimension, size)).distances
+    distances = hamming(dimension, size).direct_graph().distances
     for i, one in enumerate(words):
         for j, other in enumerate(words):
             assert distances[i, j] == sum(a != b for a, b in zip(one, other, strict=True))
@@ -43,7 +43,7 @@ def test_hamming_graphs_of_one_place_or_two_letters_have_other_names() -> None:
 
 def test_diamond_is_the_graph_that_fits_the_printed_figures() -> None:
     """8 nodes, two arcs out of and into each, 3 hops at most, and two nodes with the same two heads."""
-    graph = DirectGraph.of(diamond())
+    graph = diamond().direct_graph()
     assert (graph.degree, graph.diameter, graph.is_simple) == (2, 3, True)
     assert int(graph.distances.sum()) == 106
     heads = graph.heads.reshape(8, 2).tolist()

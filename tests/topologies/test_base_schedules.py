@@ -31,15 +31,15 @@ class Stored(NamedTuple):
 
 def transpose(topology: Topology) -> DirectGraph:
     """The family's graph with all arcs reversed."""
-    return DirectGraph.of(topology).transpose()
+    return topology.direct_graph().transpose()
 
 
 FORWARD = [
-    Stored(DirectGraph.of(diamond()), 3, 2, [2, 2, 3]),
-    Stored(DirectGraph.of(modified_de_bruijn(2, 3)), 4, 2, [1, 2, 2, 2]),
-    Stored(DirectGraph.of(modified_de_bruijn(2, 4)), 5, 2, [1, 2, 3, 4, 5]),
-    Stored(DirectGraph.of(modified_de_bruijn(3, 2)), 3, 3, [2, 2, 4]),
-    Stored(DirectGraph.of(modified_de_bruijn(4, 2)), 3, 4, [2, 5, 8]),
+    Stored(diamond().direct_graph(), 3, 2, [2, 2, 3]),
+    Stored(modified_de_bruijn(2, 3).direct_graph(), 4, 2, [1, 2, 2, 2]),
+    Stored(modified_de_bruijn(2, 4).direct_graph(), 5, 2, [1, 2, 3, 4, 5]),
+    Stored(modified_de_bruijn(3, 2).direct_graph(), 3, 3, [2, 2, 4]),
+    Stored(modified_de_bruijn(4, 2).direct_graph(), 3, 4, [2, 5, 8]),
 ]
 BACKWARD = [
     Stored(transpose(diamond()), 3, 2, [2, 2, 3]),

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from collopt.errors import TopologyError
 from collopt.topologies import (
-    DirectGraph,
     circulant,
     circulant_diameter,
     least_circulant_diameter,
@@ -35,7 +34,7 @@ def test_the_diameter_is_that_of_a_breadth_first_search(data: st.DataObject) -> 
     if gcd(n, *offsets) > 1:
         assert circulant_diameter(n, sorted(offsets)) is None
         return
-    diameter = DirectGraph.of(circulant(n, sorted(offsets))).diameter
+    diameter = circulant(n, sorted(offsets)).direct_graph().diameter
     assert circulant_diameter(n, sorted(offsets)) == diameter
     assert circulant_diameter(n, sorted(offsets), below=diameter + 1) == diameter
     assert circulant_diameter(n, sorted(offsets), below=diameter) is None

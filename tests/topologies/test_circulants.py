@@ -10,7 +10,6 @@ import pytest
 
 from collopt.errors import TopologyError
 from collopt.topologies import (
-    DirectGraph,
     Topology,
     bidirectional_ring,
     circulant,
@@ -26,7 +25,7 @@ from collopt.topologies import (
 
 def heads(topology: Topology, node: int) -> list[int]:
     """Where the arcs of a node lead, in order."""
-    graph = DirectGraph.of(topology)
+    graph = topology.direct_graph()
     return graph.heads[graph.tails == node].tolist()
 
 
@@ -105,7 +104,7 @@ def test_both_rings_of_a_shifted_ring_pass_through_all_nodes(n: int) -> None:
 
 def test_distances_of_the_shifted_ring_are_those_behind_the_printed_throughput() -> None:
     """Caption of Table 4: 10738 µs for 1 MB per node over 4 links of 25 Gb/s; 83.886 µs is 1 MB at 100 Gb/s."""
-    hops = int(DirectGraph.of(shifted_ring(1024)).distances[0].sum())
+    hops = int(shifted_ring(1024).direct_graph().distances[0].sum())
     assert round(hops / 1024 * 83.88608) == 10738
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collopt import Topology, plan
 from collopt.errors import FileFormatError, TopologyError
 from collopt.topologies import Box, Link, Nic, compose, dgx_h100, rail
-from collopt.topologies.switched.compose import FABRICS
+from collopt.topologies.importing.compose import FABRICS
 from collopt.topologies.switched.scale_out import SharedLink
 
 PAIR = Box("pair", 2, (Link("gpu0", "gpu1", Fraction(50)),), (Nic(("gpu0",), 25, 12), Nic(("gpu1",), 25, 12)))

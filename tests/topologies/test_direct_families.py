@@ -152,7 +152,7 @@ def test_topologies_have_the_links_of_their_graphs(row: Row) -> None:
     ours[arrays.tails, arrays.heads] = arrays.capacities * int(arrays.unit)
     assert arrays.unit.denominator == 1
     assert np.array_equal(ours, capacities)
-    assert DirectGraph.of(row.topology) is graph
+    assert row.topology.direct_graph() is graph
 
 
 REVERSE_SYMMETRIC = {

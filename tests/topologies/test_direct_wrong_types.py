@@ -13,6 +13,7 @@ from collopt.errors import ColloptError, TopologyError, UnsupportedError
 from collopt.support.validation import as_integers
 from collopt.topologies import (
     DirectGraph,
+    Topology,
     automorphisms,
     average_distance,
     bidirectional,
@@ -135,12 +136,20 @@ CALLS: dict[str, tuple[Callable[[], object], type[ColloptError], str]] = {
     },
     "another name": (lambda: K3.renamed(None), TopologyError, "the graph's name is None"),  # type: ignore[arg-type]
     "a rank too many": (
-        lambda: K3.topology(names=list("abcd")),
+        lambda: Topology.from_graph(K3, names=list("abcd")),
         TopologyError,
         r"the names are \['a', 'b', 'c', 'd'\]; expected one for each of the 3 nodes of ",
     ),
-    "ranks too few": (lambda: K3.topology(names=["a"]), TopologyError, r"the names are \['a'\]; expected one for each"),
-    "ranks of no name": (lambda: K3.topology(names=True), TopologyError, "the names are True; expected a list"),  # type: ignore[arg-type]
+    "ranks too few": (
+        lambda: Topology.from_graph(K3, names=["a"]),
+        TopologyError,
+        r"the names are \['a'\]; expected one for each",
+    ),
+    "ranks of no name": (
+        lambda: Topology.from_graph(K3, names=True),
+        TopologyError,
+        "the names are True; expected a list",
+    ),  # type: ignore[arg-type]
     **{
         f"the mapping {mapping!r}": (
             lambda mapping=mapping: is_isomorphism(K3, K3, mapping),  # type: ignore[misc]
@@ -191,7 +200,11 @@ def test_whole_numbers_of_any_kind_make_a_graph() -> None:
     assert type(graph.num_nodes) is int
     assert graph.tails.dtype == graph.heads.dtype == np.int64
     assert list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True)) == RING
-    assert [link[:2] for link in graph.topology(names=["x", "y", "z"]).links] == [("x", "y"), ("y", "z"), ("z", "x")]
+    assert [link[:2] for link in Topology.from_graph(graph, names=["x", "y", "z"]).links] == [
+        ("x", "y"),
+        ("y", "z"),
+        ("z", "x"),
+    ]
     assert as_integers([np.int8(1), 2], "x", "y").tolist() == [1, 2]
 
 

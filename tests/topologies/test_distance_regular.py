@@ -50,7 +50,7 @@ def intersection_array(graph: DirectGraph) -> str:
 @pytest.mark.parametrize("n", TABLE_8)
 def test_sizes_and_steps_are_those_of_table_8(n: int) -> None:
     """T_L is the diameter; every graph is undirected, of degree 4, without loops or parallel links."""
-    graph = DirectGraph.of(distance_regular(n))
+    graph = distance_regular(n).direct_graph()
     assert (graph.num_nodes, graph.degree, graph.diameter) == (n, 4, TABLE_8[n])
     assert (graph.is_simple, graph.is_bidirectional, graph.name) == (True, True, f"DistReg(4, {n})")
 
@@ -63,13 +63,13 @@ def test_there_are_the_fifteen_rows_of_the_table() -> None:
 @pytest.mark.parametrize("n", [*SMALL, 189, pytest.param(728, marks=pytest.mark.slow)])
 def test_graphs_are_distance_regular_with_the_known_intersection_array(n: int) -> None:
     """Equal numbers at all pairs of nodes that are equally far apart are what the definition comes down to."""
-    assert intersection_array(DirectGraph.of(distance_regular(n))) == INTERSECTION_ARRAYS[n]
+    assert intersection_array(distance_regular(n).direct_graph()) == INTERSECTION_ARRAYS[n]
 
 
 @pytest.mark.parametrize("n", SMALL)
 def test_numbers_of_nodes_at_two_distances_depend_on_the_distance_only(n: int) -> None:
     """Definition 17 as it is written."""
-    distances = DirectGraph.of(distance_regular(n)).distances
+    distances = distance_regular(n).direct_graph().distances
     layers = [(distances == hops).astype(np.int64) for hops in range(distances.max() + 1)]
     for one in layers:
         for other in layers:

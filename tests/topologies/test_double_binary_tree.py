@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collopt.errors import TopologyError
-from collopt.topologies import DirectGraph, double_binary_tree
+from collopt.topologies import double_binary_tree
 from collopt.topologies.direct_connect.binary_trees import tree_pair
 
 SIZES = [2, 3, 4, 5, 6, 9, 16, 31, 64]
@@ -35,7 +35,7 @@ def test_no_node_but_the_root_is_inner_in_both_trees(n: int) -> None:
 @pytest.mark.parametrize("n", SIZES)
 def test_the_graph_has_the_links_of_both_trees(n: int) -> None:
     """Each both ways, and twice if both trees have it; no node has more than four."""
-    graph = DirectGraph.of(double_binary_tree(n))
+    graph = double_binary_tree(n).direct_graph()
     expected = sorted(
         arc for parents in tree_pair(n) for node, parent in enumerate(parents) if node
         for arc in ((node, parent), (parent, node))

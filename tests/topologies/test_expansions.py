@@ -32,7 +32,7 @@ from collopt.topologies import (
 from regular_graphs import regular_graphs
 
 TRIANGLE = DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)")
-COMPLETE = DirectGraph.of(complete(3)).renamed("K(3)")
+COMPLETE = complete(3).direct_graph().renamed("K(3)")
 
 
 def arcs_of(graph: DirectGraph) -> list[tuple[int, int]]:
@@ -102,8 +102,8 @@ def test_products_agree_with_networkx_and_are_associative() -> None:
     [
         (lambda: line_graph(COMPLETE, 2), lambda: kautz(2, 2)),
         (lambda: cartesian_power(COMPLETE, 2), lambda: hamming(2, 3)),
-        (lambda: cartesian_power(DirectGraph.of(complete(2)), 4), lambda: hypercube(4)),
-        (lambda: cartesian_product(DirectGraph.of(ring(3)), DirectGraph.of(ring(5))), lambda: torus(3, 5)),
+        (lambda: cartesian_power(complete(2).direct_graph(), 4), lambda: hypercube(4)),
+        (lambda: cartesian_product(ring(3).direct_graph(), ring(5).direct_graph()), lambda: torus(3, 5)),
         (lambda: parallel(TRIANGLE, 4), lambda: unidirectional_ring(4, 3)),
         (lambda: bidirectional(TRIANGLE), lambda: ring(3)),
     ],
@@ -112,7 +112,7 @@ def test_families_are_expansions_of_smaller_graphs(
     made: Callable[[], DirectGraph], known: Callable[[], object]
 ) -> None:
     """Kautz graphs, Hamming graphs, hypercubes, tori, rings."""
-    assert isomorphism(made(), DirectGraph.of(known())) is not None  # type: ignore[arg-type]
+    assert isomorphism(made(), known().direct_graph()) is not None  # type: ignore[arg-type]
 
 
 def test_parallel_and_opposite_arcs_are_counted() -> None:
@@ -125,7 +125,7 @@ def test_parallel_and_opposite_arcs_are_counted() -> None:
 
 def test_names_are_put_together_as_the_paper_writes_them() -> None:
     """With parentheses where they are needed, and only there."""
-    diamonds = DirectGraph.of(diamond()).renamed("Diamond")
+    diamonds = diamond().direct_graph().renamed("Diamond")
     square = cartesian_power(diamonds, 2)
     names = {
         "L(K(3))": line_graph(COMPLETE),

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from collopt.errors import FileFormatError, UnsupportedError
+from collopt.support.writing import write_all_whole, write_whole
 from collopt.topologies import Topology, dgx_h100, mi250, read_topology, ring, write_topology
-from collopt.topologies.files import topology_from_json, topology_to_json, write_all_whole, write_whole
 from collopt.topologies.network.schema import TopologyDocument
+from collopt.topologies.network.topology_json import topology_from_json, topology_to_json
 from strategies import eulerian_topologies, switch_free_topologies
 
 DATA = Path(__file__).parents[1] / "data"

@@ -99,7 +99,7 @@ SYMMETRY = [
 @pytest.mark.parametrize(("topology", "expected"), SYMMETRY, ids=lambda value: getattr(value, "name", str(value)))
 def test_reverse_symmetry_is_as_in_table_9(topology: object, expected: bool) -> None:
     """By computation; a symmetry that is found reverses every arc."""
-    graph = DirectGraph.of(topology)  # type: ignore[arg-type]
+    graph = topology.direct_graph()  # type: ignore[arg-type]
     assert is_reverse_symmetric(graph) is expected
     if (mapping := reverse_symmetry(graph)) is not None:
         turned = sorted(zip(mapping[graph.heads].tolist(), mapping[graph.tails].tolist(), strict=True))
@@ -109,17 +109,17 @@ def test_reverse_symmetry_is_as_in_table_9(topology: object, expected: bool) -> 
 def test_moore_optimality_asks_for_the_diameter() -> None:
     """Kautz graphs and complete bipartite ones have the least, rings and tori do not."""
     for topology in (kautz(2, 3), kautz(3, 2), complete_bipartite(4), complete(6), diamond()):
-        assert is_moore_optimal(DirectGraph.of(topology))
+        assert is_moore_optimal(topology.direct_graph())
     for topology in (unidirectional_ring(2, 5), bidirectional_ring(2, 9), torus(4, 4)):
-        assert not is_moore_optimal(DirectGraph.of(topology))
+        assert not is_moore_optimal(topology.direct_graph())
 
 
 def test_vertex_transitivity() -> None:
     """Cayley graphs have it; Diamond has five kinds of nodes."""
     for topology in (hypercube(4), torus(3, 5), complete_bipartite(3), unidirectional_ring(3, 4), hamming(2, 4)):
-        assert is_vertex_transitive(DirectGraph.of(topology))
+        assert is_vertex_transitive(topology.direct_graph())
     for topology in (diamond(), kautz(2, 3)):
-        assert not is_vertex_transitive(DirectGraph.of(topology))
+        assert not is_vertex_transitive(topology.direct_graph())
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_intersection_arrays_agree_with_networkx(graph: nx.Graph) -> None:
 @pytest.mark.parametrize("topology", [hypercube(3), hamming(2, 3), complete_bipartite(3), torus(3, 4), complete(4)])
 def test_distance_regularity_is_that_of_definition_17(topology: object) -> None:
     """Counting the nodes at distances i and j from x and y, for all of them."""
-    graph = DirectGraph.of(topology)  # type: ignore[arg-type]
+    graph = topology.direct_graph()  # type: ignore[arg-type]
     distances = graph.distances
     counts: dict[int, set[bytes]] = {}
     for x in range(graph.num_nodes):
@@ -163,8 +163,8 @@ def test_distance_regularity_is_that_of_definition_17(topology: object) -> None:
 
 def test_directed_graphs_and_parallel_arcs_are_not_distance_regular() -> None:
     """The definition is for simple undirected graphs."""
-    assert not is_distance_regular(DirectGraph.of(unidirectional_ring(1, 5)))
-    assert not is_distance_regular(DirectGraph.of(bidirectional_ring(4, 5)))
+    assert not is_distance_regular(unidirectional_ring(1, 5).direct_graph())
+    assert not is_distance_regular(bidirectional_ring(4, 5).direct_graph())
 
 
 @given(regular_graphs())

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from collopt.errors import TopologyError
-from collopt.topologies import Link, Topology, dgx_h100, from_networkx, to_networkx
+from collopt.topologies import Link, Topology, dgx_h100
 from strategies import eulerian_topologies, switch_free_topologies
 
 
@@ -25,7 +25,7 @@ def edge(**attributes: Any) -> nx.Graph:
 
 def test_an_undirected_edge_counts_in_both_directions() -> None:
     """Each direction has the whole bandwidth."""
-    topology = from_networkx(edge(bandwidth=12.5, latency="0.7"))
+    topology = Topology.from_networkx(edge(bandwidth=12.5, latency="0.7"))
     expected = (Fraction(25, 2), Fraction(7, 10))
     assert topology.links == (Link("a", "b", *expected), Link("b", "a", *expected))
 
@@ -34,7 +34,7 @@ def test_a_directed_edge_counts_once() -> None:
     """Its opposite may differ or be missing."""
     graph = nx.DiGraph()
     graph.add_edge("a", "b", bandwidth=1)
-    assert [link[:2] for link in from_networkx(graph).links] == [("a", "b")]
+    assert [link[:2] for link in Topology.from_networkx(graph).links] == [("a", "b")]
 
 
 @pytest.mark.parametrize("kind", [nx.MultiGraph, nx.MultiDiGraph])
@@ -43,7 +43,7 @@ def test_parallel_edges_merge(kind: type[nx.Graph]) -> None:
     graph = kind()
     graph.add_edge("a", "b", bandwidth=1, latency=5)
     graph.add_edge("a", "b", bandwidth=2, latency=3)
-    assert from_networkx(graph).link("a", "b") == Link("a", "b", Fraction(3), Fraction(5))
+    assert Topology.from_networkx(graph).link("a", "b") == Link("a", "b", Fraction(3), Fraction(5))
 
 
 def test_attributes_may_have_other_names() -> None:
@@ -53,7 +53,7 @@ def test_attributes_may_have_other_names() -> None:
     graph.add_node("a", role="compute")
     graph.add_node("b", role="compute")
     nx.add_cycle(graph, ["a", "s", "b"], capacity=4, delay=1)
-    topology = from_networkx(graph, bandwidth="capacity", latency="delay", kind="role", name="mine")
+    topology = Topology.from_networkx(graph, bandwidth="capacity", latency="delay", kind="role", name="mine")
     assert topology.compute_nodes == ("a", "b")
     assert topology.switch_nodes == ("s",)
     assert topology.link("a", "s") == Link("a", "s", Fraction(4), Fraction(1))
@@ -66,7 +66,7 @@ def test_ranks_follow_the_order_of_the_nodes() -> None:
     graph = nx.Graph()
     graph.add_nodes_from([3, 1, 2])
     nx.add_path(graph, [1, 2, 3], bandwidth=1)
-    assert from_networkx(graph).compute_nodes == ("3", "1", "2")
+    assert Topology.from_networkx(graph).compute_nodes == ("3", "1", "2")
 
 
 def test_nodes_of_any_kind_are_named_by_their_text() -> None:
@@ -74,7 +74,7 @@ def test_nodes_of_any_kind_are_named_by_their_text() -> None:
     graph = nx.grid_2d_graph(2, 2)
     graph.add_node(np.int64(7))
     nx.set_edge_attributes(graph, 1, "bandwidth")
-    assert from_networkx(graph).compute_nodes == ("(0, 0)", "(0, 1)", "(1, 0)", "(1, 1)", "7")
+    assert Topology.from_networkx(graph).compute_nodes == ("(0, 0)", "(0, 1)", "(1, 0)", "(1, 1)", "7")
 
 
 def test_two_nodes_of_one_name_are_refused() -> None:
@@ -82,22 +82,22 @@ def test_two_nodes_of_one_name_are_refused() -> None:
     graph = nx.Graph()
     graph.add_edge(1, "1", bandwidth=1)
     with pytest.raises(TopologyError, match=r"nodes 1 and '1' of the graph would both be called '1'; rename one"):
-        from_networkx(graph)
+        Topology.from_networkx(graph)
 
 
 def test_the_name_is_that_of_the_graph() -> None:
     """Or a plain default."""
     graph = edge(bandwidth=1)
-    assert from_networkx(graph).name == "topology"
+    assert Topology.from_networkx(graph).name == "topology"
     graph.graph["name"] = "lab"
-    assert from_networkx(graph).name == "lab"
+    assert Topology.from_networkx(graph).name == "lab"
 
 
 def test_the_graph_is_left_alone() -> None:
     """Reading writes nothing back."""
     graph = with_node(kind="switch", multicast=True)
     before = copy.deepcopy((dict(graph.nodes(data=True)), list(graph.edges(data=True)), graph.graph))
-    from_networkx(graph)
+    Topology.from_networkx(graph)
     assert (dict(graph.nodes(data=True)), list(graph.edges(data=True)), graph.graph) == before
 
 
@@ -107,7 +107,7 @@ def test_abilities_are_node_attributes() -> None:
     graph.add_nodes_from("ab", kind="compute")
     graph.add_node("s", kind="switch", multicast=True, aggregation=False)
     nx.add_star(graph, ["s", "a", "b"], bandwidth=1)
-    topology = from_networkx(graph)
+    topology = Topology.from_networkx(graph)
     assert topology.multicast == {"s"}
     assert topology.aggregation == set()
 
@@ -149,12 +149,12 @@ def with_node(**attributes: Any) -> nx.Graph:
 def test_graphs_that_make_no_sense_are_refused(graph: Any, message: str) -> None:
     """The node or edge, its value and what was expected are named."""
     with pytest.raises(TopologyError, match=message):
-        from_networkx(graph)
+        Topology.from_networkx(graph)
 
 
 def test_to_networkx_writes_kinds_abilities_and_exact_numbers() -> None:
     """In the attributes that from_networkx reads by default."""
-    graph = to_networkx(dgx_h100(2))
+    graph = dgx_h100(2).to_networkx()
     assert list(graph)[:16] == [f"box{box}/gpu{gpu}" for box in range(2) for gpu in range(8)]
     assert graph.nodes["box0/gpu0"] == {"kind": "compute"}
     assert graph.nodes["box1/nvswitch"] == {"kind": "switch", "multicast": True, "aggregation": True}
@@ -166,7 +166,7 @@ def test_to_networkx_writes_kinds_abilities_and_exact_numbers() -> None:
 @given(eulerian_topologies() | switch_free_topologies())
 def test_a_round_trip_gives_the_same_network(topology: Topology) -> None:
     """Only the order in which links are listed may change."""
-    back = from_networkx(topology.to_networkx())
+    back = Topology.from_networkx(topology.to_networkx())
     assert back.digest == topology.digest
     assert back.nodes == topology.nodes
     assert set(back.links) == set(topology.links)
@@ -178,10 +178,4 @@ def test_a_round_trip_gives_the_same_network(topology: Topology) -> None:
 def test_names_of_attributes_are_text(option: str, value: Any) -> None:
     """What is given instead is named."""
     with pytest.raises(TopologyError, match=f"{option} is .*; expected the name of an attribute"):
-        from_networkx(edge(bandwidth=1), **{option: value})
-
-
-def test_what_is_no_topology_is_not_written() -> None:
-    """With the type that it has."""
-    with pytest.raises(TopologyError, match="the topology is a Graph; expected a Topology"):
-        to_networkx(edge(bandwidth=1))  # type: ignore[arg-type]
+        Topology.from_networkx(edge(bandwidth=1), **{option: value})

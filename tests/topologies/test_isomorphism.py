@@ -86,14 +86,14 @@ def test_renumbered_graphs_are_recognised(graph: DirectGraph, seed: int) -> None
 
 
 LARGE: dict[str, Callable[[], DirectGraph]] = {
-    "hypercube(10)": lambda: DirectGraph.of(hypercube(10)),
-    "DBJ(4, 5)": lambda: DirectGraph.of(de_bruijn(4, 5)),
-    "K(4, 4)": lambda: DirectGraph.of(kautz(4, 4)),
-    "Pi(4, 100)": lambda: DirectGraph.of(generalized_kautz(4, 100)),
-    "Pi(4, 1000)": lambda: DirectGraph.of(generalized_kautz(4, 1000)),
-    "C(1024, {22, 23})": lambda: DirectGraph.of(circulant(1024, (22, 23))),
-    "L(UniRing(4, 64))": lambda: line_graph(DirectGraph.of(unidirectional_ring(4, 64))),
-    "L(Diamond^2)": lambda: line_graph(cartesian_power(DirectGraph.of(diamond()), 2)),
+    "hypercube(10)": lambda: hypercube(10).direct_graph(),
+    "DBJ(4, 5)": lambda: de_bruijn(4, 5).direct_graph(),
+    "K(4, 4)": lambda: kautz(4, 4).direct_graph(),
+    "Pi(4, 100)": lambda: generalized_kautz(4, 100).direct_graph(),
+    "Pi(4, 1000)": lambda: generalized_kautz(4, 1000).direct_graph(),
+    "C(1024, {22, 23})": lambda: circulant(1024, (22, 23)).direct_graph(),
+    "L(UniRing(4, 64))": lambda: line_graph(unidirectional_ring(4, 64).direct_graph()),
+    "L(Diamond^2)": lambda: line_graph(cartesian_power(diamond().direct_graph(), 2)),
 }
 
 
@@ -110,11 +110,11 @@ def test_large_graphs_are_recognised(made: Callable[[], DirectGraph]) -> None:
 @pytest.mark.parametrize(
     ("graph", "count"),
     [
-        (lambda: DirectGraph.of(de_bruijn(4, 4)), 15),
-        (lambda: line_graph(DirectGraph.of(circulant(16, (3, 4))), 3), 32),
-        (lambda: cartesian_power(DirectGraph.of(diamond()), 2), 15),
-        (lambda: line_graph(cartesian_power(DirectGraph.of(diamond()), 2)), 40),
-        (lambda: DirectGraph.of(hypercube(7)), 1),
+        (lambda: de_bruijn(4, 4).direct_graph(), 15),
+        (lambda: line_graph(circulant(16, (3, 4)).direct_graph(), 3), 32),
+        (lambda: cartesian_power(diamond().direct_graph(), 2), 15),
+        (lambda: line_graph(cartesian_power(diamond().direct_graph(), 2)), 40),
+        (lambda: hypercube(7).direct_graph(), 1),
     ],
 )
 def test_known_numbers_of_orbits(graph: Callable[[], DirectGraph], count: int) -> None:
@@ -124,7 +124,7 @@ def test_known_numbers_of_orbits(graph: Callable[[], DirectGraph], count: int) -
 
 def test_graphs_that_look_alike_to_refinement_are_told_apart() -> None:
     """The 4 x 4 rook's graph and the Shrikhande graph: strongly regular, with the same parameters."""
-    rook = cartesian_power(DirectGraph.of(complete(4)), 2)
+    rook = cartesian_power(complete(4).direct_graph(), 2)
     steps = [(0, 1), (0, 3), (1, 0), (3, 0), (1, 1), (3, 3)]
     shrikhande = DirectGraph.from_arcs(
         16,
@@ -138,10 +138,10 @@ def test_graphs_that_look_alike_to_refinement_are_told_apart() -> None:
 
 def test_graphs_of_different_sizes_are_not_isomorphic() -> None:
     """In nodes, in arcs, or only in how the arcs are parallel."""
-    ring, larger = DirectGraph.of(bidirectional_ring(2, 4)), DirectGraph.of(bidirectional_ring(2, 5))
+    ring, larger = bidirectional_ring(2, 4).direct_graph(), bidirectional_ring(2, 5).direct_graph()
     doubled = DirectGraph.from_arcs(4, [(0, 1), (0, 1), (1, 0), (1, 0), (2, 3), (2, 3), (3, 2), (3, 2)], "doubled")
     assert isomorphism(ring, larger) is None
-    assert isomorphism(ring, DirectGraph.of(complete(4))) is None
+    assert isomorphism(ring, complete(4).direct_graph()) is None
     assert isomorphism(ring, doubled) is None
     assert not is_isomorphism(ring, larger, np.arange(4))
 
@@ -149,7 +149,7 @@ def test_graphs_of_different_sizes_are_not_isomorphic() -> None:
 def test_a_search_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather than answering that there is no isomorphism."""
     monkeypatch.setattr(isomorphism_search, "MAX_ATTEMPTS", 2)
-    cube = DirectGraph.of(hypercube(4))
+    cube = hypercube(4).direct_graph()
     with pytest.raises(NoAnswerError, match="2 attempts"):
         isomorphism(cube, renumbered(cube, 1))
 

@@ -10,8 +10,8 @@ import pytest
 
 from collopt.errors import ColloptError, FileFormatError
 from collopt.support import json_files
+from collopt.support.json_files import read_json
 from collopt.topologies import files
-from collopt.topologies.files import read_json
 
 HEADER = '{"format": "demo", "version": 2'
 

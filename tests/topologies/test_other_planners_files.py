@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from collopt import plan, read_topology
 from collopt.errors import ColloptError, FileFormatError, TopologyError
-from collopt.topologies import compose, read_box, to_networkx, torus
+from collopt.topologies import compose, read_box, torus
 from collopt.topologies.importing.read import import_network
 from collopt.topologies.importing.sources.document import Document
 
@@ -190,7 +190,7 @@ def test_rings_of_astra_sim_are_a_torus(file: Path) -> None:
     """Of the catalogue, up to the numbers of the nodes."""
     text = "topology: [Ring, Ring]\nnpus_count: [3, 4]\nbandwidth: [8, 8]\nlatency: [0, 0]\n"
     network = read_topology(astra(file, text))
-    assert nx.is_isomorphic(to_networkx(network), to_networkx(torus(3, 4)))
+    assert nx.is_isomorphic(network.to_networkx(), torus(3, 4).to_networkx())
 
 
 def test_a_ring_of_two_is_one_link(file: Path) -> None:

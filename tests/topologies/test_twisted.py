@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from collopt.errors import TopologyError
-from collopt.topologies import DirectGraph, Topology, hypercube, torus, twisted_hypercube, twisted_torus
+from collopt.topologies import Topology, hypercube, torus, twisted_hypercube, twisted_torus
 
 
 def pairs(topology: Topology) -> set[tuple[int, int]]:
     """Tails and heads."""
-    graph = DirectGraph.of(topology)
+    graph = topology.direct_graph()
     return set(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (5, 3), (2, 6)])
 def test_without_a_twist_it_is_the_torus(shape: tuple[int, int]) -> None:
     """The same links in the same numbering."""
-    ours, plain = DirectGraph.of(twisted_torus(*shape, twist=0)), DirectGraph.of(torus(*shape))
+    ours, plain = twisted_torus(*shape, twist=0).direct_graph(), torus(*shape).direct_graph()
     assert np.array_equal(ours.tails, plain.tails)
     assert np.array_equal(ours.heads, plain.heads)
 
@@ -50,15 +50,15 @@ def test_sizes_k_and_2_k_are_twisted_by_k() -> None:
 def test_twisted_tori_of_three_dimensions_have_fewer_hops(k: int, diameter: int) -> None:
     """Both shapes of TPU v4; the untwisted ones have 2 k and 5 k / 2."""
     for shape in ((k, k, 2 * k), (k, 2 * k, 2 * k)):
-        graph = DirectGraph.of(twisted_torus(*shape))
+        graph = twisted_torus(*shape).direct_graph()
         assert (graph.degree, graph.is_simple, graph.is_bidirectional) == (6, True, True)
-        assert graph.diameter == diameter < DirectGraph.of(torus(*shape)).diameter
+        assert graph.diameter == diameter < torus(*shape).direct_graph().diameter
 
 
 @pytest.mark.parametrize("shape", [(3, 6), (2, 2, 4), (3, 3, 6), (2, 4, 4), (3, 6, 6)])
 def test_twisted_tori_look_the_same_from_every_node(shape: tuple[int, ...]) -> None:
     """They are Cayley graphs, so every node has as many nodes at each distance as any other."""
-    distances = DirectGraph.of(twisted_torus(*shape)).distances
+    distances = twisted_torus(*shape).direct_graph().distances
     counts = np.sort(distances, axis=1)
     assert (counts == counts[0]).all()
 
@@ -69,7 +69,7 @@ def test_a_twisted_hypercube_crosses_two_links(dimension: int) -> None:
     twisted, plain = twisted_hypercube(dimension), hypercube(dimension)
     assert pairs(plain) - pairs(twisted) == {(0, 1), (1, 0), (2, 3), (3, 2)}
     assert pairs(twisted) - pairs(plain) == {(0, 3), (3, 0), (1, 2), (2, 1)}
-    assert DirectGraph.of(twisted).diameter == dimension - 1
+    assert twisted.direct_graph().diameter == dimension - 1
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import networkx as nx
 import pytest
 
 from collopt.errors import TopologyError
-from collopt.topologies import DirectGraph, Topology, de_bruijn, generalized_kautz, kautz, modified_de_bruijn
+from collopt.topologies import Topology, de_bruijn, generalized_kautz, kautz, modified_de_bruijn
 from collopt.topologies.direct_connect.kautz import REWIRED_CYCLES
 
 
 def arcs_of(topology: Topology) -> list[tuple[int, int]]:
     """Tails and heads in order."""
-    graph = DirectGraph.of(topology)
+    graph = topology.direct_graph()
     return list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
 
 

@@ -46,7 +46,7 @@ def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> T
     n = as_size(n, "n", least=2)
     edges = [(parent, node) for parents in tree_pair(n) for node, parent in enumerate(parents) if node]
     graph = DirectGraph.from_arcs(n, both_ways(edges), f"DoubleBinaryTree({n})")
-    return graph.topology(bandwidth=bandwidth, latency=latency)
+    return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
 
 
 def tree_pair(count: int) -> tuple[list[int], list[int]]:

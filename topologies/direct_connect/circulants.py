@@ -217,4 +217,6 @@ def _different(offsets: Sequence[int], n: int) -> list[int]:
 def cyclic_graph(n: int, steps: Sequence[int], name: str, bandwidth: Exact, latency: Exact) -> Topology:
     """Join each node i of n to i + a, modulo n, for each of the steps a; equal ones make parallel links."""
     check_graph(name, n, len(steps))
-    return DirectGraph.from_arcs(n, translates(n, steps), name).topology(bandwidth=bandwidth, latency=latency)
+    return Topology.from_graph(
+        DirectGraph.from_arcs(n, translates(n, steps), name), bandwidth=bandwidth, latency=latency
+    )

@@ -171,7 +171,7 @@ def distance_regular(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Top
             f"{', '.join(map(str, DISTANCE_REGULAR))}"
         )
     graph = DirectGraph.from_arcs(n, both_ways(DISTANCE_REGULAR[n].edges()), f"DistReg(4, {n})")
-    return graph.topology(bandwidth=bandwidth, latency=latency)
+    return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
 
 
 def _differing(words: Iterable[tuple[int, ...]]) -> Edges:

@@ -219,7 +219,7 @@ def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latenc
     kept = [(tail, head) for tail, head in present if (head, tail) not in present]
     added = list(zip(cycle, cycle[1:] + cycle[:1], strict=True))
     graph = DirectGraph.from_arcs(degree**length, kept + added, f"DBJMod({degree}, {length})")
-    return graph.topology(bandwidth=bandwidth, latency=latency)
+    return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
 
 
 def _shifts(degree: int, length: int) -> IntArray:
@@ -230,4 +230,6 @@ def _shifts(degree: int, length: int) -> IntArray:
 
 
 def _topology(heads: IntArray, name: str, bandwidth: Exact, latency: Exact) -> Topology:
-    return DirectGraph.from_arcs(len(heads), arcs_to(heads), name).topology(bandwidth=bandwidth, latency=latency)
+    return Topology.from_graph(
+        DirectGraph.from_arcs(len(heads), arcs_to(heads), name), bandwidth=bandwidth, latency=latency
+    )

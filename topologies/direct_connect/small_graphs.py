@@ -129,4 +129,6 @@ def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
 
 
 def _topology(heads: IntArray, name: str, bandwidth: Exact, latency: Exact) -> Topology:
-    return DirectGraph.from_arcs(len(heads), arcs_to(heads), name).topology(bandwidth=bandwidth, latency=latency)
+    return Topology.from_graph(
+        DirectGraph.from_arcs(len(heads), arcs_to(heads), name), bandwidth=bandwidth, latency=latency
+    )

@@ -68,7 +68,7 @@ def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, l
         there[axis] += 1
         beside.append(np.ravel_multi_index(tuple(there), tuple(sizes), mode="wrap"))
     graph = DirectGraph.from_arcs(prod(sizes), both_ways(arcs_to(np.column_stack(beside))), name)
-    return graph.topology(bandwidth=bandwidth, latency=latency)
+    return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
 
 
 def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -108,7 +108,7 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
     heads = np.arange(2**dimension)[:, None] ^ (1 << np.arange(dimension))
     heads[:4, 0] = 3, 2, 1, 0
     graph = DirectGraph.from_arcs(len(heads), arcs_to(heads), f"TwistedQ({dimension})")
-    return graph.topology(bandwidth=bandwidth, latency=latency)
+    return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
 
 
 def _as_twist(twist: object, sizes: list[int]) -> int:

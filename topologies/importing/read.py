@@ -10,11 +10,11 @@ from ...errors import TopologyError
 from ...support.json_files import parse_json
 from ...support.quantities import Exact, doubt_about_nic
 from ...support.validation import as_size
-from ..files import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
 from ..network.topology import Topology
-from ..switched.compose import FABRICS, compose
+from ..network.topology_json import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
 from ..switched.scale_out import MAX_BOXES, Box
 from .boxes import imported, read_box
+from .compose import FABRICS, compose
 from .formats import find_format
 from .latencies import latencies_note, network_latencies
 from .sources.document import Document, Imported, read_document

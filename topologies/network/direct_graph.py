@@ -2,12 +2,12 @@
 
 A `Topology` merges parallel links and has no self-loops.  Both count where every node has the same number d of ports:
 a self-loop takes up a port, and a line graph makes a node of every arc.  So the families and the expansions of the
-direct-connect paper work on this class, and `DirectGraph.topology` turns the result into a network to plan on.
+direct-connect paper work on this class; `Topology.from_graph` makes a network of the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,10 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import TopologyError, UnsupportedError
-from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import MAX_LINKS, as_integers, as_list, as_size, as_title, check_links, shown
 from .hop_distances import hop_distances
-from .topology import Topology
 
 __all__ = ["Adjacency", "DirectGraph", "as_direct_graph"]
 
@@ -61,8 +59,6 @@ class DirectGraph:
     >>> graph = DirectGraph.from_arcs(2, [(0, 0), (0, 1), (0, 1), (1, 0), (1, 0), (1, 1)], "pair")
     >>> graph.degree, graph.num_self_loops, graph.has_parallel_links, graph.diameter
     (3, 2, True, 1)
-    >>> graph.topology(bandwidth=25).link("gpu0", "gpu1").bandwidth
-    Fraction(50, 1)
     """
 
     num_nodes: int
@@ -125,82 +121,6 @@ class DirectGraph:
             raise TopologyError(f"the arcs are {shown(listed)}; expected {expected}")
         check_links(len(rows), as_title(name, "the graph's name"))
         return cls(num_nodes, rows[:, 0], rows[:, 1], name)
-
-    @classmethod
-    def of(cls, topology: Topology) -> DirectGraph:
-        """Read a topology without switches; links that are k times as fast as the unit of bandwidth become k arcs.
-
-        Parameters
-        ----------
-        topology : Topology
-            One that a family or an expansion made keeps its graph, self-loops included; see `Topology.graph`.
-
-        Returns
-        -------
-        DirectGraph
-
-        Raises
-        ------
-        UnsupportedError
-            If it is no topology, has switches, or bandwidths so different that there would be too many arcs.
-        """
-        if not isinstance(topology, Topology):
-            raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology without switches")
-        if topology.graph is not None:
-            return topology.graph
-        if topology.switch_nodes:
-            raise UnsupportedError(
-                f"{topology!r} has switches, such as {topology.switch_nodes[0]!r}; expected direct links between ranks"
-            )
-        arrays = topology.arrays
-        try:
-            check_links(sum(arrays.capacities.tolist()), f"{topology.name} as links of {arrays.unit} GB/s each")
-        except TopologyError as error:
-            raise UnsupportedError(f"{error} or round its bandwidths to fewer digits") from None
-        tails, heads = (np.repeat(end, arrays.capacities) for end in (arrays.tails, arrays.heads))
-        return cls(topology.num_ranks, tails, heads, topology.name)
-
-    def topology(
-        self, *, bandwidth: Exact = 1, latency: Exact = 0, names: Sequence[str] | None = None, name: str | None = None
-    ) -> Topology:
-        """Return the network that the arcs make up: parallel arcs add up, and self-loops carry nothing.
-
-        Parameters
-        ----------
-        bandwidth : int, float, str or Fraction
-            GB/s of each arc.
-        latency : int, float, str or Fraction
-            Microseconds of each arc.
-        names : sequence of str, optional
-            Of the ranks; ``gpu0``, ``gpu1``, ... by default.
-        name : str, optional
-            Of the topology; the graph's by default.
-
-        Returns
-        -------
-        Topology
-            Its `Topology.graph` is this graph.
-
-        Raises
-        ------
-        TopologyError
-            If a value is not usable.
-        """
-        speed, delay = as_bandwidth(bandwidth, self.name), as_latency(latency, self.name)
-        ranks = [f"gpu{node}" for node in range(self.num_nodes)] if names is None else self._as_ranks(names)
-        columns = (column.tolist() for column in self.adjacency)
-        links = [(ranks[tail], ranks[head], speed * count, delay) for tail, head, count in zip(*columns, strict=True)]
-        made = Topology.from_links(links, compute=ranks, name=self.name if name is None else name)
-        object.__setattr__(made, "graph", self)
-        return made
-
-    def _as_ranks(self, names: Sequence[str]) -> list[str]:
-        ranks = list(as_list(names, "the names"))
-        if len(ranks) != self.num_nodes:
-            raise TopologyError(
-                f"the names are {shown(ranks)}; expected one for each of the {self.num_nodes} nodes of {self.name}"
-            )
-        return ranks
 
     @property
     def num_arcs(self) -> int:
@@ -305,6 +225,6 @@ def as_direct_graph(value: object) -> DirectGraph:
     """Return a graph that was asked for; anything else raises `UnsupportedError`."""
     if not isinstance(value, DirectGraph):
         raise UnsupportedError(
-            f"the graph is {shown(value)}; expected a DirectGraph, such as DirectGraph.of(topology) returns"
+            f"the graph is {shown(value)}; expected a DirectGraph, such as topology.direct_graph() returns"
         )
     return value

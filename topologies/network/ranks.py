@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ...errors import UnsupportedError
 from ...support.validation import is_whole, shown
 
-if TYPE_CHECKING:
-    from .topology import Topology
 
-__all__ = ["as_root", "rank_number"]
-
-
-def rank_number(topology: Topology, rank: object) -> int | None:
+def rank_number(compute_nodes: Sequence[str], rank: object) -> int | None:
     """Return the number of a rank that is given by its number or name; None if there is none of it.
 
-    >>> from collopt.topologies import ring
-    >>> rank_number(ring(4), "gpu2"), rank_number(ring(4), 4)
+    >>> rank_number(["gpu0", "gpu1", "gpu2"], "gpu2"), rank_number(["gpu0", "gpu1"], 2)
     (2, None)
     """
-    number = topology.node_index.get(rank) if isinstance(rank, str) else rank
-    return int(number) if is_whole(number) and 0 <= number < topology.num_ranks else None
+    if isinstance(rank, str):
+        return compute_nodes.index(rank) if rank in compute_nodes else None
+    return int(rank) if is_whole(rank) and 0 <= rank < len(compute_nodes) else None
 
 
-def as_root(topology: Topology, root: object) -> int:
+def as_root(compute_nodes: Sequence[str], root: object) -> int:
     """Return the number of the rank that `root` gives by number or name, or raise `UnsupportedError`."""
-    number = rank_number(topology, root)
+    number = rank_number(compute_nodes, root)
     if number is None:
         raise UnsupportedError(
-            f"root {shown(root)} is not a rank; expected 0..{topology.num_ranks - 1} or a compute node's name"
+            f"root {shown(root)} is not a rank; expected 0..{len(compute_nodes) - 1} or a compute node's name"
         )
     return number

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ...errors import TopologyError
-from ...support.quantities import Exact
-from ...support.validation import as_flag, as_list, as_name, as_names, as_title, shown
-from . import what_if
+import numpy as np
+
+from ...errors import TopologyError, UnsupportedError
+from ...support.quantities import Exact, as_bandwidth, as_latency
+from ...support.validation import as_flag, as_list, as_name, as_names, as_title, check_links, shown
+from .direct_graph import DirectGraph
 from .links import Link, LinkArrays, as_link, grouped, link_arrays, merged_links
+from .what_if import WhatIf
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from .direct_graph import DirectGraph
 
 __all__ = ["Link", "LinkArrays", "Topology"]
 
 
 @dataclass(frozen=True)
-class Topology:
+class Topology(WhatIf):
     """A network of compute nodes (ranks) and switches joined by directed links.
 
     Build one with `Topology.from_links`, `Topology.from_networkx`, `read_topology` or a function of
@@ -45,7 +47,7 @@ class Topology:
         For people; two topologies that differ only here are the same network.
     graph : DirectGraph or None
         Of a direct-connect family or expansion, its arcs with self-loops and parallel links, of which `links` knows
-        nothing.  Files and changed topologies do not keep it; see `DirectGraph.of`.
+        nothing.  Files and changed topologies do not keep it; see `direct_graph`.
 
     Examples
     --------
@@ -146,16 +148,154 @@ class Topology:
         kind: str = "kind",
         name: str | None = None,
     ) -> Topology:
-        """Read a networkx graph; see `collopt.topologies.network.networkx_graphs.from_networkx`."""
-        from .networkx_graphs import from_networkx
+        """Read a networkx graph; the graph itself is left alone.
 
-        return from_networkx(graph, bandwidth=bandwidth, latency=latency, kind=kind, name=name)
+        Parameters
+        ----------
+        graph : networkx.Graph, DiGraph, MultiGraph or MultiDiGraph
+            Edges of an undirected graph count in both directions; parallel edges add their bandwidths and keep the
+            larger latency.  Nodes that are neither text nor integers are named by their ``str``.
+        bandwidth : str
+            Edge attribute with GB/s in each direction; every edge needs it.
+        latency : str
+            Edge attribute with microseconds, 0 where absent.
+        kind : str
+            Node attribute, ``"compute"`` or ``"switch"``: every node has it, or none, and then all are compute nodes.
+            A switch may further have the attributes ``multicast`` and ``aggregation``, True or False.
+        name : str, optional
+            For people; by default the graph's own name.
+
+        Returns
+        -------
+        Topology
+            Ranks in the order of the graph's nodes.
+
+        Raises
+        ------
+        TopologyError
+            For something that is not a networkx graph, an unknown kind or one that only some nodes have, a missing or
+            unusable bandwidth, two nodes of one name, self-loops, or fewer than two compute nodes.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> graph = nx.cycle_graph(3)
+        >>> nx.set_edge_attributes(graph, 25, "capacity")
+        >>> Topology.from_networkx(graph, bandwidth="capacity", name="triangle")
+        <Topology 'triangle': 3 ranks, 6 links>
+        """
+        from .networkx_graphs import arguments_of
+
+        return cls.from_links(**arguments_of(graph, bandwidth=bandwidth, latency=latency, kind=kind, name=name))
 
     def to_networkx(self) -> nx.DiGraph:
-        """Return the topology as a `networkx.DiGraph`; see `collopt.topologies.network.networkx_graphs.to_networkx`."""
-        from .networkx_graphs import to_networkx
+        """Write the network as a directed graph that `from_networkx` reads back as the same network.
 
-        return to_networkx(self)
+        Returns
+        -------
+        networkx.DiGraph
+            Compute nodes in rank order, then switches, with the attribute ``kind`` and, on switches that have them,
+            ``multicast`` and ``aggregation``; edges with ``bandwidth`` and ``latency`` as fractions.
+
+        Notes
+        -----
+        networkx groups edges by node, so the way back may list the links in another order; the digest stays the same.
+
+        Examples
+        --------
+        >>> ring = Topology.from_links([("a", "b", 25), ("b", "a", 25)], compute=["a", "b"])
+        >>> ring.to_networkx().edges["a", "b"]["bandwidth"]
+        Fraction(25, 1)
+        """
+        import networkx as nx
+
+        graph = nx.DiGraph(name=self.name)
+        graph.add_nodes_from(self.compute_nodes, kind="compute")
+        for switch in self.switch_nodes:
+            able = {ability: True for ability in ("multicast", "aggregation") if switch in getattr(self, ability)}
+            graph.add_node(switch, kind="switch", **able)
+        for link in self.links:
+            graph.add_edge(link.tail, link.head, bandwidth=link.bandwidth, latency=link.latency)
+        return graph
+
+    @classmethod
+    def from_graph(
+        cls,
+        graph: DirectGraph,
+        *,
+        bandwidth: Exact = 1,
+        latency: Exact = 0,
+        names: Sequence[str] | None = None,
+        name: str | None = None,
+    ) -> Topology:
+        """Make a network of a direct-connect graph: parallel arcs add up, and self-loops carry nothing.
+
+        Parameters
+        ----------
+        graph : DirectGraph
+            Kept as the topology's `graph`.
+        bandwidth : int, float, str or Fraction
+            GB/s of each arc.
+        latency : int, float, str or Fraction
+            Microseconds of each arc.
+        names : sequence of str, optional
+            Of the ranks; ``gpu0``, ``gpu1``, ... by default.
+        name : str, optional
+            Of the topology; the graph's by default.
+
+        Returns
+        -------
+        Topology
+
+        Raises
+        ------
+        TopologyError
+            If a value is not usable.
+
+        Examples
+        --------
+        >>> from collopt.topologies import DirectGraph
+        >>> graph = DirectGraph.from_arcs(2, [(0, 0), (0, 1), (0, 1), (1, 0), (1, 0), (1, 1)], "pair")
+        >>> Topology.from_graph(graph, bandwidth=25).link("gpu0", "gpu1").bandwidth
+        Fraction(50, 1)
+        """
+        speed, delay = as_bandwidth(bandwidth, graph.name), as_latency(latency, graph.name)
+        ranks = (
+            [f"gpu{node}" for node in range(graph.num_nodes)] if names is None else list(as_list(names, "the names"))
+        )
+        if len(ranks) != graph.num_nodes:
+            raise TopologyError(
+                f"the names are {shown(ranks)}; expected one for each of the {graph.num_nodes} nodes of {graph.name}"
+            )
+        columns = (column.tolist() for column in graph.adjacency)
+        links = [(ranks[tail], ranks[head], speed * count, delay) for tail, head, count in zip(*columns, strict=True)]
+        made = cls.from_links(links, compute=ranks, name=graph.name if name is None else name)
+        object.__setattr__(made, "graph", graph)
+        return made
+
+    def direct_graph(self) -> DirectGraph:
+        """Return the arcs of a network without switches; k times the unit of bandwidth becomes k parallel arcs.
+
+        A topology that a family or an expansion made keeps its graph, self-loops included; see `graph`.
+
+        Raises
+        ------
+        UnsupportedError
+            If it has switches, or bandwidths so different that there would be too many arcs.
+        """
+        if self.graph is not None:
+            return self.graph
+        if self.switch_nodes:
+            raise UnsupportedError(
+                f"{self!r} has switches, such as {self.switch_nodes[0]!r}; expected direct links between ranks"
+            )
+        arrays = self.arrays
+        try:
+            check_links(sum(arrays.capacities.tolist()), f"{self.name} as links of {arrays.unit} GB/s each")
+        except TopologyError as error:
+            raise UnsupportedError(f"{error} or round its bandwidths to fewer digits") from None
+        tails, heads = (np.repeat(end, arrays.capacities) for end in (arrays.tails, arrays.heads))
+        return DirectGraph(self.num_ranks, tails, heads, self.name)
 
     @property
     def num_ranks(self) -> int:
@@ -232,69 +372,6 @@ class Topology:
             sorted(self.aggregation),
         ]
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
-
-    def restrict(self, ranks: Iterable[int | str]) -> Topology:
-        """Keep only the given ranks (indices or names, in the new rank order) and drop the other compute nodes.
-
-        Links of dropped compute nodes disappear, as in the paper's MI250 8+8 setting; switches left without a link
-        disappear too.
-
-        Raises
-        ------
-        TopologyError
-            For an unknown or repeated rank, or if fewer than two remain.
-        """
-        return what_if.restrict(self, ranks)
-
-    def without_link(self, tail: str, head: str, *, bidirectional: bool = True) -> Topology:
-        """Remove the link from `tail` to `head`, and its opposite if `bidirectional` and present."""
-        return what_if.without_link(self, tail, head, bidirectional=bidirectional)
-
-    def without_node(self, node: str) -> Topology:
-        """Remove a failed GPU, NIC or switch with all its links.
-
-        Ranks after a removed one move up; switches left without a link disappear too.
-
-        Raises
-        ------
-        TopologyError
-            For an unknown node, or if fewer than two ranks remain.
-        """
-        self._check_nodes((node,))
-        return what_if.without_node(self, node)
-
-    def derate(self, tail: str, head: str, factor: Exact, *, bidirectional: bool = True) -> Topology:
-        """Multiply the bandwidth of one link (and of its opposite if `bidirectional`) by `factor`."""
-        return what_if.derate(self, tail, head, factor, bidirectional=bidirectional)
-
-    def with_bandwidths(self, bandwidths: Mapping[tuple[str, str], Exact]) -> Topology:
-        """Give links other bandwidths, such as what a model leaves to a collective; a link of 0 GB/s disappears.
-
-        Parameters
-        ----------
-        bandwidths : mapping of (str, str) to number
-            GB/s by ``(tail, head)``; links that are not named keep theirs.
-
-        Returns
-        -------
-        Topology
-
-        Raises
-        ------
-        TopologyError
-            If there is no such link, or a bandwidth is negative or no number.
-
-        Examples
-        --------
-        >>> triangle = Topology.from_links([("a", "b", 2), ("b", "c", 2), ("c", "a", 2)], compute="abc")
-        >>> triangle.with_bandwidths({("a", "b"): "1/3"}).links[0].bandwidth
-        Fraction(1, 3)
-        """
-        return what_if.with_bandwidths(self, bandwidths)
-
-    def scaled(self, factor: Exact) -> Topology:
-        """Multiply every bandwidth by `factor`."""
-        return what_if.scaled(self, factor)
 
     def __repr__(self) -> str:
         """Name and size; `str` and `repr` are the same on purpose."""

@@ -2,102 +2,146 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import Any, Self, cast
 
 from ...errors import TopologyError
 from ...support.quantities import Exact, as_amount, as_factor
 from ...support.validation import as_flag, as_names, as_several, shown
+from .links import Link
 from .ranks import rank_number
 
-if TYPE_CHECKING:
-    from .topology import Link, Topology
 
-__all__ = ["derate", "restrict", "scaled", "with_bandwidths", "without_link", "without_node"]
+class WhatIf:
+    """The changes that every topology offers; each returns a new topology and leaves this one alone."""
 
+    compute_nodes: tuple[str, ...]
+    switch_nodes: tuple[str, ...]
+    links: tuple[Link, ...]
+    multicast: frozenset[str]
+    aggregation: frozenset[str]
+    name: str
 
-def restrict(topology: Topology, ranks: Iterable[int | str]) -> Topology:
-    """Keep only some ranks, as `Topology.restrict` says."""
-    kept = as_names((_rank_name(topology, rank) for rank in as_several(ranks, "ranks")), "compute")
-    alive = {*kept, *topology.switch_nodes}
-    links = tuple(link for link in topology.links if link.tail in alive and link.head in alive)
-    return _of(topology, kept, links, f"{topology.name} [{len(kept)} of {topology.num_ranks} ranks]")
+    @abstractmethod
+    def link(self, tail: str, head: str) -> Link:
+        """Return the link from `tail` to `head`, or raise `TopologyError` if there is none."""
 
+    def restrict(self, ranks: Iterable[int | str]) -> Self:
+        """Keep only the given ranks (indices or names, in the new rank order) and drop the other compute nodes.
 
-def without_node(topology: Topology, node: str) -> Topology:
-    """Remove a node that there is, as `Topology.without_node` says."""
-    kept = tuple(rank for rank in topology.compute_nodes if rank != node)
-    links = tuple(link for link in topology.links if node not in link[:2])
-    return _of(topology, kept, links, f"{topology.name} without {node}")
+        Links of dropped compute nodes disappear, as in the paper's MI250 8+8 setting; switches left without a link
+        disappear too.
 
+        Raises
+        ------
+        TopologyError
+            For an unknown or repeated rank, or if fewer than two remain.
+        """
+        kept = as_names((self._rank_name(rank) for rank in as_several(ranks, "ranks")), "compute")
+        alive = {*kept, *self.switch_nodes}
+        links = tuple(link for link in self.links if link.tail in alive and link.head in alive)
+        return self._keeping(kept, links, f"{self.name} [{len(kept)} of {len(self.compute_nodes)} ranks]")
 
-def without_link(topology: Topology, tail: str, head: str, *, bidirectional: bool) -> Topology:
-    """Remove a link, as `Topology.without_link` says."""
-    gone = _ends(topology, tail, head, bidirectional=bidirectional)
-    links = tuple(link for link in topology.links if link[:2] not in gone)
-    return replace(topology, links=links, name=f"{topology.name} without {tail}-{head}")
+    def without_link(self, tail: str, head: str, *, bidirectional: bool = True) -> Self:
+        """Remove the link from `tail` to `head`, and its opposite if `bidirectional` and present."""
+        gone = self._ends(tail, head, bidirectional=bidirectional)
+        links = tuple(link for link in self.links if link[:2] not in gone)
+        return self._with(links=links, name=f"{self.name} without {tail}-{head}")
 
+    def without_node(self, node: str) -> Self:
+        """Remove a failed GPU, NIC or switch with all its links.
 
-def derate(topology: Topology, tail: str, head: str, factor: Exact, *, bidirectional: bool) -> Topology:
-    """Multiply the bandwidth of a link, as `Topology.derate` says."""
-    exact = as_factor(factor, "derating factor")
-    changed = _ends(topology, tail, head, bidirectional=bidirectional)
-    links = tuple(_times(link, exact) if link[:2] in changed else link for link in topology.links)
-    return replace(topology, links=links, name=f"{topology.name} with {tail}-{head} x {exact}")
+        Ranks after a removed one move up; switches left without a link disappear too.
 
+        Raises
+        ------
+        TopologyError
+            For an unknown node, or if fewer than two ranks remain.
+        """
+        if not isinstance(node, str) or node not in (*self.compute_nodes, *self.switch_nodes):
+            raise TopologyError(f"node {shown(node)} is not in {self!r}")
+        kept = tuple(rank for rank in self.compute_nodes if rank != node)
+        links = tuple(link for link in self.links if node not in link[:2])
+        return self._keeping(kept, links, f"{self.name} without {node}")
 
-def scaled(topology: Topology, factor: Exact) -> Topology:
-    """Multiply every bandwidth by `factor`."""
-    exact = as_factor(factor, "scale factor")
-    links = tuple(_times(link, exact) for link in topology.links)
-    return replace(topology, links=links, name=f"{topology.name} x {exact}")
+    def derate(self, tail: str, head: str, factor: Exact, *, bidirectional: bool = True) -> Self:
+        """Multiply the bandwidth of one link (and of its opposite if `bidirectional`) by `factor`."""
+        exact = as_factor(factor, "derating factor")
+        changed = self._ends(tail, head, bidirectional=bidirectional)
+        links = tuple(_times(link, exact) if link[:2] in changed else link for link in self.links)
+        return self._with(links=links, name=f"{self.name} with {tail}-{head} x {exact}")
 
+    def scaled(self, factor: Exact) -> Self:
+        """Multiply every bandwidth by `factor`."""
+        exact = as_factor(factor, "scale factor")
+        return self._with(links=tuple(_times(link, exact) for link in self.links), name=f"{self.name} x {exact}")
 
-def with_bandwidths(topology: Topology, bandwidths: Mapping[tuple[str, str], Exact]) -> Topology:
-    """Give links other bandwidths, as `Topology.with_bandwidths` says."""
-    if not isinstance(bandwidths, Mapping):
-        raise TopologyError(f"bandwidths are {shown(bandwidths)}; expected a mapping from (tail, head) to GB/s")
-    chosen = {}
-    for ends, bandwidth in bandwidths.items():
-        if not isinstance(ends, tuple) or len(ends) != 2:
-            raise TopologyError(f"bandwidths name {shown(ends)}; expected pairs (tail, head)")
-        chosen[topology.link(*ends)[:2]] = as_amount(bandwidth)
-    links = [link._replace(bandwidth=chosen.get(link[:2], link.bandwidth)) for link in topology.links]
-    alive = tuple(link for link in links if link.bandwidth)
-    return replace(topology, links=alive, name=f"{topology.name} with other bandwidths")
+    def with_bandwidths(self, bandwidths: Mapping[tuple[str, str], Exact]) -> Self:
+        """Give links other bandwidths, such as what a model leaves to a collective; a link of 0 GB/s disappears.
 
+        Parameters
+        ----------
+        bandwidths : mapping of (str, str) to number
+            GB/s by ``(tail, head)``; links that are not named keep theirs.
 
-def _of(topology: Topology, ranks: tuple[str, ...], links: tuple[Link, ...], name: str) -> Topology:
-    """Keep these ranks and links, and the switches that still have one."""
-    linked = {end for link in links for end in link[:2]}
-    switches = tuple(switch for switch in topology.switch_nodes if switch in linked)
-    return replace(
-        topology,
-        compute_nodes=ranks,
-        switch_nodes=switches,
-        links=links,
-        multicast=topology.multicast & set(switches),
-        aggregation=topology.aggregation & set(switches),
-        name=name,
-    )
+        Returns
+        -------
+        Topology
 
+        Raises
+        ------
+        TopologyError
+            If there is no such link, or a bandwidth is negative or no number.
 
-def _ends(topology: Topology, tail: str, head: str, *, bidirectional: bool) -> set[tuple[str, str]]:
-    """Ends of the link, which must be there, and of its opposite, which need not be."""
-    ends = topology.link(tail, head)[:2]
-    return {ends, (head, tail)} if as_flag(bidirectional, "bidirectional") else {ends}
+        Examples
+        --------
+        >>> from collopt.topologies import Topology
+        >>> triangle = Topology.from_links([("a", "b", 2), ("b", "c", 2), ("c", "a", 2)], compute="abc")
+        >>> triangle.with_bandwidths({("a", "b"): "1/3"}).links[0].bandwidth
+        Fraction(1, 3)
+        """
+        if not isinstance(bandwidths, Mapping):
+            raise TopologyError(f"bandwidths are {shown(bandwidths)}; expected a mapping from (tail, head) to GB/s")
+        chosen = {}
+        for ends, bandwidth in bandwidths.items():
+            if not isinstance(ends, tuple) or len(ends) != 2:
+                raise TopologyError(f"bandwidths name {shown(ends)}; expected pairs (tail, head)")
+            chosen[self.link(*ends)[:2]] = as_amount(bandwidth)
+        links = [link._replace(bandwidth=chosen.get(link[:2], link.bandwidth)) for link in self.links]
+        alive = tuple(link for link in links if link.bandwidth)
+        return self._with(links=alive, name=f"{self.name} with other bandwidths")
+
+    def _with(self, **changes: object) -> Self:
+        return cast("Self", replace(cast("Any", self), **changes))
+
+    def _keeping(self, ranks: tuple[str, ...], links: tuple[Link, ...], name: str) -> Self:
+        """Keep these ranks and links, and the switches that still have one."""
+        linked = {end for link in links for end in link[:2]}
+        switches = tuple(switch for switch in self.switch_nodes if switch in linked)
+        return self._with(
+            compute_nodes=ranks,
+            switch_nodes=switches,
+            links=links,
+            multicast=self.multicast & set(switches),
+            aggregation=self.aggregation & set(switches),
+            name=name,
+        )
+
+    def _ends(self, tail: str, head: str, *, bidirectional: bool) -> set[tuple[str, str]]:
+        """Ends of the link, which must be there, and of its opposite, which need not be."""
+        ends = self.link(tail, head)[:2]
+        return {ends, (head, tail)} if as_flag(bidirectional, "bidirectional") else {ends}
+
+    def _rank_name(self, rank: object) -> str:
+        number = rank_number(self.compute_nodes, rank)
+        if number is None:
+            last = len(self.compute_nodes) - 1
+            raise TopologyError(f"rank {shown(rank)} is not in {self!r}; expected 0..{last} or a compute node's name")
+        return self.compute_nodes[number]
 
 
 def _times(link: Link, factor: Fraction) -> Link:
     return link._replace(bandwidth=link.bandwidth * factor)
-
-
-def _rank_name(topology: Topology, rank: object) -> str:
-    number = rank_number(topology, rank)
-    if number is None:
-        raise TopologyError(
-            f"rank {shown(rank)} is not in {topology!r}; expected 0..{topology.num_ranks - 1} or a compute node's name"
-        )
-    return topology.compute_nodes[number]

@@ -6,6 +6,7 @@ import os
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NoReturn
 
 import defusedxml.ElementTree
@@ -13,11 +14,12 @@ from defusedxml.common import DefusedXmlException
 
 from ....errors import FileFormatError, UnsupportedError
 from ....support.reading import name_of, read_bytes
+from ...interpreter.interpret import InterpreterReport, run_program
 from ...programs.layout import ROOTED
 from ...programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
 from .limits import MAX_COUNT
 
-__all__ = ["read_placements", "read_xml"]
+__all__ = ["interpret_file", "read_placements", "read_xml"]
 
 BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
 KINDS: dict[str, Kind] = {"s": "send", "r": "recv", "cpy": "copy", "re": "reduce", "rrc": "recv_reduce"}
@@ -276,3 +278,23 @@ class _Reader:
 
     def _fail(self, what: str) -> NoReturn:
         raise FileFormatError(f"{self.path}: {what}")
+
+
+def interpret_file(
+    path: str | os.PathLike[str], *, interleavings: int = 8, seed: int = 0, fifo_depth: int = 2
+) -> InterpreterReport:
+    """Read an MSCCL XML file and run it as `run_program` does: in place, out of place, or both ways, as it says.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is not an MSCCL algorithm that the runtimes would accept.
+    ProgramError
+        If the algorithm is wrong.
+    UnsupportedError
+        For step types or collectives that programs do not know.
+    """
+    program = read_xml(path)
+    if all(read_placements(path)):
+        run_program(replace(program, in_place=True), interleavings=interleavings, seed=seed, fifo_depth=fifo_depth)
+    return run_program(program, interleavings=interleavings, seed=seed, fifo_depth=fifo_depth)

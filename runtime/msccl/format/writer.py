@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ....errors import UnsupportedError
 from ....support.validation import is_int
-from ....topologies.files import write_whole
+from ....support.writing import write_whole
 from ...interpreter.check import check_program
 from ...interpreter.interpret import run_program
 from ...programs.checks import check_choice, require_program

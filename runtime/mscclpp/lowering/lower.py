@@ -18,7 +18,7 @@ from typing import Any
 
 from ....errors import ProgramError, TooLargeError, UnsupportedError
 from ....support.validation import is_int, shown
-from ....topologies.files import write_whole
+from ....support.writing import write_whole
 from ...interpreter.check import check_program
 from ...programs.checks import check_choice, check_counts, require_program
 from ...programs.ordering import global_order

@@ -11,8 +11,9 @@ from ...errors import TopologyError
 from ...support.quantities import Exact, as_bandwidth, as_factor
 from ...support.validation import as_list, as_size, as_title, shown
 from ..network.topology import Link, Topology
-from .nic_shares import with_ports
-from .scale_out import FABRIC_LATENCY, MAX_BOXES, Box, Nic, join_boxes
+from ..switched.nic_shares import with_ports
+from ..switched.scale_out import FABRIC_LATENCY, MAX_BOXES, Box, Nic, join_boxes
+from .boxes import read_box
 
 __all__ = ["FABRICS", "compose"]
 
@@ -126,8 +127,6 @@ def _checked(fabric: str, oversubscription: Exact | None, boxes_per_leaf: int | 
 def _as_box(node: Box | str | os.PathLike[str], nic_bandwidth: Exact | None) -> Box:
     if isinstance(node, Box):
         return node
-    from ..importing.boxes import read_box
-
     # A file that does not say how fast its cards are may ask for it.
     return read_box(node, nic_bandwidth=nic_bandwidth)
 

@@ -1,0 +1,69 @@
+"""Topologies as JSON documents; ``docs/reference/topology-json.md`` describes them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from ...errors import FileFormatError, TopologyError
+from ...support.json_files import check_header
+from .topology import Topology
+
+TOPOLOGY_FORMAT = "collopt-topology"
+TOPOLOGY_VERSION = 1
+
+
+def topology_to_json(topology: Topology) -> dict[str, Any]:
+    """Describe a topology by plain lists, texts and integers, ready for `json.dumps`.
+
+    >>> pair = Topology.from_links([("a", "b", "12.5"), ("b", "a", 25)], compute=["a", "b"], name="pair")
+    >>> topology_to_json(pair)["links"]
+    [['a', 'b', '25/2', 0], ['b', 'a', 25, 0]]
+    """
+    return {
+        "format": TOPOLOGY_FORMAT,
+        "version": TOPOLOGY_VERSION,
+        "name": topology.name,
+        "compute": list(topology.compute_nodes),
+        "switches": [
+            {
+                "name": switch,
+                "multicast": switch in topology.multicast,
+                "aggregation": switch in topology.aggregation,
+            }
+            for switch in topology.switch_nodes
+        ],
+        "links": [[link.tail, link.head, _plain(link.bandwidth), _plain(link.latency)] for link in topology.links],
+    }
+
+
+def topology_from_json(data: object, where: str) -> Topology:
+    """Check a decoded JSON document and build the topology that it describes.
+
+    >>> pair = Topology.from_links([("a", "b", 25), ("b", "a", 25)], compute=["a", "b"])
+    >>> topology_from_json(topology_to_json(pair), "example") == pair
+    True
+    """
+    from pydantic import ValidationError
+
+    from .schema import TopologyDocument, first_problem
+
+    check_header(data, TOPOLOGY_FORMAT, TOPOLOGY_VERSION, where)
+    try:
+        document = TopologyDocument.model_validate(data)
+        return Topology(
+            tuple(document.compute),
+            tuple(switch.name for switch in document.switches),
+            tuple(document.links),
+            frozenset(switch.name for switch in document.switches if switch.multicast),
+            frozenset(switch.name for switch in document.switches if switch.aggregation),
+            document.name,
+        )
+    except ValidationError as error:
+        raise FileFormatError(f"{where}: {first_problem(error)}") from None
+    except TopologyError as error:
+        raise FileFormatError(f"{where}: {error}") from error
+
+
+def _plain(number: Fraction) -> int | str:
+    return number.numerator if number.denominator == 1 else str(number)
