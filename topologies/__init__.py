@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .catalogue import CatalogueEntry, build, catalogue
+from .builders import CatalogueEntry, build, catalogue
 from .direct_connect.binary_trees import double_binary_tree
 from .direct_connect.circulant_search import circulant_diameter, least_circulant_diameter, low_diameter_offsets
 from .direct_connect.circulants import circulant, circulant_digraph, directed_circulant, low_diameter_circulant

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ...topologies import CatalogueEntry
-    from ...topologies.catalogue import Parameter
+    from ...topologies.builders import Parameter
 
 __all__ = ["topologies"]
 

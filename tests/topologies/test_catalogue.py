@@ -25,7 +25,7 @@ from collopt.topologies import (
     torus,
     twisted_torus,
 )
-from collopt.topologies.catalogue import REQUIRED
+from collopt.topologies.builders import REQUIRED
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "leaf-spine": {"leaves": 2, "spines": 1, "hosts_per_leaf": 2},
