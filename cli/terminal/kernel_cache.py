@@ -20,4 +20,4 @@ def compiled_before() -> bool:
     """Look for the compiled code of the kernel that a plan needs last, where numba keeps it."""
     folder = cache_folder()
     # Where nothing is known, nothing is announced.
-    return folder is None or any(folder.glob("tree_lowering._exchange-*.nbi"))
+    return folder is None or any(folder.glob("height_reduction._exchange-*.nbi"))

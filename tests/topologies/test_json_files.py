@@ -11,7 +11,6 @@ import pytest
 from collopt.errors import ColloptError, FileFormatError
 from collopt.support import json_files
 from collopt.support.json_files import read_json
-from collopt.topologies import files
 
 HEADER = '{"format": "demo", "version": 2'
 
@@ -144,4 +143,3 @@ def test_a_file_over_the_size_limit_is_refused(tmp_path: Path, monkeypatch: pyte
     assert read(tmp_path, content)["version"] == 2
     with pytest.raises(FileFormatError, match=f"is larger than {len(content)} bytes"):
         read(tmp_path, content + " ")
-    assert files.read_json is read_json

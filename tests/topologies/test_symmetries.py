@@ -170,7 +170,7 @@ def test_a_search_that_gives_up_keeps_what_it_found(monkeypatch: pytest.MonkeyPa
     """What is found is right with any number of attempts; with none, nothing is known."""
     import sys
 
-    module = sys.modules["collopt.topologies.symmetries"]
+    module = sys.modules["collopt.topologies.graphs.automorphisms"]
     cube, found = hypercube(4), []
     for attempts in range(40):
         monkeypatch.setattr(module, "MOST_ARCS", attempts * (module.FIXED_COST + len(cube.links)))
