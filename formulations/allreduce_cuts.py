@@ -194,7 +194,24 @@ def build_mirrored(topology: Topology) -> AllreduceCutModel:
 
 
 def opposite_links(topology: Topology) -> IntArray | None:
-    """Number the opposite of every link, or return None if some link has none of its bandwidth."""
+    """Number the opposite of every link, or return None if some link has none of its bandwidth.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any network.
+
+    Returns
+    -------
+    ndarray of int64, shape (links,), or None
+        Position in ``topology.links`` of the link in the other direction.
+
+    Examples
+    --------
+    >>> from collopt.topologies import complete
+    >>> opposite_links(complete(2)).tolist()
+    [1, 0]
+    """
     tails, heads, capacities, _ = as_topology(topology).arrays
     size = len(topology.nodes)
     order, against = np.argsort(tails * size + heads), np.argsort(heads * size + tails)

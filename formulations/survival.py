@@ -93,7 +93,24 @@ class SurvivalModel(PyomoModel):
 
 
 def cables(topology: Topology) -> tuple[Cable, ...]:
-    """List the pairs of nodes with a link between them, in one direction or both, each pair once."""
+    """List the pairs of nodes with a link between them, in one direction or both, each pair once.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any network.
+
+    Returns
+    -------
+    tuple of tuple of (str, str)
+        In the order of the links.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> cables(ring(3))
+    (('gpu0', 'gpu1'), ('gpu0', 'gpu2'), ('gpu1', 'gpu2'))
+    """
     pairs: dict[frozenset[str], Cable] = {}
     for link in as_topology(topology).links:
         pairs.setdefault(frozenset((link.tail, link.head)), (link.tail, link.head))

@@ -80,7 +80,7 @@ def missing_sections(thing: object) -> list[str]:
         return []
     signature = inspect.signature(thing)
     wanted = ["Parameters"] if signature.parameters else []
-    if signature.return_annotation not in ("None", None, inspect.Signature.empty):
+    if signature.return_annotation not in ("None", "Iterator[None]", None, inspect.Signature.empty):
         wanted.append("Yields" if inspect.isgeneratorfunction(inspect.unwrap(thing)) else "Returns")
     return [title for title in wanted if f"{title}\n{'-' * len(title)}" not in text]
 

@@ -72,7 +72,17 @@ FLOATS = {"double": "<d", "float": "<f"}
 
 
 class Attribute(NamedTuple):
-    """A named value; `kind` is its type in the schema, such as ``"int64"``."""
+    """A named value of a node or trace.
+
+    Attributes
+    ----------
+    name : str
+        As the schema's readers look for it.
+    kind : str
+        Its type in the schema, such as ``"int64"``.
+    value : bool, int, float, str or list
+        Of that type.
+    """
 
     name: str
     kind: str
@@ -134,6 +144,13 @@ class Trace:
 
 def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write the trace of one rank, whole or not at all.
+
+    Parameters
+    ----------
+    trace : Trace
+        What one rank does.
+    path : str or path
+        A file there before is replaced.
 
     Raises
     ------

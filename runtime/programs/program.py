@@ -41,7 +41,13 @@ class ChunkRange:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A step of another thread block of the same rank that has to finish first."""
+    """A step of another thread block of the same rank that has to finish first.
+
+    Attributes
+    ----------
+    thread_block, step : int
+        Positions in the rank's program.
+    """
 
     thread_block: int
     step: int

@@ -285,6 +285,17 @@ def interpret_file(
 ) -> InterpreterReport:
     """Read an MSCCL XML file and run it as `run_program` does: in place, out of place, or both ways, as it says.
 
+    Parameters
+    ----------
+    path : str or path
+        An MSCCL algorithm.
+    interleavings, seed, fifo_depth : int
+        As for `run_program`.
+
+    Returns
+    -------
+    InterpreterReport
+
     Raises
     ------
     FileFormatError

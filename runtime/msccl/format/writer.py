@@ -50,7 +50,16 @@ def write_xml(
     max_thread_blocks: int | None = None,
     placement: str | None = None,
 ) -> None:
-    """Write a program as an MSCCL XML file; parameters and errors are those of `to_xml_text`.
+    """Write a program as an MSCCL XML file; errors are those of `to_xml_text`.
+
+    Parameters
+    ----------
+    program : Program
+        What the ranks are to do.
+    path : str or path
+        A file there before is replaced.
+    runtime, min_bytes, max_bytes, protocol, max_thread_blocks, placement
+        As for `to_xml_text`.
 
     Raises
     ------

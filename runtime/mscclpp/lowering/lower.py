@@ -51,7 +51,16 @@ MAX_ITERATIONS = 2**16 - 1
 
 
 def write_mscclpp(program: Program, path: str | os.PathLike[str], **options: Any) -> None:
-    """Write a program as an MSCCL++ execution plan; options and errors are those of `to_execution_plan`.
+    """Write a program as an MSCCL++ execution plan; errors are those of `to_execution_plan`.
+
+    Parameters
+    ----------
+    program : Program
+        What the ranks are to do.
+    path : str or path
+        A file there before is replaced.
+    **options
+        As for `to_execution_plan`.
 
     Raises
     ------

@@ -97,6 +97,21 @@ def interpret_mscclpp(
 ) -> ExecutionReport:
     """Read an MSCCL++ plan file and run it as `run_execution_plan` does.
 
+    Parameters
+    ----------
+    path : str or path
+        A plan in JSON.
+    interleavings : int
+        Number of runs, each with its own order of thread blocks.
+    seed : int
+        Random seed, 0 or more.
+    slices : int
+        Slices per chunk.
+
+    Returns
+    -------
+    ExecutionReport
+
     Raises
     ------
     FileFormatError
