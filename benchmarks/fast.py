@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+from all_to_allv_baselines import spread_out
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from collopt.planners.all_to_allv_baselines import spread_out
 from collopt.planners.pairs.fast import schedule_all_to_allv
 from collopt.schedules.fast.schedule import AllToAllvSchedule
 from collopt.schedules.fast.two_tier_cost import H200, PIPELINES

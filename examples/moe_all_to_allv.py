@@ -14,6 +14,7 @@ can beat it. Planning is that of the short stages, which are planned first: matr
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,8 +26,11 @@ import numpy.typing as npt
 
 import collopt
 from collopt import report
-from collopt.planners.all_to_allv_baselines import spread_out
 from collopt.schedules.fast.two_tier_cost import H200, PIPELINES
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+from all_to_allv_baselines import spread_out
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,19 +19,16 @@ from .plans.files import load_plan
 from .plans.plan import Plan
 from .plans.stages import on_stage
 from .registry import PLANNERS, Planner, bound, plan
-from .training_iteration import DirectConnectTimes, TrainingIteration, simulate_iteration
 
 __all__ = [
     "PLANNERS",
     "BfbLoad",
     "Candidate",
-    "DirectConnectTimes",
     "Frontier",
     "Plan",
     "Planner",
     "Synthesis",
     "TimedBfb",
-    "TrainingIteration",
     "all_to_all_rate_bounds",
     "best_chunks",
     "bfb_cost",
@@ -50,7 +47,6 @@ __all__ = [
     "scan_trees_per_root",
     "schedule_all_to_allv",
     "sensitivity",
-    "simulate_iteration",
     "sweep_topologies",
     "synthesis_frontier",
     "synthesise",

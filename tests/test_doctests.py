@@ -1,4 +1,4 @@
-"""Runs the examples in the docstrings of every module of the installed package.
+"""Runs the examples in the docstrings of every module of the installed package, and of models beside it.
 
 Not with ``pytest --doctest-modules``: the repository root is the package, so in a checkout whose folder is not called
 ``collopt`` pytest would import every module a second time under the folder's name, and then no ``isinstance`` holds
@@ -17,6 +17,9 @@ import pytest
 import collopt
 
 # Importing `__main__` runs the program; the folders are in the checkout but not in the package.
+BESIDE = [
+    "all_to_allv_baselines", "allreduce_theorems", "analytic_baselines", "compute_trace", "training_model",
+]  # fmt: skip
 NOT_WALKED = {"__main__", "benchmarks", "docs", "examples", "out", "tests", "tools"}
 
 
@@ -31,7 +34,7 @@ def test_the_walk_meets_every_room() -> None:
     assert {"collopt", "collopt.errors", "collopt.topologies.network.topology"} <= set(module_names())
 
 
-@pytest.mark.parametrize("name", module_names())
+@pytest.mark.parametrize("name", [*module_names(), *BESIDE])
 def test_module_imports_and_its_examples_hold(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

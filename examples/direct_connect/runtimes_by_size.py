@@ -14,10 +14,10 @@ from fractions import Fraction
 from math import isqrt
 from pathlib import Path
 
+import analytic_baselines as baselines
 import pandas as pd
 
 from collopt import report
-from collopt.planners import analytic_baselines as baselines
 from collopt.planners import sweep_topologies
 from collopt.schedules import StepCost
 from collopt.solvers.multicommodity.shortest_path_loads import all_to_all_bounds

@@ -16,10 +16,11 @@ from math import isqrt
 from pathlib import Path
 from typing import Any
 
+import analytic_baselines as baselines
+from training_model import DirectConnectTimes, simulate_iteration
+
 from collopt import report
-from collopt.planners import analytic_baselines as baselines
 from collopt.planners import find_topologies
-from collopt.planners.training_iteration import DirectConnectTimes, simulate_iteration
 
 DEGREE = 4
 ALPHA = 10

@@ -177,7 +177,7 @@ def timeline_figure(table: pd.DataFrame) -> Figure:
     Parameters
     ----------
     table : DataFrame
-        `collopt.planners.TrainingIteration.timeline`: columns ``stream``, ``kind``, ``name``, ``start_us``, ``end_us``.
+        Columns ``stream``, ``kind``, ``name``, ``start_us``, ``end_us``.
 
     Returns
     -------

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from allreduce_theorems import allreduce_bounds
 from hypothesis import given, settings
 
 import collopt
-from collopt.planners.allreduce_theorems import allreduce_bounds
 from collopt.planners.analysis.lp_bounds import build_program
 from collopt.planners.trees.cutting_planes import best_rates
 from collopt.planners.trees.strength import strength_bound

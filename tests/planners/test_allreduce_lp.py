@@ -5,13 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from allreduce_theorems import allreduce_bounds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collopt
 from collopt.errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from collopt.formulations import allreduce
-from collopt.planners.allreduce_theorems import allreduce_bounds
 from collopt.planners.trees import cutting_planes
 from collopt.planners.trees.allreduce_lp import plan_allreduce_lp
 from collopt.planners.trees.cutting_planes import best_rates

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import analytic_baselines as baselines
 import numpy as np
 import pytest
 
 from collopt.errors import UnsupportedError
 from collopt.formulations import all_to_all
-from collopt.planners import analytic_baselines as baselines
 from collopt.planners.bfb.bfb import bfb_cost
 from collopt.solvers import solve
 from collopt.topologies import DirectGraph, Topology, torus

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from analytic_baselines import all_to_all_us
 from hypothesis import given, settings
 
 from collopt.errors import BoundError, NoAnswerError, UnsupportedError
 from collopt.planners import all_to_all_rate_bounds
-from collopt.planners.analytic_baselines import all_to_all_us
 from collopt.planners.pairs import direct_connect_rate
 from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow
 from collopt.topologies import (

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
+from all_to_allv_baselines import BASELINES, DirectExchange, at_once, spread_out, unbalanced_birkhoff
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.planners.all_to_allv_baselines import BASELINES, DirectExchange, at_once, spread_out, unbalanced_birkhoff
 from collopt.planners.pairs.fast import STAGES, schedule_all_to_allv
 from collopt.schedules.fast.schedule import ARRAYS
 from collopt.schedules.fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
+from all_to_allv_baselines import BASELINES
 
 from collopt.errors import UnsupportedError
-from collopt.planners.all_to_allv_baselines import BASELINES
 from collopt.planners.pairs.fast import schedule_all_to_allv
 from collopt.schedules.fast.schedule import ARRAYS
 

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from compute_trace import Layer, read_compute_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from collopt.errors import FileFormatError, UnsupportedError
-from collopt.planners.compute_trace import Layer, read_compute_trace
-from collopt.planners.training_iteration import (
+from training_model import (
     BUCKET_SIZES,
     DirectConnectTimes,
     TrainingIteration,
     simulate_iteration,
 )
+
+from collopt.errors import FileFormatError, UnsupportedError
 from collopt.schedules import StepCost
 
 ROW = {"name": "mlp", "forward_us": 10, "backward_us": 20, "gradient_bytes": 100, "all_to_all_bytes": 0}
@@ -219,6 +219,12 @@ def test_bad_bucket_sizes_are_refused(sizes: Any) -> None:
     """A bucket has a positive whole number of bytes."""
     with pytest.raises(UnsupportedError):
         simulate_iteration([ROW], Linear(), bucket_sizes=sizes)
+
+
+def test_times_without_the_two_methods_are_refused() -> None:
+    """The message names what is expected."""
+    with pytest.raises(UnsupportedError, match="times is None; expected an object with the methods allreduce_us and"):
+        simulate_iteration([], None)  # type: ignore[arg-type]
 
 
 def test_time_that_is_none_is_refused() -> None:

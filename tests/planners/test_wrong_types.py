@@ -12,7 +12,6 @@ import pytest
 import collopt
 from collopt.errors import CertificateError, ColloptError, TopologyError, UnsupportedError
 from collopt.planners.bfb.bfb import bfb_cost, bfb_schedule, plan_bfb
-from collopt.planners.training_iteration import simulate_iteration
 from collopt.planners.trees.allreduce_bound import allreduce_bound
 from collopt.planners.trees.forestcoll import bound_trees, plan_trees
 from collopt.schedules import Forest, in_network, verified_link_loads, verified_schedule_loads
@@ -45,11 +44,6 @@ CALLS: dict[str, tuple[Callable[[], object], type[ColloptError], str]] = {
     ),
     "bfb_schedule, no network": (lambda: bfb_schedule(None), UnsupportedError, "the network is None"),
     "bfb_cost, no graph": (lambda: bfb_cost([1]), UnsupportedError, r"is \[1\]; expected"),
-    "simulate_iteration, no times": (
-        lambda: simulate_iteration([], None),
-        UnsupportedError,
-        "times is None; expected an object with the methods allreduce_us and all_to_all_us",
-    ),
     "allreduce_bound, no topology": (lambda: allreduce_bound("ring"), UnsupportedError, "the topology is 'ring'"),
     "scan, no topology": (
         lambda: collopt.scan_trees_per_root("x", "allgather"),

@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 
-from collopt.planners.training_iteration import DirectConnectTimes, simulate_iteration
+from training_model import DirectConnectTimes, simulate_iteration
+
 from collopt.schedules import StepCost
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "direct_connect"

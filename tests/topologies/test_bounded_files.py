@@ -10,10 +10,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from compute_trace import read_compute_trace
 
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.planners import load_plan
-from collopt.planners.compute_trace import read_compute_trace
 from collopt.runtime import lint_file, read_mscclpp, read_trace, read_xml
 from collopt.runtime.families.windows import lint_family
 from collopt.support.reading import read_bytes, read_text

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import CapacityOverflowError, CertificateError
-from ..schedules.fast.two_tier_cost import TwoTierModel, check_model
-from ..support.arrays import read_only
-from ..support.quantities import Exact, as_amount
-from .pairs.fast import as_traffic
+from collopt.errors import CapacityOverflowError, CertificateError
+from collopt.planners.pairs.fast import as_traffic
+from collopt.schedules.fast.two_tier_cost import TwoTierModel, check_model
+from collopt.support.arrays import read_only
+from collopt.support.quantities import Exact, as_amount
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +126,7 @@ def unbalanced_birkhoff(traffic: npt.ArrayLike | pd.DataFrame, *, servers: int, 
 
     What stays inside servers goes in the first step.  Parameters as of `schedule_all_to_allv`.
     """
-    from ..solvers.fast.birkhoff import decompose
+    from collopt.solvers.fast.birkhoff import decompose
 
     matrix, n, m = as_traffic(traffic, servers, gpus_per_server)
     source, destination = _others(matrix)

@@ -24,12 +24,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from ..errors import TopologyError, UnsupportedError
-from ..schedules import StepCost, as_bytes
-from ..support.quantities import as_bandwidth, as_latency
-from ..support.validation import as_list, as_size, shown
-from .analytic_baselines import all_to_all_us
-from .compute_trace import Layer, TraceTable, as_exact, read_compute_trace
+from analytic_baselines import all_to_all_us
+from compute_trace import Layer, TraceTable, as_exact, read_compute_trace
+
+from collopt.errors import TopologyError, UnsupportedError
+from collopt.schedules import StepCost, as_bytes
+from collopt.support.quantities import as_bandwidth, as_latency
+from collopt.support.validation import as_list, as_size, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,7 +207,7 @@ def simulate_iteration(
     Parameters
     ----------
     trace : str, path, DataFrame, or iterable of mappings or Layers
-        See `collopt.planners.compute_trace`.
+        See `compute_trace.py`.
     times : CommunicationTimes
         Such as `DirectConnectTimes`; any object with these two methods will do.
     bucket_sizes : sequence of int or str, optional

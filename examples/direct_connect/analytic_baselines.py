@@ -19,14 +19,14 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+from compute_trace import as_exact
 
-from ..errors import TopologyError, UnsupportedError
-from ..schedules import as_bytes
-from ..schedules.steps.cost import NS_PER_US, StepCost
-from ..support.quantities import Exact
-from ..support.validation import as_size
-from ..topologies.direct_connect.binary_trees import tree_pair
-from .compute_trace import as_exact
+from collopt.errors import TopologyError, UnsupportedError
+from collopt.schedules import as_bytes
+from collopt.schedules.steps.cost import NS_PER_US, StepCost
+from collopt.support.quantities import Exact
+from collopt.support.validation import as_size
+from collopt.topologies.direct_connect.binary_trees import tree_pair
 
 __all__ = [
     "DEGREE",

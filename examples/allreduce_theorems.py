@@ -1,4 +1,8 @@
-"""What is known of the best allreduce on a network, side by side: bounds for all algorithms, and what trees can do."""
+"""What is known of the best allreduce on a network, side by side: bounds for all algorithms, and what trees reach.
+
+Printed for two boxes of GPUs: theorems of the pipeline paper's appendix B, LP (5) of ForestColl, and a best
+reduce-scatter followed by a best allgather, all as algorithm bandwidth in GB/s.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,12 @@ from typing import Literal
 
 import numpy as np
 
-from ..schedules import Bound, Cut, RankCuts
-from ..solvers.flow.max_flow import max_flow
-from ..topologies import Topology
-from .trees.allreduce_bound import named, narrowest_cut
-from .trees.cutting_planes import best_rates
-from .trees.forestcoll import bound_trees
+from collopt.planners.trees.allreduce_bound import named, narrowest_cut
+from collopt.planners.trees.cutting_planes import best_rates
+from collopt.planners.trees.forestcoll import bound_trees
+from collopt.schedules import Bound, Cut, RankCuts
+from collopt.solvers.flow.max_flow import max_flow
+from collopt.topologies import Topology, dgx1_v100, mi250
 
 __all__ = ["AllreduceBounds", "allreduce_bounds"]
 
@@ -97,3 +101,18 @@ def _cuts_around(topology: Topology) -> RankCuts:
         side = max_flow(sink + 1, *ends, np.concatenate([capacities, plenty]), int(rank), sink).source_side
         cuts.append(Cut(named(topology, side[:sink])))
     return RankCuts(tuple(cuts))
+
+
+def main() -> None:
+    """Print the bounds for two boxes."""
+    print(f"{'GB/s':12}  any cut  rank cuts    trees  reduce-scatter + allgather  Theorem 19")
+    for name, topology in (("V100", dgx1_v100()), ("MI250", mi250())):
+        bounds = allreduce_bounds(topology)
+        assert bounds.rank_cuts is not None
+        rates = (bounds.any_cut.algbw, bounds.rank_cuts.algbw, bounds.trees, bounds.reduce_scatter_allgather)
+        any_cut, rank_cuts, trees, both = map(float, rates)
+        print(f"{name:12}{any_cut:9.2f}{rank_cuts:11.2f}{trees:9.2f}{both:28.2f}  {bounds.theorem_19 or 'neither'}")
+
+
+if __name__ == "__main__":
+    main()

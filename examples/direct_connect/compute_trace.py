@@ -26,9 +26,9 @@ from fractions import Fraction
 from numbers import Rational
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..errors import FileFormatError, TopologyError, UnsupportedError
-from ..support.reading import name_of, read_text
-from ..support.validation import as_list, shown
+from collopt.errors import FileFormatError, TopologyError, UnsupportedError
+from collopt.support.reading import name_of, read_text
+from collopt.support.validation import as_list, shown
 
 if TYPE_CHECKING:
     import pandas as pd
