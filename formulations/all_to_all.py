@@ -84,6 +84,7 @@ import numpy.typing as npt
 
 from ..errors import TopologyError, UnsupportedError
 from ..schedules.traffic.pair_input import pair_amounts
+from ..support.arrays import FloatArray, IntArray
 from ..support.validation import as_integers
 from ..topologies import Topology
 from ..topologies.graphs.orbits import LinkOrbits, link_orbits, no_link_orbits
@@ -94,10 +95,6 @@ from .modelling.inputs import as_topology
 __all__ = ["AllToAllModel", "Variables", "build"]
 
 NOTHING = "all traffic is 0; expected some rank to have data for another"
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -40,19 +40,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import UnsupportedError
 from ..schedules.trees.forest import Direction
+from ..support.arrays import BoolArray, IntArray
 from ..topologies import Topology
 from .modelling.block_model import BlockModel
 from .modelling.blocks import Blocks
 from .modelling.inputs import as_topology
 
 __all__ = ["AllreduceCutModel", "Hops", "build", "build_mirrored", "opposite_links"]
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 class Hops(NamedTuple):

@@ -53,9 +53,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import UnsupportedError
+from ..support.arrays import IntArray
 from ..support.validation import shown
 from ..topologies import Link, Topology
 from .modelling.inputs import as_count, as_topology, hop_distances
@@ -63,7 +63,6 @@ from .modelling.pyomo_model import PyomoModel, new_program
 
 __all__ = ["BfbModel", "Variables", "build", "build_chunked", "build_timed"]
 
-IntArray = npt.NDArray[np.int64]
 
 NS_PER_US = 1000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from ..support.arrays import IntArray
 from ..topologies import Topology
 from .flows.schedule import FlowSchedule
 from .flows.verify import verified_flow_loads
@@ -18,7 +18,6 @@ from .trees.verify import verified_schedule_loads
 
 __all__ = ["AnySchedule", "rate_of_loads", "verified_loads"]
 
-IntArray = npt.NDArray[np.int64]
 
 AnySchedule = TreeSchedule | AnyStepSchedule | FlowSchedule
 """All schedules; each has `num_ranks`, `total_weight` and `link_loads`."""

@@ -1,4 +1,4 @@
-"""Arrays that nobody writes to, for schedules that stay what was proved of them."""
+"""Types of arrays, and arrays that nobody writes to, for schedules that stay what was proved of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["read_only"]
+__all__ = ["BoolArray", "FloatArray", "IntArray", "RandomArray", "ShortArray", "SmallArray", "read_only"]
+
+IntArray = npt.NDArray[np.int64]
+SmallArray = npt.NDArray[np.int32]
+ShortArray = npt.NDArray[np.int16]
+RandomArray = npt.NDArray[np.uint64]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 
 Item = TypeVar("Item", bound=np.generic)
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import FloatArray, IntArray
 from ...support.validation import is_whole, shown
 
 __all__ = [
@@ -25,8 +26,6 @@ __all__ = [
     "in_one_row",
 ]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Numbers = npt.ArrayLike
 Shape = int | tuple[int, ...]
 

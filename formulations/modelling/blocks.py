@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import FloatArray, IntArray
 from .block_input import (
     Numbers,
     Shape,
@@ -29,9 +30,6 @@ from .block_input import (
 )
 
 __all__ = ["Block", "BlockProgram", "Blocks"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class Block(NamedTuple):

@@ -6,9 +6,9 @@ What the models of direct-connect topologies share: distances in hops.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import BoundError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ...topologies.network.hop_distances import hops_where_found
@@ -26,9 +26,6 @@ def as_topology(value: object) -> Topology:
 def as_count(value: object, what: str, *, most: int = 2**20) -> int:
     """Read a whole number from 1 to `most`."""
     return as_whole(value, what, most=most)
-
-
-IntArray = npt.NDArray[np.int64]
 
 
 def hop_distances(topology: Topology) -> IntArray:

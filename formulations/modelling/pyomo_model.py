@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import FloatArray
 from ...support.validation import shown
 
 __all__ = ["CompiledProgram", "Component", "PyomoModel", "new_program"]
 
-FloatArray = npt.NDArray[np.float64]
 Bounds = tuple[FloatArray, FloatArray]
 
 

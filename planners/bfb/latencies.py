@@ -19,11 +19,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...schedules import StepSchedule, as_bytes, step_schedule_time
 from ...schedules.trees.forest import Direction
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from .problem import MOST_CHUNKS, BfbNetwork, as_chunks, read_network, schedule_of
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TimedBfb", "timed_bfb", "timed_loads"]
 
-IntArray = npt.NDArray[np.int64]
 
 CHUNKS_TRIED = 16
 MOST_LINKS = 10

@@ -6,11 +6,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...schedules import StepSchedule
 from ...schedules.trees.forest import Direction
+from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import DirectGraph, Topology
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_CHUNKS", "BfbNetwork", "as_chunks", "as_graph", "read_network", "schedule_of"]
 
-IntArray = npt.NDArray[np.int64]
 
 MOST_CHUNKS = 2**20
 MOST_RANKS = 2**13

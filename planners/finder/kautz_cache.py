@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ...solvers.bfb.kautz_bandwidth import KautzFigures, as_figures, kautz_figures, kautz_table
 from ...solvers.bfb.kautz_transpose import as_transpose_factor, kautz_transpose_factor, kautz_transpose_table
@@ -30,7 +29,6 @@ VERSION = 2
 FOLDER_VARIABLE = "COLLOPT_CACHE_DIR"
 """Environment variable that names another folder for the files."""
 
-IntArray = npt.NDArray[np.int64]
 
 _tables: dict[int, IntArray] = {}
 

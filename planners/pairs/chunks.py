@@ -8,10 +8,10 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CapacityOverflowError
 from ...schedules import Bound, congestion
+from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..bfb.problem import as_chunks
 from ..plans.stages import counted
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["as_chunks", "shared_chunks"]
 
-IntArray = npt.NDArray[np.int64]
 
 TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 """Numbers of chunks per unit of traffic that are tried if none is asked for."""

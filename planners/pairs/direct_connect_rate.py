@@ -6,9 +6,9 @@ from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import BoundError, NoAnswerError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_factor
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology, automorphisms
@@ -17,7 +17,6 @@ from ...topologies.network.direct_graph import as_direct_graph
 
 __all__ = ["all_to_all_rate_bounds"]
 
-IntArray = npt.NDArray[np.int64]
 
 EXACT_COLUMNS = 20_000
 """Of the linear program: interior point, crossover and the exact optimum take about a second for so many."""

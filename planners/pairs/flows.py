@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError, NoAnswerError
+from ...support.arrays import FloatArray, IntArray
 from ...topologies import Topology, symmetries
 from ...topologies.graphs.orbits import link_orbits
 from ..plans.stages import Trace, counted
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PairAnswer", "PairFlows", "check_pairs_reachable", "node_demands", "solve_pairs"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 ObjectArray = npt.NDArray[np.object_]
 
 MOST_COLUMNS = 25_000

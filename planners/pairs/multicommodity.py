@@ -19,11 +19,11 @@ from math import lcm
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CertificateError, UnsupportedError
 from ...schedules import PAIR_COLLECTIVES, Bound, Cut, LinkLengths, LinkPrice
 from ...schedules.traffic.pair_input import as_pair_traffic
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..from_schedule import proved_plan
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from ...solvers.paths.decomposition import Paths
 
 __all__ = ["asked_traffic", "bound_pairs", "lengths_bound", "plan_pairs"]
-
-
-IntArray = npt.NDArray[np.int64]
 
 
 def plan_pairs(

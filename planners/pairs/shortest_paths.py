@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from ...support.seed import current_seed
 from ...topologies import Topology
 from ..from_schedule import proved_plan
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ...solvers.paths.decomposition import Paths
 
 __all__ = ["plan_shortest_paths"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def plan_shortest_paths(topology: Topology, collective: str, *, traffic: Any = None) -> Plan:

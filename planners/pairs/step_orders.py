@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, UnsupportedError
 from ...schedules import FlowSchedule
+from ...support.arrays import IntArray
 from ...topologies import Topology
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ORDERS", "best_order"]
 
-IntArray = npt.NDArray[np.int64]
 
 ROWS = 16
 """Parts at most that the chunks of a path are cut into, so that they can pass one after the other."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import Allreduce, Forest, TreeSchedule, congestion
+from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import Trace
@@ -18,8 +19,6 @@ from ..trees.problem import Network, network, shard_weights
 from .shortest_routes import Route
 
 __all__ = ["forest_along", "plan_baseline"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def plan_baseline(

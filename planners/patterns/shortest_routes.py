@@ -10,15 +10,12 @@ from collections.abc import Iterable, Sequence
 from math import lcm
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from ...errors import UnsupportedError
+from ...support.arrays import IntArray
 from ..trees.problem import Network
 
 __all__ = ["Hops", "LinkUses", "Route", "find_boxes"]
 
-IntArray = npt.NDArray[np.int64]
 
 MAX_ROUTES = 64
 """Equally good ways that are told apart for one hop: all that lead from pod to pod of a fat tree with 16 ports."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CertificateError, TopologyError
 from ...schedules import PAIR_COLLECTIVES, Allreduce, AnySchedule, AnyStepSchedule, FlowSchedule, StepAllreduce
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check_network", "check_purpose", "refuse_loads"]
 
-IntArray = npt.NDArray[np.int64]
 
 DIRECTIONS = {"allgather": "broadcast", "broadcast": "broadcast", "reduce_scatter": "reduce", "reduce": "reduce"}
 

@@ -23,15 +23,13 @@ from ...formulations.allreduce_rounding import round_flow
 from ...schedules.trees.forest import Direction
 from ...solvers import Algorithm, HighsOptions, Session, Solution, Termination, solve
 from ...solvers.flow.sink_sweep import sweep_sinks
+from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.progress import texts
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 
 __all__ = ["BestRates", "best_rates"]
 
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MAX_COLUMNS = 200_000
 """Beyond this a round takes minutes."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, CertificateError, SolverError, UnsupportedError
 from ...schedules import Forest, verified_link_loads
@@ -24,12 +23,12 @@ from ...solvers.trees.switch_removal import join_pass_through, remove_switches
 from ...solvers.trees.tight_sets import Family, tight_family
 from ...solvers.trees.transport_splitting import split_all_switches
 from ...solvers.trees.trimming import trim_to_tight_sets
+from ...support.arrays import IntArray
 from ..plans.stages import Trace
 from .problem import Network
 
 __all__ = ["best_forest", "bottleneck"]
 
-IntArray = npt.NDArray[np.int64]
 
 SCALES_TRIED = 64
 

@@ -16,6 +16,7 @@ from ...errors import BoundError, UnsupportedError
 from ...schedules import COLLECTIVES, PAIR_COLLECTIVES
 from ...schedules.traffic.shard_weights import as_weights
 from ...schedules.trees.forest import Direction
+from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ...topologies.network.ranks import as_root
@@ -32,7 +33,6 @@ __all__ = [
     "shard_weights",
 ]
 
-IntArray = npt.NDArray[np.int64]
 
 MAX_TREES_PER_ROOT = 2**20
 MAX_WEIGHT = 10**12

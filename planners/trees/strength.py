@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...schedules import Allreduce, Bound, Forest, congestion
@@ -20,6 +19,7 @@ from ...solvers.strength.orientation import Orientation, orient
 from ...solvers.strength.strength import Strength, strength
 from ...solvers.strength.tree_centers import centred
 from ...solvers.trees.bottleneck import Bottleneck
+from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import Trace
@@ -28,8 +28,6 @@ from .forest import best_forest
 from .problem import Network, network
 
 __all__ = ["plan_strength", "strength_bound"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class _Links(NamedTuple):

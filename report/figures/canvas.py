@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import FloatArray
 from ...topologies import Topology
 from ..layout.link_shapes import link_curves
 from ..layout.node_layout import Places
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BOXES", "COUNTED_LINKS", "LINKS", "NODES", "SHADING", "WORDS", "Canvas", "Pair", "Scale", "node_scale"]
 
-FloatArray = npt.NDArray[np.float64]
 Pair = tuple[int, int]
 
 BOXES, SHADING, LINKS, COUNTED_LINKS, NODES, WORDS = range(1, 7)

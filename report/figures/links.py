@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ...support.formatting import bandwidth_text, count_text
 from ..tables.witness_links import WitnessView
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_counted", "draw_links", "draw_parts"]
 
-FloatArray = npt.NDArray[np.float64]
 
 COUNTED, LINK = COLOURS[1], "#8c8c8c"
 SHADES = tuple(tint(each, 0.22) for each in (COLOURS[4], COLOURS[5], COLOURS[2], COLOURS[3]))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import FloatArray
 from ..layout.node_layout import box_of_nodes
 from .canvas import BOXES, NODES, WORDS, Canvas
 from .style import COLOURS, shortened
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_boxes", "draw_nodes"]
 
-FloatArray = npt.NDArray[np.float64]
 
 RANK, SWITCH, BOX = COLOURS[0], "#595959", "#f2f2f2"
 BORDER, LABEL_STRIP = 0.45, 0.4

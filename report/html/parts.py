@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...schedules import FlowSchedule
+from ...support.arrays import IntArray
 from ...support.formatting import count_text, percentage_text
 from ..tables.tree_hops import HOPS, STEPS, SUMS_FIRST, hops_before, tree_hops
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_PARTS", "MOST_SEGMENTS", "Part", "Parts", "parts"]
 
-IntArray = npt.NDArray[np.int64]
 
 MOST_PARTS = 512
 MOST_SEGMENTS = 40_000

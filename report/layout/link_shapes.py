@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ...support.arrays import BoolArray, FloatArray
 from ...topologies import Topology
 from .node_layout import Places, places
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["link_curves"]
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 NEAR = 0.3
 """Links do not come nearer to nodes that they do not join."""

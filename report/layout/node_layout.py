@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import FloatArray
 from ...support.validation import shown
 from ...topologies import Topology
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Places", "box_of_nodes", "node_layout", "places"]
 
-FloatArray = npt.NDArray[np.float64]
 Arrangement = Literal["grid", "circle", "rows", "rings"]
 
 WIDEST_ROW = 80

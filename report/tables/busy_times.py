@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...runtime import Simulation, simulate
 from ...schedules import AnyStepSchedule, FlowSchedule
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from .tree_hops import numbered
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Busiest", "busiest", "busy_times", "step_run"]
 
-IntArray = npt.NDArray[np.int64]
 
 DEFAULT_SLICES = 8
 """Enough to see a pipeline, and few enough to draw."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["curve_table", "link_table", "step_table", "tree_table"]
 
-FloatArray = npt.NDArray[np.float64]
 Model = Literal["estimate", "simulate"]
 
 NS_PER_US = 1000

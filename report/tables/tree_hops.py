@@ -12,18 +12,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...runtime import Simulation
 from ...runtime.lowering.tree_transfers import shard_chunks, strands_of
 from ...schedules import Allreduce, Forest
+from ...support.arrays import IntArray
 
 if TYPE_CHECKING:
     from ...schedules import TreeSchedule
 
 __all__ = ["HOPS", "STEPS", "SUMS_FIRST", "TreeHop", "hops_before", "numbered", "tree_hops"]
 
-IntArray = npt.NDArray[np.int64]
 
 HOPS = "Hop 1 is what is sent first; each further hop waits for the ones before it."
 SUMS_FIRST = "Trees that spread sums go on counting where those that add them up have ended."

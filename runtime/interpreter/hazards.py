@@ -21,12 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ProgramError
+from ...support.arrays import IntArray
 from ..programs.ordering import Order
 from ..programs.program import Instruction, Program, RankProgram
 
 __all__ = ["check_hazards"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class _Accesses(NamedTuple):

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import FlowSchedule
@@ -20,7 +19,6 @@ from .tree_transfers import MAX_TRANSFERS, pieces
 
 __all__ = ["FlowStrand", "flow_layout", "flow_strands", "pair_layout"]
 
-IntArray = npt.NDArray[np.int64]
 
 LIMIT = 2**62
 

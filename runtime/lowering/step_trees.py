@@ -17,16 +17,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import StepAllreduce, StepSchedule
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from .tree_transfers import MAX_TRANSFERS
 
 __all__ = ["StepTrees", "check_step_halves", "step_trees"]
 
-IntArray = npt.NDArray[np.int64]
 
 NEVER = 2**62
 """The step in which a rank gets what it never gets."""

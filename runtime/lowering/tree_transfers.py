@@ -28,6 +28,7 @@ import numpy.typing as npt
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import Allreduce, Forest, TreeSchedule
 from ...schedules.trees.forest import Direction
+from ...support.arrays import IntArray
 
 __all__ = [
     "MAX_TRANSFERS",
@@ -43,7 +44,6 @@ __all__ = [
     "strands_of",
 ]
 
-IntArray = npt.NDArray[np.int64]
 
 MAX_TRANSFERS = 2**26
 """Some tens of GB as steps."""

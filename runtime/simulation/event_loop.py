@@ -26,11 +26,11 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from .heaps import drop, push
 
 __all__ = ["Network", "Timeline", "run_events"]
 
-IntArray = npt.NDArray[np.int64]
 
 NOT_SENT = -1
 

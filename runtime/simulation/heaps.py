@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numba
-import numpy as np
-import numpy.typing as npt
+
+from ...support.arrays import IntArray
 
 __all__ = ["drop", "push"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schedules import bus_factor
+from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, time_text
 from ...topologies import Topology
 from .transfers import PieceTimes, Transfers
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Simulation"]
 
-IntArray = npt.NDArray[np.int64]
 
 NS_PER_US = 1000
 

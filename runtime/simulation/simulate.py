@@ -21,11 +21,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CertificateError, UnsupportedError
 from ...planners import Plan
 from ...schedules import as_bytes
+from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ..programs.checks import check_choice
 from .result import Simulation
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Waiting", "simulate", "simulate_sizes", "simulated_time"]
 
-IntArray = npt.NDArray[np.int64]
 Waiting = Literal["overlap", "wait"]
 
 DEFAULT_SLICES = 64

@@ -13,16 +13,15 @@ from fractions import Fraction
 from math import lcm
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CapacityOverflowError
 from ...schedules import AnyStepSchedule, FlowSchedule, StepSchedule
+from ...support.arrays import IntArray
 from ...topologies import Topology
 from .transfers import Part, Transfers, in_direction, joined
 
 __all__ = ["flow_transfers", "step_transfers"]
 
-IntArray = npt.NDArray[np.int64]
 
 MOST_CHUNKS = 2**62
 

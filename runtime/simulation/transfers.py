@@ -25,12 +25,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from ...topologies import Topology
 
 __all__ = ["Part", "PieceTimes", "Transfers", "gathered", "in_direction", "joined", "piece_times", "with_gates"]
-
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,11 +13,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...schedules import Allreduce, AnySchedule, FlowSchedule, Forest, StepAllreduce, StepSchedule, TreeSchedule
 from ...schedules.paths.path_links import path_links
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..lowering.tree_transfers import Strand, check_forest, check_halves, shard_chunks, strands_of
@@ -25,8 +25,6 @@ from .step_transfers import flow_transfers, step_transfers
 from .transfers import Part, Transfers, in_direction, joined
 
 __all__ = ["transfers_of"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def transfers_of(schedule: AnySchedule, topology: Topology) -> Transfers:

@@ -8,9 +8,9 @@ from fractions import Fraction
 from math import lcm
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CertificateError
+from ...support.arrays import FloatArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.pair_traffic import PAIR_COLLECTIVES, traffic_matrix
@@ -18,7 +18,6 @@ from .cuts import Crossing, LinkPrice, Witness, as_link_prices, price_by_link
 
 __all__ = ["LinkLengths"]
 
-FloatArray = npt.NDArray[np.float64]
 
 EXACT_FLOATS = 2**53
 """Floats up to here are whole numbers that add up exactly."""

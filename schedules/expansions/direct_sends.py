@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import DirectGraph
 from ...topologies.network.direct_graph import as_direct_graph
@@ -16,7 +17,6 @@ from ..trees.forest import Direction
 
 __all__ = ["MAX_SENDS", "DirectSends", "check_sends", "direct_sends"]
 
-IntArray = npt.NDArray[np.int64]
 
 MAX_SENDS = 2**25
 """Sends of an expanded schedule; they take up to ten gigabytes while they are put together."""

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import IntArray
 from ...support.validation import as_size
 from ...topologies import DirectGraph, line_graph
 from ...topologies.graphs.expansions import MOST_TIMES
@@ -27,8 +28,6 @@ __all__ = [
     "degree_expansion_schedule",
     "line_graph_schedule",
 ]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int = 1) -> StepSchedule:

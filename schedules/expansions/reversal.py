@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import DirectGraph, reverse_symmetry
 from ...topologies.graphs.isomorphism import as_permutation, keeps_arcs
@@ -24,8 +25,6 @@ __all__ = [
     "reversed_schedule",
     "without_repeats",
 ]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:

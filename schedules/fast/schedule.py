@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ...support.arrays import read_only
+from ...support.arrays import IntArray, read_only
 from ...support.formatting import count_text
 from ...support.validation import as_whole
 from .segments import Moves, Pieces, handed_over, local_bytes, pieces_of
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AllToAllvSchedule", "Stage"]
 
-IntArray = npt.NDArray[np.int64]
 
 ARRAYS = ("traffic", "stream_starts", "segments", "stage_bytes", "partners", "begins", "ends")
 

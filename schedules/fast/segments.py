@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from ...support.arrays import IntArray
 
 if TYPE_CHECKING:
     from .schedule import AllToAllvSchedule
 
 __all__ = ["Moves", "Pieces", "busiest_by_shift", "busiest_by_stage", "handed_over", "local_bytes", "pieces_of"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Pieces(NamedTuple):

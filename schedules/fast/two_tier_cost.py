@@ -8,9 +8,9 @@ from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_whole, shown
 from .segments import busiest_by_shift, busiest_by_stage, handed_over, local_bytes
@@ -29,7 +29,6 @@ __all__ = [
     "two_tier_times",
 ]
 
-IntArray = npt.NDArray[np.int64]
 
 DEFAULT_WAKE_UP = Fraction(2)
 """µs.  The FAST paper gives no number; this is what a small write over InfiniBand takes, order of magnitude."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CertificateError
+from ...support.arrays import IntArray
 
 if TYPE_CHECKING:
     from .schedule import AllToAllvSchedule
 
 __all__ = ["verify_all_to_allv"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def verify_all_to_allv(schedule: AllToAllvSchedule) -> None:

@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
-from ...support.arrays import read_only
+from ...support.arrays import IntArray, read_only
 from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import Topology
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FlowPath", "FlowSchedule"]
 
-IntArray = npt.NDArray[np.int64]
 
 ARRAYS = ("traffic", "weights", "path_starts", "path_nodes", "steps")
 MAX_LOADS = 2**32

@@ -7,9 +7,9 @@ topology's links and nothing else.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CertificateError
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.verify import verified_routes
@@ -17,7 +17,6 @@ from .schedule import FlowSchedule
 
 __all__ = ["verified_flow_loads"]
 
-IntArray = npt.NDArray[np.int64]
 
 LOAD_LIMIT = 2**62
 

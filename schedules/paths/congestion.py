@@ -5,13 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from ...topologies import Topology
 
 __all__ = ["busiest_links", "congestion"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Fraction:

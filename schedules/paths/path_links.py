@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CertificateError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..trees.forest import Direction
 
 __all__ = ["path_links"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def path_links(starts: IntArray, nodes: IntArray, topology: Topology, direction: Direction = "broadcast") -> IntArray:

@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CertificateError
+from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..trees.forest import Direction
 
 __all__ = ["Hops", "verified_hops", "verified_routes"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Hops(NamedTuple):

@@ -10,15 +10,12 @@ from operator import index
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import FileFormatError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.validation import is_whole, shown
 
 __all__ = ["as_count", "as_paths", "as_rows", "node_paths", "whole_count", "whole_numbers"]
-
-
-IntArray = npt.NDArray[np.int64]
 
 
 def whole_count(value: object, what: str) -> int:

@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
 from .schedule import StepSchedule
 
 __all__ = ["AnyStepSchedule", "StepAllreduce", "check_fit"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

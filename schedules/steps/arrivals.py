@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from .schedule import StepSchedule
 
 __all__ = ["NEVER", "Arrivals", "Sends", "blocks_of"]
 
-IntArray = npt.NDArray[np.int64]
 
 NEVER = 2**62
 """The step in which a rank gets what it never gets."""

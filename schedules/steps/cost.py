@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_bytes, as_factor, as_latency
 from ...support.validation import is_int, is_whole, shown
 from ...topologies import DirectGraph, Topology
@@ -129,9 +129,6 @@ def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
     check_fit(schedule, as_direct_graph(graph))
     factor = Fraction(graph.degree, graph.num_nodes) * schedule.inverse_rate(Topology.from_graph(graph))
     return StepCost(schedule.num_steps, factor)
-
-
-IntArray = npt.NDArray[np.int64]
 
 
 def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes: int | str) -> Fraction:

@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
-from ...support.arrays import read_only
+from ...support.arrays import IntArray, read_only
 from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import Topology
@@ -23,7 +22,6 @@ from ..trees.forest import Direction
 
 __all__ = ["Send", "StepSchedule"]
 
-IntArray = npt.NDArray[np.int64]
 
 MAX_STEPS = 2**20
 MAX_LOADS = 2**32

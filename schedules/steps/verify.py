@@ -7,9 +7,9 @@ topology's links and nothing else.  `step_arrivals` is a part of it.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CertificateError
+from ...support.arrays import BoolArray, IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.verify import verified_hops
@@ -20,8 +20,6 @@ from .schedule import StepSchedule
 
 __all__ = ["verified_step_loads", "verified_step_schedule_loads"]
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 LOAD_LIMIT = 2**62
 

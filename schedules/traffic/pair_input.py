@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import TopologyError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.quantities import as_amount
 from ...support.validation import shown
 
 __all__ = ["as_pair_traffic", "check_table", "pair_amounts"]
 
-IntArray = npt.NDArray[np.int64]
 
 MOST_UNITS = 2**53
 """What all parts together may count."""

@@ -7,16 +7,15 @@ from fractions import Fraction
 from math import lcm
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CapacityOverflowError
+from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..paths.congestion import congestion
 from .forest import Forest
 
 __all__ = ["Allreduce", "TreeSchedule"]
 
-IntArray = npt.NDArray[np.int64]
 
 LOAD_LIMIT = 2**62
 """What `collopt.schedules.trees.verify` adds up to."""

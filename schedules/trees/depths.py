@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from ...support.arrays import IntArray
+
 __all__ = ["depth_blocks"]
 
-IntArray = npt.NDArray[np.int64]
 
 BLOCK_ENTRIES = 2**19
 """Tree entries that are worked on at a time: what fits the processor's cache."""

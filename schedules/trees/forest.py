@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CertificateError, UnsupportedError
-from ...support.arrays import read_only
+from ...support.arrays import IntArray, SmallArray, read_only
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.congestion import congestion
@@ -20,8 +19,6 @@ from .depths import depth_blocks
 
 __all__ = ["Direction", "Forest", "TreeEdge"]
 
-IntArray = npt.NDArray[np.int64]
-SmallArray = npt.NDArray[np.int32]
 Direction = Literal["broadcast", "reduce"]
 
 ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes", "root_weights")

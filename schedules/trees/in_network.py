@@ -14,17 +14,14 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CertificateError, UnsupportedError
-from ...support.arrays import read_only
+from ...support.arrays import IntArray, read_only
 from ...support.validation import shown
 from ...topologies import Topology
 from .forest import Forest
 
 __all__ = ["InNetwork", "in_network"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

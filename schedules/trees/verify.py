@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CertificateError
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.verify import verified_hops
@@ -20,7 +21,6 @@ from .forest import Forest
 
 __all__ = ["verified_link_loads", "verified_schedule_loads"]
 
-IntArray = npt.NDArray[np.int64]
 
 LOAD_LIMIT = 2**62
 BLOCK_ENTRIES = 2**19

@@ -11,16 +11,13 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import SolverError
+from ...support.arrays import BoolArray, IntArray
 from ..flow.max_flow import augment, check_capacities
 from .link_masks import WORD, Groups, Intake, groups_at
 
 __all__ = ["Shares", "balance", "share_out"]
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 class Shares(NamedTuple):

@@ -13,16 +13,14 @@ from fractions import Fraction
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from ..flow.max_flow import check_capacities
 from .balanced_shares import balance
 from .link_masks import Intake, groups_at, shards_within
 from .load_balancing import BusiestSet
 
 __all__ = ["chunk_capacities", "chunked_times", "least_chunked_times"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def least_chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:

@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import IntArray
 
 __all__ = ["MOST_OFFSETS", "CirculantCosts", "circulant_costs"]
 
-IntArray = npt.NDArray[np.int64]
 
 MOST_OFFSETS = 10
 """All sets of them are looked at, at every distance."""

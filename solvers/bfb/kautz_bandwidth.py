@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import IntArray
 
 __all__ = [
     "KautzFigures",
@@ -38,7 +38,6 @@ __all__ = [
     "search_by_links",
 ]
 
-IntArray = npt.NDArray[np.int64]
 
 COLUMNS = 5
 LARGEST = 2**15

@@ -22,13 +22,12 @@ from fractions import Fraction
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from .kautz_bandwidth import check_kautz, depth_and_reach, kautz_period, search_by_links
 
 __all__ = ["as_transpose_factor", "kautz_transpose_factor", "kautz_transpose_table"]
 
-IntArray = npt.NDArray[np.int64]
 
 COLUMNS = 3
 

@@ -16,13 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BoundError
+from ...support.arrays import BoolArray, IntArray
 from ..flow.max_flow import check_capacities
 
 __all__ = ["Groups", "Intake", "groups_at", "intake", "shards_within", "usable_links", "widest"]
 
-BoolArray = npt.NDArray[np.bool_]
 HopArray = npt.NDArray[np.int16]
-IntArray = npt.NDArray[np.int64]
 NodeArray = npt.NDArray[np.int32]
 
 WORD = 62

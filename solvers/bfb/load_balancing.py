@@ -21,16 +21,14 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import BoolArray, IntArray
 from .balanced_shares import balance
 from .link_masks import Intake, groups_at, shards_within, usable_links, widest
 
 __all__ = ["METHODS", "BusiestSet", "busiest_sets", "loads_by_newton", "loads_by_subsets"]
 
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 MOST_LINKS_FOR_SUBSETS = 10
 LARGEST_TABLE = 20

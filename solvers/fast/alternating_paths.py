@@ -16,10 +16,10 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from ...support.arrays import IntArray, ShortArray
+
 __all__ = ["flip", "shortest_path", "widest_path"]
 
-IntArray = npt.NDArray[np.int64]
-ShortArray = npt.NDArray[np.int16]
 MaskArray = npt.NDArray[np.uint64]
 
 

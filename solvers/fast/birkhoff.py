@@ -18,16 +18,14 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, UnsupportedError
+from ...support.arrays import IntArray, ShortArray
 from ...support.validation import shown
 from .alternating_paths import flip, shortest_path, widest_path
 
 __all__ = ["DECOMPOSITIONS", "decompose", "embed", "matchings", "most_matchings", "plain_matchings", "wide_matchings"]
 
-IntArray = npt.NDArray[np.int64]
-ShortArray = npt.NDArray[np.int16]
 
 DECOMPOSITIONS = {"plain": 0, "fewest": 1}
 """Ways to decompose, by the number that kernels know them by."""

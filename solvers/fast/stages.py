@@ -6,6 +6,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from .birkhoff import matchings
 from .tile_balance import peer_bytes, stream_segments
 
@@ -21,7 +22,6 @@ __all__ = [
     "staged_exchange",
 ]
 
-IntArray = npt.NDArray[np.int64]
 Stages = tuple[IntArray, IntArray, IntArray, IntArray]
 
 LIMIT = 2**62

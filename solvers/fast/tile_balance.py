@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
+
+from ...support.arrays import IntArray
 
 __all__ = ["SEGMENT_COLUMNS", "copy_cells", "peer_bytes", "stream_segments"]
 
-IntArray = npt.NDArray[np.int64]
 
 SEGMENT_COLUMNS = ("origin", "final", "first", "bytes")
 """The rank a segment comes from, the rank it is for, its first byte within that cell, and its length."""

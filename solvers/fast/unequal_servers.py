@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from .birkhoff import matchings
 from .stages import MOST_PLACES, TOO_MANY, fault_of, number_of_stages, ordered_stages
 from .tile_balance import copy_cells
 
 __all__ = ["unequal_exchange"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 @numba.njit(cache=True, nogil=True)

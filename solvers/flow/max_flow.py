@@ -14,14 +14,12 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, SolverError
+from ...support.arrays import BoolArray, IntArray
 
 __all__ = ["FlowNetwork", "MaxFlow", "check_capacities", "flow_network", "max_flow", "paired_network", "solve_network"]
 
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 CAPACITY_LIMIT = 2**62
 """Sums of capacities stay below this, so that no sum of two of them leaves int64."""

@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from .max_flow import FlowNetwork, mark_reaching
 
 __all__ = ["Workspace", "lacking_at", "workspace"]
 
-IntArray = npt.NDArray[np.int64]
 
 LABEL_INTERVAL = 4
 """Labels are set anew once relabelling has looked at one arc in so many."""

@@ -6,16 +6,13 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import BoolArray, IntArray
 from ...support.progress import portions
 from .max_flow import FlowNetwork, mark_reaching, paired_network
 from .push_relabel import lacking_at, workspace
 
 __all__ = ["SinkSweep", "sweep_sinks"]
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 class SinkSweep(NamedTuple):

@@ -8,15 +8,12 @@ polytope with integral sums has integral vertices, so rounding never fails for l
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import BoolArray, FloatArray, IntArray
 from .max_flow import max_flow
 
 __all__ = ["integral_transport"]
 
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 FITTING_ROUNDS = 40
 NOTABLE = 0.02

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
-from ..lp.program import FloatArray, IntArray, LinearProgram
+from ...support.arrays import FloatArray, IntArray
+from ..lp.program import LinearProgram
 
 __all__ = ["entries", "highs_basis", "highs_model", "highspy_module", "kinds", "spread"]
 

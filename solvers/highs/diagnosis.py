@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...errors import UnsupportedError
-from ..lp.program import BoolArray, FloatArray, Labels, LinearProgram, named
+from ...support.arrays import BoolArray, FloatArray
+from ..lp.program import Labels, LinearProgram, named
 from .options import HighsOptions
 from .rays import column_sums, empty_conflicts
 from .solution import Termination

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..lp.program import BoolArray, FloatArray, LinearProgram
+from ...support.arrays import BoolArray, FloatArray
+from ..lp.program import LinearProgram
 from .solution import Termination
 
 __all__ = ["column_sums", "conflict", "crossed", "empty_conflicts", "escape", "proof", "shortfall"]

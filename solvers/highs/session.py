@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedError
+from ...support.arrays import FloatArray
 from ...support.validation import shown
 from ..lp.basis import Basis, Evidence
-from ..lp.program import Changes, FloatArray, LinearProgram, Model, changes_between
+from ..lp.program import Changes, LinearProgram, Model, changes_between
 from .callbacks import Watch
 from .conversion import entries, highs_basis, highs_model, highspy_module, kinds, spread
 from .diagnosis import check_numbers, message

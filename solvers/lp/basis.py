@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .program import FloatArray, IntArray, Labels, LinearProgram
+from ...support.arrays import FloatArray, IntArray
+from .program import Labels, LinearProgram
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -12,7 +12,6 @@ from ...errors import CertificateError
 from .basis import Evidence
 from .exact_optimum import basic_solution
 from .exact_program import ExactProgram
-from .program import FloatArray, IntArray
 from .rationals import ExactArray, as_exact, exact, simplest_between
 
 __all__ = ["Interval", "certified_interval"]

@@ -8,10 +8,11 @@ from fractions import Fraction
 import numpy as np
 
 from ...errors import CertificateError, NoAnswerError
+from ...support.arrays import IntArray
 from ...support.progress import texts
 from .basis import BASIC, UPPER, Basis, Named
 from .exact_program import ExactProgram
-from .program import IntArray, LinearProgram
+from .program import LinearProgram
 from .rational_system import RationalSystem
 from .rationals import ExactArray, exact
 

@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from ...errors import CertificateError
-from .program import IntArray, LinearProgram, named
+from ...support.arrays import IntArray
+from .program import LinearProgram, named
 from .rationals import ExactArray, IntegerMatrix, as_exact, common_denominator, exact, float_fraction
 
 __all__ = ["ExactProgram"]

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
+
+from ...support.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = [
     "BoolArray",
@@ -23,10 +24,6 @@ __all__ = [
     "named",
 ]
 
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 NAMES_SHOWN = 3
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .program import FloatArray
+from ...support.arrays import FloatArray
 from .rationals import ExactArray, IntegerMatrix, common_denominator, exact, simplest_between
 
 __all__ = ["RationalSystem"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .program import FloatArray, IntArray
+from ...support.arrays import FloatArray, IntArray
 
 __all__ = [
     "ExactArray",

@@ -25,9 +25,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import SolverError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.progress import counted, texts
 from ...topologies.graphs.orbits import LinkOrbits, link_orbits, no_link_orbits
 from ..flow.max_flow import check_capacities
@@ -35,8 +35,6 @@ from .length_flow_game import FlowGame, Steps, instance, scaled_needs
 from .soft_shortest_paths import adjacent, soft_loads, start_orders
 
 __all__ = ["ConcurrentFlow", "concurrent_flow", "source_flows"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class ConcurrentFlow(NamedTuple):

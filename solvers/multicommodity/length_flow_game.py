@@ -24,12 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError
+from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.progress import counted
 from ...topologies.graphs.orbits import LinkOrbits
 from ..highs.options import Algorithm, HighsOptions
 from ..highs.session import solve
 from ..highs.solution import PrimalStatus
-from ..lp.program import BoolArray, FloatArray, Labels
+from ..lp.program import Labels
 from .soft_shortest_paths import Adjacent, adjacent, distance_sums, soft_loads, start_orders
 
 __all__ = [
@@ -44,8 +45,6 @@ __all__ = [
     "scaled_needs",
 ]
 
-
-IntArray = npt.NDArray[np.int64]
 
 LONGEST, LEAST_LONGEST = 2**26, 2**10
 """The greatest length, and what it may come down to where demands are so large that sums would leave 64 bits."""

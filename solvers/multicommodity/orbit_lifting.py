@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, SolverError
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies.graphs.orbits import link_images
 
 __all__ = ["LiftedFlows", "lift_flows"]
 
-IntArray = npt.NDArray[np.int64]
 LabelArray = npt.NDArray[np.int32]
 
 MOST = 2**63 - 1

@@ -10,16 +10,14 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError, SolverError
+from ...support.arrays import FloatArray, IntArray
 from ...topologies.graphs.orbits import LinkOrbits
 from .soft_shortest_paths import adjacent, distance_sums, start_orders
 
 __all__ = ["rate_certificate"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 UNIT_BITS = 44
 """Of the flow that brings the greatest demand."""

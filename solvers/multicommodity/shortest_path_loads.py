@@ -11,13 +11,12 @@ from fractions import Fraction
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError
+from ...support.arrays import IntArray
 
 __all__ = ["all_to_all_bounds"]
 
-IntArray = npt.NDArray[np.int64]
 
 LOAD_LIMIT = 2**62
 FACTORS = (5, 7, 3, 3, 2, 2, 2)

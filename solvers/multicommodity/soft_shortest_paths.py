@@ -16,10 +16,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from ...support.arrays import FloatArray, IntArray
+
 __all__ = ["FAR", "Adjacent", "adjacent", "distance_sums", "soft_loads", "start_orders"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 OrderArray = npt.NDArray[np.int32]
 
 FAR = 2**62

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import SolverError
+from ...support.arrays import IntArray
 from ..flow.max_flow import check_capacities
 from .decomposition import Paths, path_loads
 
 __all__ = ["fewest_steps", "split", "step_quotas"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def split(paths: Paths, most: int) -> tuple[Paths, IntArray]:

@@ -20,17 +20,14 @@ from fractions import Fraction
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import SolverError
+from ...support.arrays import FloatArray, IntArray, RandomArray
 from ..flow.max_flow import CAPACITY_LIMIT, check_capacities
 from .decomposition import Paths, path_loads
 
 __all__ = ["next_random", "rounded"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-RandomArray = npt.NDArray[np.uint64]
 
 SHARPEST, SHARPNESS = 25.0, (1.5, 1.0, 0.7)
 """For the last pass of a cycle, and for the others, cycle by cycle: what holds up one does not hold up the next."""

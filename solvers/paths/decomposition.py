@@ -20,15 +20,13 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import SolverError
+from ...support.arrays import IntArray
 from ..flow.max_flow import check_capacities
 from ..multicommodity.soft_shortest_paths import Adjacent, adjacent
 
 __all__ = ["Paths", "joined", "path_loads", "source_paths"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Paths(NamedTuple):

@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import SolverError
+from ...support.arrays import IntArray, RandomArray
 from ...support.progress import portions
 from ..flow.max_flow import check_capacities
 from .chunk_batches import fewest_steps, step_quotas
@@ -36,8 +36,6 @@ from .decomposition import Paths, path_loads
 
 __all__ = ["ordered_hops"]
 
-IntArray = npt.NDArray[np.int64]
-RandomArray = npt.NDArray[np.uint64]
 
 MOST_TURNS = 400
 NOISE = 2**10

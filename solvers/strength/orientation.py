@@ -26,15 +26,13 @@ from math import gcd
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from ..flow.max_flow import check_capacities, flow_network, solve_network
 from .rank_demands import rank_needs
 from .strength import Strength
 
 __all__ = ["Orientation", "orient"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Orientation(NamedTuple):

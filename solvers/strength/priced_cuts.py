@@ -10,14 +10,11 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import BoolArray, IntArray
 from ..flow.max_flow import CAPACITY_LIMIT, augment, flow_network, mark_reaching
 
 __all__ = ["PricedCuts", "add_switches", "least_cut", "priced_cuts"]
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 class PricedCuts(NamedTuple):

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import SolverError
+from ...support.arrays import BoolArray, IntArray
 from ...support.progress import portions
 from ..flow.max_flow import check_capacities
 from .priced_cuts import PricedCuts, least_cut, priced_cuts
 
 __all__ = ["rank_needs"]
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 def rank_needs(

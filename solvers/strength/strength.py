@@ -35,16 +35,14 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import SolverError
+from ...support.arrays import IntArray
 from ...support.progress import portions
 from ..flow.max_flow import check_capacities
 from .priced_cuts import PricedCuts, add_switches, least_cut, priced_cuts
 
 __all__ = ["Strength", "strength"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Strength(NamedTuple):

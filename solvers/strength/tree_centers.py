@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
+
+from ...support.arrays import IntArray, SmallArray
 
 __all__ = ["centred"]
-
-IntArray = npt.NDArray[np.int64]
-SmallArray = npt.NDArray[np.int32]
 
 
 def centred(roots: IntArray, routes: SmallArray, senders: IntArray) -> tuple[IntArray, SmallArray]:

@@ -23,17 +23,15 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import SolverError
+from ...support.arrays import BoolArray, IntArray
 from ...support.progress import counter, portions
 from ..flow.max_flow import FlowNetwork, check_capacities, paired_network
 from ..flow.push_relabel import lacking_at, workspace
 
 __all__ = ["Bottleneck", "bottleneck_cut", "cut_ratio", "fixed_count_scale", "violated_sink"]
 
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 ENUMERATED = 4096
 """Candidate scales are listed once no more than this many are left."""

@@ -21,17 +21,14 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import BoolArray, IntArray
 from ...support.progress import portions
 from ..flow.max_flow import FlowNetwork, flow_network, paired_network
 from ..flow.push_relabel import lacking_at, workspace
 from ..flow.sink_sweep import sweep_sinks
 
 __all__ = ["split_pairs"]
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 def split_pairs(

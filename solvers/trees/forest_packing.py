@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import SolverError
+from ...support.arrays import IntArray, SmallArray
 from ...support.progress import counted
 from .routed_graph import RoutedGraph
 from .tight_sets import Family
@@ -30,9 +30,6 @@ from .tree_packing import Packing, pack_trees
 
 __all__ = ["Levels", "pack_forest", "pack_levels"]
 
-
-IntArray = npt.NDArray[np.int64]
-SmallArray = npt.NDArray[np.int32]
 
 ROWS_AT_ONCE = 2**22
 """Entries of a block of trees; blocks keep the memory for an unknown number of trees linear in the result."""

@@ -15,16 +15,13 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import FloatArray, IntArray, SmallArray
 from ...support.progress import texts
 from .tree_packing import Packing
 
 __all__ = ["lower_trees"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-SmallArray = npt.NDArray[np.int32]
 
 EFFORT = 3 * 10**7
 """Exchanges looked at per round, which bounds the time; an exchange made counts as `MOVE_COST` of them per rank."""

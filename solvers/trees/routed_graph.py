@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
+
+from ...support.arrays import IntArray
 
 __all__ = ["RoutedGraph", "Routes"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Routes(NamedTuple):

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from ...support.progress import counted
 from ..flow.transport import integral_transport
 from .routed_graph import RoutedGraph
@@ -25,7 +25,6 @@ from .transport_splitting import SwitchPlan, remove_all_switches
 
 __all__ = ["join_pass_through", "remove_switches"]
 
-IntArray = npt.NDArray[np.int64]
 RemoveAll = Callable[[IntArray, IntArray, int], list[SwitchPlan]]
 
 

@@ -22,14 +22,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import BoolArray, IntArray
 from ..flow.sink_sweep import sweep_sinks
 
 __all__ = ["Family", "tight_family"]
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 class Family(NamedTuple):

@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import SolverError
+from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.progress import counted
 from ..flow.sink_sweep import SinkSweep, sweep_sinks
 from ..flow.transport import integral_transport
@@ -25,9 +25,6 @@ from .edge_splitting import split_pairs
 
 __all__ = ["SwitchPlan", "remove_all_switches", "split_all_switches"]
 
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 JOINT_ROUNDS, SINGLE_ROUNDS = 8, 16
 FAINT = 1e-3

@@ -30,15 +30,14 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import SolverError
+from ...support.arrays import IntArray
 from ...support.progress import counter, portions
 from ..flow.max_flow import CAPACITY_LIMIT, augment, flow_network
 
 __all__ = ["Packing", "pack_trees"]
 
-IntArray = npt.NDArray[np.int64]
 
 UNREACHED, START = -2, -1
 """Marks of a search: a node not reached, and one that it started from; all others hold the arc that reached them."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import BoolArray, IntArray
 from ...support.progress import portions
 from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network
 from ..flow.push_relabel import lacking_at, workspace
@@ -24,8 +24,6 @@ from .routed_graph import RoutedGraph
 
 __all__ = ["trim_to_tight_sets"]
 
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 ROUNDS = 4
 LEAF_GROUPS_FROM = 128

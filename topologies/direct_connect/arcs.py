@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from ...support.validation import as_size, check_links
 
 __all__ = ["arcs_to", "both_ways", "check_graph", "translates"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def check_graph(name: str, num_nodes: int, degree: int) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import TopologyError
+from ...support.arrays import IntArray
 from ...support.quantities import Exact
 from ...support.validation import as_size
 from ..network.direct_graph import DirectGraph
@@ -35,7 +36,6 @@ __all__ = [
 
 Lines = list[tuple[int, ...]]
 Edges = list[tuple[int, int]]
-IntArray = npt.NDArray[np.int64]
 
 PRODUCTS_GF4 = ((0, 0, 0, 0), (0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2))
 """The field of 4 elements, 2 and 3 being the roots of x**2 + x + 1; addition is exclusive or."""

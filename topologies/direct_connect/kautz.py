@@ -6,9 +6,9 @@ They have the fewest hops that are known for so many nodes of so few ports: abou
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import TopologyError
+from ...support.arrays import IntArray
 from ...support.quantities import Exact
 from ...support.validation import as_size, shown
 from ..network.direct_graph import DirectGraph
@@ -17,7 +17,6 @@ from .arcs import arcs_to, check_graph
 
 __all__ = ["REWIRED_CYCLES", "de_bruijn", "generalized_kautz", "kautz", "modified_de_bruijn"]
 
-IntArray = npt.NDArray[np.int64]
 
 MAX_DEGREE = 1023
 MAX_LENGTH = 16

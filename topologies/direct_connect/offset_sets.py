@@ -6,11 +6,10 @@ from itertools import chain, combinations, islice
 from math import comb
 
 import numpy as np
-import numpy.typing as npt
+
+from ...support.arrays import IntArray
 
 __all__ = ["digraph_offset_sets", "sample_with_one", "two_way_offset_sets"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def digraph_offset_sets(n: int, degree: int, most: int) -> IntArray:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...support.arrays import IntArray
 from ...support.quantities import Exact
 from ...support.validation import as_size
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import IntArray, arcs_to, check_graph
+from .arcs import arcs_to, check_graph
 
 __all__ = ["DIAMOND", "complete_bipartite", "diamond", "hamming"]
 

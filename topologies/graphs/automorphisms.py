@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import NoAnswerError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.validation import as_integers, shown
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
@@ -20,7 +21,6 @@ from .isomorphism import Colours, NodeMatching, orbit_mappings
 
 __all__ = ["symmetries"]
 
-IntArray = npt.NDArray[np.int64]
 
 MOST_ARCS = 5 * 10**7
 """What all attempts to pair two nodes may come to, times the arcs that each looks at: seconds to half a minute."""

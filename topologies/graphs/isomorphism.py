@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BoundError, NoAnswerError, TopologyError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.validation import as_integers, shown
 from ..network.direct_graph import DirectGraph, as_direct_graph
 
@@ -34,9 +35,6 @@ __all__ = [
     "orbit_mappings",
     "orbits",
 ]
-
-
-IntArray = npt.NDArray[np.int64]
 
 
 def isomorphism(graph: DirectGraph, other: DirectGraph) -> IntArray | None:

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import IntArray
 
 __all__ = ["LinkOrbits", "link_images", "link_orbits", "no_link_orbits"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class LinkOrbits(NamedTuple):

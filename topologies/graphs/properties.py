@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
+from ...support.arrays import IntArray
 from ..network.direct_graph import DirectGraph, as_direct_graph
 from .isomorphism import isomorphism, orbits
 from .moore_bounds import moore_steps
@@ -30,7 +30,6 @@ __all__ = [
     "reverse_symmetry",
 ]
 
-IntArray = npt.NDArray[np.int64]
 Answer = TypeVar("Answer")
 
 

@@ -21,8 +21,6 @@ from .hop_distances import hop_distances
 
 __all__ = ["Adjacency", "DirectGraph", "as_direct_graph"]
 
-IntArray = npt.NDArray[np.int64]
-
 
 class Adjacency(NamedTuple):
     """Links between different nodes, parallel ones once; sorted by tail, then head.

@@ -6,10 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BoundError
+from ...support.arrays import IntArray
 
 __all__ = ["hop_distances", "hops_where_found"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def hop_distances(num_nodes: int, tails: IntArray, heads: IntArray, name: str) -> npt.NDArray[np.int16]:

@@ -9,16 +9,15 @@ import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ....errors import ProgramError, UnsupportedError
+from ....support.arrays import IntArray
 from ..calls.agreement import first_line, wait
 from ..calls.arguments import import_torch, telling_device
 from .steps import Exchange
 
 __all__ = ["Terms", "agreed_exchange"]
 
-IntArray = npt.NDArray[np.int64]
 
 UNKNOWN = -1
 NAMES = (

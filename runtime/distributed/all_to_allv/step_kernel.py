@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from ....support.arrays import IntArray
 from .step_tables import (
     AFTER,
     AREA,
@@ -40,7 +40,6 @@ from .stream_layout import Arrivals, OwnPlace, arrivals_of, homes_of, room_for, 
 
 __all__ = ["exchange_steps"]
 
-IntArray = npt.NDArray[np.int64]
 
 HERE, WANTED = map(no_literal, range(2))
 """Counters of `Arrivals`."""

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
+
+from ....support.arrays import IntArray
 
 __all__ = [
     "EARLY",
@@ -26,8 +27,6 @@ __all__ = [
     "post",
     "trimmed",
 ]
-
-IntArray = npt.NDArray[np.int64]
 
 
 def no_literal(number: int) -> int:

@@ -13,13 +13,12 @@ from math import gcd
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ....errors import UnsupportedError
+from ....support.arrays import IntArray
 
 __all__ = ["Copy", "Exchange", "Message", "OwnStep", "OwnSteps", "own_steps"]
 
-IntArray = npt.NDArray[np.int64]
 
 MOST_OPERATIONS = 64
 """NCCL is known to hang on batches of hundreds of operations that it divides differently on different ranks."""

@@ -10,13 +10,11 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from ....support.arrays import IntArray
 from .step_tables import AREA, INPUT, SCRATCH, StepTables, open_tables
 
 __all__ = ["Arrivals", "OwnPlace", "arrivals_of", "homes_of", "room_for", "sent_from_place"]
-
-IntArray = npt.NDArray[np.int64]
 
 
 class OwnPlace(NamedTuple):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ....errors import UnsupportedError
+from ....support.arrays import FloatArray
 
 __all__ = ["AlphaBeta", "fit_alpha_beta"]
 
-FloatArray = npt.NDArray[np.float64]
 
 LEAST_POINTS = 3
 USUAL_ERROR = 0.05
