@@ -1,30 +1,26 @@
 """Chakra execution traces, which ASTRA-sim and others read: one file per rank, one node per operation.
 
 A file is a row of messages, each behind its length: first the metadata, then the nodes.  Messages are those of
-``et_def.proto`` (github.com/mlcommons/chakra, schema 0.0.4; the fork of ASTRA-sim has the same), in the wire format of
-Protocol Buffers.  collopt writes and reads that itself: no package for it is published.  Reading is in
+``et_def.proto`` (github.com/mlcommons/chakra, schema 0.0.4; the fork of ASTRA-sim has the same).  Reading is in
 `collopt.runtime.chakra.reader`.
 """
 
 from __future__ import annotations
 
+import io
 import os
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
 from ...support.validation import shown
 from ...support.writing import write_whole
 from ..programs.checks import check_counts
-from .protobuf import BYTES, FIXED32, FIXED64, VARINT, bytes_field, packed_field, varint, varint_field
+from .messages import VALUE_FIELDS, messages
 
 __all__ = [
-    "FLOATS",
-    "KIND_FIELDS",
-    "WIRES",
     "Attribute",
     "NodeKind",
     "Trace",
@@ -53,22 +49,6 @@ class NodeKind(IntEnum):
     COMM_SEND = 5
     COMM_RECV = 6
     COMM_COLL = 7
-
-
-KIND_FIELDS = {
-    "double": 3,
-    "float": 5,
-    "int32": 7,
-    "int64": 9,
-    "uint32": 11,
-    "uint64": 13,
-    "bool": 27,
-    "string": 29,
-    "bytes": 31,
-}
-"""Field of an attribute's value by its kind.  Others hold lists, or numbers written in rarer ways."""
-WIRES = dict.fromkeys(KIND_FIELDS, VARINT) | {"double": FIXED64, "float": FIXED32, "string": BYTES, "bytes": BYTES}
-FLOATS = {"double": "<d", "float": "<f"}
 
 
 class Attribute(NamedTuple):
@@ -164,10 +144,22 @@ def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
 
 def trace_bytes(trace: Trace) -> bytes:
     """Return what stands in the file of a trace; raises as `write_trace`."""
+    from google.protobuf.proto import serialize_length_prefixed
+
     _require_trace(trace)
-    head = (bytes_field(1, trace.version.encode()) if trace.version else b"") + _attributes(2, trace.attributes)
-    messages = [head, *map(_node, trace.nodes)]
-    return b"".join(varint(len(message)) + message for message in messages)
+    metadata, node_of = messages()
+    file = io.BytesIO()
+    head = metadata(version=trace.version)
+    _add_attributes(head, trace.attributes)
+    serialize_length_prefixed(head, file)
+    for node in trace.nodes:
+        message = node_of(
+            number=node.number, name=node.name, kind=node.kind, controls=node.controls, waits=node.waits,
+            duration=node.duration,
+        )  # fmt: skip
+        _add_attributes(message, node.attributes)
+        serialize_length_prefixed(message, file)
+    return file.getvalue()
 
 
 def _require_trace(trace: object) -> None:
@@ -175,37 +167,16 @@ def _require_trace(trace: object) -> None:
         raise UnsupportedError(f"the trace is {shown(trace)}; expected a Trace")
 
 
-def _node(node: TraceNode) -> bytes:
-    """Write a node; fields with the value 0 are left out, as the format has it."""
-    parts = [
-        varint_field(1, node.number) if node.number else b"",
-        bytes_field(2, node.name.encode()) if node.name else b"",
-        varint_field(3, node.kind),
-        packed_field(4, node.controls),
-        packed_field(5, node.waits),
-        varint_field(7, node.duration) if node.duration else b"",
-        _attributes(10, node.attributes),
-    ]
-    return b"".join(parts)
-
-
-def _attributes(number: int, attributes: Sequence[Attribute]) -> bytes:
-    return b"".join(bytes_field(number, bytes_field(1, each.name.encode()) + _value(each)) for each in attributes)
-
-
-def _value(attribute: Attribute) -> bytes:
-    """Write a value; unlike other fields, 0 is written, for it says which kind was meant."""
-    name, kind, value = attribute
-    if kind not in KIND_FIELDS:
-        raise UnsupportedError(
-            f"attribute {shown(name)} is of kind {shown(kind)}; expected one of {', '.join(KIND_FIELDS)}"
-        )
-    number = KIND_FIELDS[kind]
-    if kind in FLOATS:
-        return varint(number << 3 | WIRES[kind]) + struct.pack(FLOATS[kind], value)
-    if isinstance(value, str | bytes):
-        return bytes_field(number, value.encode() if isinstance(value, str) else value)
-    return varint_field(number, int(value))
+def _add_attributes(message: Any, attributes: Sequence[Attribute]) -> None:
+    for name, kind, value in attributes:
+        if kind not in VALUE_FIELDS:
+            raise UnsupportedError(
+                f"attribute {shown(name)} is of kind {shown(kind)}; expected one of {', '.join(VALUE_FIELDS)}"
+            )
+        try:
+            message.attributes.add(name=name, **{kind: value})
+        except (TypeError, ValueError):
+            raise UnsupportedError(f"attribute {shown(name)} is {shown(value)}; expected a value of {kind}") from None
 
 
 def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:

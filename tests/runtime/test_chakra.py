@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from wire_format import bytes_field, packed_field, varint, varint_field
 
 import collopt
 from collopt.errors import FileFormatError, ProgramError, UnsupportedError
@@ -22,7 +23,6 @@ from collopt.runtime import (
     write_trace,
 )
 from collopt.runtime.chakra import reader
-from collopt.runtime.chakra.protobuf import bytes_field, fields, packed_field, signed, varint, varint_at, varint_field
 from collopt.topologies import complete, dgx_a100, kautz, mi250, ring, torus
 from sample_files import sample
 
@@ -361,14 +361,41 @@ def test_numbers_are_those_of_protocol_buffers() -> None:
     assert bytes_field(2, b"testing") == bytes.fromhex("120774657374696e67")
     assert packed_field(6, [3, 270, 86942]) == bytes.fromhex("3206038e029ea705")
     assert packed_field(6, []) == b""
-    for value in (0, 127, 128, 2**63 - 1, -1, -(2**63)):
-        assert signed(varint_at(varint(value), 0)[0]) == value
-    for data in (b"\x80", b"\x80" * 10 + b"\1", b"\xff" * 9 + b"\x7f"):
-        with pytest.raises(FileFormatError, match="number at byte 0"):
-            varint_at(data, 0)
-    for data, text in ((b"\x0b", "written in way 3"), (b"\x09123", "has 8 bytes, but 3 are left")):
-        with pytest.raises(FileFormatError, match=text):
-            list(fields(data))
+
+
+def test_a_trace_is_written_as_the_format_has_it(tmp_path: Path) -> None:
+    """Fields by number, lists packed, 0 left out but for values of attributes, negative numbers as 64 bits."""
+    values = (0, 127, 128, 2**63 - 1, -1, -(2**63))
+    node = TraceNode(3, "n", NodeKind.COMP, (1, 300), (2,), 5, tuple(Attribute("v", "int64", each) for each in values))
+    attributes = b"".join(bytes_field(10, bytes_field(1, b"v") + varint_field(9, each)) for each in values)
+    message = varint_field(1, 3) + bytes_field(2, b"n") + varint_field(3, 4) + packed_field(4, [2])
+    message += packed_field(5, [1, 300]) + varint_field(7, 5) + attributes
+    write_trace(Trace((node,), ""), tmp_path / "a.et")
+    assert (tmp_path / "a.et").read_bytes() == b"\0" + varint(len(message)) + message
+    with pytest.raises(UnsupportedError, match="attribute 'v' is 2147483648; expected a value of int32"):
+        write_trace(Trace((), "", (Attribute("v", "int32", 2**31),)), tmp_path / "b.et")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        varint_field(1, 1)[:1] + b"\x80", varint(1 << 3) + b"\x80" * 10 + b"\1",
+        b"\x0b", b"\x0f", b"\x09123", bytes_field(2, b"\xff"), bytes_field(2, b"abc")[:-1], bytes_field(5, b"\x80"),
+    ],
+)  # fmt: skip
+def test_a_damaged_message_is_named_by_its_place(message: bytes, tmp_path: Path) -> None:
+    """Numbers that are cut short or longer than 10 bytes, unknown ways of writing, long fields, no UTF-8."""
+    (tmp_path / "a.et").write_bytes(b"\0" + varint(len(message)) + message)
+    with pytest.raises(FileFormatError, match="the message at byte 1 is damaged or cut short"):
+        read_trace(tmp_path / "a.et")
+
+
+@pytest.mark.parametrize("length", [b"\x80", b"\5", varint(2**62), varint(2**64 - 1), b"\xff" * 11])
+def test_a_length_beyond_the_file_is_refused(length: bytes, tmp_path: Path) -> None:
+    """However large it claims to be."""
+    (tmp_path / "a.et").write_bytes(length)
+    with pytest.raises(FileFormatError, match="the message at byte 0 is damaged or cut short"):
+        read_trace(tmp_path / "a.et")
 
 
 def test_the_files_of_all_ranks_are_written_together_or_not_at_all(tmp_path: Path) -> None:
