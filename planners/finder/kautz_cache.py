@@ -14,6 +14,7 @@ import numpy as np
 
 from ...solvers.bfb.kautz_bandwidth import KautzFigures, as_figures, kautz_figures, kautz_table
 from ...solvers.bfb.kautz_transpose import as_transpose_factor, kautz_transpose_factor, kautz_transpose_table
+from ...support.arrays import IntArray
 from ...support.writing import write_whole
 
 __all__ = ["load_kautz_table", "stored_figures", "stored_transpose_factor"]

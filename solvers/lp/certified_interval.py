@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import CertificateError
+from ...support.arrays import FloatArray, IntArray
 from .basis import Evidence
 from .exact_optimum import basic_solution
 from .exact_program import ExactProgram

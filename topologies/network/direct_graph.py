@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import TopologyError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.validation import MAX_LINKS, as_integers, as_list, as_size, as_title, check_links, shown
 from .hop_distances import hop_distances
 
