@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pytest
 
 CONFIG = {"minimum_bytes": 64, "maximum_bytes": 128, "step_factor": 2, "warmup_iters": 0, "iterations": 1}
-PLANS = {"mine": collopt.plan(ring(2, bandwidth=25), "allreduce")}
 
 
 def report(rows: int) -> BenchReport:
@@ -42,7 +41,7 @@ def test_rows_are_printed_when_they_come(capsys: pytest.CaptureFixture[str]) -> 
             table.add(report(done), 3)
             printed.append(capsys.readouterr().out)
     assert [sizes(each) for each in printed] == [["64"], ["96"], ["128"]]
-    table.finish(report(3), PLANS)
+    table.finish(report(3), {"mine": collopt.plan(ring(2, bandwidth=25), "allreduce")})
     whole = "".join(printed) + capsys.readouterr().out
     assert whole == f"{report(3)}\n# Planned bus bandwidth: 50 mine on ring-2\n"
 

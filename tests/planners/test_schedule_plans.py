@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,6 @@ from collopt.schedules import Cut, Forest, StepAllreduce, StepSchedule
 from collopt.topologies import Topology, circulant, complete, dgx_a100, generalized_kautz, hypercube, ring
 
 RING = ring(4, bandwidth=25, latency=3)
-ROUND = bfb_schedule(RING)
-BACK = bfb_schedule(RING, direction="reduce")
 FORESTS: dict[str, Any] = {
     "allgather": {},
     "reduce_scatter": {},
@@ -29,6 +28,18 @@ FORESTS: dict[str, Any] = {
     "broadcast": {"root": 2},
     "reduce": {"root": "box0/gpu3"},
 }
+
+
+@cache
+def ring_allgather() -> StepSchedule:
+    """An allgather of the ring; made when a test needs it, since planning at import costs every collecting process."""
+    return bfb_schedule(RING)
+
+
+@cache
+def ring_reduce_scatter() -> StepSchedule:
+    """A reduce-scatter of the ring."""
+    return bfb_schedule(RING, direction="reduce")
 
 
 def assert_same(given_plan: Plan, made: Plan) -> None:
@@ -86,7 +97,9 @@ def test_a_tight_single_rank_is_the_bound() -> None:
 
 def test_who_made_it_goes_into_the_file(tmp_path: Path) -> None:
     """The plan comes back as it was."""
-    made = plan_of_schedule(RING, "allgather", ROUND, planner="by.hand", options={"chunks": 2, "note": "two ways"})
+    made = plan_of_schedule(
+        RING, "allgather", ring_allgather(), planner="by.hand", options={"chunks": 2, "note": "two ways"}
+    )
     made.save(tmp_path / "plan.json")
     back = load_plan(tmp_path / "plan.json")
     assert (back.planner, dict(back.options)) == ("by.hand", {"chunks": 2, "note": "two ways"})
@@ -97,7 +110,7 @@ def test_who_made_it_goes_into_the_file(tmp_path: Path) -> None:
 def test_options_are_the_plans_own() -> None:
     """Changing what was handed in changes no plan."""
     options: dict[str, int | str] = {"chunks": 2}
-    made = plan_of_schedule(RING, "allgather", ROUND, options=options)
+    made = plan_of_schedule(RING, "allgather", ring_allgather(), options=options)
     options["chunks"] = 3
     assert made.options == {"chunks": 2}
 
@@ -105,12 +118,13 @@ def test_options_are_the_plans_own() -> None:
 def test_a_schedule_that_does_not_finish_is_refused() -> None:
     """And one of another network."""
     half = replace(
-        ROUND, **{name: getattr(ROUND, name)[:8] for name in ("steps", "sources", "lower", "upper", "routes")}
+        ring_allgather(),
+        **{name: getattr(ring_allgather(), name)[:8] for name in ("steps", "sources", "lower", "upper", "routes")},
     )
     with pytest.raises(CertificateError):
         plan_of_schedule(RING, "allgather", half)
     with pytest.raises(CertificateError):
-        plan_of_schedule(ring(5), "allgather", ROUND)
+        plan_of_schedule(ring(5), "allgather", ring_allgather())
     forest = plan(ring(5), "allgather").schedule
     with pytest.raises(CertificateError):
         plan_of_schedule(RING, "allgather", forest)
@@ -118,33 +132,45 @@ def test_a_schedule_that_does_not_finish_is_refused() -> None:
         plan_of_schedule(complete(4), "allgather", plan(dgx_a100(boxes=1), "allgather").schedule)
 
 
-def refused(collective: str, schedule: object, **options: Any) -> Callable[[], Plan]:
+def refused(collective: str, schedule: Callable[[], object], **options: Any) -> Callable[[], Plan]:
     """A call that is to fail."""
-    return lambda: plan_of_schedule(RING, collective, schedule, **options)  # type: ignore[arg-type]
+    return lambda: plan_of_schedule(RING, collective, schedule(), **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: plan_of_schedule(None, "allgather", ROUND), "the topology is None; expected a Topology"),  # type: ignore[arg-type]
-        (refused("all_to_all", ROUND), "expected a FlowSchedule for all_to_all"),
-        (refused("scan", ROUND), "no schedule carries out the collective 'scan'"),
-        (refused("allgather", None), "the schedule is None; expected a Forest"),
-        (refused("allgather", [ROUND]), "the schedule is .*; expected a Forest"),
-        (refused("allgather", StepAllreduce(BACK, ROUND)), "for allgather expected one of its two parts"),
-        (refused("allreduce", ROUND), "expected an Allreduce or a StepAllreduce, which join"),
-        (refused("reduce_scatter", ROUND), "direction is 'broadcast'; expected 'reduce' for reduce_scatter"),
-        (refused("allgather", BACK), "direction is 'reduce'; expected 'broadcast' for allgather"),
-        (refused("broadcast", ROUND), "in which all ranks have shards; broadcast has one"),
-        (refused("broadcast", plan(RING, "allgather").schedule), "the schedule has 4 roots; expected one"),
-        (refused("allgather", ROUND, planner="two words"), "planner is 'two words'; expected a name of letters"),
-        (refused("allgather", ROUND, planner=None), "planner is None; expected a name"),
-        (refused("allgather", ROUND, options=[1]), r"options is \[1\]; expected a mapping such as"),
-        (refused("allgather", ROUND, options={"a b": 1}), "options has the entry 'a b': 1; expected a name"),
-        (refused("allgather", ROUND, options={"a": True}), "options has the entry 'a': True; expected a name"),
-        (refused("allgather", ROUND, options={"a": 0.5}), "options has the entry 'a': 0.5; expected a name"),
-        (refused("allgather", ROUND, options={"a": "\ud800"}), "options has the entry 'a': .*; expected a name"),
-        (refused("allgather", ROUND, options={"a": 10**5000}), "options has the entry 'a': .*; expected a name"),
+        (lambda: plan_of_schedule(None, "allgather", ring_allgather()), "the topology is None; expected a Topology"),  # type: ignore[arg-type]
+        (refused("all_to_all", ring_allgather), "expected a FlowSchedule for all_to_all"),
+        (refused("scan", ring_allgather), "no schedule carries out the collective 'scan'"),
+        (refused("allgather", lambda: None), "the schedule is None; expected a Forest"),
+        (refused("allgather", lambda: [ring_allgather()]), "the schedule is .*; expected a Forest"),
+        (
+            refused("allgather", lambda: StepAllreduce(ring_reduce_scatter(), ring_allgather())),
+            "for allgather expected one of its two parts",
+        ),
+        (refused("allreduce", ring_allgather), "expected an Allreduce or a StepAllreduce, which join"),
+        (refused("reduce_scatter", ring_allgather), "direction is 'broadcast'; expected 'reduce' for reduce_scatter"),
+        (refused("allgather", ring_reduce_scatter), "direction is 'reduce'; expected 'broadcast' for allgather"),
+        (refused("broadcast", ring_allgather), "in which all ranks have shards; broadcast has one"),
+        (refused("broadcast", lambda: plan(RING, "allgather").schedule), "the schedule has 4 roots; expected one"),
+        (
+            refused("allgather", ring_allgather, planner="two words"),
+            "planner is 'two words'; expected a name of letters",
+        ),
+        (refused("allgather", ring_allgather, planner=None), "planner is None; expected a name"),
+        (refused("allgather", ring_allgather, options=[1]), r"options is \[1\]; expected a mapping such as"),
+        (refused("allgather", ring_allgather, options={"a b": 1}), "options has the entry 'a b': 1; expected a name"),
+        (refused("allgather", ring_allgather, options={"a": True}), "options has the entry 'a': True; expected a name"),
+        (refused("allgather", ring_allgather, options={"a": 0.5}), "options has the entry 'a': 0.5; expected a name"),
+        (
+            refused("allgather", ring_allgather, options={"a": "\ud800"}),
+            "options has the entry 'a': .*; expected a name",
+        ),
+        (
+            refused("allgather", ring_allgather, options={"a": 10**5000}),
+            "options has the entry 'a': .*; expected a name",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(call: Callable[[], Plan], message: str) -> None:
@@ -157,7 +183,7 @@ def test_forged_schedules_are_refused() -> None:
     """Objects of the right type with nothing sensible in them."""
     for nonsense in (
         StepSchedule.from_sends(4, 1, [(0, 0, 0, 1, (0, 1))]),
-        replace(ROUND, chunks_per_shard=3),
+        replace(ring_allgather(), chunks_per_shard=3),
         Forest(
             4, 1, np.array([0]), np.array([1]), np.full((1, 4), -1, np.int32), np.array([0]), np.array([], np.int64)
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,13 @@ from collopt.schedules import Forest, in_network, verified_link_loads, verified_
 from collopt.topologies import ring
 
 RING = ring(3)
-MADE = collopt.plan(RING, "allgather")
+
+
+@cache
+def made() -> collopt.Plan:
+    """Some plan; made when a test needs it, since planning at import costs every process that collects the tests."""
+    return collopt.plan(RING, "allgather")
+
 
 CALLS: dict[str, tuple[Callable[[], object], type[ColloptError], str]] = {
     "plan, no topology": (lambda: collopt.plan(3, "allgather"), UnsupportedError, "the topology is 3"),
@@ -67,17 +74,17 @@ CALLS: dict[str, tuple[Callable[[], object], type[ColloptError], str]] = {
         UnsupportedError,
         "there is no option 'trees_per_root' here; expected one of root, weights",
     ),
-    "estimate, no size": (lambda: MADE.estimate(None), UnsupportedError, "size None is not understood"),
-    "estimate, no slices": (lambda: MADE.estimate("1M", "2"), UnsupportedError, "slices is '2'"),
-    "verify, no topology": (lambda: MADE.verify(3), TopologyError, "the topology is 3; expected the Topology"),
-    "export, no format": (lambda: MADE.export(3, "x"), UnsupportedError, "no export format 3"),
-    "export, a list": (lambda: MADE.export(["xml"], "x"), UnsupportedError, "no export format"),
-    "save, no path": (lambda: MADE.save(3), UnsupportedError, "the path is 3; expected a file's name"),
-    "save, none": (lambda: MADE.save(None), UnsupportedError, "the path is None; expected a file's name"),
+    "estimate, no size": (lambda: made().estimate(None), UnsupportedError, "size None is not understood"),
+    "estimate, no slices": (lambda: made().estimate("1M", "2"), UnsupportedError, "slices is '2'"),
+    "verify, no topology": (lambda: made().verify(3), TopologyError, "the topology is 3; expected the Topology"),
+    "export, no format": (lambda: made().export(3, "x"), UnsupportedError, "no export format 3"),
+    "export, a list": (lambda: made().export(["xml"], "x"), UnsupportedError, "no export format"),
+    "save, no path": (lambda: made().save(3), UnsupportedError, "the path is 3; expected a file's name"),
+    "save, none": (lambda: made().save(None), UnsupportedError, "the path is None; expected a file's name"),
     "load, no path": (lambda: collopt.load_plan(3), UnsupportedError, "the path is 3; expected a file's name"),
     "load, none": (lambda: collopt.load_plan(None), UnsupportedError, "the path is None; expected a file's name"),
     "a plan of something": (
-        lambda: replace(MADE, schedule="trees").verify(),
+        lambda: replace(made(), schedule="trees").verify(),
         CertificateError,
         "the plan's schedule is 'trees'; expected trees",
     ),
