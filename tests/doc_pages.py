@@ -18,9 +18,15 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+from collopt.cli import main
 
 __all__ = [
     "PAGES",
@@ -35,12 +41,14 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PICTURES = ROOT / "docs" / "pictures"
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,}|~{3,})(?P<info>[^`]*)$")
 COMMENT = re.compile(r"^\s*<!-- (?P<key>not run|exit status): (?P<value>.+) -->\s*$")
+Runner = Callable[[list[str], Path], tuple[int, str]]
 TARGET = re.compile(r"^([a-z]+):", re.MULTILINE)
 
 
@@ -93,7 +101,38 @@ def console_commands(block: Block) -> list[tuple[str, str]]:
     return commands
 
 
-def run_console(block: Block, folder: Path) -> None:
+# A plain terminal of a fixed width, so that what is printed does not depend on who runs the tests.
+TERMINAL = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+def process(arguments: list[str], folder: Path) -> tuple[int, str]:
+    """Run collopt as people do, in a process of its own; return its exit status and what it printed."""
+    result = subprocess.run(
+        [sys.executable, "-m", "collopt", *arguments],
+        cwd=folder,
+        env={**os.environ, **TERMINAL},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return result.returncode, result.stdout + result.stderr
+
+
+def call(arguments: list[str], folder: Path) -> tuple[int, str]:
+    """Run collopt in this process, which saves most commands the larger part of their time: imports."""
+    out, err = StringIO(), StringIO()
+    with (
+        chdir(folder),
+        patch.dict(os.environ, TERMINAL),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        status = main(arguments)
+    return status, out.getvalue() + err.getvalue()
+
+
+def run_console(block: Block, folder: Path, run: Runner = call) -> None:
     """Run the commands of a console block and compare what they print with what the page shows."""
     commands = console_commands(block)
     for position, (command, shown) in enumerate(commands):
@@ -104,27 +143,15 @@ def run_console(block: Block, folder: Path) -> None:
             assert set(named) <= set(targets), f"line {block.line}: `{command}` names no target of the Makefile"
             continue
         assert program == "collopt", f"line {block.line}: only collopt and make run here; say <!-- not run: reason -->"
-        result = subprocess.run(
-            [sys.executable, "-m", "collopt", *arguments],
-            cwd=folder,
-            # A plain terminal of a fixed width, so that what is printed does not depend on who runs the tests.
-            env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        status, printed = run(arguments, folder)
         expected = block.exit_status if position == len(commands) - 1 else 0
-        printed = result.stdout + result.stderr
-        assert result.returncode == expected, (
-            f"line {block.line}: `{command}` ended with {result.returncode}\n{printed}"
-        )
+        assert status == expected, f"line {block.line}: `{command}` ended with {status}\n{printed}"
         if shown.strip():
             matches = doctest.OutputChecker().check_output(shown, printed, OPTIONS)
             assert matches, f"line {block.line}: `{command}` printed\n{printed}\nbut the page shows\n{shown}"
 
 
-def run_block(block: Block, page: Path, namespace: dict[str, Any], folder: Path) -> None:
+def run_block(block: Block, page: Path, namespace: dict[str, Any], folder: Path, run: Runner = call) -> None:
     """Run one block of a page; blocks in other languages are only read."""
     if block.language == "python":
         # Leading newlines make tracebacks name the line of the page.
@@ -137,13 +164,17 @@ def run_block(block: Block, page: Path, namespace: dict[str, Any], folder: Path)
         namespace.update(example.globs)
         assert results.failed == 0, "".join(report)
     elif block.language == "console":
-        run_console(block, folder)
+        run_console(block, folder, run)
 
 
 def run_page(page: Path, folder: Path) -> None:
-    """Run the blocks of a page in the order of the page; the current folder has to be `folder`."""
+    """Run the blocks of a page in the order of the page; the current folder has to be `folder`.
+
+    The commands of README.md, which people type first, run in processes of their own.
+    """
+    run = process if page == README else call
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in fenced_blocks(page.read_text(encoding="utf-8")):
         assert block.language, f"line {block.line}: the fence names no language; use `text` for plain text"
         if not block.not_run:
-            run_block(block, page, namespace, folder)
+            run_block(block, page, namespace, folder, run)
