@@ -14,18 +14,22 @@ import signal
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from runtime_forests import random_schedule
 
 from collopt.errors import ColloptError
 from collopt.runtime import all_to_all_single, execute
+from collopt.runtime.distributed.all_to_allv.steps import Exchange, own_steps
 from collopt.runtime.distributed.execution.execute import program_of
 
 RANKS = 5
@@ -33,6 +37,8 @@ GROUP_TIMEOUT_S = 600
 """Far longer than anything here may take, so that only the timeout of the call itself can end a wait."""
 START_S, PATIENCE_S = 120, 60
 """Seconds that the ranks get to come together, and the others to notice a death, before a try has failed."""
+AT_ONCE = 5
+"""Tries whose ranks are there at the same time; of all but the last one, all that they do is wait."""
 ELEMENTS = 5003
 """Of each tensor, or shard."""
 LONGEST_RUN_S = 0.4
@@ -105,38 +111,76 @@ def be_a_rank(rank: int, folder: str, what: str, timeout: float, pipe: Connectio
     os._exit(0)
 
 
-def one_try(what: str, timeout: float, seed: int) -> dict[str, Any]:
-    """Kill a random rank at a random time; return what the others raised, and how long after."""
-    chance = random.Random(seed)
-    victim, context = chance.randrange(RANKS), multiprocessing.get_context("fork")
-    with tempfile.TemporaryDirectory() as folder:
-        pipes, processes = [], []
+class Try:
+    """Ranks one of which is killed at a random time."""
+
+    def __init__(self, what: str, timeout: float, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.victim = self.chance.randrange(RANKS)
+        self.died = 0.0
+        self.pipes: list[Connection] = []
+        self.processes: list[ForkProcess] = []
+        self.folder = tempfile.TemporaryDirectory()
+        context = multiprocessing.get_context("fork")
         for rank in range(RANKS):
             here, there = context.Pipe(duplex=False)
-            processes.append(context.Process(target=be_a_rank, args=(rank, folder, what, timeout, there), daemon=True))
-            processes[-1].start()
+            arguments = (rank, self.folder.name, what, timeout, there)
+            self.processes.append(context.Process(target=be_a_rank, args=arguments, daemon=True))
+            self.processes[-1].start()
             there.close()
-            pipes.append(here)
+            self.pipes.append(here)
+
+    def kill(self) -> None:
+        """Kill the victim when all ranks have been going for a while."""
+        started = [heard(pipe, time.monotonic() + START_S) for pipe in self.pipes]
+        assert started == ["going"] * RANKS, started
+        time.sleep(self.chance.uniform(0, LONGEST_RUN_S))
+        self.died = time.monotonic()
+        pid = self.processes[self.victim].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
+    def end(self) -> dict[str, Any]:
+        """Return what the others raised, and how long after."""
         try:
-            started = [heard(pipe, time.monotonic() + START_S) for pipe in pipes]
-            assert started == ["going"] * RANKS, started
-            time.sleep(chance.uniform(0, LONGEST_RUN_S))
-            died = time.monotonic()
-            pid = processes[victim].pid
-            assert pid is not None
-            os.kill(pid, signal.SIGKILL)
-            told = [heard(pipe, died + PATIENCE_S) for rank, pipe in enumerate(pipes) if rank != victim]
+            told = [heard(pipe, self.died + PATIENCE_S) for rank, pipe in enumerate(self.pipes) if rank != self.victim]
         finally:
-            for process in processes:
-                process.kill()
-            for process in processes:
-                process.join()
-    return {
-        "victim": victim,
-        "raised": [answer[0] if answer else None for answer in told],
-        "messages": [answer[1] if answer else None for answer in told],
-        "seconds": [answer[2] - died if answer else PATIENCE_S for answer in told],
-    }
+            self.close()
+        return {
+            "victim": self.victim,
+            "raised": [answer[0] if answer else None for answer in told],
+            "messages": [answer[1] if answer else None for answer in told],
+            "seconds": [answer[2] - self.died if answer else PATIENCE_S for answer in told],
+        }
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.join()
+        self.folder.cleanup()
+
+
+def tries(what: str, timeout: float, number: int) -> list[dict[str, Any]]:
+    """Kill a rank so many times; while the others of one try are waiting for it, the next ones start."""
+    if what == "all_to_all_single":
+        # Loads the kernels once, instead of in every rank of every try.
+        own_steps(Exchange(np.ones((RANKS, RANKS), dtype=np.int64).tobytes(), RANKS, 1, 4), 0)
+    waiting: deque[Try] = deque()
+    results = []
+    try:
+        for seed in range(number):
+            if len(waiting) == AT_ONCE:
+                results.append(waiting.popleft().end())
+            waiting.append(Try(what, timeout, seed))
+            waiting[-1].kill()
+        while waiting:
+            results.append(waiting.popleft().end())
+    finally:
+        for each in waiting:
+            each.close()
+    return results
 
 
 def heard(pipe: Connection, until: float) -> Any:
@@ -150,4 +194,4 @@ def heard(pipe: Connection, until: float) -> Any:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps([one_try(sys.argv[1], float(sys.argv[2]), seed) for seed in range(int(sys.argv[3]))]))
+    sys.stdout.write(json.dumps(tries(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))))
