@@ -59,10 +59,9 @@ def test_wrong_sums_are_seen() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("collective", COLLECTIVES)
-@pytest.mark.parametrize("dtype", ["int32", "float32"])
-def test_sixteen_ranks_run_every_collective(collective: str, dtype: str) -> None:
-    """Two DGX A100 boxes, as planned."""
+@pytest.mark.parametrize(("collective", "dtype"), [("allreduce", "float32"), ("reduce", "int32")])
+def test_sixteen_ranks_run_plans(collective: str, dtype: str) -> None:
+    """Two DGX A100 boxes, as planned; `test_sixteen_ranks.py` has every collective, in one set of processes."""
     options = {"root": 5} if collective in ("broadcast", "reduce") else {}
     plan = collopt.plan(dgx_a100(boxes=2), collective, **options)
     report = run_local(plan, elements=10007, dtype=dtype, repeats=1)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from runtime_steps import TESTBED, random_steps, schedule_for
+from sixteen_tasks import Case, compared
 
 from collopt.planners.bfb.bfb import plan_bfb
 from collopt.runtime import lower, run_local
 from collopt.runtime.distributed.execution.execute import program_of
+from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.schedules import AnyStepSchedule
 
 COLLECTIVES = ("allgather", "reduce_scatter", "allreduce")
@@ -31,13 +35,18 @@ def test_random_steps_agree_with_torch(collective: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("name", TESTBED)
-def test_networks_of_the_testbed_agree_with_torch(name: str, collective: str) -> None:
-    """Degree 4, 5 to 12 ranks, shards that do not divide by their chunks."""
-    plan = plan_bfb(TESTBED[name], collective)
-    report = run_local(plan, elements=10007, repeats=1, timeout_s=100)
-    assert report.correct == (True,) * plan.topology.num_ranks
+def test_networks_of_the_testbed_agree_with_torch(name: str) -> None:
+    """Degree 4, 4 to 12 ranks, shards that do not divide by their chunks; all collectives on one set of processes."""
+    plans = [plan_bfb(TESTBED[name], collective) for collective in COLLECTIVES]
+    cases = [Case(name, program_of(plan), 10007, "float32") for plan in plans]
+    results = run_ranks(
+        partial(compared, cases=cases),
+        plans[0].topology.num_ranks,
+        timeout_s=300,
+        preload=("torch", "torch.distributed"),
+    )
+    assert results == [{case.name: True for case in cases}] * plans[0].topology.num_ranks
 
 
 def test_a_schedule_is_lowered_once() -> None:
