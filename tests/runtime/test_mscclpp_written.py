@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,18 @@ from collopt.runtime import interpret_mscclpp
 
 SAMPLE = [("torus-2x2x2", "allgather"), ("ring-4", "allreduce")]
 CALLS = [(topology, collective) for topology in sorted(TOPOLOGIES) for collective in COLLECTIVES]
+
+
+SEEN: set[bytes] = set()
+
+
+def is_new(path: Path) -> bool:
+    """Whether no plan before was the same; planners write many that differ at most in the name of the topology."""
+    text = re.sub(r'"name": "[^"]*"', "", path.read_text(), count=1)
+    key = sha256(text.encode()).digest()
+    known = key in SEEN
+    SEEN.add(key)
+    return not known
 
 
 def check(folder: Path, topology: str, collective: str) -> int:
@@ -25,7 +39,8 @@ def check(folder: Path, topology: str, collective: str) -> int:
             # The exporter tells which limit of the executor a plan is beyond, and leaves no file.
             assert not path.exists()
             continue
-        interpret_mscclpp(path, interleavings=2)
+        if is_new(path):
+            interpret_mscclpp(path, interleavings=2)
         written += 1
     return written
 
