@@ -17,7 +17,10 @@ from collopt.topologies import ring
 TIMEOUT_S = 200
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize(
+    "collective",
+    [pytest.param(each, marks=[] if each in ("allreduce", "reduce") else pytest.mark.slow) for each in COLLECTIVES],
+)
 def test_a_plan_and_the_backend_are_measured_side_by_side(collective: str) -> None:
     """Every size has a row for each, with both places, and no wrong element."""
     program = lower(random_schedule(collective, 3, 2, seed=1, root=2), collective)

@@ -34,7 +34,13 @@ def test_agrees_with_torch_bit_for_bit(elements: int, dtype: str, slices: int) -
     assert report.total_bytes == 4 * elements * (1 if dtype == "uint8" else 4)
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize(
+    "collective",
+    [
+        pytest.param(each, marks=[] if each in ("reduce_scatter", "reduce") else pytest.mark.slow)
+        for each in COLLECTIVES
+    ],
+)
 def test_agrees_with_torch_on_every_collective(collective: str) -> None:
     """Floats in uneven chunks and slices; the report names the collective."""
     program = lower(random_schedule(collective, 4, 3, seed=1, root=3), collective)
