@@ -167,7 +167,7 @@ class TreeCopy:
             process.wait()
         if process.returncode in (4, 5):  # wrong arguments, no tests
             raise RuntimeError(output)
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.MULTILINE)
         return "killed" if process.returncode else "survived", failed[1] if failed else ""
 
 
