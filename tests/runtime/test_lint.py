@@ -51,8 +51,22 @@ def test_a_good_file_has_no_findings(tmp_path: Path) -> None:
     assert report.summary == "allgather on 3 ranks, out of place, from 0 to 1099511627776 bytes"
     assert report.environment == {"NCCL_MSCCL_ENABLE": "1", "MSCCL_ALGO_DIR": str(tmp_path)}
     assert str(report) == f"{tmp_path / 'file.xml'}: accepted by msccl-executor-nccl 2.23.4"
+    assert lint(tmp_path, TEXT, "msccl").findings == ()
     assert lint(tmp_path, TEXT, "msccl").environment["MSCCL_XML_FILES"] == str(tmp_path / "file.xml")
     assert lint(tmp_path, TEXT, "rccl").environment["RCCL_MSCCL_FORCE_ENABLE"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "own"), [("msccl", "4 files at most"), (AZURE, "own libnccl.so"), ("rccl", "7.13")]
+)
+def test_what_else_it_takes_to_load_a_file_is_told(tmp_path: Path, runtime: str, own: str) -> None:
+    """What holds for the runtime always, and what holds for the file once it can be read."""
+    assert own in " ".join(lint(tmp_path, TEXT, runtime).loading)
+    assert "a multiple of 3" in " ".join(lint(tmp_path, TEXT, runtime).loading)
+    unread = " ".join(lint(tmp_path, "<algo", runtime).loading)
+    assert own in unread
+    assert "a multiple of" not in unread
+    assert "the communicator must have" not in unread
 
 
 @pytest.mark.parametrize("line", ["<algo", "<gpu", "<tb", '<step s="1"'])
@@ -168,6 +182,7 @@ def test_harmless_oddities_are_notes(tmp_path: Path, old: str, new: str, message
         ('outofplace="1"', 'outofplace="0"', "accepted", "outofplace is not read"),
         ('i_chunks="1"', 'i_chunks="3"', "rejected", "does not go with nchunksperloop 3"),
         ('name="allgather"', f'name="{"x" * 64}"', "accepted", "cut after 63"),
+        ('s_chunks="0"', 's_chunks="2"', "accepted", f"loading it allocates {2**40 * 2 // 3} bytes of scratch"),
         ('proto="Simple"', 'proto="Simple" nthreads="100"', "rejected", "nthreads is 100; expected a multiple of 32"),
         ('nchannels="1"', 'nchannels="33"', "wrong data", "warns, and writes on behind them"),
         ('send="-1" recv="2"', 'send="-1" recv="3"', "rejected", "the last rank is 2"),
@@ -306,6 +321,21 @@ def test_a_reduce_scatter_in_place_may_work_in_its_input(tmp_path: Path) -> None
     assert lint(tmp_path, text.replace(IN_PLACE, 'inplace="0" outofplace="1"')).verdict == "wrong data"
 
 
+def test_two_ranks_that_leave_all_as_it_is_in_place_exchange_nothing(tmp_path: Path) -> None:
+    """Each copies its own shard onto itself, which is no allgather."""
+    steps = ('type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="@" cnt="1"',)
+    report = lint(tmp_path, two_ranks("allgather", 2, 'i_chunks="1" o_chunks="2" s_chunks="0"', *steps, place=IN_PLACE))
+    assert (report.verdict, "rank 0 neither reads nor writes" in str(report)) == ("wrong data", True), report
+
+
+def test_chunks_that_only_the_file_has_are_not_there(tmp_path: Path) -> None:
+    """The parsers believe the file, and the kernel goes by the size of the buffer."""
+    copy = 'type="cpy" srcbuf="i" srcoff='
+    assert f'{copy}"0"' in TEXT
+    report = lint(tmp_path, TEXT.replace('i_chunks="1"', 'i_chunks="3"').replace(f'{copy}"0"', f'{copy}"1"', 1))
+    assert (report.verdict, "of i are outside of the 1 that rank 0 has there" in str(report)) == ("wrong data", True)
+
+
 def test_thread_blocks_beyond_what_runs_at_once_hang(tmp_path: Path) -> None:
     """The limit is the GPU's, and can be given."""
     path = tmp_path / "file.xml"
@@ -331,6 +361,24 @@ def test_files_too_large_to_run_are_not_called_right(tmp_path: Path) -> None:
     report = lint(tmp_path, TEXT.replace('s_chunks="0"', 's_chunks="2000000000"', 1))
     assert (report.verdict, report.runs) == ("not checked", False)
     assert "2000000018 chunks on 3 ranks are too many to run" in str(report)
+
+
+def test_all_to_alls_of_more_ranks_than_a_table_of_pairs_has_are_not_run(tmp_path: Path) -> None:
+    """1024 are the most."""
+    gpus = "".join(f'<gpu id="{rank}" i_chunks="1" o_chunks="1" s_chunks="0">\n</gpu>\n' for rank in range(1025))
+    text = HANDMADE.format(coll="alltoall", chunks=1, gpus=gpus, place='inplace="0" outofplace="1"')
+    text = text.replace("\n minBytes", " minBytes").replace('ngpus="2"', 'ngpus="1025"')
+    assert "2050 chunks on 1025 ranks are too many to run" in str(lint(tmp_path, text))
+
+
+@pytest.mark.parametrize(("collective", "size"), [("broadcast", "i_chunks"), ("reduce", "o_chunks")])
+def test_a_root_is_known_by_its_sizes_or_by_who_sends_to_whom(tmp_path: Path, collective: str, size: str) -> None:
+    """Some generators write the sizes of a root for all ranks; others leave ranks idle."""
+    text = to_xml_text(lower(random_schedule(collective, 3, 1, 0, root=1), collective))
+    assert lint(tmp_path, text).runs
+    chunks = re.findall(rf'{size}="([1-9]\d*)"', text)
+    assert len(chunks) == 1
+    assert lint(tmp_path, text.replace(f'{size}="0"', f'{size}="{chunks[0]}"')).runs
 
 
 def test_files_for_one_root_say_so(tmp_path: Path) -> None:
