@@ -68,7 +68,7 @@ CHANGES: list[tuple[Change, str]] = [
     (lambda d: d["gpus"][0]["threadblocks"][0]["ops"].extend([{"name": "nop"}] * 64), "the limit is 64"),
     (
         lambda d: d["gpus"][2]["threadblocks"][1].update(channels=d["gpus"][2]["threadblocks"][0]["channels"]),
-        "threadblock",
+        "gpu 2 uses port channel 0 in several threadblocks",
     ),
     (lambda d: first(d, "put").update(name="putt"), "has name 'putt'; expected one of"),
     (lambda d: first(d, "put").update(name="pws"), "a pws on a memory channel, which never signals"),
@@ -79,10 +79,27 @@ CHANGES: list[tuple[Change, str]] = [
     (lambda d: first(d, "put")["dst_buff"][0].update(index=10**6), "chunks 1000000 to 1000000"),
     (lambda d: first(d, "put")["dst_buff"][0].update(buffer_id=77), "buffer_id of"),
     (lambda d: first(d, "put")["dst_buff"].append(first(d, "put")["dst_buff"][0]), "from 1 places to 2"),
+    (
+        lambda d: first(d, "put").update(
+            channel_ids=[0, 0],
+            src_buff=[{"type": buffer, "index": 0, "size": 1} for buffer in "io"],
+            dst_buff=first(d, "put")["dst_buff"] * 2,
+        ),
+        "has sources in several buffers",
+    ),
+    (
+        # Memory of GPU 3, by a channel to GPU 2.
+        lambda d: d["gpus"][0]["threadblocks"][7]["remote_buffer_refs"][0].update(remote_buffer_ids=[2]),
+        "puts to gpu 3 by a channel to gpu 2",
+    ),
     (lambda d: first(d, "re").update(reduce_op="max"), "has 'reduce_op', which the executor does not read"),
     (lambda d: first(d, "re")["src_buff"].pop(), "a re from 1 places to 1"),
     (lambda d: first(d, "re")["dst_buff"][0].update(type="i"), "writes to the input"),
     (lambda d: first(d, "wait").update(name="rlxsignal"), "waits .* times on .* channel"),
+    (
+        lambda d: (operation := first(d, "rlxwait"), operation.clear(), operation.update(name="nop")),
+        "waits 0 times on memory channel 0, but its other end signals 1 times",
+    ),
     (lambda d: first(d, "sem_acquire").update(name="sem_release"), "not acquired by one threadblock|is acquired"),
     (lambda d: first(d, "pipeline")["ops"].append(copy.deepcopy(first(d, "pipeline"))), "a pipeline in a pipeline"),
     (lambda d: first(d, "pipeline")["iter_context"].update(num_chunks=0), "num_chunks of"),
