@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from runtime_flows import ring_flow
 from runtime_forests import (
     allgather,
     block,
@@ -98,6 +100,17 @@ def test_a_deadlock_is_told_as_who_waits_for_whom() -> None:
     )
     with pytest.raises(ProgramError, match=expected):
         run_interleaving(program, seed=0)
+
+
+@pytest.mark.parametrize("ranks", [12, 13])
+def test_a_long_deadlock_is_cut_short_in_the_message(ranks: int) -> None:
+    """Twelve members are named, in a ring in which everyone receives before they send."""
+    ring = [block(recv(0), send("input", 0), to=(rank + 1) % ranks, of=(rank - 1) % ranks) for rank in range(ranks)]
+    program = allgather(1, *([each] for each in ring))
+    with pytest.raises(ProgramError, match="the program deadlocks") as caught:
+        run_interleaving(program, seed=0)
+    assert len(set(re.findall(r"rank \d+ thread block", str(caught.value)))) == 12
+    assert ("... (13 in all)" in str(caught.value)) == (ranks == 13)
 
 
 def test_a_full_connection_blocks_its_sender() -> None:
@@ -260,6 +273,16 @@ def test_interprets_files(tmp_path: Path) -> None:
     program = lower_allgather(random_forest(4, 3, 0))
     write_xml(program, path)
     assert interpret_file(path) == run_program(program)
+
+
+def test_a_file_for_calls_out_of_place_is_not_run_in_place(tmp_path: Path) -> None:
+    """In place an all-to-all would write to what it has still to send."""
+    path = tmp_path / "a2a.xml"
+    program = lower(ring_flow(3), "all_to_all")
+    write_xml(program, path)
+    assert interpret_file(path) == run_program(program)
+    with pytest.raises(ProgramError, match="in-place"):
+        run_program(replace(program, in_place=True))
 
 
 def test_interprets_files_that_are_wrong(tmp_path: Path) -> None:
