@@ -12,6 +12,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -34,14 +35,20 @@ from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
 NOT_COPIED = (".git", ".venv", ".*_cache", ".hypothesis", "*.egg-info", "build", "dist", "out", "site")
+LONGEST = 3600
+"""Seconds of processor time for the tests of a group without a mutant."""
 OUTCOMES = ("killed", "survived", "timed out")
 PLAIN_WIDTH = 140
 MEMORY = 2**34
 """Bytes of address space of a test run; a mutant may ask for any amount."""
+WALL = 10
+"""Seconds of the clock for each second of processor time that a run may take: others may use the machine."""
 RUN_PYTEST = f"""
 import resource, sys, pytest
+seconds = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))
-sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu", *sys.argv[1:]]))
+sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu", *sys.argv[2:]]))
 """
 
 
@@ -118,7 +125,7 @@ class TreeCopy:
         # The files keep their times, so bytecode and kernels that were compiled beside the originals stay valid.
         shutil.copytree(original, self.root, ignore=shutil.ignore_patterns(*NOT_COPIED))
 
-    def test(self, mutant: Mutant, limit: float) -> Result:
+    def test(self, mutant: Mutant, limit: int) -> Result:
         """Test a mutant, then undo it."""
         path = self.root / mutant.module
         original = self.root.parent / "original"
@@ -143,12 +150,12 @@ class TreeCopy:
             mutant.group.name, mutant.module, mutation.line, mutation.operator, change, outcome, killed_by, seconds
         )
 
-    def run(self, tests: Sequence[str], limit: float | None, settings: dict[str, str]) -> tuple[str, str]:
-        """Run tests until one fails or the time is up; return the outcome and the test that failed."""
+    def run(self, tests: Sequence[str], limit: int, settings: dict[str, str]) -> tuple[str, str]:
+        """Run tests until one fails or `limit` seconds are used up; return the outcome and the test that failed."""
         # In CI hypothesis draws the same cases in every run, and keeps none from one mutant for the next.
         environment = os.environ | {"PYTHONPATH": str(self.root.parent), "CI": "1", "PYTHONHASHSEED": "0"} | settings
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", RUN_PYTEST, *tests],
+            [sys.executable, "-P", "-c", RUN_PYTEST, str(limit), *tests],
             cwd=self.root,
             env=environment,
             stdout=subprocess.PIPE,
@@ -158,13 +165,15 @@ class TreeCopy:
             start_new_session=True,
         )
         try:
-            output, _ = process.communicate(timeout=limit)
+            output, _ = process.communicate(timeout=WALL * limit)
         except subprocess.TimeoutExpired:
             return "timed out", ""
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            return "timed out", ""
         if process.returncode in (4, 5):  # wrong arguments, no tests
             raise RuntimeError(output)
         failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.MULTILINE)
@@ -177,15 +186,17 @@ def changed_lines(source: str, changed: str) -> str:
     return "\n".join(list(lines)[3:])
 
 
-def time_limits(copy: TreeCopy, groups: Sequence[Group]) -> dict[str, float]:
+def time_limits(copy: TreeCopy, groups: Sequence[Group]) -> dict[str, int]:
     """Run every group's tests on the tree as it is, which compiles kernels and has to pass; allow twice the time."""
-    limits: dict[str, float] = {}
+    limits: dict[str, int] = {}
     for group in groups:
-        start = time.perf_counter()
-        outcome, failed = copy.run(group.tests, None, {})
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        outcome, failed = copy.run(group.tests, LONGEST, {})
         if outcome != "survived":
             sys.exit(f"the tests of group {group.name} fail without a mutant: {failed}")
-        limits[group.name] = 20 + 2 * (time.perf_counter() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        limits[group.name] = 20 + 2 * int(seconds)
     return limits
 
 
