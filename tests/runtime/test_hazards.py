@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from runtime_forests import allgather, block, copy, recv, send
 
@@ -155,3 +157,16 @@ def test_refuses_output_that_stays_unwritten() -> None:
     )
     with pytest.raises(ProgramError, match="rank 0 never writes output chunk 0 of 2"):
         check_program(program)
+
+
+def test_input_and_output_in_place_are_one_memory_on_every_rank() -> None:
+    """What rank 1 sends from its input is chunk 1 of its output, which nothing keeps from being overwritten."""
+    overwriting = Instruction("copy", ChunkRange("output", 0), ChunkRange("output", 1), 1, (Dependency(0, 0),))
+    program = allgather(
+        1,
+        [block(recv(1), of=1), block(copy(0, 0)), block(send("input", 0), to=1)],
+        [block(recv(0), of=0), block(overwriting), block(send("input", 0), to=0)],
+    )
+    check_program(program)
+    with pytest.raises(ProgramError, match=r"race: rank 1 .* in-place chunk 1 "):
+        check_program(replace(program, in_place=True))

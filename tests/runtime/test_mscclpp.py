@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,14 +17,13 @@ from mscclpp_plans import TWO_BOXES, small_plan
 from runtime_forests import COLLECTIVES, forests, random_schedule, ring_forest, weighted_forest
 
 import collopt
-from collopt.errors import UnsupportedError
+from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime import lower
 from collopt.runtime.mscclpp.export import boxes_of, export_mscclpp_json
-from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, Operation, flat_length
-from collopt.runtime.mscclpp.format.reader import read_mscclpp
-from collopt.runtime.mscclpp.format.writer import to_mscclpp_text
-from collopt.runtime.mscclpp.lowering.lower import to_execution_plan, write_mscclpp
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
+from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, Gpu, Operation, Place, flat_length
+from collopt.runtime.mscclpp.format.reader import read_mscclpp
+from collopt.runtime.mscclpp.lowering.lower import to_execution_plan, write_mscclpp
 from collopt.topologies import Topology, dgx1_v100, dgx_h100, generalized_kautz, hypercube, ring
 
 PLACEMENTS = ("out-of-place", "in-place")
@@ -53,7 +53,10 @@ def test_what_is_written_comes_back_and_runs(
     path.write_text(to_mscclpp_text(plan))
     assert read_mscclpp(path) == plan
     report = run_execution_plan(plan, interleavings=3, slices=2)
-    assert report.puts > 0
+    moved = [operation for operation in flat(plan) if operation.name in ("put", "pws")]
+    times = 1 if slice_bytes is None else 2  # Everything that moves data is in pipelines, or nothing.
+    assert report.puts == times * sum(len(operation.sources) for operation in moved) > 0
+    assert report.chunks_put == times * sum(place.count for operation in moved for place in operation.sources)
     kinds = {operation.channel_type for operation in flat(plan)}
     assert ("port" in kinds) == (boxes is not None)
     assert any(operation.name == "pipeline" for operation in flat(plan)) == (slice_bytes is not None)
@@ -129,6 +132,21 @@ def test_the_machine_runs_no_more_than_memory_holds() -> None:
         UnsupportedError, match=r"chunks in 1000000000 slices are \d+ numbers; expected 67108864 at most"
     ):
         run_execution_plan(small_plan("allgather"), slices=10**9)
+
+
+def test_an_input_that_changes_out_of_place_is_found() -> None:
+    """The reader refuses such files; plans can be made without it."""
+    given, kept = (Place(0, buffer, 0, 2) for buffer in ("input", "output"))
+    steps = (
+        Operation("copy", sources=(given,), targets=(kept,)),
+        Operation("nop"),
+        Operation("copy", sources=(Place(0, "output", 0, 1),), targets=(Place(0, "input", 1, 1),)),
+    )
+    for length, changed in ((2, False), (3, True)):
+        gpu = Gpu(2, 2, 0, {"memory": (), "port": ()}, (), (steps[:length],))
+        plan = ExecutionPlan("alone", "allreduce", False, 32, 64, 1024, (gpu,))
+        with pytest.raises(ProgramError, match="rank 0 ends with a changed input") if changed else nullcontext():
+            run_execution_plan(plan)
 
 
 def test_names_tell_plans_apart() -> None:

@@ -127,6 +127,47 @@ def test_wrong_arrays_are_found() -> None:
         replace(schedule, partners=partners).verify()
 
 
+def test_negative_traffic_inside_a_server_is_found() -> None:
+    """Though no stream carries it."""
+    schedule = random_schedule(5, n=3, m=2, most=20)
+    traffic = schedule.traffic.copy()
+    traffic[0, 1] = -1
+    with pytest.raises(CertificateError, match="the traffic has negative entries"):
+        replace(schedule, traffic=traffic).verify()
+
+
+def test_streams_of_other_servers_are_found() -> None:
+    """Two streams of as many bytes that have changed places: all bytes are carried, and every length is right."""
+    schedule = schedule_all_to_allv(np.full((3, 3), 5), servers=3, gpus_per_server=1)
+    schedule.verify()
+    assert len(schedule.segments) == 6
+    segments = schedule.segments[[1, 0, 2, 3, 4, 5]]
+    with pytest.raises(CertificateError, match="segment 0, from rank 0 to 2, is in a stream of other servers"):
+        replace(schedule, segments=segments).verify()
+
+
+def test_a_transfer_that_its_stage_does_not_hold_is_found() -> None:
+    """Stages that add up to what they should, and ascend, the first one too short."""
+    schedule = random_schedule(1)
+    sizes = schedule.stage_bytes.copy()
+    assert sizes[0] > 1
+    sizes[0] -= 1
+    sizes[-1] += 1
+    with pytest.raises(CertificateError, match="a transfer has no bytes, or more than its stage"):
+        replace(schedule, stage_bytes=sizes).verify()
+
+
+def test_streams_that_stages_do_not_finish_are_named() -> None:
+    """The last transfer of a pair of servers is a byte short."""
+    schedule = random_schedule(1)
+    stage, sender = np.argwhere((schedule.partners != -1) & (schedule.ends - schedule.begins > 1))[-1]
+    receiver, ends = schedule.partners[stage, sender], schedule.ends.copy()
+    assert receiver not in schedule.partners[stage + 1 :, sender]
+    ends[stage, sender] -= 1
+    with pytest.raises(CertificateError, match=f"bytes of streams from server {sender} to {receiver}; expected"):
+        replace(schedule, ends=ends).verify()
+
+
 def test_schedules_are_read_only_and_survive_pickling() -> None:
     """So that what was checked stays true; the user's matrix stays theirs."""
     traffic = np.arange(16).reshape(4, 4)
