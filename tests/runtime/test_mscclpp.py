@@ -20,10 +20,11 @@ import collopt
 from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime import lower
 from collopt.runtime.mscclpp.export import boxes_of, export_mscclpp_json
-from collopt.runtime.mscclpp.machine.machine import run_execution_plan
 from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, Gpu, Operation, Place, flat_length
 from collopt.runtime.mscclpp.format.reader import read_mscclpp
+from collopt.runtime.mscclpp.format.writer import to_mscclpp_text
 from collopt.runtime.mscclpp.lowering.lower import to_execution_plan, write_mscclpp
+from collopt.runtime.mscclpp.machine.machine import run_execution_plan
 from collopt.topologies import Topology, dgx1_v100, dgx_h100, generalized_kautz, hypercube, ring
 
 PLACEMENTS = ("out-of-place", "in-place")
