@@ -15,7 +15,7 @@ import numpy as np
 from collopt.planners.trees.allreduce_bound import named, narrowest_cut
 from collopt.planners.trees.cutting_planes import best_rates
 from collopt.planners.trees.forestcoll import bound_trees
-from collopt.schedules import Bound, Cut, RankCuts
+from collopt.schedules import ALLGATHER, ALLREDUCE, REDUCE_SCATTER, Bound, Cut, RankCuts
 from collopt.solvers.flow.max_flow import max_flow
 from collopt.topologies import Topology, dgx1_v100, mi250
 
@@ -70,12 +70,12 @@ def allreduce_bounds(topology: Topology) -> AllreduceBounds:
     >>> bounds.theorem_19 is None
     True
     """
-    scattered, gathered = (bound_trees(topology, collective).algbw for collective in ("reduce_scatter", "allgather"))
+    scattered, gathered = (bound_trees(topology, collective).algbw for collective in (REDUCE_SCATTER, ALLGATHER))
     adding = bool(topology.aggregation)
     return AllreduceBounds(
-        Bound.from_witness(topology, "allreduce", narrowest_cut(topology)),
+        Bound.from_witness(topology, ALLREDUCE, narrowest_cut(topology)),
         None if adding else _widest_rank(topology),
-        None if adding else Bound.from_witness(topology, "allreduce", _cuts_around(topology)),
+        None if adding else Bound.from_witness(topology, ALLREDUCE, _cuts_around(topology)),
         best_rates(topology).rate,
         1 / (1 / scattered + 1 / gathered),
     )

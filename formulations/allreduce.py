@@ -61,7 +61,7 @@ from functools import cached_property
 from typing import Any
 
 from ..errors import UnsupportedError
-from ..schedules.trees.forest import Direction
+from ..schedules.traffic.collective import Direction
 from ..support.validation import shown
 from ..topologies import Link, Topology
 from ..topologies.network.ranks import as_root

@@ -42,7 +42,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import UnsupportedError
-from ..schedules.trees.forest import Direction
+from ..schedules.traffic.collective import Direction
 from ..support.arrays import BoolArray, IntArray
 from ..topologies import Topology
 from .modelling.block_model import BlockModel

@@ -68,8 +68,8 @@ from math import gcd, lcm
 from typing import Any
 
 from ..errors import UnsupportedError
+from ..schedules.traffic.collective import Direction
 from ..schedules.traffic.shard_weights import as_weights
-from ..schedules.trees.forest import Direction
 from ..support.validation import shown
 from ..topologies import Topology
 from .modelling.inputs import as_count, as_topology

@@ -12,11 +12,11 @@ import numpy as np
 from ..errors import CertificateError, UnsupportedError
 from ..schedules import (
     COLLECTIVES,
-    PAIR_COLLECTIVES,
     Allreduce,
     AnySchedule,
     AnyStepSchedule,
     Bound,
+    Collective,
     Cut,
     FlowSchedule,
     Forest,
@@ -26,15 +26,15 @@ from ..schedules import (
     rate_of_loads,
     verified_loads,
 )
+from ..schedules.traffic.collective import CollectiveName, as_collective
 from ..support.validation import is_int, shown
 from ..topologies import Topology
 from .plans.plan import Plan
 from .plans.stages import Trace
-from .trees.problem import check_collective, check_topology
+from .trees.problem import check_topology
 
 __all__ = ["plan_of_schedule", "proved_plan"]
 
-DIRECTIONS = {"allgather": "broadcast", "broadcast": "broadcast", "reduce_scatter": "reduce", "reduce": "reduce"}
 WORD = re.compile(r"[A-Za-z0-9_.+-]{1,100}")
 """What plan files take as the name of a planner or an option."""
 LARGEST = 10**18
@@ -42,7 +42,7 @@ LARGEST = 10**18
 
 def plan_of_schedule(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName | Collective,
     schedule: AnySchedule,
     *,
     planner: str = "given",
@@ -56,7 +56,7 @@ def plan_of_schedule(
     ----------
     topology : Topology
         That the schedule is on; its switches, if there are any, take in as much bandwidth as they give out.
-    collective : str
+    collective : str or Collective
         ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``; of trees also ``"broadcast"`` or ``"reduce"``; of
         flows ``"all_to_all"`` or ``"all_to_allv"``.
     schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
@@ -97,7 +97,7 @@ def plan_of_schedule(
     allgather on complete-2 by given: 50.00 GB/s, optimal; 1 step, 1 chunk per shard
     """
     check_topology(topology)
-    check_collective(collective, (*COLLECTIVES, *PAIR_COLLECTIVES), "no schedule carries out")
+    collective = as_collective(collective, COLLECTIVES.values(), "no schedule carries out")
     _check_kind(collective, schedule)
     _check_words(planner, options)
     trace = Trace()
@@ -109,7 +109,7 @@ def plan_of_schedule(
 
 def proved_plan(
     topology: Topology,
-    collective: str,
+    collective: Collective,
     schedule: AnySchedule,
     planner: str,
     options: Mapping[str, int | str],
@@ -130,7 +130,7 @@ def proved_plan(
     return plan
 
 
-def _bound(topology: Topology, collective: str, schedule: AnySchedule, reached: Fraction) -> Bound:
+def _bound(topology: Topology, collective: Collective, schedule: AnySchedule, reached: Fraction) -> Bound:
     """Bound by what a single rank or all single ranks must take in, if that is tight, and else by the best known way.
 
     The first takes no time, and is tight for most families of direct networks.
@@ -139,7 +139,7 @@ def _bound(topology: Topology, collective: str, schedule: AnySchedule, reached: 
     from .trees.forestcoll import bound_trees
 
     if isinstance(schedule, FlowSchedule):
-        given = {"traffic": schedule.traffic} if collective == "all_to_allv" else {}
+        given = {"traffic": schedule.traffic} if collective.takes_traffic else {}
         return bound_pairs(topology, collective, **given)
     shards = _shards(collective, schedule)
     if not shards and not topology.switch_nodes:
@@ -153,22 +153,22 @@ def _bound(topology: Topology, collective: str, schedule: AnySchedule, reached: 
     return bound_trees(topology, collective, **shards)
 
 
-def _single_ranks(topology: Topology, collective: str) -> Witness:
+def _single_ranks(topology: Topology, collective: Collective) -> Witness:
     nodes = topology.compute_nodes
-    if collective == "allreduce":
+    if collective.has_two_phases:
         return Partition(tuple(frozenset({node}) for node in nodes))
     tails, heads, capacities, _ = topology.arrays
     intake = np.zeros(len(nodes), dtype=np.int64)
-    np.add.at(intake, heads if collective == "allgather" else tails, capacities)
+    np.add.at(intake, tails if collective.reduces else heads, capacities)
     return Cut(frozenset(nodes) - {nodes[int(intake.argmin())]})
 
 
-def _shards(collective: str, schedule: AnySchedule) -> dict[str, Any]:
+def _shards(collective: Collective, schedule: AnySchedule) -> dict[str, Any]:
     """Return `root` or `weights` as `collopt.bound` takes them; nothing for equal shards and free roots."""
-    if collective == "allreduce" or not isinstance(schedule, Forest):
+    if collective.has_two_phases or not isinstance(schedule, Forest):
         return {}
     weights = schedule.root_weights.tolist()
-    if collective in ("broadcast", "reduce"):
+    if collective.has_one_root:
         roots = [rank for rank, weight in enumerate(weights) if weight]
         if len(roots) != 1:
             raise UnsupportedError(f"the schedule has {len(roots)} roots; expected one for a {collective}")
@@ -176,39 +176,39 @@ def _shards(collective: str, schedule: AnySchedule) -> dict[str, Any]:
     return {} if len(set(weights)) == 1 else {"weights": weights}
 
 
-def _check_kind(collective: str, schedule: object) -> None:
+def _check_kind(collective: Collective, schedule: object) -> None:
     """Refuse what is no schedule, and schedules of other collectives."""
     if not isinstance(schedule, AnySchedule):
         raise UnsupportedError(
             f"the schedule is {shown(schedule)}; expected a Forest, an Allreduce, a StepSchedule, a StepAllreduce or a "
             "FlowSchedule"
         )
-    if isinstance(schedule, FlowSchedule) or collective in PAIR_COLLECTIVES:
+    if isinstance(schedule, FlowSchedule) or collective.in_pairs:
         _check_flow(collective, schedule)
         return
     if isinstance(schedule, (Allreduce, StepAllreduce)):
-        if collective != "allreduce":
+        if not collective.has_two_phases:
             raise UnsupportedError(f"the schedule is {schedule!r}; for {collective} expected one of its two parts")
-    elif collective == "allreduce":
+    elif collective.has_two_phases:
         raise UnsupportedError(
             f"the schedule is {schedule!r}; expected an Allreduce or a StepAllreduce, which join one that reduces and "
             "one that broadcasts"
         )
-    elif schedule.direction != DIRECTIONS[collective]:
+    elif schedule.direction != collective.direction:
         raise UnsupportedError(
-            f"the schedule's direction is {shown(schedule.direction)}; expected {DIRECTIONS[collective]!r} for "
+            f"the schedule's direction is {shown(schedule.direction)}; expected {collective.direction!r} for "
             f"{collective}"
         )
-    elif isinstance(schedule, AnyStepSchedule) and collective in ("broadcast", "reduce"):
+    elif isinstance(schedule, AnyStepSchedule) and collective.has_one_root:
         raise UnsupportedError(f"the schedule is {schedule!r}, in which all ranks have shards; {collective} has one")
 
 
-def _check_flow(collective: str, schedule: AnySchedule) -> None:
+def _check_flow(collective: Collective, schedule: AnySchedule) -> None:
     if not isinstance(schedule, FlowSchedule):
         raise UnsupportedError(f"the schedule is {schedule!r}; expected a FlowSchedule for {collective}")
-    if collective not in PAIR_COLLECTIVES:
+    if not collective.in_pairs:
         raise UnsupportedError(f"the schedule is {schedule!r}, which carries out no {collective}")
-    if collective == "all_to_all" and (schedule.traffic != 1).any():
+    if not collective.takes_traffic and (schedule.traffic != 1).any():
         raise UnsupportedError(f"the schedule is {schedule!r}, whose traffic is not 1 for all; it is an all_to_allv")
 
 

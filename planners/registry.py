@@ -9,16 +9,24 @@ from importlib import import_module
 from typing import Any, Literal
 
 from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
-from ..schedules import COLLECTIVES, PAIR_COLLECTIVES, Bound
+from ..schedules import (
+    ALL_TO_ALL,
+    ALL_TO_ALLV,
+    ALLREDUCE,
+    BROADCAST,
+    COLLECTIVES,
+    REDUCE,
+    TREE_COLLECTIVES,
+    Bound,
+    Collective,
+)
+from ..schedules.traffic.collective import EVERY_ROOT, CollectiveName, as_collective
 from ..support.validation import shown
 from ..topologies import Topology
 from .plans.plan import Plan
-from .trees.problem import check_collective, check_topology, shard_weights
+from .trees.problem import check_topology, shard_weights
 
 __all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "bound", "check_planner", "plan", "unknown_name"]
-
-CollectiveName = Literal["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all", "all_to_allv"]
-"""The collectives that can be planned."""
 
 PlannerName = Literal[
     "auto",
@@ -49,11 +57,11 @@ class Planner:
     summary : str
         One line for listings.
     function : callable or str
-        Takes a topology, the collective unless it plans only one, and the options as keywords; returns a `Plan`.  As
+        Takes a topology, the `Collective` unless it plans only one, and the options as keywords; returns a `Plan`.  As
         a string, ``"package.module:function"`` below `collopt.planners`, imported when it is called: modules with
         kernels take seconds to import.
     options : mapping of str to tuple of str
-        The names of the options for each collective that it plans.
+        The names of the options for each collective that it plans, by the collective's name.
 
     Examples
     --------
@@ -66,11 +74,11 @@ class Planner:
     function: Callable[..., Plan] | str
     options: Mapping[str, tuple[str, ...]]
 
-    def takes(self, collective: str, option: str) -> bool:
+    def takes(self, collective: CollectiveName | Collective, option: str) -> bool:
         """Whether it has an option for a collective."""
-        return option in self.options.get(collective, ())
+        return option in self.options.get(str(collective), ())
 
-    def __call__(self, topology: Topology, collective: str, **options: Any) -> Plan:
+    def __call__(self, topology: Topology, collective: CollectiveName | Collective, **options: Any) -> Plan:
         """Plan, with options that it has."""
         if isinstance(self.function, str):
             module, _, name = self.function.partition(":")
@@ -78,24 +86,14 @@ class Planner:
         else:
             function = self.function
         several = len(self.options) > 1
-        return function(topology, collective, **options) if several else function(topology, **options)
+        return function(topology, as_collective(collective), **options) if several else function(topology, **options)
 
 
-EVERY_ROOT = ("allgather", "reduce_scatter", "allreduce")
-"""Collectives in which all ranks do the same."""
-
-EVERY_COLLECTIVE = (*COLLECTIVES, *PAIR_COLLECTIVES)
-"""All that can be planned."""
-
-ONE_ROOT = ("allreduce", "broadcast", "reduce")
-"""Collectives in which all data can pass one rank."""
+def _for(collectives: Iterable[Collective], *options: str) -> dict[str, tuple[str, ...]]:
+    return dict.fromkeys(map(str, collectives), options)
 
 
-def _for(collectives: Iterable[str], *options: str) -> dict[str, tuple[str, ...]]:
-    return dict.fromkeys(collectives, options)
-
-
-_PAIR_OPTIONS = {"all_to_all": ("chunks", "order"), "all_to_allv": ("traffic", "chunks", "order")}
+_PAIR_OPTIONS = _for([ALL_TO_ALL], "chunks", "order") | _for([ALL_TO_ALLV], "traffic", "chunks", "order")
 
 PLANNERS = {
     planner.name: planner
@@ -104,25 +102,25 @@ PLANNERS = {
             "auto",
             "the best plan of the exact planners, which come next",
             "registry:plan_auto",
-            _for(COLLECTIVES, "trees_per_root", "root", "weights") | _PAIR_OPTIONS,
+            _for(TREE_COLLECTIVES, "trees_per_root", "root", "weights") | _PAIR_OPTIONS,
         ),
         Planner(
             "forestcoll",
             "throughput-optimal spanning trees, one set per rank (ForestColl)",
             "trees.forestcoll:plan_trees",
-            _for(COLLECTIVES, "trees_per_root", "root", "weights"),
+            _for(TREE_COLLECTIVES, "trees_per_root", "root", "weights"),
         ),
         Planner(
             "strength",
             "optimal allreduce on symmetric bidirectional links, by network strength",
             "trees.strength:plan_strength",
-            _for(["allreduce"]),
+            _for([ALLREDUCE]),
         ),
         Planner(
             "allreduce-lp",
             "the best allreduce that trees allow, by linear programming",
             "trees.allreduce_lp:plan_allreduce_lp",
-            _for(["allreduce"], "trees_per_root"),
+            _for([ALLREDUCE], "trees_per_root"),
         ),
         Planner(
             "multicommodity",
@@ -134,7 +132,7 @@ PLANNERS = {
             "ring",
             "rings through all boxes, as NCCL and RCCL run them",
             "patterns.ring:plan_ring",
-            _for(COLLECTIVES, "channels", "order", "root", "weights"),
+            _for(TREE_COLLECTIVES, "channels", "order", "root", "weights"),
         ),
         Planner(
             "hierarchical-ring",
@@ -146,7 +144,7 @@ PLANNERS = {
             "double-binary-tree",
             "two trees over the boxes, as NCCL runs them",
             "patterns.double_binary_tree:plan_double_binary_tree",
-            _for(ONE_ROOT, "root"),
+            _for([ALLREDUCE, BROADCAST, REDUCE], "root"),
         ),
         Planner(
             "recursive-halving-doubling",
@@ -164,13 +162,13 @@ PLANNERS = {
             "blink",
             "optimal trees that all have one root (Blink)",
             "patterns.blink:plan_blink",
-            _for(COLLECTIVES, "root", "weights"),
+            _for(TREE_COLLECTIVES, "root", "weights"),
         ),
         Planner(
             "shortest-paths",
             "each pair over one shortest path, all at once, as libraries send it",
             "pairs.shortest_paths:plan_shortest_paths",
-            {"all_to_all": (), "all_to_allv": ("traffic",)},
+            _for([ALL_TO_ALL]) | _for([ALL_TO_ALLV], "traffic"),
         ),
         Planner(
             "bfb",
@@ -185,7 +183,7 @@ PLANNERS = {
 
 def bound(
     topology: Topology,
-    collective: CollectiveName,
+    collective: CollectiveName | Collective,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
@@ -198,7 +196,7 @@ def bound(
     topology : Topology
         Every rank must reach every other; every switch must take in as much bandwidth as it gives out.  For the
         last two collectives, ranks must reach those that they have something for, and switches are free.
-    collective : str
+    collective : str or Collective
         ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"``, ``"reduce"``, ``"all_to_all"`` or
         ``"all_to_allv"``.
     root : int or str, optional
@@ -229,8 +227,8 @@ def bound(
     from .trees.forestcoll import bound_trees
 
     check_topology(topology)
-    check_collective(collective, EVERY_COLLECTIVE, "the bound does not cover")
-    if collective in PAIR_COLLECTIVES:
+    collective = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
+    if collective.in_pairs:
         shard_weights(topology, collective, root, weights)  # there are none
         return bound_pairs(topology, collective, traffic=traffic)
     if traffic is not None:
@@ -240,7 +238,7 @@ def bound(
 
 def plan(
     topology: Topology,
-    collective: CollectiveName,
+    collective: CollectiveName | Collective,
     *,
     planner: PlannerName | Planner = "auto",
     trees_per_root: int | None = None,
@@ -260,7 +258,7 @@ def plan(
     ----------
     topology : Topology
         As for `bound`.
-    collective : str
+    collective : str or Collective
         As for `bound`.
     planner : str or Planner
         A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, but for an allreduce the first
@@ -309,7 +307,8 @@ def plan(
     if not isinstance(planner, Planner):
         check_planner(planner)
         planner = PLANNERS[planner]
-    check_collective(collective, tuple(planner.options), f"the planner {planner.name!r} does not cover")
+    covered = [each for each in COLLECTIVES.values() if each.name in planner.options]
+    collective = as_collective(collective, covered, f"the planner {planner.name!r} does not cover")
     given = {
         "trees_per_root": trees_per_root,
         "root": root,
@@ -325,11 +324,11 @@ def plan(
     return planner(topology, collective, **options)
 
 
-def plan_auto(topology: Topology, collective: str, **options: Any) -> Plan:
+def plan_auto(topology: Topology, collective: Collective, **options: Any) -> Plan:
     """Plan with the exact planner for the collective; of an allreduce, with the best of the three."""
-    if collective in PAIR_COLLECTIVES:
+    if collective.in_pairs:
         return PLANNERS["multicommodity"](topology, collective, **options)
-    if collective == "allreduce":
+    if collective.has_two_phases:
         root, weights = options.pop("root", None), options.pop("weights", None)
         shard_weights(topology, collective, root, weights)  # it has neither
         return _best_allreduce(topology, options)
@@ -362,10 +361,10 @@ def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
     refusal: Exception | None = None
     for name in ("forestcoll", "strength", "allreduce-lp"):
         planner = PLANNERS[name]
-        if not set(options) <= set(planner.options["allreduce"]):
+        if not set(options) <= set(planner.options[ALLREDUCE.name]):
             continue
         try:
-            made = planner(topology, "allreduce", **options)
+            made = planner(topology, ALLREDUCE, **options)
         except (UnsupportedError, NoAnswerError, CapacityOverflowError) as error:
             refusal = refusal or error  # not for this network, or too large for it
             continue
@@ -379,8 +378,8 @@ def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
     return best
 
 
-def _check_options(planner: Planner, collective: str, options: Mapping[str, Any]) -> None:
-    known = planner.options[collective]
+def _check_options(planner: Planner, collective: Collective, options: Mapping[str, Any]) -> None:
+    known = planner.options[collective.name]
     for option in options:
         if option == "traffic" and option not in known:
             raise UnsupportedError("only all_to_allv takes traffic; leave it out, or ask for all_to_allv")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..support.quantities import as_bytes
 from .any_schedule import AnySchedule, rate_of_loads, verified_loads
-from .bounds.bound import COLLECTIVES, Bound, bus_factor
+from .bounds.bound import Bound
 from .bounds.cut_duals import Prices
 from .bounds.cuts import EVERY_SCHEDULE, Crossing, Cut, LinkPrice, Partition, RankCuts, Witness
 from .bounds.length_duals import LinkLengths
@@ -43,7 +43,20 @@ from .steps.cost import StepCost, step_cost, step_schedule_time
 from .steps.schedule import Send, StepSchedule
 from .steps.steps_json import steps_from_json, steps_to_json
 from .steps.verify import verified_step_loads, verified_step_schedule_loads
-from .traffic.pair_traffic import PAIR_COLLECTIVES
+from .traffic.collective import (
+    ALL_TO_ALL,
+    ALL_TO_ALLV,
+    ALLGATHER,
+    ALLREDUCE,
+    BROADCAST,
+    COLLECTIVES,
+    PAIR_COLLECTIVES,
+    REDUCE,
+    REDUCE_SCATTER,
+    TREE_COLLECTIVES,
+    Collective,
+    bus_factor,
+)
 from .trees.allreduce import Allreduce, TreeSchedule
 from .trees.forest import Forest, TreeEdge
 from .trees.forest_json import forest_from_json, forest_to_json
@@ -51,17 +64,26 @@ from .trees.in_network import InNetwork, in_network
 from .trees.verify import verified_link_loads, verified_schedule_loads
 
 __all__ = [
+    "ALLGATHER",
+    "ALLREDUCE",
+    "ALL_TO_ALL",
+    "ALL_TO_ALLV",
+    "BROADCAST",
     "COLLECTIVES",
     "EVERY_SCHEDULE",
     "H200",
     "MI300X",
     "PAIR_COLLECTIVES",
     "PIPELINES",
+    "REDUCE",
+    "REDUCE_SCATTER",
+    "TREE_COLLECTIVES",
     "AllToAllvSchedule",
     "Allreduce",
     "AnySchedule",
     "AnyStepSchedule",
     "Bound",
+    "Collective",
     "Crossing",
     "Cut",
     "FlowPath",

@@ -6,13 +6,16 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand
 
 from ...support.validation import shown
 from .traffic_files import read_traffic
+
+if TYPE_CHECKING:
+    from ...schedules import Collective
 
 __all__ = [
     "CollectiveArgument",
@@ -27,19 +30,18 @@ __all__ = [
     "TrafficOption",
     "UsageError",
     "WeightsOption",
-    "check_names",
+    "check_planners",
     "complete_collective",
     "complete_planner",
     "complete_topology",
     "number_between",
     "planners_option",
+    "read_collective",
     "size_option",
     "sizes_option",
     "takes_option",
     "whole_number",
 ]
-
-COLLECTIVES = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all", "all_to_allv")
 
 
 def complete_topology(incomplete: str) -> list[str]:
@@ -58,6 +60,8 @@ def complete_topology(incomplete: str) -> list[str]:
 
 def complete_collective(incomplete: str) -> list[str]:
     """List the collectives that begin with what was typed; for shells."""
+    from ...schedules import COLLECTIVES
+
     return [name for name in COLLECTIVES if name.startswith(incomplete.replace("-", "_"))]
 
 
@@ -177,23 +181,27 @@ class ShardOptions(NamedTuple):
         return options
 
 
-def check_names(collective: str | None, planners: Iterable[str] = ()) -> None:
-    """Raise `UnsupportedError` for a collective or planner that there is not, before anything else is looked at."""
+def read_collective(name: str) -> Collective:
+    """Look up a collective; raise `UnsupportedError` if there is none of this name."""
+    from ...schedules.traffic.collective import as_collective
+
+    return as_collective(name)
+
+
+def check_planners(names: Iterable[str]) -> None:
+    """Raise `UnsupportedError` for a planner that there is not, before anything else is looked at."""
     from ...planners.registry import check_planner
-    from ...planners.trees.problem import check_known
 
-    if collective is not None:
-        check_known(collective)
-    for planner in planners:
-        check_planner(planner)
+    for name in names:
+        check_planner(name)
 
 
-def size_option(planner: str, collective: str, size: str | None) -> dict[str, Any]:
+def size_option(planner: str, collective: Collective, size: str | None) -> dict[str, Any]:
     """Return the size for a planner that plans for one; plans of the others are the same for all sizes."""
     return {} if size is None or not takes_option(planner, collective, "size") else {"size": size}
 
 
-def takes_option(planner: str, collective: str, name: str) -> bool:
+def takes_option(planner: str, collective: Collective, name: str) -> bool:
     """Whether a planner has an option for a collective."""
     from ...planners import PLANNERS
 

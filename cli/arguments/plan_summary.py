@@ -22,7 +22,7 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
     return {
         "topology": plan.topology.name,
         "digest": plan.topology.digest,
-        "collective": plan.collective,
+        "collective": str(plan.collective),
         "num_ranks": plan.topology.num_ranks,
         "planner": plan.planner,
         "options": dict(plan.options),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ...schedules import PAIR_COLLECTIVES
+from ...schedules import Collective
 from ...support.writing import write_whole
 from ..terminal.progress import working
 from .output_files import writing
@@ -118,7 +118,7 @@ class RuntimeFiles(NamedTuple):
     max_bytes: MaxBytesOption = None
     max_thread_blocks: BlocksOption = None
 
-    def check(self, collective: str) -> None:
+    def check(self, collective: Collective) -> None:
         """Refuse, before the work, options of files that are not written, and what no file can be."""
         from ...runtime.msccl.format.limits import runtime_limits
 
@@ -129,7 +129,7 @@ class RuntimeFiles(NamedTuple):
                 f"{_flag(next(iter(stray)))} is about files for runtimes; give --xml FILE or --mscclpp FILE, or leave "
                 "it out"
             )
-        if self.in_place and collective in PAIR_COLLECTIVES:
+        if self.in_place and collective.in_pairs:
             raise UsageError(f"--in-place is not for {collective}, whose output is never its input; leave it out")
         if self.runtime is not None:
             runtime_limits(self.runtime)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ...planners import Plan
+    from ...schedules import Collective
     from ...topologies import Topology
 
 __all__ = ["Asked", "figure_of_bound", "figure_of_plan", "figure_of_table", "file_name", "plans_of"]
@@ -26,7 +27,7 @@ LARGEST_TABLE = 2**26
 class Asked(NamedTuple):
     """What was typed besides the network."""
 
-    collective: str | None
+    collective: Collective | None
     planners: list[str]
     sizes: list[str]
     tree: str | None

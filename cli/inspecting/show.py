@@ -16,10 +16,11 @@ from ..arguments.output_files import check_targets, writing
 from ..arguments.parameters import (
     ShardOptions,
     UsageError,
-    check_names,
+    check_planners,
     complete_collective,
     complete_topology,
     planners_option,
+    read_collective,
     sizes_option,
 )
 from ..terminal.output import note
@@ -136,15 +137,14 @@ def show(
     _check_kind(kind, kind_of_file, collective, {flag: value for flag, value in given.items() if value})
     if collective is None and (stray := data.given()):
         raise UsageError(f"{stray[0]} is about a collective; name one after {what}, or leave {stray[0]} out")
-    check_names(collective, planner or ())
+    known = None if collective is None else read_collective(collective)
+    check_planners(planner or ())
     for one in size or []:
         as_bytes(one)
     # What may fail comes before what takes time.
     empty_figure()
     target = _checked_target(output, file, data.traffic)
-    asked = Asked(
-        collective, list(dict.fromkeys(planner or [])), list(dict.fromkeys(size or [])), tree, model, data.read()
-    )
+    asked = Asked(known, list(dict.fromkeys(planner or [])), list(dict.fromkeys(size or [])), tree, model, data.read())
     drawn, name = _drawn(what, kind_of_file, kind or "", described, asked)
     target = target or Path(f"{name}-{drawn[0]}.svg")
     check_targets({"--output": target}, sources=(file, data.traffic))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...schedules import PAIR_COLLECTIVES, Cut, Partition
+from ...schedules import Cut, Partition
 from ...support.formatting import SHOWN, rate, shortened
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
@@ -13,7 +13,7 @@ from ..arguments.parameters import (
     JsonOption,
     ShardOptions,
     TopologyArgument,
-    check_names,
+    read_collective,
 )
 from ..arguments.plan_summary import witness_figures, witness_text
 from ..terminal.output import emit_csv, emit_json, emit_rows, flat
@@ -38,10 +38,10 @@ def bound(
     from ...planners import bound as find_bound
     from ..arguments.networks import find_network
 
-    check_names(collective)
+    known = read_collective(collective)
     network = find_network(topology, described)
     with computing(f"bounding {collective} on {network.name}"):
-        found = find_bound(network, collective, **data.read())
+        found = find_bound(network, known, **data.read())
         found.verify()
     if as_json:
         emit_json(_as_json(found))
@@ -55,27 +55,27 @@ def _as_json(found: Bound) -> dict[str, Any]:
     return {
         "topology": found.topology.name,
         "digest": found.topology.digest,
-        "collective": found.collective,
+        "collective": str(found.collective),
         "num_ranks": found.topology.num_ranks,
         "inverse_rate": str(found.inverse_rate),
         "algbw": float(found.algbw),
         "algbw_exact": str(found.algbw),
         "busbw": float(found.busbw),
-        **({} if found.collective in PAIR_COLLECTIVES else {"trees_per_root": found.trees_per_root}),
+        **({} if found.collective.in_pairs else {"trees_per_root": found.trees_per_root}),
         "weights": list(found.weights),
         **witness_figures(found),
     }
 
 
 def _print(found: Bound) -> None:
-    network, witness, pairs = found.topology, found.witness, found.collective in PAIR_COLLECTIVES
+    network, witness, pairs = found.topology, found.witness, found.collective.in_pairs
     part = "a shard" if not pairs else "a traffic of 1" if found.weights else "what one rank has for another"
     rows = {
         "algbw": f"at most {rate(found.algbw)}",
         "busbw": f"at most {rate(found.busbw)}",
         "time": f"at least {found.inverse_rate} ns for each byte of {part}",
     }
-    if found.collective != "allreduce" and not pairs:
+    if not found.collective.has_two_phases and not pairs:
         rows["trees per root"] = f"{found.trees_per_root} reach it exactly"
     rows["bottleneck cut" if isinstance(witness, Cut) else "bottleneck"] = witness_text(found)
     if isinstance(witness, Cut):

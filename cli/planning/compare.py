@@ -14,8 +14,9 @@ from ..arguments.parameters import (
     JsonOption,
     ShardOptions,
     TopologyArgument,
-    check_names,
+    check_planners,
     planners_option,
+    read_collective,
     sizes_option,
 )
 from ..terminal.output import emit, emit_csv, emit_json, emit_rows
@@ -53,12 +54,13 @@ def compare(
     from ...planners.analysis.outcomes import check_possible, outcomes
     from ..arguments.networks import find_network
 
-    check_names(collective, planner or ())
+    known = read_collective(collective)
+    check_planners(planner or ())
     network = find_network(topology, described)
     sizes, shards = list(dict.fromkeys(size or [])), data.read()
-    found = outcomes(network, collective, planners=planner or None, sizes=sizes, **shards)
+    found = outcomes(network, known, planners=planner or None, sizes=sizes, **shards)
     # What no planner can mend is told once, not in every row.
-    check_possible(network, collective, **shards)
+    check_possible(network, known, **shards)
     with computing(f"comparing planners of {collective} on {network.name}"):
         frame = compared(list(found), sizes)
     if as_json:

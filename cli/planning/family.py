@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import TooLargeError, UnsupportedError
-from ...schedules import as_bytes
+from ...schedules import Collective, as_bytes
 from ...support.formatting import time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
@@ -20,7 +20,8 @@ from ..arguments.parameters import (
     ShardOptions,
     TopologyArgument,
     UsageError,
-    check_names,
+    check_planners,
+    read_collective,
     size_option,
 )
 from ..arguments.smaller_plans import write_fitting
@@ -67,10 +68,11 @@ def family(
     from ..arguments.networks import find_network
 
     format, names, ends = format_of(runtime), _names(planners), _ends(sizes)  # noqa: A001 - as in `write_family`
-    check_names(collective, names)
+    known = read_collective(collective)
+    check_planners(names)
     network = find_network(topology, described)
     with computing(f"planning {collective} on {network.name}"):
-        made = {name: _plans(network, collective, name, ends, ShardOptions(root).read()) for name in names}
+        made = {name: _plans(network, known, name, ends, ShardOptions(root).read()) for name in names}
     plans = [each for found in made.values() for each, _ in found]
     with working(f"writing {output}"):
         try:
@@ -110,7 +112,7 @@ def _ends(sizes: str) -> tuple[int, int]:
 
 
 def _plans(
-    network: Topology, collective: str, planner: str, ends: tuple[int, int], shards: dict[str, Any]
+    network: Topology, collective: Collective, planner: str, ends: tuple[int, int], shards: dict[str, Any]
 ) -> list[tuple[Plan, dict[str, Any]]]:
     """Make a planner's plan, or where it plans for a size, one for each end; with what each was asked with."""
     from ...planners import plan as make_plan

@@ -13,7 +13,7 @@ from ...support.formatting import bandwidth_text, count_text, time_text
 from ...support.quantities import as_factor, as_latency
 from ...support.validation import shown
 from ..arguments.output_files import check_targets, writing
-from ..arguments.parameters import CsvOption, JsonOption, UsageError, check_names, whole_number
+from ..arguments.parameters import CsvOption, JsonOption, UsageError, read_collective, whole_number
 from ..terminal.output import emit, emit_csv, emit_json, emit_rows, note
 from ..terminal.progress import computing
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ...planners import Candidate, Frontier
+    from ...schedules import Collective
 
 __all__ = ["find"]
 
-COLLECTIVES = ("allgather", "reduce_scatter", "allreduce")
 
 NodesArgument = Annotated[int, typer.Argument(metavar="NODES", parser=whole_number("NODES"), help="How many nodes.")]
 DegreeOption = Annotated[
@@ -94,7 +94,7 @@ def find(
     from ...planners import find_topologies
 
     targets = {"--save": save, "--plan": plan, "--xml": xml}
-    _check_request(collective, candidate, targets)
+    known = _check_request(collective, candidate, targets)
     _check_link(alpha, bandwidth)
     with computing(f"looking for topologies of {nodes} nodes"):
         found = find_topologies(
@@ -106,28 +106,31 @@ def find(
             node_bandwidth=bandwidth,
             all_to_all=not no_all_to_all,
         )
-    chosen = _chosen(found, collective, candidate)
+    chosen = _chosen(found, known, candidate)
     with computing(f"writing {chosen.name}"):
-        _write(chosen, found, collective, targets)
+        _write(chosen, found, known, targets)
     if as_json:
-        emit_json(_plain(found, collective))
+        emit_json(_plain(found, known))
     elif as_csv:
         emit_csv(_rows(found))
     else:
-        _print(found, size, collective)
+        _print(found, size, known)
     for option, path in targets.items():
         if path is not None:
             what = "the links of" if option == "--save" else f"the {collective} of"
             note(f"wrote {what} {chosen.name} to {path}; {_link_text(found)}")
 
 
-def _check_request(collective: str, candidate: int | None, targets: dict[str, Path | None]) -> None:
-    check_names(collective)
-    if collective not in COLLECTIVES:
-        raise UsageError(f"--collective is {shown(collective)}; expected one of {', '.join(COLLECTIVES)}")
+def _check_request(collective: str, candidate: int | None, targets: dict[str, Path | None]) -> Collective:
+    from ...schedules.traffic.collective import EVERY_ROOT
+
+    known = read_collective(collective)
+    if known not in EVERY_ROOT:
+        raise UsageError(f"--collective is {shown(collective)}; expected one of {', '.join(map(str, EVERY_ROOT))}")
     if candidate is not None and not any(targets.values()):
         raise UsageError("--candidate says which topology to write; give --save, --plan or --xml FILE too")
     check_targets(targets)
+    return known
 
 
 def _check_link(alpha: str, bandwidth: str) -> None:
@@ -139,7 +142,7 @@ def _check_link(alpha: str, bandwidth: str) -> None:
         raise UsageError(f"--alpha: {error}") from None
 
 
-def _chosen(found: Frontier, collective: str, number: int | None) -> Candidate:
+def _chosen(found: Frontier, collective: Collective, number: int | None) -> Candidate:
     if number is None:
         return found.best(collective)
     if not 1 <= number <= len(found):
@@ -147,7 +150,7 @@ def _chosen(found: Frontier, collective: str, number: int | None) -> Candidate:
     return found[number - 1]
 
 
-def _write(chosen: Candidate, found: Frontier, collective: str, targets: dict[str, Path | None]) -> None:
+def _write(chosen: Candidate, found: Frontier, collective: Collective, targets: dict[str, Path | None]) -> None:
     """Write a topology whose links share the bandwidth of a node evenly, and take alpha each, or a plan on it."""
     from ...topologies import write_topology
 
@@ -171,7 +174,7 @@ def _link_text(found: Frontier) -> str:
     return f"its links have {bandwidth} and {time_text(found.workload.alpha)} each"
 
 
-def _plain(found: Frontier, collective: str) -> dict[str, Any]:
+def _plain(found: Frontier, collective: Collective) -> dict[str, Any]:
     """Everything for JSON: exact numbers as text."""
     best, bounds, workload = found.best(collective), found.bounds, found.workload
     return {
@@ -181,7 +184,7 @@ def _plain(found: Frontier, collective: str) -> dict[str, Any]:
         "size": workload.num_bytes,
         "alpha_us": float(workload.alpha),
         "node_bandwidth": float(workload.node_bandwidth),
-        "collective": collective,
+        "collective": str(collective),
         "bounds": {
             "steps": bounds.steps,
             "bandwidth_factor": float(bounds.bandwidth_factor),
@@ -201,7 +204,7 @@ def _rows(found: Frontier) -> list[dict[str, Any]]:
     ]
 
 
-def _print(found: Frontier, size: str, collective: str) -> None:
+def _print(found: Frontier, size: str, collective: Collective) -> None:
     workload, bounds = found.workload, found.bounds
     kind = "two-way link" if found.bidirectional else "link"
     least = 2 * (bounds.steps * workload.alpha + bounds.bandwidth_factor * workload.transfer)
@@ -219,7 +222,7 @@ def _print(found: Frontier, size: str, collective: str) -> None:
         note(f"too large to be measured, and left out or taken at what theorems say: {found.unmeasured} topologies")
 
 
-def _table(found: Frontier, size: str, collective: str) -> Table:
+def _table(found: Frontier, size: str, collective: Collective) -> Table:
     """Candidates by increasing T_L of the allgather; a star marks the best for the collective.
 
     Where a reduce-scatter costs something else than an allgather, it has columns too.
@@ -233,7 +236,7 @@ def _table(found: Frontier, size: str, collective: str) -> Table:
     table.add_column("exactly", no_wrap=True)
     if differ:
         table.add_column("reduce-scatter", no_wrap=True)
-    table.add_column(f"{collective.replace('_', '-')} {size}", justify="right", no_wrap=True)
+    table.add_column(f"{collective.name.replace('_', '-')} {size}", justify="right", no_wrap=True)
     if found[0].all_to_all is not None:
         table.add_column("all-to-all", justify="right", no_wrap=True)
     table.add_column("topology", overflow="fold")

@@ -19,8 +19,9 @@ from ..arguments.parameters import (
     ShardOptions,
     TopologyArgument,
     UsageError,
-    check_names,
+    check_planners,
     complete_planner,
+    read_collective,
     size_option,
     whole_number,
 )
@@ -97,8 +98,9 @@ def plan(
     from ..arguments.networks import find_network, network_file
 
     # Whatever can be refused is refused before the work.
-    check_names(collective, [planner])
-    files.check(collective)
+    known = read_collective(collective)
+    check_planners([planner])
+    files.check(known)
     if output is not None and output.suffix.lower() == ".xml":
         raise UsageError(f"--output {output}: plan files are JSON; give --xml {output} for MSCCL XML")
     if size is not None:
@@ -109,12 +111,12 @@ def plan(
     )
     network, shards = find_network(topology, described), data.read()
     with computing(f"planning {collective} on {network.name}"):
-        options = _given(trees_per_root=trees_per_root, chunks=chunks) | size_option(planner, collective, size)
-        made = make_plan(network, collective, planner=planner, **options, **shards)
+        options = _given(trees_per_root=trees_per_root, chunks=chunks) | size_option(planner, known, size)
+        made = make_plan(network, known, planner=planner, **options, **shards)
         # Weights are for the ranks that are left, so they say nothing of the whole network.
         loses = bool(described.without) and data.weights is None
         whole = find_network(topology, described._replace(without=None)) if loses else None
-        intact = find_bound(whole, collective, **shards) if whole else None
+        intact = find_bound(whole, known, **shards) if whole else None
     written: list[Path] = []
     try:
         # The plan itself comes first: runtimes' limits may refuse the rest, and `export` tries other options then.

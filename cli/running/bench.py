@@ -19,10 +19,11 @@ from ..arguments.parameters import (
     ShardOptions,
     TimeoutOption,
     UsageError,
-    check_names,
+    check_planners,
     complete_collective,
     complete_topology,
     planners_option,
+    read_collective,
     whole_number,
 )
 from ..terminal.live_table import LiveTable
@@ -260,15 +261,16 @@ def _planned(
         return []
     if collective is None:
         raise UsageError(f"--topology {topology} needs --collective: what is to be planned for it")
-    check_names(collective, planners)
+    known = read_collective(collective)
+    check_planners(planners)
     network, given = find_network(topology, options), shards.read()
     with computing(f"planning {collective} on {network.name}"):
-        return [plan(network, collective, planner=name, **given) for name in planners or ["auto"]]
+        return [plan(network, known, planner=name, **given) for name in planners or ["auto"]]
 
 
 def _check_op(op: str, plans: dict[str, Plan]) -> None:
     for name, plan in plans.items():
-        if plan.collective not in ("reduce_scatter", "allreduce", "reduce"):
+        if not plan.collective.reduces:
             raise UsageError(
                 f"--op {op} says how to add up, and the {plan.collective} of {name} only moves data; leave it out"
             )

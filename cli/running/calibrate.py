@@ -19,7 +19,7 @@ from ..arguments.parameters import (
     CsvOption,
     JsonOption,
     UsageError,
-    check_names,
+    check_planners,
     complete_collective,
     complete_topology,
 )
@@ -107,7 +107,7 @@ def calibrate(
 
     asked = [(file, ()) for file in files or []] + [_tied(text) for text in classes or []]
     _check_request(asked, topology, described, output, planner)
-    check_names(None, [planner] if planner else ())
+    check_planners([planner] if planner else ())
     sources = [file for file, _ in asked]
     check_targets({"--output": output}, sources=[*sources, None if topology is None else network_file(topology)])
     network = None if topology is None else find_network(topology, described)
@@ -199,7 +199,10 @@ def _lines(measured: Sequence[tuple[MeasuredTimes, tuple[str, ...]]]) -> list[di
     """Fit a line to each file alone."""
     from ...runtime.measuring.calibration.calibrate import fit_times
 
-    return [{"file": times.source, "collective": times.collective} | _line(fit_times(times)) for times, _ in measured]
+    return [
+        {"file": times.source, "collective": times.collective and str(times.collective)} | _line(fit_times(times))
+        for times, _ in measured
+    ]
 
 
 def _line(line: AlphaBeta) -> dict[str, Any]:

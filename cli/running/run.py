@@ -73,12 +73,10 @@ def run(
     """
     from ...planners import load_plan
     from ...runtime import launched_rank, run_local
-    from ...schedules import PAIR_COLLECTIVES
     from ...support.seed import current_seed
 
     loaded, rank = load_plan(plan), launched_rank()
-    moves = ("allgather", "broadcast", *PAIR_COLLECTIVES)
-    if op in ("prod", "min", "max", "avg") and loaded.collective in moves:
+    if op in ("prod", "min", "max", "avg") and not loaded.collective.reduces:
         raise UsageError(
             f"--op {op} says how to add up, and the {loaded.collective} of {plan} only moves data; leave it out"
         )
@@ -109,7 +107,7 @@ def run(
 def _as_json(plan: Path, report: RunReport) -> dict[str, Any]:
     return {
         "plan": str(plan),
-        "collective": report.collective,
+        "collective": str(report.collective),
         "op": report.op,
         "backend": report.backend,
         "num_ranks": report.num_ranks,

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from ...schedules.traffic.collective import Collective, CollectiveName
 from ...topologies import Topology
 from ..plans.plan import Plan
 from .outcomes import Outcome, outcomes
@@ -19,7 +20,7 @@ __all__ = ["compare", "compared"]
 
 def compare(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName | Collective,
     *,
     planners: Sequence[str] | None = None,
     bounds: Sequence[str] | None = None,
@@ -35,7 +36,7 @@ def compare(
     ----------
     topology : Topology
         As for `collopt.bound`.
-    collective : str
+    collective : str or Collective
         As for `collopt.bound`.
     planners : sequence of str, optional
         Keys of `PLANNERS`; by default all but ``"auto"`` that are about such collectives.

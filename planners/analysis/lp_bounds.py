@@ -14,6 +14,7 @@ from ...formulations.throughput import ThroughputModel
 from ...schedules import Bound
 from ...schedules.bounds.cut_duals import Prices, hop_limits
 from ...schedules.bounds.cuts import LinkPrice
+from ...schedules.traffic.collective import Collective, CollectiveName
 from ...solvers import HighsOptions, Solution, solve
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
@@ -32,7 +33,7 @@ GRAINS = 2**30
 
 def lp_bound(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName | Collective,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
@@ -47,7 +48,7 @@ def lp_bound(
     ----------
     topology : Topology
         Every rank that data goes to must be in reach.
-    collective : str
+    collective : str or Collective
         As for `collopt.bound`.
     root : int, str or None
         Likewise.
@@ -81,7 +82,7 @@ def lp_bound(
     >>> bound.algbw
     Fraction(40, 1)
     """
-    check_request(topology, collective)
+    collective = check_request(topology, collective)
     sizes = shard_weights(topology, collective, root, weights)
     # Prices are GB/s per GB/s, the same in any unit.
     model = build_program(counted(topology)[0], collective, sizes)
@@ -109,14 +110,14 @@ def counted(topology: Topology) -> tuple[Topology, Fraction]:
     return replace(topology, links=links), unit
 
 
-def build_program(topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Model:
+def build_program(topology: Topology, collective: Collective, weights: tuple[int, ...] = ()) -> Model:
     """State the linear program of a collective; an allreduce gets a relay at every switch that copies or reduces."""
     from ...formulations import allreduce, throughput
 
-    if collective == "allreduce":
+    if collective.has_two_phases:
         return allreduce.build(topology, relays=sorted(topology.multicast | topology.aggregation))
-    direction = "broadcast" if collective in ("allgather", "broadcast") else "reduce"
-    return throughput.build(topology, weights=weights or None, direction=direction)  # type: ignore[arg-type]
+    (direction,) = collective.phases
+    return throughput.build(topology, weights=weights or None, direction=direction)
 
 
 def program_prices(model: Model, solution: Solution) -> Prices:

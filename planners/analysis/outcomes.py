@@ -15,15 +15,16 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from ...errors import BoundError, CapacityOverflowError, ColloptError, UnsupportedError
-from ...schedules import COLLECTIVES, PAIR_COLLECTIVES, Bound, as_bytes
+from ...schedules import ALLREDUCE, COLLECTIVES, PAIR_COLLECTIVES, TREE_COLLECTIVES, Bound, Collective, as_bytes
+from ...schedules.traffic.collective import CollectiveName, as_collective
 from ...solvers.highs.options import current_threads, limited_threads
 from ...support.seed import current_seed, seeded
 from ...support.validation import shown
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import Trace, counted
-from ..registry import EVERY_COLLECTIVE, PLANNERS, bound, plan, unknown_name
-from ..trees.problem import check_collective, check_reachable, check_topology, shard_weights
+from ..registry import PLANNERS, bound, plan, unknown_name
+from ..trees.problem import check_reachable, check_topology, shard_weights
 
 __all__ = ["BOUNDS", "Outcome", "check_possible", "outcome", "outcomes"]
 
@@ -61,7 +62,7 @@ class Outcome:
 
 def outcomes(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName | Collective,
     *,
     planners: Sequence[str] | None = None,
     bounds: Sequence[str] | None = None,
@@ -73,7 +74,7 @@ def outcomes(
 ) -> Iterator[Outcome]:
     """Yield what comes of each bound and planner as soon as it is known, in their order; see `compare`."""
     check_topology(topology)
-    check_collective(collective, EVERY_COLLECTIVE, "nothing plans or bounds")
+    collective = as_collective(collective, COLLECTIVES.values(), "nothing plans or bounds")
     shard_weights(topology, collective, root, weights)
     _check_sizes(sizes)
     given = (("root", root), ("weights", weights), ("traffic", traffic))
@@ -97,9 +98,9 @@ def outcomes(
     return (_collected(future, *task) for future, task in counted(pairs, len(tasks)))
 
 
-def check_possible(topology: Topology, collective: str, *, traffic: Any = None, **shards: Any) -> None:
+def check_possible(topology: Topology, collective: Collective, *, traffic: Any = None, **shards: Any) -> None:
     """Raise `BoundError` if ranks are out of each other's reach, which no planner can mend; parameters as `compare`."""
-    if collective in PAIR_COLLECTIVES:
+    if collective.in_pairs:
         from ..pairs.flows import check_pairs_reachable
         from ..pairs.multicommodity import asked_traffic
 
@@ -108,7 +109,7 @@ def check_possible(topology: Topology, collective: str, *, traffic: Any = None, 
         check_reachable(topology, collective, **shards)
 
 
-def outcome(topology: Topology, collective: str, kind: Kind, name: str, shards: dict[str, Any]) -> Outcome:
+def outcome(topology: Topology, collective: Collective, kind: Kind, name: str, shards: dict[str, Any]) -> Outcome:
     """Ask one planner, or for one bound."""
     start = time.perf_counter()
     answer: Bound | Plan | None = None
@@ -131,7 +132,7 @@ def outcome(topology: Topology, collective: str, kind: Kind, name: str, shards: 
 
 def _elsewhere(
     topology: Topology,
-    collective: str,
+    collective: Collective,
     kind: Kind,
     name: str,
     shards: dict[str, Any],
@@ -157,14 +158,14 @@ def _defect(error: Exception) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _of_kind(collective: str) -> Callable[[str], bool]:
+def _of_kind(collective: Collective) -> Callable[[str], bool]:
     """Tell of the name of a planner or bound whether it is about collectives of the same kind, with trees or pairs."""
-    kind = PAIR_COLLECTIVES if collective in PAIR_COLLECTIVES else COLLECTIVES
+    kind = [each.name for each in (PAIR_COLLECTIVES if collective.in_pairs else TREE_COLLECTIVES)]
 
     def is_about(name: str) -> bool:
         if name in PLANNERS:
-            return name != "auto" and not set(kind).isdisjoint(PLANNERS[name].options)
-        return kind == COLLECTIVES
+            return name != "auto" and not PLANNERS[name].options.keys().isdisjoint(kind)
+        return not collective.in_pairs
 
     return is_about
 
@@ -188,7 +189,7 @@ def _check_sizes(sizes: Sequence[int | str] | None) -> None:
         as_bytes(size)
 
 
-def _size(kind: Kind, name: str, collective: str, sizes: Sequence[int | str] | None) -> dict[str, Any]:
+def _size(kind: Kind, name: str, collective: Collective, sizes: Sequence[int | str] | None) -> dict[str, Any]:
     """Return the size that there is, if it is the only one and the planner plans for one."""
     if kind != "plan" or sizes is None or len(sizes) != 1 or not PLANNERS[name].takes(collective, "size"):
         return {}
@@ -201,32 +202,33 @@ TIME_LIMIT = 30
 """Seconds that the linear program may take."""
 
 
-def _forestcoll_bound(topology: Topology, collective: str, shards: dict[str, Any]) -> tuple[Bound, str]:
-    check_collective(collective, COLLECTIVES, "cuts of shards are not about")
+def _forestcoll_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
+    as_collective(collective, TREE_COLLECTIVES, "cuts of shards are not about")
     return bound(topology, collective, **shards), ""
 
 
-def _multicommodity_bound(topology: Topology, collective: str, shards: dict[str, Any]) -> tuple[Bound, str]:
-    if collective not in PAIR_COLLECTIVES:
-        raise UnsupportedError(f"flows between pairs are about {' and '.join(PAIR_COLLECTIVES)}, not {collective}")
+def _multicommodity_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
+    if not collective.in_pairs:
+        about = " and ".join(map(str, PAIR_COLLECTIVES))
+        raise UnsupportedError(f"flows between pairs are about {about}, not {collective}")
     return bound(topology, collective, **shards), ""
 
 
-def _strength_bound(topology: Topology, collective: str, shards: dict[str, Any]) -> tuple[Bound, str]:  # noqa: ARG001
+def _strength_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:  # noqa: ARG001
     from ..trees.strength import strength_bound
 
-    if collective != "allreduce":
+    if collective is not ALLREDUCE:
         raise UnsupportedError(f"the strength is about allreduce, not {collective}")
     return strength_bound(topology), ""
 
 
-def _linear_program_bound(topology: Topology, collective: str, shards: dict[str, Any]) -> tuple[Bound, str]:
+def _linear_program_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
     from ...schedules.bounds.cut_duals import Prices
     from ...solvers import HighsOptions
     from .lp_bounds import lp_bound
 
-    check_collective(collective, COLLECTIVES, "the program of trees is not about")
-    columns = topology.num_ranks * len(topology.links) * (2 if collective == "allreduce" else 1)
+    as_collective(collective, TREE_COLLECTIVES, "the program of trees is not about")
+    columns = topology.num_ranks * len(topology.links) * len(collective.phases)
     if columns > LARGEST_PROGRAM:
         raise UnsupportedError(
             f"the linear program has about {columns} columns; expected up to {LARGEST_PROGRAM} for a comparison: "
@@ -234,10 +236,10 @@ def _linear_program_bound(topology: Topology, collective: str, shards: dict[str,
         )
     found = lp_bound(topology, collective, **shards, options=HighsOptions(time_limit=TIME_LIMIT))
     scope = found.witness.scope(collective) if isinstance(found.witness, Prices) else ""
-    return found, "" if collective != "allreduce" else f"about {scope}"
+    return found, f"about {scope}" if collective.has_two_phases else ""
 
 
-BOUNDS: dict[str, Callable[[Topology, str, dict[str, Any]], tuple[Bound, str]]] = {
+BOUNDS: dict[str, Callable[[Topology, Collective, dict[str, Any]], tuple[Bound, str]]] = {
     "forestcoll": _forestcoll_bound,
     "strength": _strength_bound,
     "linear-program": _linear_program_bound,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
+from ...schedules.traffic.collective import Collective, CollectiveName
 from ...support import progress
 from ...support.quantities import Exact, as_factor
 from ...support.validation import shown
@@ -28,7 +29,7 @@ __all__ = ["sensitivity"]
 
 def sensitivity(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName | Collective,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
@@ -41,7 +42,7 @@ def sensitivity(
     ----------
     topology : Topology
         Every rank that data goes to must be in reach.
-    collective : str
+    collective : str or Collective
         As for `collopt.bound`; an allreduce is one by trees, as in `collopt.formulations.allreduce`.
     root : int, str or None
         As for `collopt.bound`.
@@ -97,12 +98,12 @@ def sensitivity(
     >>> frame[["tail", "head", "price", "gain"]].iloc[0].tolist()
     ['gpu1', 'gpu2', Fraction(4, 3), Fraction(20, 1)]
     """
-    check_request(topology, collective)
+    collective = check_request(topology, collective)
     sizes = shard_weights(topology, collective, root, weights)
     part = as_factor(step, "step")
     groups = _grouped(topology, together)
     # The objective of an allreduce is the algorithm bandwidth, the others' is the rate per unit of weight.
-    unit = 1 if collective == "allreduce" else sum(sizes) or topology.num_ranks
+    unit = 1 if collective.has_two_phases else sum(sizes) or topology.num_ranks
     widened = _Widened(topology, collective, sizes)
     prices = widened.prices
     rows: list[tuple[Any, ...]] = []
@@ -117,7 +118,7 @@ def sensitivity(
 class _Widened:
     """The best rates where some links are wider."""
 
-    def __init__(self, topology: Topology, collective: str, sizes: tuple[int, ...]) -> None:
+    def __init__(self, topology: Topology, collective: Collective, sizes: tuple[int, ...]) -> None:
         from ...solvers import Session
 
         small, unit = counted(topology)
@@ -127,7 +128,7 @@ class _Widened:
         self.prices = _prices(self._session.solve(), topology)
         # Prices stay prices whatever the bandwidths, so all that were found bound all rates.
         self._found = [self.prices]
-        self._cuts = None if collective == "allreduce" else _links(topology, collective, sizes)
+        self._cuts = None if collective.has_two_phases else _links(topology, collective, sizes)
         self.rate_as_is = self.rate((), Fraction(1))
         if self.rate_as_is != self._valued(self._bandwidths()):
             raise NoAnswerError(
@@ -179,13 +180,13 @@ class _Widened:
         )
 
 
-def _links(topology: Topology, collective: str, sizes: tuple[int, ...]) -> Network:
+def _links(topology: Topology, collective: Collective, sizes: tuple[int, ...]) -> Network:
     """The network for its cuts alone, so switches may be uneven; capacities come later."""
     index = topology.node_index
     tails = np.array([index[link.tail] for link in topology.links], dtype=np.int64)
     heads = np.array([index[link.head] for link in topology.links], dtype=np.int64)
     shards = np.array(sizes or [1] * topology.num_ranks, dtype=np.int64)
-    if collective in ("allgather", "broadcast"):
+    if collective.direction == "broadcast":
         return Network(topology, "broadcast", tails, heads, np.zeros_like(tails), shards)
     return Network(topology, "reduce", heads, tails, np.zeros_like(tails), shards)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import CertificateError, UnsupportedError
 from ...formulations import synthesis
 from ...formulations.modelling.inputs import hop_distances
-from ...schedules import Bound, StepSchedule, congestion, verified_step_loads
+from ...schedules import ALLGATHER, Bound, StepSchedule, congestion, verified_step_loads
 from ...solvers.highs.options import HighsOptions
 from ...solvers.highs.session import solve
 from ...support.validation import shown
@@ -78,7 +78,7 @@ class Synthesis:
     def verify(self) -> None:
         """Check the schedule, its rate and the bound; `CertificateError` if anything is not as claimed."""
         self.bound.verify()
-        if self.bound.collective != "allgather" or self.bound.topology.digest != self.topology.digest:
+        if self.bound.collective is not ALLGATHER or self.bound.topology.digest != self.topology.digest:
             raise CertificateError(f"the bound is about {self.bound.collective} on {self.bound.topology!r}")
         reached = _rate(self.schedule, self.topology)
         if reached != self.inverse_rate:
@@ -140,7 +140,7 @@ def synthesise(
     solution = solve(model, HighsOptions(time_limit=time_limit))
     schedule = synthesis.as_schedule(model, solution.values["send"])
     reached = _rate(schedule, topology)
-    cut = bound(topology, "allgather")
+    cut = bound(topology, ALLGATHER)
     ticks = ceil(solution.bound - TOLERANCE) if solution.bound > 0 else 0
     found = Synthesis(topology, schedule, reached, cut, max(ticks * model.tick, cut.inverse_rate))
     found.verify()

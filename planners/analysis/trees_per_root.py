@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedError
 from ...schedules import as_bytes
+from ...schedules.traffic.collective import Collective, CollectiveName
 from ...support.validation import shown
 from ...topologies import Topology
 from ..plans.plan import Plan
@@ -25,7 +26,7 @@ OPTIONS = ("root", "weights")
 
 def scan_trees_per_root(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName | Collective,
     counts: Iterable[int] | None = None,
     *,
     planner: str = "auto",
@@ -38,7 +39,7 @@ def scan_trees_per_root(
     ----------
     topology : Topology
         As for `collopt.plan`.
-    collective : str
+    collective : str or Collective
         As for `collopt.plan`.
     counts : iterable of int, optional
         Numbers of trees per root; by default 1 up to 8, but fewer than ForestColl's optimum takes.  The planner's

@@ -22,13 +22,13 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, as_bytes
-from ...schedules.trees.forest import Direction
+from ...schedules.traffic.collective import EVERY_ROOT, Collective, CollectiveName, Direction, as_collective
 from ...support.validation import as_whole, shown
 from ...topologies import DirectGraph, Topology
 from ..from_schedule import proved_plan
 from ..plans.plan import Plan
 from ..plans.stages import Trace
-from ..trees.problem import check_collective, check_request
+from ..trees.problem import check_request
 from .latencies import MOST_LINKS, timed_bfb
 from .problem import MOST_CHUNKS, BfbNetwork, as_chunks, as_graph, read_network, schedule_of
 
@@ -50,12 +50,6 @@ __all__ = [
 
 CHUNKS_TRIED = 256
 """Where an exact schedule needs more than `MOST_CHUNKS`."""
-
-DIRECTIONS: dict[str, tuple[Direction, ...]] = {
-    "allgather": ("broadcast",),
-    "reduce_scatter": ("reduce",),
-    "allreduce": ("reduce", "broadcast"),
-}
 
 
 def bfb_schedule(
@@ -104,14 +98,20 @@ def bfb_schedule(
     return _schedule(asked, busiest_sets(asked.intake), parts, direction)
 
 
-def plan_bfb(topology: Topology, collective: str, *, chunks: int | None = None, size: int | str | None = None) -> Plan:
+def plan_bfb(
+    topology: Topology,
+    collective: CollectiveName | Collective,
+    *,
+    chunks: int | None = None,
+    size: int | str | None = None,
+) -> Plan:
     """Plan a collective by breadth-first broadcast, by its reverse, or by both.
 
     Parameters
     ----------
     topology : Topology
         As for `bfb_schedule`.
-    collective : str
+    collective : str or Collective
         ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
     chunks : int, optional
         As for `bfb_schedule`.
@@ -141,15 +141,15 @@ def plan_bfb(topology: Topology, collective: str, *, chunks: int | None = None, 
     (Fraction(0, 1), 8)
     """
     check_request(topology, collective)
-    check_collective(collective, tuple(DIRECTIONS), "breadth-first broadcast does not carry out")
+    collective = as_collective(collective, EVERY_ROOT, "breadth-first broadcast does not carry out")
     count = None if chunks is None else as_chunks(chunks)
     num_bytes = None if size is None else as_bytes(size)
     given = {"chunks": count, "size": num_bytes}
     options: dict[str, int | str] = {name: value for name, value in given.items() if value is not None}
     trace = Trace()
-    planned_for = _size_to_plan_for(topology, DIRECTIONS[collective], num_bytes, trace)
+    planned_for = _size_to_plan_for(topology, collective.phases, num_bytes, trace)
     parts: list[StepSchedule] = []
-    for direction in DIRECTIONS[collective]:
+    for direction in collective.phases:
         with trace.stage("shares" if direction == "broadcast" else "reduction shares"):
             parts.append(_one_way(topology, direction, count, planned_for))
     schedule: AnyStepSchedule = StepAllreduce(*parts) if len(parts) > 1 else parts[0]

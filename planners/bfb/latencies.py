@@ -22,7 +22,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import StepSchedule, as_bytes, step_schedule_time
-from ...schedules.trees.forest import Direction
+from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import StepSchedule
-from ...schedules.trees.forest import Direction
+from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import DirectGraph, Topology

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...schedules import StepSchedule
-    from ...schedules.trees.forest import Direction
+    from ...schedules.traffic.collective import Direction
     from ...topologies import DirectGraph
 
 __all__ = ["Base", "Recipe", "breadth_first"]

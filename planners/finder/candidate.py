@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import CertificateError, UnsupportedError
 from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, step_cost, verified_step_loads
-from ...schedules.trees.forest import Direction
+from ...schedules.traffic.collective import (
+    ALL_TO_ALL,
+    EVERY_ROOT,
+    Collective,
+    CollectiveName,
+    Direction,
+    as_collective,
+)
 from ...support.quantities import Exact
-from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
 from .constructions import Recipe
 from .workload import Workload
@@ -20,11 +26,7 @@ from .workload import Workload
 if TYPE_CHECKING:
     from ..plans.plan import Plan
 
-__all__ = ["ALL_TO_ALL", "Candidate", "is_no_worse"]
-
-COSTS = {"allgather": "cost", "reduce_scatter": "reduce_scatter_cost", "allreduce": "allreduce_cost"}
-COLLECTIVES = tuple(COSTS)
-ALL_TO_ALL = "all_to_all"
+__all__ = ["Candidate", "is_no_worse"]
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,9 @@ class Candidate:
         """
         return StepAllreduce(self.reduce_scatter_schedule(), self.schedule())
 
-    def plan(self, collective: str = "allreduce", *, bandwidth: Exact = 1, latency: Exact = 0) -> Plan:
+    def plan(
+        self, collective: CollectiveName | Collective = "allreduce", *, bandwidth: Exact = 1, latency: Exact = 0
+    ) -> Plan:
         """Make a plan of the schedule that the candidate's cost is about, to save, export or run.
 
         Parameters
@@ -190,14 +194,13 @@ class Candidate:
         """
         from ..from_schedule import plan_of_schedule
 
+        collective = as_collective(collective, EVERY_ROOT, "a candidate has no schedule for")
         topology = self.topology(bandwidth=bandwidth, latency=latency)
-        made_by = self.schedule, self.reduce_scatter_schedule, self.allreduce_schedule
-        makers: dict[str, Callable[[], AnyStepSchedule]] = dict(zip(COLLECTIVES, made_by, strict=True))
-        if not isinstance(collective, str) or collective not in makers:
-            raise UnsupportedError(
-                f"the collective is {shown(collective)}; a candidate has schedules for {', '.join(COLLECTIVES)}"
-            )
-        made = makers[collective]()
+        made: AnyStepSchedule
+        if collective.has_two_phases:
+            made = self.allreduce_schedule()
+        else:
+            made = self.reduce_scatter_schedule() if collective.reduces else self.schedule()
         return plan_of_schedule(topology, collective, made, planner="finder", options={"recipe": self.name})
 
     def bounded(self, gap: Exact = Fraction(1, 100)) -> Candidate:
@@ -234,7 +237,7 @@ class Candidate:
 
     def runtime(
         self,
-        collective: str = "allreduce",
+        collective: CollectiveName | Collective = "allreduce",
         size: int | str = "1M",
         *,
         alpha: Exact = 10,
@@ -266,19 +269,19 @@ class Candidate:
         """
         return self.time_of(collective, Workload.read(size, alpha, node_bandwidth))
 
-    def time_of(self, collective: str, workload: Workload) -> Fraction:
+    def time_of(self, collective: CollectiveName | Collective, workload: Workload) -> Fraction:
         """Predict as `runtime` does, for a workload that was read before."""
-        if isinstance(collective, str) and collective == ALL_TO_ALL:
+        collective = as_collective(collective, (*EVERY_ROOT, ALL_TO_ALL), "nothing is known of")
+        if collective.in_pairs:
             if self.all_to_all is None:
                 raise UnsupportedError(
                     "all-to-all was left out of this search; search again with all_to_all=True, or for fewer nodes"
                 )
             return workload.transfer * Fraction(self.degree, self.nodes) / self.all_to_all[0]
-        if not isinstance(collective, str) or collective not in COLLECTIVES:
-            expected = ", ".join((*COLLECTIVES, ALL_TO_ALL))
-            raise UnsupportedError(f"the collective is {shown(collective)}; expected one of {expected}")
-        cost: StepCost = getattr(self, COSTS[collective])
-        steps, factor = cost
+        if collective.has_two_phases:
+            steps, factor = self.allreduce_cost
+        else:
+            steps, factor = self.reduce_scatter_cost if collective.reduces else self.cost
         return steps * workload.alpha + factor * workload.transfer
 
     def figures(self) -> dict[str, object]:

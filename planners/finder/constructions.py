@@ -16,7 +16,7 @@ from .base_construction import Base, Recipe, breadth_first
 
 if TYPE_CHECKING:
     from ...schedules import StepSchedule
-    from ...schedules.trees.forest import Direction
+    from ...schedules.traffic.collective import Direction
     from ...topologies import DirectGraph
 
 __all__ = [

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...errors import UnsupportedError
+from ...schedules import ALLREDUCE
 from ...support.quantities import Exact
 from ...support.validation import as_flag, as_list, as_size
 from ..plans.stages import Trace, counted
@@ -248,7 +249,7 @@ def _rows(nodes: int, degree: int, kind: Kind, workload: Workload, *, many: bool
         _load_tables(degree)
     costing = Costing(nodes, degree, two_way=kind == "two-way", trace=Trace())
     found = [costing.of_entry(entry) for entry in _table(1).best(nodes, degree, kind)]
-    times = [candidate.time_of("allreduce", workload) for candidate in found]
+    times = [candidate.time_of(ALLREDUCE, workload) for candidate in found]
     fastest = times.index(min(times)) if times else None
     return [
         candidate.figures() | {"allreduce_us": float(time), "best": place == fastest}

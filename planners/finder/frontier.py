@@ -8,9 +8,10 @@ from fractions import Fraction
 from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 
-from ...schedules import StepCost
+from ...schedules import ALL_TO_ALL, ALLREDUCE, Collective, StepCost
+from ...schedules.traffic.collective import CollectiveName
 from ...support.quantities import Exact
-from .candidate import ALL_TO_ALL, Candidate, is_no_worse
+from .candidate import Candidate, is_no_worse
 from .workload import FrontierBounds, Workload
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Frontier(Sequence[Candidate]):
 
     def best(
         self,
-        collective: str = "allreduce",
+        collective: CollectiveName | Collective = "allreduce",
         *,
         size: int | str | None = None,
         alpha: Exact | None = None,
@@ -126,7 +127,7 @@ class Frontier(Sequence[Candidate]):
 
     def _row(self, candidate: Candidate) -> dict[str, object]:
         row: dict[str, object] = candidate.figures()
-        row["allreduce_us"] = float(candidate.time_of("allreduce", self.workload))
+        row["allreduce_us"] = float(candidate.time_of(ALLREDUCE, self.workload))
         if candidate.all_to_all is not None:
             lower, upper = map(float, candidate.all_to_all)
             times = float(candidate.time_of(ALL_TO_ALL, self.workload))

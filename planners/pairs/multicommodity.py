@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import CertificateError, UnsupportedError
-from ...schedules import PAIR_COLLECTIVES, Bound, Cut, LinkLengths, LinkPrice
+from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, LinkLengths, LinkPrice
+from ...schedules.traffic.collective import CollectiveName, as_collective
 from ...schedules.traffic.pair_input import as_pair_traffic
 from ...support.arrays import IntArray
 from ...support.validation import shown
@@ -29,7 +30,7 @@ from ...topologies import Topology
 from ..from_schedule import proved_plan
 from ..plans.plan import Plan
 from ..plans.stages import Trace, counted
-from ..trees.problem import check_collective, check_topology
+from ..trees.problem import check_topology
 from .chunks import as_chunks, shared_chunks
 from .flows import PairAnswer, node_demands, solve_pairs
 from .step_orders import ORDERS, best_order
@@ -37,12 +38,12 @@ from .step_orders import ORDERS, best_order
 if TYPE_CHECKING:
     from ...solvers.paths.decomposition import Paths
 
-__all__ = ["asked_traffic", "bound_pairs", "lengths_bound", "plan_pairs"]
+__all__ = ["as_pair_collective", "asked_traffic", "bound_pairs", "lengths_bound", "plan_pairs"]
 
 
 def plan_pairs(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName | Collective,
     *,
     traffic: Any = None,
     chunks: int | None = None,
@@ -58,6 +59,7 @@ def plan_pairs(
     >>> print(plan_pairs(hypercube(3, bandwidth=25), "all_to_all"))
     all_to_all on hypercube-3 by multicommodity: 50.00 GB/s, optimal; 56 paths, 4 steps, 1 chunk per unit
     """
+    collective = as_pair_collective(topology, collective)
     matrix = asked_traffic(topology, collective, traffic)
     count = None if chunks is None else as_chunks(chunks)
     if order is not None and (not isinstance(order, str) or order not in ORDERS):
@@ -76,20 +78,22 @@ def plan_pairs(
     return proved_plan(topology, collective, schedule, "multicommodity", options, trace, bound=bound)
 
 
-def bound_pairs(topology: Topology, collective: str, *, traffic: Any = None) -> Bound:
+def bound_pairs(topology: Topology, collective: CollectiveName | Collective, *, traffic: Any = None) -> Bound:
     """Find what no all-to-all(v) can beat; parameters and errors as for `plan_pairs`."""
+    collective = as_pair_collective(topology, collective)
     matrix = asked_traffic(topology, collective, traffic)
     return lengths_bound(topology, collective, matrix, solve_pairs(topology, matrix, Trace()).lengths)
 
 
-def asked_traffic(topology: Topology, collective: str, traffic: Any) -> IntArray:
-    """Check what is asked for, and return the traffic in whole numbers, all 1 for an all-to-all.
-
-    Parameters and errors are those of `plan_pairs`.
-    """
+def as_pair_collective(topology: object, collective: object) -> Collective:
+    """Look up a collective; raise `UnsupportedError` unless flows between pairs of a topology carry it out."""
     check_topology(topology)
-    check_collective(collective, PAIR_COLLECTIVES, "flows between pairs do not carry out")
-    if collective == "all_to_all":
+    return as_collective(collective, PAIR_COLLECTIVES, "flows between pairs do not carry out")
+
+
+def asked_traffic(topology: Topology, collective: Collective, traffic: Any) -> IntArray:
+    """Return the traffic in whole numbers, all 1 for an all-to-all; errors as of `plan_pairs`."""
+    if not collective.takes_traffic:
         if traffic is not None:
             raise UnsupportedError("all_to_all has equal parts and takes no traffic; all_to_allv does")
         return np.ones((topology.num_ranks, topology.num_ranks), dtype=np.int64)
@@ -120,17 +124,18 @@ MOST_UNITS = 2**52
 """All lengths together, in their common unit."""
 
 
-def lengths_bound(topology: Topology, collective: str, traffic: IntArray, lengths: Sequence[Fraction]) -> Bound:
+def lengths_bound(topology: Topology, collective: Collective, traffic: IntArray, lengths: Sequence[Fraction]) -> Bound:
     """State what lengths of links prove, by a cut if one proves as much.
 
     Shapes: `traffic` int64 (ranks, ranks).
 
+    >>> from collopt.schedules import ALL_TO_ALL
     >>> from collopt.topologies import ring
     >>> ones = np.ones((4, 4), dtype=np.int64)
-    >>> lengths_bound(ring(4, bandwidth=25), "all_to_all", ones, [Fraction(1)] * 8).algbw
+    >>> lengths_bound(ring(4, bandwidth=25), ALL_TO_ALL, ones, [Fraction(1)] * 8).algbw
     Fraction(50, 1)
     """
-    weights = () if collective == "all_to_all" else tuple(map(int, traffic.ravel().tolist()))
+    weights = tuple(map(int, traffic.ravel().tolist())) if collective.takes_traffic else ()
     priced = tuple(
         LinkPrice(link.tail, link.head, length)
         for link, length in zip(topology.links, _short(lengths), strict=True)

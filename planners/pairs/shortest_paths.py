@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...schedules.traffic.collective import Collective, CollectiveName
 from ...support.arrays import IntArray
 from ...support.seed import current_seed
 from ...topologies import Topology
@@ -13,7 +14,7 @@ from ..from_schedule import proved_plan
 from ..plans.plan import Plan
 from ..plans.stages import Trace, counted
 from .flows import check_pairs_reachable
-from .multicommodity import asked_traffic
+from .multicommodity import as_pair_collective, asked_traffic
 from .step_orders import best_order
 
 if TYPE_CHECKING:
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["plan_shortest_paths"]
 
 
-def plan_shortest_paths(topology: Topology, collective: str, *, traffic: Any = None) -> Plan:
+def plan_shortest_paths(topology: Topology, collective: CollectiveName | Collective, *, traffic: Any = None) -> Plan:
     """Send everything at once, each part over one path that passes as few ranks as possible, then few switches.
 
     >>> from collopt.topologies import hypercube
     >>> print(plan_shortest_paths(hypercube(2, bandwidth=25), "all_to_all"))
     all_to_all on hypercube-2 by shortest-paths: 50.00 GB/s, optimal; 12 paths, 2 steps, 1 chunk per unit
     """
+    collective = as_pair_collective(topology, collective)
     matrix = asked_traffic(topology, collective, traffic)
     check_pairs_reachable(topology, matrix)
     trace = Trace()

@@ -17,12 +17,13 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import Forest
+from ...schedules import BROADCAST, Collective, Forest
+from ...schedules.traffic.collective import CollectiveName
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import Trace
 from ..trees.forest import best_forest, bottleneck
-from ..trees.problem import Network, network, shard_weights
+from ..trees.problem import Network, check_request, network, shard_weights
 from .fixed_pattern import plan_baseline
 
 __all__ = ["plan_blink"]
@@ -30,7 +31,7 @@ __all__ = ["plan_blink"]
 
 def plan_blink(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName | Collective,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
@@ -43,9 +44,10 @@ def plan_blink(
     >>> plan_blink(ring(4), "allreduce").gap
     Fraction(1, 4)
     """
-    single = collective in ("broadcast", "reduce")
-    through = shard_weights(topology, "broadcast", root if single or root is not None else 0, None)
-    if collective in ("allgather", "reduce_scatter") and opposite_links(topology) is None:
+    collective = check_request(topology, collective)
+    single = collective.has_one_root
+    through = shard_weights(topology, BROADCAST, root if single or root is not None else 0, None)
+    if collective.is_sharded and opposite_links(topology) is None:
         raise UnsupportedError(
             f"Blink's {collective} sends both ways along its trees, and {topology!r} has links without an opposite "
             "of the same bandwidth; use another planner"
@@ -54,7 +56,7 @@ def plan_blink(
     def build(asked: Network) -> Forest:
         from_root = network(asked.topology, asked.direction, through)
         packed = best_forest(from_root, bottleneck(from_root), None, Trace())
-        return packed if single or collective == "allreduce" else _from_every_rank(packed, asked)
+        return _from_every_rank(packed, asked) if collective.is_sharded else packed
 
     options: dict[str, int | str] = {} if single or root is None else {"root": through.index(1)}
     return plan_baseline(

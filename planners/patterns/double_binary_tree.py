@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...schedules import Forest
+from ...schedules import Collective, Forest
+from ...schedules.traffic.collective import CollectiveName
 from ...topologies import Topology
 from ...topologies.direct_connect.binary_trees import tree_pair
 from ..plans.plan import Plan
-from ..trees.problem import Network
+from ..trees.problem import Network, check_request
 from .fixed_pattern import forest_along, plan_baseline
 from .hierarchical_ring import box_rings
 from .ring_search import Ring
@@ -25,7 +26,9 @@ from .shortest_routes import Hops, LinkUses, Route, find_boxes
 __all__ = ["plan_double_binary_tree"]
 
 
-def plan_double_binary_tree(topology: Topology, collective: str, *, root: int | str | None = None) -> Plan:
+def plan_double_binary_tree(
+    topology: Topology, collective: CollectiveName | Collective, *, root: int | str | None = None
+) -> Plan:
     """Plan a collective with two trees over the boxes for every GPU of a box.
 
     >>> from collopt.topologies import dgx_a100
@@ -33,11 +36,12 @@ def plan_double_binary_tree(topology: Topology, collective: str, *, root: int | 
     >>> plan.algbw, plan.heights.highest
     (Fraction(100, 1), 9)
     """
+    known = check_request(topology, collective)
 
     def build(asked: Network) -> Forest:
-        return _Trees(asked, None if collective == "allreduce" else int(asked.root_weights.argmax())).forest()
+        return _Trees(asked, None if known.has_two_phases else int(asked.root_weights.argmax())).forest()
 
-    return plan_baseline(topology, collective, "double-binary-tree", build, root=root)
+    return plan_baseline(topology, known, "double-binary-tree", build, root=root)
 
 
 class _Trees:

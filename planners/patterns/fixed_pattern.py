@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import Allreduce, Forest, TreeSchedule, congestion
+from ...schedules import Allreduce, Collective, Forest, TreeSchedule, congestion
+from ...schedules.traffic.collective import CollectiveName
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import Trace
-from ..trees.forestcoll import DIRECTIONS, bound_trees
-from ..trees.problem import Network, network, shard_weights
+from ..trees.forestcoll import bound_trees
+from ..trees.problem import Network, check_request, network, shard_weights
 from .shortest_routes import Route
 
 __all__ = ["forest_along", "plan_baseline"]
@@ -23,7 +24,7 @@ __all__ = ["forest_along", "plan_baseline"]
 
 def plan_baseline(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName | Collective,
     planner: str,
     build: Callable[[Network], Forest],
     *,
@@ -32,6 +33,7 @@ def plan_baseline(
     options: Mapping[str, int | str] | None = None,
 ) -> Plan:
     """Plan a collective with trees of a planner's own making."""
+    collective = check_request(topology, collective)
     trace = Trace()
     shards = shard_weights(topology, collective, root, weights)
     with trace.stage("bottleneck"):
@@ -76,10 +78,11 @@ def forest_along(
 
 
 def _schedule(
-    topology: Topology, collective: str, shards: tuple[int, ...], build: Callable[[Network], Forest]
+    topology: Topology, collective: Collective, shards: tuple[int, ...], build: Callable[[Network], Forest]
 ) -> TreeSchedule:
-    if collective != "allreduce":
-        return build(network(topology, DIRECTIONS[collective], shards))
+    if not collective.has_two_phases:
+        (direction,) = collective.phases
+        return build(network(topology, direction, shards))
     spread = build(network(topology, "broadcast", shards))
     if opposite_links(topology) is not None:
         # Sums come in on the links that they go out on, turned around: as fast as any other trees of the kind.

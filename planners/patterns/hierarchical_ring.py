@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
-from ...schedules import Forest
+from ...schedules import Collective, Forest
+from ...schedules.traffic.collective import CollectiveName
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import Network
@@ -26,7 +27,9 @@ from .shortest_routes import Hops, LinkUses, Route, find_boxes
 __all__ = ["box_rings", "plan_hierarchical_ring"]
 
 
-def plan_hierarchical_ring(topology: Topology, collective: str, *, weights: Sequence[object] | None = None) -> Plan:
+def plan_hierarchical_ring(
+    topology: Topology, collective: CollectiveName | Collective, *, weights: Sequence[object] | None = None
+) -> Plan:
     """Plan a collective with rings among boxes and rings inside boxes.
 
     >>> from collopt.topologies import dgx_a100

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import Forest
+from ...schedules import Collective, Forest
+from ...schedules.traffic.collective import CollectiveName
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import Network
@@ -29,7 +30,9 @@ MAX_RANKS = 256
 """Growing takes time with the third power of the number of ranks: about a minute for as many."""
 
 
-def plan_multitree(topology: Topology, collective: str, *, weights: Sequence[object] | None = None) -> Plan:
+def plan_multitree(
+    topology: Topology, collective: CollectiveName | Collective, *, weights: Sequence[object] | None = None
+) -> Plan:
     """Plan a collective with greedily grown trees, one per rank.
 
     >>> from collopt.topologies import complete, torus

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import Forest
+from ...schedules import Collective, Forest
+from ...schedules.traffic.collective import CollectiveName
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import Network
@@ -30,7 +31,7 @@ from .shortest_routes import Hops, LinkUses, Route
 __all__ = ["plan_recursive_doubling"]
 
 
-def plan_recursive_doubling(topology: Topology, collective: str) -> Plan:
+def plan_recursive_doubling(topology: Topology, collective: CollectiveName | Collective) -> Plan:
     """Plan a collective with recursive halving and doubling.
 
     >>> from collopt.topologies import hypercube
@@ -47,7 +48,7 @@ def plan_recursive_doubling(topology: Topology, collective: str) -> Plan:
 
     plan = plan_baseline(topology, collective, "recursive-halving-doubling", build)
     # On a symmetric network an allreduce takes its trees twice, once in each direction, and so the time of one.
-    time = sum(stepped) * (2 if collective == "allreduce" and len(stepped) == 1 else 1)
+    time = sum(stepped) * (2 if plan.collective.has_two_phases and len(stepped) == 1 else 1)
     note = {"stepped_algbw": str(topology.num_ranks / (time / topology.arrays.unit))}
     return replace(plan, provenance={**plan.provenance, **note})
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import TopologyError, UnsupportedError
-from ...schedules import Forest
+from ...schedules import Collective, Forest
+from ...schedules.traffic.collective import CollectiveName
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ..plans.plan import Plan
@@ -31,7 +32,7 @@ __all__ = ["plan_ring"]
 
 def plan_ring(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName | Collective,
     *,
     channels: int | None = None,
     order: str | Sequence[int | str] | None = None,

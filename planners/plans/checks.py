@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import CertificateError, TopologyError
-from ...schedules import PAIR_COLLECTIVES, Allreduce, AnySchedule, AnyStepSchedule, FlowSchedule, StepAllreduce
+from ...schedules import Allreduce, AnySchedule, AnyStepSchedule, FlowSchedule, StepAllreduce
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 __all__ = ["check_network", "check_purpose", "refuse_loads"]
-
-
-DIRECTIONS = {"allgather": "broadcast", "broadcast": "broadcast", "reduce_scatter": "reduce", "reduce": "reduce"}
 
 
 def check_network(plan: Plan, topology: Topology) -> None:
@@ -37,16 +34,16 @@ def check_purpose(plan: Plan) -> None:
     schedule, collective = plan.schedule, plan.collective
     if not isinstance(schedule, AnySchedule):
         raise CertificateError(f"the plan's schedule is {shown(schedule)}; expected trees, steps or a flow")
-    if isinstance(schedule, FlowSchedule) or collective in PAIR_COLLECTIVES:
+    if isinstance(schedule, FlowSchedule) or collective.in_pairs:
         _check_flow(plan)
         return
     what = "steps" if isinstance(schedule, AnyStepSchedule) else "trees"
     twofold = isinstance(schedule, (Allreduce, StepAllreduce))
-    if twofold != (collective == "allreduce") or (
-        not isinstance(schedule, (Allreduce, StepAllreduce)) and schedule.direction != DIRECTIONS.get(collective)
+    if twofold != collective.has_two_phases or (
+        not isinstance(schedule, (Allreduce, StepAllreduce)) and schedule.direction != collective.direction
     ):
-        raise CertificateError(f"the plan's {what} are not of the kind that {collective!r} needs")
-    if collective == "allreduce":
+        raise CertificateError(f"the plan's {what} are not of the kind that {collective.name!r} needs")
+    if collective.has_two_phases:
         return  # every rank ends with all sums, so any roots will do
     weights = plan.bound.weights or (1,) * plan.topology.num_ranks
     # A schedule in steps does not list its shards: they are equal, and how many there are is yet to be checked.
@@ -58,9 +55,9 @@ def check_purpose(plan: Plan) -> None:
 def _check_flow(plan: Plan) -> None:
     """Flows are for what pairs of ranks have for each other, and that is the bound's."""
     schedule, collective, weights = plan.schedule, plan.collective, plan.bound.weights
-    if not isinstance(schedule, FlowSchedule) or collective not in PAIR_COLLECTIVES:
+    if not isinstance(schedule, FlowSchedule) or not collective.in_pairs:
         kind = "flow is" if isinstance(schedule, FlowSchedule) else "schedule is"
-        raise CertificateError(f"the plan's {kind} not of the kind that {collective!r} needs")
+        raise CertificateError(f"the plan's {kind} not of the kind that {collective.name!r} needs")
     traffic = np.ravel(schedule.traffic)
     alike = list(weights) == traffic.tolist() if weights else bool((traffic == 1).all())
     if not alike:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ...errors import FileFormatError, UnsupportedError
 from ...schedules import Bound, Witness, schedule_from_json, schedule_to_json
 from ...schedules.bounds.witness_json import WITNESS_FIELDS, witness_from_json, witness_to_json
+from ...schedules.traffic.collective import collective_or_given
 from ...support.file_kinds import PLAN_KIND, wrong_kind
 from ...support.json_files import read_json
 from ...support.reading import name_of
@@ -88,7 +89,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "format": PLAN_FORMAT,
         "version": PLAN_VERSION,
         "made_by": f"collopt {version('collopt')}",
-        "collective": plan.collective,
+        "collective": str(plan.collective),
         "planner": plan.planner,
         "options": dict(plan.options),
         "inverse_rate": str(plan.inverse_rate),
@@ -122,11 +123,11 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
             f"{where}: field topology has digest {topology.digest[:12]}, but the plan was made for "
             f"{document.topology_digest[:12]!r}; the file was changed, plan again"
         )
-    entry = document.bound
-    bound = Bound(topology, document.collective, entry.inverse_rate, _witness(entry, where), tuple(entry.weights))
+    entry, collective = document.bound, collective_or_given(document.collective)
+    bound = Bound(topology, collective, entry.inverse_rate, _witness(entry, where), tuple(entry.weights))
     return Plan(
         topology,
-        document.collective,
+        collective,
         schedule_from_json(document.schedule, where),
         bound,
         document.inverse_rate,

@@ -17,15 +17,16 @@ from ...schedules import (
     AnySchedule,
     AnyStepSchedule,
     Bound,
+    Collective,
     InNetwork,
     TreeSchedule,
     as_bytes,
-    bus_factor,
     in_network,
     rate_of_loads,
     schedule_time,
     verified_loads,
 )
+from ...schedules.traffic.collective import collective_or_given
 from ...support.arrays import read_only
 from ...support.entry_points import call_registered
 from ...support.formatting import bandwidth_text, percentage_text
@@ -59,8 +60,8 @@ class Plan:
     Attributes
     ----------
     topology : Topology
-    collective : str
-        Such as ``"allgather"``.
+    collective : Collective
+        Such as `ALLGATHER`; its name will do.
     schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
         Trees that data flows through, steps that wait for each other, or paths from ranks to ranks.
     bound : Bound
@@ -80,7 +81,7 @@ class Plan:
     """
 
     topology: Topology
-    collective: str
+    collective: Collective
     schedule: AnySchedule
     bound: Bound
     inverse_rate: Fraction
@@ -90,7 +91,8 @@ class Plan:
     provenance: Mapping[str, float | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Let nobody write to the loads."""
+        """Look up the collective by its name, and let nobody write to the loads."""
+        object.__setattr__(self, "collective", collective_or_given(self.collective))
         if not isinstance(self.link_loads, np.ndarray):
             raise UnsupportedError(
                 f"the plan's link_loads is {shown(self.link_loads)}; expected a numpy array of integers"
@@ -109,7 +111,7 @@ class Plan:
     @property
     def busbw(self) -> Fraction:
         """Bus bandwidth in GB/s as in nccl-tests; see `bus_factor`."""
-        return self.algbw * bus_factor(self.collective, self.topology.num_ranks)
+        return self.algbw * self.collective.bus_factor(self.topology.num_ranks)
 
     @property
     def gap(self) -> Fraction:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CapacityOverflowError
-from ...schedules import Bound, Cut, Partition, Witness
+from ...schedules import ALLREDUCE, Bound, Cut, Partition, Witness
 from ...solvers.strength.strength import strength
 from ...topologies import Topology
 from .forest import bottleneck
@@ -30,9 +30,9 @@ def allreduce_bound(topology: Topology) -> Bound:
     >>> allreduce_bound(dgx_a100(boxes=4)).algbw
     Fraction(400, 3)
     """
-    check_request(topology, "allreduce")
+    check_request(topology, ALLREDUCE)
     witnesses: list[Witness] = [narrowest_cut(topology), *_best_partitions(topology)]
-    bounds = [Bound.from_witness(topology, "allreduce", witness) for witness in witnesses]
+    bounds = [Bound.from_witness(topology, ALLREDUCE, witness) for witness in witnesses]
     return max(bounds, key=lambda bound: bound.inverse_rate)
 
 

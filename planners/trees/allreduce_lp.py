@@ -12,8 +12,8 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from ...errors import NoAnswerError, SolverError
-from ...schedules import Allreduce, Forest, congestion
-from ...schedules.trees.forest import Direction
+from ...schedules import ALLREDUCE, Allreduce, Forest, congestion
+from ...schedules.traffic.collective import Direction
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import Trace
@@ -56,7 +56,7 @@ def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) 
         loads = schedule.link_loads(topology)
         rate = congestion(loads, schedule.trees_per_root, topology)
         options: dict[str, int | str] = {} if count is None else {"trees_per_root": count}
-        plan = Plan(topology, "allreduce", schedule, bound, rate, loads, "allreduce-lp", options, trace.provenance)
+        plan = Plan(topology, ALLREDUCE, schedule, bound, rate, loads, "allreduce-lp", options, trace.provenance)
         plan.verify()
     if rates.exact and count is None and plan.algbw != rates.rate:
         raise SolverError(f"trees reach {plan.algbw} GB/s where the program proves that they can reach {rates.rate}")

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ...errors import NoAnswerError, SolverError, UnsupportedError
 from ...formulations.allreduce_cuts import AllreduceCutModel, Hops, build, build_mirrored, opposite_links
 from ...formulations.allreduce_rounding import round_flow
-from ...schedules.trees.forest import Direction
+from ...schedules.traffic.collective import Direction
 from ...solvers import Algorithm, HighsOptions, Session, Solution, Termination, solve
 from ...solvers.flow.sink_sweep import sweep_sinks
 from ...support.arrays import BoolArray, FloatArray, IntArray

@@ -13,8 +13,8 @@ from fractions import Fraction
 
 from ...errors import SolverError
 from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import Allreduce, Bound, Cut, Forest, TreeSchedule, congestion
-from ...schedules.trees.forest import Direction
+from ...schedules import ALLGATHER, REDUCE_SCATTER, Allreduce, Bound, Collective, Cut, Forest, TreeSchedule, congestion
+from ...schedules.traffic.collective import CollectiveName
 from ...solvers.trees.bottleneck import Bottleneck
 from ...topologies import Topology
 from ..plans.plan import Plan
@@ -25,17 +25,10 @@ from .problem import Network, check_request, checked_count, network, shard_weigh
 
 __all__ = ["bound_trees", "plan_trees"]
 
-DIRECTIONS: dict[str, Direction] = {
-    "allgather": "broadcast",
-    "broadcast": "broadcast",
-    "reduce_scatter": "reduce",
-    "reduce": "reduce",
-}
-
 
 def bound_trees(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName | Collective,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
@@ -46,17 +39,18 @@ def bound_trees(
     >>> bound_trees(dgx_a100(boxes=2), "allgather").inverse_rate
     Fraction(3, 65)
     """
-    check_request(topology, collective)
+    collective = check_request(topology, collective)
     shards = shard_weights(topology, collective, root, weights)
-    if collective == "allreduce":
+    if collective.has_two_phases:
         return allreduce_bound(topology)
-    asked = network(topology, DIRECTIONS[collective], shards)
+    (direction,) = collective.phases
+    asked = network(topology, direction, shards)
     return _tree_bound(asked, collective, shards, bottleneck(asked))
 
 
 def plan_trees(
     topology: Topology,
-    collective: str,
+    collective: CollectiveName | Collective,
     *,
     trees_per_root: int | None = None,
     root: int | str | None = None,
@@ -69,12 +63,12 @@ def plan_trees(
     >>> plan.gap, plan.algbw
     (Fraction(0, 1), Fraction(200, 1))
     """
-    check_request(topology, collective)
+    collective = check_request(topology, collective)
     shards = shard_weights(topology, collective, root, weights)
     count = None if trees_per_root is None else checked_count(trees_per_root)
     trace = Trace()
     schedule: TreeSchedule
-    if collective == "allreduce":
+    if collective.has_two_phases:
         schedule, bound = _allreduce(topology, count, trace)
     else:
         schedule, bound = _one_way(topology, collective, shards, count, trace)
@@ -84,21 +78,22 @@ def plan_trees(
         rate = congestion(loads, schedule.trees_per_root, topology)
         plan = Plan(topology, collective, schedule, bound, rate, loads, "forestcoll", options, trace.provenance)
         plan.verify()
-    if count is None and collective != "allreduce" and plan.gap != 0:
+    if count is None and not collective.has_two_phases and plan.gap != 0:
         raise SolverError(f"the plan misses its bound by {plan.gap}, which Theorems 6 and 10 rule out")
     return plan
 
 
 def _one_way(
-    topology: Topology, collective: str, shards: tuple[int, ...], count: int | None, trace: Trace
+    topology: Topology, collective: Collective, shards: tuple[int, ...], count: int | None, trace: Trace
 ) -> tuple[Forest, Bound]:
     with trace.stage("bottleneck"):
-        asked = network(topology, DIRECTIONS[collective], shards)
+        (direction,) = collective.phases
+        asked = network(topology, direction, shards)
         best = bottleneck(asked)
     return best_forest(asked, best, count, trace), _tree_bound(asked, collective, shards, best)
 
 
-def _tree_bound(asked: Network, collective: str, shards: tuple[int, ...], best: Bottleneck) -> Bound:
+def _tree_bound(asked: Network, collective: Collective, shards: tuple[int, ...], best: Bottleneck) -> Bound:
     rate = Fraction(best.supply, best.capacity) / asked.topology.arrays.unit
     return Bound(asked.topology, collective, rate, Cut(named(asked.topology, best.source_side)), shards)
 
@@ -107,8 +102,8 @@ def _allreduce(topology: Topology, count: int | None, trace: Trace) -> tuple[All
     """Reduce-scatter and allgather at the same time; on a symmetric network, along the same trees."""
     with trace.stage("bottleneck"):
         bound = allreduce_bound(topology)
-    spread, _ = _one_way(topology, "allgather", (), count, trace)
+    spread, _ = _one_way(topology, ALLGATHER, (), count, trace)
     if opposite_links(topology) is not None:
         return Allreduce(replace(spread, direction="reduce"), spread), bound
-    added, _ = _one_way(topology, "reduce_scatter", (), count, trace)
+    added, _ = _one_way(topology, REDUCE_SCATTER, (), count, trace)
     return Allreduce(added, spread), bound

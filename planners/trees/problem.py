@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from fractions import Fraction
 from math import gcd, lcm
 from typing import NamedTuple
@@ -13,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BoundError, UnsupportedError
-from ...schedules import COLLECTIVES, PAIR_COLLECTIVES
+from ...schedules.traffic.collective import TREE_COLLECTIVES, Collective, Direction, as_collective
 from ...schedules.traffic.shard_weights import as_weights
-from ...schedules.trees.forest import Direction
 from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
@@ -23,8 +20,6 @@ from ...topologies.network.ranks import as_root
 
 __all__ = [
     "Network",
-    "check_collective",
-    "check_known",
     "check_reachable",
     "check_request",
     "check_topology",
@@ -72,31 +67,31 @@ def network(topology: Topology, direction: Direction, weights: tuple[int, ...]) 
 
 def check_reachable(
     topology: Topology,
-    collective: str,
+    collective: Collective,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> None:
     """Raise `BoundError` unless all ranks that data goes to are in reach; parameters as for `collopt.bound`."""
-    check_request(topology, collective)
+    collective = check_request(topology, collective)
     sizes = shard_weights(topology, collective, root, weights)
     tails, heads, capacities, _ = topology.arrays
-    direction: Direction = "reduce" if collective in ("reduce", "reduce_scatter") else "broadcast"
+    direction = collective.phases[-1]  # where all ranks are roots, either direction needs the same
     ends = (tails, heads) if direction == "broadcast" else (heads, tails)
     shards = np.array(sizes or [1] * topology.num_ranks, dtype=np.int64)
     _check_reachable(Network(topology, direction, *ends, capacities, shards))
 
 
 def shard_weights(
-    topology: Topology, collective: str, root: int | str | None, weights: Sequence[object] | None
+    topology: Topology, collective: Collective, root: int | str | None, weights: Sequence[object] | None
 ) -> tuple[int, ...]:
     """Turn `root` or `weights` into whole relative sizes of the shards; empty for equal ones.
 
     >>> from collopt.topologies import ring
-    >>> shard_weights(ring(3), "allgather", None, ["0.5", 1, 0])
+    >>> shard_weights(ring(3), as_collective("allgather"), None, ["0.5", 1, 0])
     (1, 2, 0)
     """
-    if collective in ("broadcast", "reduce"):
+    if collective.has_one_root:
         if root is None:
             raise UnsupportedError(f"{collective} needs a root; name one of the ranks 0..{topology.num_ranks - 1}")
         if weights is not None:
@@ -107,15 +102,15 @@ def shard_weights(
         raise UnsupportedError(f"{collective} has no root; leave root={shown(root)} out")
     if weights is None:
         return ()
-    if collective not in ("allgather", "reduce_scatter"):
+    if not collective.is_sharded:
         raise UnsupportedError(f"{collective} takes no weights; only allgather and reduce_scatter do")
     return _whole(as_weights(weights, topology.num_ranks))
 
 
-def check_request(topology: object, collective: object) -> None:
-    """Raise `UnsupportedError` unless trees on a topology, and a collective that they carry out, are asked for."""
+def check_request(topology: object, collective: object) -> Collective:
+    """Look up a collective; raise `UnsupportedError` unless trees on a topology carry it out."""
     check_topology(topology)
-    check_collective(collective, COLLECTIVES, "trees do not carry out")
+    return as_collective(collective, TREE_COLLECTIVES, "trees do not carry out")
 
 
 def check_topology(topology: object) -> None:
@@ -124,45 +119,6 @@ def check_topology(topology: object) -> None:
         raise UnsupportedError(
             f"the topology is {shown(topology)}; expected a Topology, such as collopt.topologies.build('ring', n=4)"
         )
-
-
-def check_collective(collective: object, known: Sequence[str], refusal: str) -> None:
-    """Raise `UnsupportedError` for a collective that is not among `known`, and say which name was meant, if one was."""
-    if isinstance(collective, str) and collective in known:
-        return
-    meant = _meant(collective)
-    hint = f": did you mean {meant!r}?" if meant else ""
-    raise UnsupportedError(f"{refusal} the collective {shown(collective)}; expected one of {', '.join(known)}{hint}")
-
-
-def check_known(collective: str) -> None:
-    """Raise `UnsupportedError` for a name that is no collective's, whoever plans, before anything else is looked at.
-
-    >>> check_known("all_reduce")
-    Traceback (most recent call last):
-        ...
-    collopt.errors.UnsupportedError: there is no collective 'all_reduce'; did you mean allreduce?
-    """
-    known = (*COLLECTIVES, *PAIR_COLLECTIVES)
-    if collective in known:
-        return
-    meant = _meant(collective)
-    mended = f"did you mean {meant}?" if meant else f"expected one of {', '.join(known)}"
-    raise UnsupportedError(f"there is no collective {shown(collective)}; {mended}")
-
-
-def _meant(collective: object) -> str | None:
-    """Return the collective whose name is spelled most like this one, such as by MPI, NCCL or torch.
-
-    >>> _meant("reduce-scatter"), _meant("AllGather"), _meant("alltoall"), _meant("scan")
-    ('reduce_scatter', 'allgather', 'all_to_all', None)
-    """
-    known = (*COLLECTIVES, *PAIR_COLLECTIVES)
-    if not isinstance(collective, str) or collective in known:
-        return None
-    plain = {name.replace("_", ""): name for name in known}
-    close = get_close_matches(re.sub(r"[\W_]", "", collective.lower()), plain, n=1)
-    return plain[close[0]] if close else None
 
 
 def checked_count(trees_per_root: int) -> int:

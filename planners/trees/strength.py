@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import Allreduce, Bound, Forest, congestion
+from ...schedules import ALLREDUCE, Allreduce, Bound, Forest, congestion
 from ...solvers.strength.orientation import Orientation, orient
 from ...solvers.strength.strength import Strength, strength
 from ...solvers.strength.tree_centers import centred
@@ -75,7 +75,7 @@ def plan_strength(topology: Topology) -> Plan:
     with trace.stage("verification"):
         loads = schedule.link_loads(topology)
         rate = congestion(loads, schedule.trees_per_root, topology)
-        plan = Plan(topology, "allreduce", schedule, bound, rate, loads, "strength", {}, trace.provenance)
+        plan = Plan(topology, ALLREDUCE, schedule, bound, rate, loads, "strength", {}, trace.provenance)
         plan.verify()
     return plan
 
@@ -104,7 +104,7 @@ def _strength(topology: Topology, links: _Links) -> Strength:
 def _bound(topology: Topology, best: Strength) -> Bound:
     witness = partition(topology, best.labels)
     # What switches add up outside of all parts, a partition does not see.
-    return allreduce_bound(topology) if witness is None else Bound.from_witness(topology, "allreduce", witness)
+    return allreduce_bound(topology) if witness is None else Bound.from_witness(topology, ALLREDUCE, witness)
 
 
 def _forest(topology: Topology, links: _Links, room: Orientation, trace: Trace) -> Forest:

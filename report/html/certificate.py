@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
-from ...schedules import PAIR_COLLECTIVES, Bound, Cut, LinkLengths, LinkPrice, Partition, Prices, RankCuts
-from ...schedules.bounds.cuts import ENTERING
+from ...schedules import BROADCAST, REDUCE, Bound, Cut, LinkLengths, LinkPrice, Partition, Prices, RankCuts
 from ...support.formatting import SHOWN, count_text, rate, shortened
 from ..tables.witness_links import witness_view
 
@@ -94,7 +93,7 @@ def certificate(bound: Bound) -> Certificate:
 
 
 def _of_cut(bound: Bound, cut: Cut, links: tuple[Pair, ...]) -> Certificate:
-    entering = bound.collective in ENTERING
+    entering = bound.collective.direction == "reduce"
     amount, bandwidth = cut.crossing(bound.topology, bound.collective, bound.weights)
     way = "in" if entering else "out"
     reasons = (
@@ -125,15 +124,15 @@ def _line_words(bound: Bound, cut: Cut) -> str:
 def _crossing_words(bound: Bound, amount: Fraction) -> str:
     """What must pass the line of a cut, whatever the schedule."""
     collective, units = bound.collective, _units(bound, amount)
-    if collective == "allreduce":
+    if collective.has_two_phases:
         return f"Ranks outside want sums that ranks inside add to, so as much as all data must leave: {units}."
-    if collective in PAIR_COLLECTIVES:
+    if collective.in_pairs:
         return f"What the ranks inside have for the ranks outside must leave: {units}."
-    if collective == "broadcast":
+    if collective is BROADCAST:
         return "The root is inside and ranks are outside, so all its data must leave."
-    if collective == "reduce":
+    if collective is REDUCE:
         return "The root is inside, so what the ranks outside add to its sum must enter: as much as the sum at least."
-    if collective == "reduce_scatter":
+    if collective.reduces:
         return f"Ranks outside add to the sums of the ranks inside, so as much as these sums must enter: {units}."
     return f"Every rank outside wants the shards of all ranks inside, so these must leave at least once: {units}."
 
@@ -236,16 +235,16 @@ def _divisor(value: Fraction) -> str:
 
 def _unit(bound: Bound) -> str:
     """What one unit of data is."""
-    if bound.collective in PAIR_COLLECTIVES:
+    if bound.collective.in_pairs:
         return "a traffic of 1" if bound.weights else "what one rank has for another"
-    if bound.collective in ("broadcast", "reduce"):
+    if bound.collective.has_one_root:
         return "the root's data"
     return "a shard of weight 1" if bound.weights else "a shard"
 
 
 def _units(bound: Bound, amount: Fraction) -> str:
     """So many units of data."""
-    if bound.collective in PAIR_COLLECTIVES:
+    if bound.collective.in_pairs:
         return f"a traffic of {amount}" if bound.weights else f"{amount} times what one rank has for another"
     if bound.weights:
         return f"shards of weight {amount}"

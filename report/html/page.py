@@ -84,7 +84,7 @@ def report_page(plans: Plans, *, sizes: Iterable[int | str] | None = None, title
         "entries": [plan_entry(name, each, amounts) for name, each in named.items()],
         "sizes": [text for text, _ in amounts],
         "first_size": len(amounts) // 2,
-        "collective": plan.collective,
+        "collective": str(plan.collective),
         "frames_title": taken.title if len(named) == 1 else "Part by part",
         "frame_word": taken.word if len(named) == 1 else "Part",
         "network_caption": "Links are coloured by utilisation; those that the bound adds up have a wide border.",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...runtime import simulate
-from ...schedules import AnyStepSchedule, FlowSchedule, Forest, as_bytes, bus_factor
+from ...schedules import AnyStepSchedule, FlowSchedule, Forest, as_bytes
 from ...support.validation import as_several, shown
 from ...topologies import Topology
 from .busy_times import busy_times, step_run
@@ -199,7 +199,7 @@ def curve_table(
             times = [simulate(plan, size).microseconds for size in amounts]
         for size, time in zip(amounts, times, strict=True):
             rate = size / time / NS_PER_US
-            bus = rate * float(bus_factor(plan.collective, plan.topology.num_ranks))
+            bus = rate * float(plan.collective.bus_factor(plan.topology.num_ranks))
             rows.append((name, size, time, rate, bus, float(plan.bound.algbw)))
     return pd.DataFrame(rows, columns=["planner", "size", "time_us", "algbw_gbps", "busbw_gbps", "bound_gbps"])
 

@@ -37,8 +37,9 @@ def _schedule_checks(checked: Plan) -> dict[str, str]:
     schedule, network = checked.schedule, checked.topology
     speed = rate(checked.algbw)
     if isinstance(schedule, AnyStepSchedule):
-        done = {"allgather": "have every shard", "reduce_scatter": "have their sums"}
-        holds = done.get(checked.collective, "have all sums")
+        holds = "have all sums" if checked.collective.has_two_phases else "have every shard"
+        if checked.collective.output == "shard":
+            holds = "have their sums"
         return {
             "routes": f"{_paths(schedule.schedules)} paths follow links and pass only switches",
             "steps": f"after {count_text(schedule.num_steps, 'step')} all {network.num_ranks} ranks {holds}; "
@@ -51,7 +52,7 @@ def _schedule_checks(checked: Plan) -> dict[str, str]:
             "traffic": f"all {network.num_ranks} ranks get their parts of what each other has, whole and once",
             "links": f"{len(network.links)} loads are as stated, which makes {speed}",
         }
-    shard = "the part that it adds up" if checked.collective == "allreduce" else "its shard"
+    shard = "the part that it adds up" if checked.collective.has_two_phases else "its shard"
     return {
         "routes": f"{_paths(schedule.forests)} paths follow links and pass only switches",
         "trees": f"{schedule.num_trees} trees reach all {network.num_ranks} ranks; "
@@ -142,7 +143,7 @@ def hop_heights(made: Plan) -> str:
 def _roots(made: Plan) -> dict[str, str]:
     """Where an allreduce adds up, unless all ranks do alike."""
     weights, total = made.trees.root_weights.tolist(), made.trees.total_weight
-    if made.collective != "allreduce" or len(set(weights)) == 1:
+    if not made.collective.has_two_phases or len(set(weights)) == 1:
         return {}
     parts = sorted({Fraction(weight, total) for weight in weights if weight})
     if parts == [1]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import UnsupportedError
 from ...schedules import Bound, Cut, LinkLengths, Partition, Prices, RankCuts
-from ...schedules.bounds.cuts import ENTERING
 from ...support.validation import shown
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def witness_view(bound: Bound) -> WitnessView:
         raise UnsupportedError(f"the bound is {shown(bound)}; expected a Bound")
     witness = bound.witness
     if isinstance(witness, Cut):
-        return _crossing(bound, witness, bound.collective in ENTERING)
+        return _crossing(bound, witness, bound.collective.direction == "reduce")
     if isinstance(witness, RankCuts):
         # All but the widest hold with room to spare; of equal ones, one is enough to look at.
         receiving = bool(bound.topology.multicast)

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...planners import Plan
-from ...schedules import as_bytes
+from ...schedules import ALLGATHER, as_bytes
 from ...support.validation import as_path, as_whole, shown
 from ...support.writing import write_all_whole
 from ..programs.checks import check_counts
@@ -146,7 +146,7 @@ class _Writer:
         """Chunks of all the data, if newer versions of ASTRA-sim find the right bytes by them, and -1 otherwise."""
         ranks, total = self._plan.topology.num_ranks, self._slices / self._transfers.unit
         # Of an allgather they are told the bytes of one rank, and divide these by the chunks of all first.
-        told = Fraction(self._bytes, ranks if self._plan.collective == "allgather" else 1)
+        told = Fraction(self._bytes, ranks if self._plan.collective is ALLGATHER else 1)
         if total.denominator != 1 or total >= MOST_CHUNKS or total % ranks or told % total:
             return -1
         return int(total)
@@ -164,7 +164,7 @@ class _Writer:
         for _, transfer, piece in order:
             self._add(self._message(transfer, piece))
         about = (
-            Attribute("collective", "string", self._plan.collective),
+            Attribute("collective", "string", str(self._plan.collective)),
             Attribute("topology", "string", self._plan.topology.name),
             Attribute("planner", "string", self._plan.planner),
             Attribute("comm_size", "int64", self._bytes),

@@ -7,6 +7,7 @@ without races computes the same whatever the speed of its ranks, so there a sing
 from __future__ import annotations
 
 from ...errors import ProgramError
+from ...schedules import Collective
 from ..programs.ordering import Site, global_order
 from ..programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock
 from ..programs.structure import check_structure
@@ -78,8 +79,8 @@ def _check_sizes(program: Program) -> None:
             raise ProgramError(f"rank {number} has {rank.scratch_chunks} scratch chunks; expected 0 or more")
 
 
-def _with_article(collective: str) -> str:
-    return f"{'an' if collective.startswith('a') else 'a'} {collective}"
+def _with_article(collective: Collective) -> str:
+    return f"{'an' if collective.name.startswith('a') else 'a'} {collective}"
 
 
 def _check_thread_block(program: Program, rank: RankProgram, number: int, block: ThreadBlock) -> None:

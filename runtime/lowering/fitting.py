@@ -13,13 +13,13 @@ from ...schedules import (
     Allreduce,
     AllToAllvSchedule,
     AnySchedule,
+    Collective,
     FlowSchedule,
     Forest,
     StepAllreduce,
     StepSchedule,
 )
-from ...support.validation import shown
-from ..programs.layout import KNOWN, ROOTED, Layout
+from ..programs.layout import Layout
 
 __all__ = ["Lowerable", "LoweringOptions", "fitting"]
 
@@ -28,36 +28,34 @@ Lowerable = AnySchedule | AllToAllvSchedule
 """What there is a lowering for."""
 
 
-def fitting(schedule: Lowerable, collective: str) -> Lowerable:
+def fitting(schedule: Lowerable, collective: Collective) -> Lowerable:
     """Return the schedule, or refuse one that is not for this collective."""
-    if not isinstance(collective, str) or collective not in KNOWN:
-        raise UnsupportedError(f"there is no lowering for {shown(collective)}; expected one of {', '.join(KNOWN)}")
     if not isinstance(schedule, Lowerable):
         raise UnsupportedError(
             f"the schedule for {collective} is a {type(schedule).__name__}; only those made of trees, of steps or of "
             "paths can be lowered, and those of schedule_all_to_allv"
         )
-    if isinstance(schedule, FlowSchedule | AllToAllvSchedule) or collective in PAIR_COLLECTIVES:
-        if not isinstance(schedule, FlowSchedule | AllToAllvSchedule) or collective not in PAIR_COLLECTIVES:
+    if isinstance(schedule, FlowSchedule | AllToAllvSchedule) or collective.in_pairs:
+        if not isinstance(schedule, FlowSchedule | AllToAllvSchedule) or not collective.in_pairs:
             raise UnsupportedError(
                 f"{collective} was asked for, but the schedule is a {type(schedule).__name__}; a FlowSchedule or an "
-                f"AllToAllvSchedule is for {' or '.join(PAIR_COLLECTIVES)}, and nothing else is"
+                f"AllToAllvSchedule is for {' or '.join(map(str, PAIR_COLLECTIVES))}, and nothing else is"
             )
         return schedule
     in_steps = isinstance(schedule, StepSchedule | StepAllreduce)
-    if in_steps and collective in ROOTED:
+    if in_steps and collective.has_one_root:
         raise UnsupportedError(
             f"{collective} was asked for, but a schedule in steps is for shards of all ranks; expected allgather, "
             "reduce_scatter or allreduce, or a schedule made of trees"
         )
-    wanted = {"allreduce": "both", "reduce_scatter": "reduce", "reduce": "reduce"}.get(collective, "broadcast")
+    wanted = "both" if collective.has_two_phases else collective.direction
     found = "both" if isinstance(schedule, Allreduce | StepAllreduce) else schedule.direction
     if found != wanted:
         raise UnsupportedError(
             f"{collective} was asked for, but the schedule's {'steps' if in_steps else 'trees'} are for {found}; "
             f"{collective} needs {wanted}"
         )
-    if isinstance(schedule, Forest) and collective in ROOTED:
+    if isinstance(schedule, Forest) and collective.has_one_root:
         roots = int((schedule.root_weights > 0).sum())
         if roots != 1:
             raise UnsupportedError(f"{collective} was asked for, but {roots} ranks have data; expected one, the root")

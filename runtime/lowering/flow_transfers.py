@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
-from ...schedules import FlowSchedule
+from ...schedules import Collective, FlowSchedule
 from ..programs.layout import Layout
 from .tree_transfers import MAX_TRANSFERS, pieces
 
@@ -32,7 +32,7 @@ class FlowStrand(NamedTuple):
     steps: tuple[int, ...]
 
 
-def flow_layout(schedule: FlowSchedule, collective: str) -> Layout:
+def flow_layout(schedule: FlowSchedule, collective: Collective) -> Layout:
     """Lay out the chunks of a flow, what ranks keep for themselves included."""
     traffic = schedule.traffic
     if traffic.shape != (schedule.num_ranks, schedule.num_ranks) or traffic.min() < 0 or schedule.chunks_per_unit < 1:
@@ -46,10 +46,10 @@ def flow_layout(schedule: FlowSchedule, collective: str) -> Layout:
     )
 
 
-def pair_layout(collective: str, num_ranks: int, shards: list[int]) -> Layout:
+def pair_layout(collective: Collective, num_ranks: int, shards: list[int]) -> Layout:
     """Lay out chunks from each rank to each, row by row."""
     equal = len(set(shards)) == 1
-    if collective == "all_to_all" and not equal:
+    if not (collective.takes_traffic or equal):
         raise UnsupportedError(
             "all_to_all was asked for, but the schedule's traffic is not the same everywhere; expected all_to_allv"
         )

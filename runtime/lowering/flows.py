@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...schedules import AllToAllvSchedule, FlowSchedule
+from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
 from ..programs.channels import assign_channels
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
@@ -39,14 +39,14 @@ WIDTH = 2**32
 """A step is kept as its thread block times this, and its number."""
 
 
-def lower_flow(schedule: FlowSchedule, collective: str, options: LoweringOptions, name: str) -> Program:
+def lower_flow(schedule: FlowSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     """Lower a flow; see `collopt.runtime.lowering.lower.lower`, which has looked at everything but the schedule."""
     layout = flow_layout(schedule, collective)
     strands = flow_strands(schedule, layout, options.max_count)
     return _program(name, layout, strands, [0] * schedule.num_ranks, options)
 
 
-def lower_stages(schedule: AllToAllvSchedule, collective: str, options: LoweringOptions, name: str) -> Program:
+def lower_stages(schedule: AllToAllvSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     """Lower a schedule in stages in the same way."""
     schedule.verify()
     layout, chunk = staged_layout(schedule, collective)

@@ -41,14 +41,17 @@ from contextlib import contextmanager
 
 from ...errors import TooLargeError, UnsupportedError
 from ...schedules import (
+    COLLECTIVES,
     Allreduce,
     AllToAllvSchedule,
     AnyStepSchedule,
+    Collective,
     FlowSchedule,
     Forest,
     StepAllreduce,
     TreeSchedule,
 )
+from ...schedules.traffic.collective import CollectiveName, as_collective
 from ...support.validation import shown
 from ..programs.channels import assign_channels
 from ..programs.checks import check_counts
@@ -80,7 +83,7 @@ _Routed = tuple[Layout, tuple[int, ...], list[Strand], list[Hop]]
 
 def lower(
     schedule: Lowerable,
-    collective: str,
+    collective: CollectiveName | Collective,
     *,
     max_steps: int = 64,
     max_count: int = 71,
@@ -98,7 +101,7 @@ def lower(
         reduce-scatter no part of it twice.  Or a FlowSchedule: paths, those of two ranks carrying
         ``chunks_per_unit`` times the traffic between them.  Or an AllToAllvSchedule, which becomes exactly what it
         says, a chunk being the largest amount that all its parts are multiples of.
-    collective : str
+    collective : str or Collective
         What the schedule is for: ``"allgather"`` for direction "broadcast", ``"reduce_scatter"`` for direction
         "reduce", ``"allreduce"`` for both; a forest with one root also ``"broadcast"`` and ``"reduce"``.  The
         last two are for ``"all_to_allv"``, or with equal traffic for ``"all_to_all"``.
@@ -145,7 +148,8 @@ def lower(
     check_counts(options._asdict())
     if not isinstance(name, str | None):
         raise UnsupportedError(f"name is {shown(name)}; expected text, or None for that of the collective")
-    known, name = fitting(schedule, collective), name or collective
+    collective = as_collective(collective, COLLECTIVES.values(), "there is no lowering for")
+    known, name = fitting(schedule, collective), name or collective.name
     with _collector_paused():
         if isinstance(known, FlowSchedule):
             program = lower_flow(known, collective, options, name)
@@ -168,7 +172,9 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _lowered(schedule: TreeSchedule | AnyStepSchedule, collective: str, options: LoweringOptions, name: str) -> Program:
+def _lowered(
+    schedule: TreeSchedule | AnyStepSchedule, collective: Collective, options: LoweringOptions, name: str
+) -> Program:
     max_steps, max_count, channels, _ = options
     if isinstance(schedule, Forest | Allreduce):
         layout, shards, strands, hops = _routed_trees(schedule, collective, max_count)
@@ -188,16 +194,16 @@ def _lowered(schedule: TreeSchedule | AnyStepSchedule, collective: str, options:
     return Program(name, collective, schedule.num_ranks, layout.chunks, ranks, shards=_given(collective, shards))
 
 
-def _given(collective: str, shards: tuple[int, ...]) -> tuple[int, ...]:
+def _given(collective: Collective, shards: tuple[int, ...]) -> tuple[int, ...]:
     """Shards as programs list them: not those that nobody sees, or that are equal."""
-    return () if collective == "allreduce" or len(set(shards)) == 1 else shards
+    return () if collective.has_two_phases or len(set(shards)) == 1 else shards
 
 
-def _layout(collective: str, shards: tuple[int, ...]) -> Layout:
+def _layout(collective: Collective, shards: tuple[int, ...]) -> Layout:
     return Layout.of(collective, len(shards), sum(shards), _given(collective, shards))
 
 
-def _routed_trees(schedule: TreeSchedule, collective: str, max_count: int) -> _Routed:
+def _routed_trees(schedule: TreeSchedule, collective: Collective, max_count: int) -> _Routed:
     """Lay out the collective; chunks of every rank's shard, strands, and hops in the global order."""
     for forest in schedule.forests:
         check_forest(forest)
@@ -210,7 +216,7 @@ def _routed_trees(schedule: TreeSchedule, collective: str, max_count: int) -> _R
     return _layout(collective, shards), shards, strands, ordered_hops(schedule, strands)
 
 
-def _routed_steps(schedule: AnyStepSchedule, collective: str, options: LoweringOptions) -> _Routed:
+def _routed_steps(schedule: AnyStepSchedule, collective: Collective, options: LoweringOptions) -> _Routed:
     """Return the same of a schedule in steps."""
     if isinstance(schedule, StepAllreduce):
         check_step_halves(schedule)

@@ -22,7 +22,7 @@ from math import gcd, lcm
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import AllToAllvSchedule
+from ...schedules import AllToAllvSchedule, Collective
 from ..programs.layout import Layout
 from .flow_transfers import FlowStrand, pair_layout
 from .tree_transfers import pieces
@@ -35,7 +35,7 @@ LOCAL_STEP = 1
 """That of the first stage."""
 
 
-def staged_layout(schedule: AllToAllvSchedule, collective: str) -> tuple[Layout, int]:
+def staged_layout(schedule: AllToAllvSchedule, collective: Collective) -> tuple[Layout, int]:
     """Lay out what ranks have for each other, and say how much a chunk is.
 
     Units: result in bytes.

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schedules import AnyStepSchedule
-from ...schedules.trees.forest import Direction
+from ...schedules.traffic.collective import Direction
 from .step_trees import StepTrees
 from .tree_transfers import Hop, Share, Strand
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import Allreduce, Forest, TreeSchedule
-from ...schedules.trees.forest import Direction
+from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 
 __all__ = [

@@ -12,7 +12,6 @@ from ...schedules import Forest
 from ..lowering.lower import lower
 from ..programs.channels import check_channels
 from ..programs.checks import check_counts
-from ..programs.layout import ROOTED
 from ..programs.packing import document_steps, packed
 from ..programs.program import Program
 from ..programs.unfused import without_receive_reduce
@@ -102,7 +101,7 @@ def _program(plan: Plan, limits: RuntimeLimits, channels: int, instances: int, m
     Where a rank has more thread blocks than the GPU runs at once, some are joined.
     """
     root = ""
-    if plan.collective in ROOTED and isinstance(plan.schedule, Forest):
+    if plan.collective.has_one_root and isinstance(plan.schedule, Forest):
         root = f"-root{int(plan.schedule.root_weights.argmax())}"
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
     max_steps = limits.max_steps

@@ -17,7 +17,6 @@ from ...topologies import Topology
 from ..lowering.lower import lower
 from ..programs.channels import check_channels
 from ..programs.checks import check_counts
-from ..programs.layout import ROOTED
 from ..programs.program import Program
 from .format.execution_plan import CHANNEL_TYPES, MAX_CHANNELS, MAX_OPERATIONS, MAX_THREADS, ExecutionPlan
 from .format.writer import to_mscclpp_text
@@ -133,7 +132,7 @@ def boxes_of(topology: Topology) -> list[int]:
 
 def _lowered(plan: Plan, channels: int, max_steps: int, instances: int) -> Program:
     root = ""
-    if plan.collective in ROOTED and isinstance(plan.schedule, Forest):
+    if plan.collective.has_one_root and isinstance(plan.schedule, Forest):
         root = f"-root{int(plan.schedule.root_weights.argmax())}"
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
     return lower(plan.schedule, plan.collective, max_steps=max_steps, channels=channels, instances=instances, name=name)

@@ -11,8 +11,7 @@ from ...errors import FileFormatError, ProgramError, UnsupportedError
 from ...support.reading import name_of, read_bytes
 from ...support.seed import current_seed
 from ..interpreter.findings import Finding, LintReport, Window
-from ..programs.layout import ROOTED
-from .format.execution_plan import ALIGNMENT, COLLECTIVES, ExecutionPlan, message_chunks
+from .format.execution_plan import ALIGNMENT, ExecutionPlan, message_chunks
 from .format.reader import MAX_BYTES_OF_FILE, parse_content
 from .lowering.lower import DEFAULT_THREAD_BLOCKS
 from .machine.machine import run_execution_plan
@@ -21,7 +20,6 @@ __all__ = ["LOADING", "RUNTIME", "VERSION", "lint_plan"]
 
 RUNTIME = "mscclpp"
 VERSION = "0.9.0"
-ADDING = ("allreduce", "reduce_scatter", "reduce")
 LOADING = (
     "give it to mscclpp.ExecutionPlan(path, rank) and that to Executor.execute; there is no folder that is looked into",
     "names must differ among the plans of a process: what has been set up is kept by name",
@@ -48,10 +46,10 @@ def lint_plan(path: str | os.PathLike[str], *, max_thread_blocks: int = DEFAULT_
         findings.append(Finding("hangs" if "deadlocks" in str(error) else "wrong data", str(error), ""))
     except UnsupportedError as error:
         findings.append(Finding("not checked", str(error), ""))
-    if plan.collective in ROOTED:
+    if plan.collective.has_one_root:
         message = f"the plan is for one root, and every {plan.collective} can pick it, whatever its root"
         findings.append(Finding("note", message, ""))
-    if plan.collective in ADDING:
+    if plan.collective.reduces:
         findings.append(Finding("note", "the executor adds up, whatever operation the call asks for", ""))
     return _report(path, plan, findings)
 
@@ -61,7 +59,7 @@ def _report(path: str | os.PathLike[str], plan: ExecutionPlan | None, findings: 
         return LintReport(str(path), RUNTIME, VERSION, tuple(findings), loading=LOADING)
     place = "in place" if plan.in_place else "out of place"
     multiple = ALIGNMENT * message_chunks(plan.collective, plan.gpus)
-    window = Window(COLLECTIVES[plan.collective], plan.num_ranks, plan.in_place, plan.min_bytes, plan.max_bytes + 1)
+    window = Window(plan.collective.nccl_name, plan.num_ranks, plan.in_place, plan.min_bytes, plan.max_bytes + 1)
     return LintReport(
         str(path),
         RUNTIME,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ...errors import UnsupportedError
 from ...planners import Plan
+from ...schedules import ALLREDUCE, TREE_COLLECTIVES
 from ...support.validation import is_int, shown
 from ...support.writing import write_whole
 from ..programs.checks import check_choice, check_counts
@@ -23,13 +24,6 @@ __all__ = ["PROTOCOLS", "export_nccl_tuner", "write_nccl_tuner"]
 
 HEADER = "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n"
 PROTOCOLS = ("ll", "ll128", "simple")
-COLLECTIVES = {
-    "allgather": "allgather",
-    "reduce_scatter": "reducescatter",
-    "allreduce": "allreduce",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-}
 TREE_PLANNER = "double-binary-tree"
 MOST_BYTES = 2**32 - 1
 """The largest size in NCCL's own example."""
@@ -142,12 +136,12 @@ def _algorithm(plan: object) -> tuple[str, int]:
     """NCCL's name of what a plan does, and with how many channels."""
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
-    if plan.collective not in COLLECTIVES:
+    if plan.collective not in TREE_COLLECTIVES:
         raise UnsupportedError(
             f"the plan is for {plan.collective}, of which NCCL's tuner knows nothing; expected one of "
-            f"{', '.join(COLLECTIVES)}"
+            f"{', '.join(map(str, TREE_COLLECTIVES))}"
         )
-    if plan.planner == TREE_PLANNER and plan.collective == "allreduce":
+    if plan.planner == TREE_PLANNER and plan.collective is ALLREDUCE:
         return "tree", ANY
     return "ring", len(ring_channels(plan))
 
@@ -165,7 +159,7 @@ def _write(path: str | os.PathLike[str], plan: Plan, windows: Sequence[_Window],
     if not is_int(boxes) or (boxes < 1 and boxes != ANY):
         raise UnsupportedError(f"boxes is {shown(boxes)}; expected at least 1, or -1 for any number")
     rows = [
-        f"{COLLECTIVES[plan.collective]},{least},{most},{algorithm},{protocol},{channels},{boxes},"
+        f"{plan.collective.nccl_name},{least},{most},{algorithm},{protocol},{channels},{boxes},"
         f"{plan.topology.num_ranks}\n"
         for least, most, algorithm, channels in windows
     ]

@@ -17,19 +17,10 @@ from itertools import accumulate
 from math import gcd, isqrt
 
 from ...errors import ProgramError, UnsupportedError
-from ...schedules import COLLECTIVES, PAIR_COLLECTIVES
+from ...schedules import COLLECTIVES, Collective
+from ...schedules.traffic.collective import CollectiveName, collective_or_given
 
-__all__ = ["GATHERING", "KNOWN", "REDUCING", "ROOTED", "Layout"]
-
-KNOWN = (*COLLECTIVES, *PAIR_COLLECTIVES)
-"""Collectives that programs can be written for."""
-
-GATHERING = ("allgather", "broadcast")
-"""Collectives that bring one rank's data to all."""
-REDUCING = ("reduce_scatter", "reduce", "allreduce")
-"""Collectives that add up what the ranks have."""
-ROOTED = ("broadcast", "reduce")
-"""Collectives with a root."""
+__all__ = ["Layout"]
 
 
 @dataclass(frozen=True)
@@ -40,43 +31,46 @@ class Layout:
         rank 0. For all_to_all(v), chunks from each rank to each, row by row.
     """
 
-    collective: str
+    collective: Collective
     shards: tuple[int, ...]
 
     @classmethod
-    def of(cls, collective: str, num_ranks: int, chunks: int, shards: Sequence[int] = ()) -> Layout:
+    def of(
+        cls, collective: CollectiveName | Collective, num_ranks: int, chunks: int, shards: Sequence[int] = ()
+    ) -> Layout:
         """Lay out a collective."""
-        if not isinstance(collective, str) or collective not in KNOWN:
-            raise UnsupportedError(f"the program is for {collective!r}; expected one of {', '.join(KNOWN)}")
+        known = collective_or_given(collective)
+        if not isinstance(known, Collective):
+            raise UnsupportedError(f"the program is for {known!r}; expected one of {', '.join(COLLECTIVES)}")
         if num_ranks < 1 or chunks < 1:
             raise ProgramError(f"the program has {num_ranks} ranks and {chunks} chunks; expected at least one of each")
-        if collective == "allreduce":
+        if known.has_two_phases:
             if shards:
                 raise ProgramError(
                     "the program is an allreduce with shards; its chunks belong to nobody, so leave them out"
                 )
-            return cls(collective, (chunks, *[0] * (num_ranks - 1)))
-        number = num_ranks**2 if collective in PAIR_COLLECTIVES else num_ranks
+            return cls(known, (chunks, *[0] * (num_ranks - 1)))
+        number = num_ranks**2 if known.in_pairs else num_ranks
         found = tuple(shards) or _equal(num_ranks, number, chunks)
         if len(found) != number or min(found) < 0 or sum(found) != chunks:
             raise ProgramError(
                 f"the program's shards {list(found)[:8]} are not those of {num_ranks} ranks with {chunks} chunks in all"
             )
-        if collective == "all_to_all" and len(set(found)) > 1:
+        if known.in_pairs and not known.takes_traffic and len(set(found)) > 1:
             raise ProgramError("the program is an all_to_all with unequal shards; expected all_to_allv, or equal ones")
-        if collective in ROOTED and max(found) != chunks:
-            raise ProgramError(f"the program is a {collective} with several shards; expected only that of its root")
-        return cls(collective, found)
+        if known.has_one_root and max(found) != chunks:
+            raise ProgramError(f"the program is a {known} with several shards; expected only that of its root")
+        return cls(known, found)
 
     @property
     def in_pairs(self) -> bool:
         """Whether every rank has something else for each."""
-        return self.collective in PAIR_COLLECTIVES
+        return self.collective.in_pairs
 
     @property
     def reduces(self) -> bool:
         """Whether outputs are sums."""
-        return self.collective in REDUCING
+        return self.collective.reduces
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
@@ -105,12 +99,12 @@ class Layout:
     @property
     def root(self) -> int | None:
         """The only rank with a shard, of a collective that has a root."""
-        return self.shards.index(self.chunks) if self.collective in ROOTED else None
+        return self.shards.index(self.chunks) if self.collective.has_one_root else None
 
     @property
     def blocks(self) -> tuple[int, ...]:
         """Where the pieces of data begin that are cut into chunks each by itself, and where the last one ends."""
-        if self.in_pairs or self.collective in ("allgather", "reduce_scatter"):
+        if self.in_pairs or self.collective.is_sharded:
             return self.offsets
         return 0, self.chunks
 
@@ -119,7 +113,7 @@ class Layout:
         if self.in_pairs:
             ranks = isqrt(len(self.shards))
             return self.offsets[rank * ranks], self.offsets[(rank + 1) * ranks]
-        if self.collective in GATHERING:
+        if self.collective.input == "shard":
             return self.offsets[rank], self.offsets[rank + 1]
         return 0, self.chunks
 
@@ -135,7 +129,7 @@ class Layout:
         if self.in_pairs:
             ranks = isqrt(len(self.shards))
             return tuple((self.offsets[pair], self.offsets[pair + 1]) for pair in range(rank, ranks**2, ranks))
-        if self.collective in ("reduce_scatter", "reduce"):
+        if self.collective.output == "shard":
             return ((self.offsets[rank], self.offsets[rank + 1]),)
         return ((0, self.chunks),)
 

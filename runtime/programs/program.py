@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from ...schedules import Collective
+from ...schedules.traffic.collective import collective_or_given
 from .layout import Layout
 
 __all__ = ["Buffer", "ChunkRange", "Dependency", "Instruction", "Kind", "Program", "RankProgram", "ThreadBlock"]
@@ -129,8 +131,8 @@ class Program:
     ----------
     name : str
         For people and for file headers; two programs that differ only here do the same.
-    collective : str
-        Such as ``"allgather"``.
+    collective : Collective
+        Such as `ALLGATHER`; its name will do.
     num_ranks : int
     chunks_per_loop : int
         Chunks that the whole collective is cut into: for allgather and reduce_scatter, those of all shards; for
@@ -145,12 +147,16 @@ class Program:
     """
 
     name: str = field(compare=False)
-    collective: str
+    collective: Collective
     num_ranks: int
     chunks_per_loop: int
     ranks: tuple[RankProgram, ...]
     in_place: bool = False
     shards: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Look up the collective by its name."""
+        object.__setattr__(self, "collective", collective_or_given(self.collective))
 
     @cached_property
     def layout(self) -> Layout:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ProgramError
+from ...schedules import Collective
 from ...support.validation import is_int, shown
 from .checks import require_program
 from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
@@ -26,9 +27,10 @@ def check_structure(program: Program) -> None:
     """Refuse a program with a field of another type than it should have."""
     require_program(program)
     _check_kind(program, Program, "the program")
-    for name in ("name", "collective"):
-        if not isinstance(getattr(program, name), str):
-            raise _refusal(f"the program's {name}", getattr(program, name), "text")
+    if not isinstance(program.name, str):
+        raise _refusal("the program's name", program.name, "text")
+    if not isinstance(program.collective, Collective | str):  # `Program.layout` refuses names that are no collective's
+        raise _refusal("the program's collective", program.collective, "text")
     if not isinstance(program.in_place, bool):
         raise _refusal("the program's in_place", program.in_place, "True or False")
     for shard in _tuple(program.shards, "the program's shards"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ...schedules import bus_factor
+from ...schedules import Collective
 from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, time_text
 from ...topologies import Topology
@@ -31,7 +31,7 @@ class Simulation:
     Attributes
     ----------
     topology : Topology
-    collective : str
+    collective : Collective
     num_bytes : int
         As nccl-tests counts them.
     slices : int
@@ -47,7 +47,7 @@ class Simulation:
     """
 
     topology: Topology
-    collective: str
+    collective: Collective
     num_bytes: int
     slices: int
     time: Fraction
@@ -68,7 +68,7 @@ class Simulation:
     @property
     def busbw(self) -> float:
         """Bus bandwidth in GB/s as in nccl-tests; see `collopt.schedules.bus_factor`."""
-        return self.algbw * float(bus_factor(self.collective, self.topology.num_ranks))
+        return self.algbw * float(self.collective.bus_factor(self.topology.num_ranks))
 
     @property
     def num_events(self) -> int:

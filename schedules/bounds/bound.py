@@ -10,19 +10,13 @@ from ...errors import CertificateError
 from ...support.formatting import bandwidth_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.pair_traffic import PAIR_COLLECTIVES
+from ..traffic.collective import COLLECTIVES, Collective, CollectiveName, collective_or_given
 from .cuts import EVERY_SCHEDULE, Witness
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLLECTIVES", "Bound", "bus_factor"]
-
-COLLECTIVES = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce")
-"""Collectives that trees can carry out."""
-
-SINGLE_ROOT = ("broadcast", "reduce")
-"""Collectives with one shard."""
+__all__ = ["Bound"]
 
 
 @dataclass(frozen=True)
@@ -33,8 +27,8 @@ class Bound:
     ----------
     topology : Topology
         The network that the bound is about.
-    collective : str
-        Such as ``"allgather"``.
+    collective : Collective
+        Such as `ALLGATHER`; its name will do.
     inverse_rate : Fraction
         ``1 / x*`` of ForestColl section 4, in 1/(GB/s), which is ns per byte: with shards of m bytes per unit of
         weight, no schedule takes less than ``m * inverse_rate`` ns.
@@ -55,10 +49,14 @@ class Bound:
     """
 
     topology: Topology
-    collective: str
+    collective: Collective
     inverse_rate: Fraction
     witness: Witness
     weights: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Look up the collective by its name."""
+        object.__setattr__(self, "collective", collective_or_given(self.collective))
 
     @property
     def total_weight(self) -> Fraction:
@@ -66,7 +64,7 @@ class Bound:
         ranks = self.topology.num_ranks
         if not self.weights:
             return Fraction(ranks)
-        return Fraction(sum(self.weights), ranks if self.collective in PAIR_COLLECTIVES else 1)
+        return Fraction(sum(self.weights), ranks if self.collective.in_pairs else 1)
 
     @property
     def algbw(self) -> Fraction:
@@ -76,7 +74,7 @@ class Bound:
     @property
     def busbw(self) -> Fraction:
         """Largest bus bandwidth, GB/s as in nccl-tests; see `bus_factor`."""
-        return self.algbw * bus_factor(self.collective, self.topology.num_ranks)
+        return self.algbw * self.collective.bus_factor(self.topology.num_ranks)
 
     @property
     def trees_per_root(self) -> int:
@@ -94,7 +92,11 @@ class Bound:
 
     @classmethod
     def from_witness(
-        cls, topology: Topology, collective: str, witness: Witness, weights: tuple[int, ...] = ()
+        cls,
+        topology: Topology,
+        collective: CollectiveName | Collective,
+        witness: Witness,
+        weights: tuple[int, ...] = (),
     ) -> Bound:
         """State what a witness proves.
 
@@ -121,13 +123,14 @@ class Bound:
         >>> Bound.from_witness(network, "allreduce", alone).algbw
         Fraction(100, 3)
         """
-        _check_asked(topology, collective, weights)
+        known = collective_or_given(collective)
+        _check_asked(topology, known, weights)
         _check_witness(witness)
         witness.check(topology)
-        amount, bandwidth = witness.crossing(topology, collective, weights)
+        amount, bandwidth = witness.crossing(topology, known, weights)
         if amount == 0 or bandwidth == 0:
             raise CertificateError(f"the witness shows {amount} shards over {bandwidth} GB/s, which bounds nothing")
-        return cls(topology, collective, amount / bandwidth, witness, weights)
+        return cls(topology, known, amount / bandwidth, witness, weights)
 
     def verify(self) -> None:
         """Add up the witness; no solver and no flow is involved.
@@ -172,13 +175,6 @@ class Bound:
         return f"<Bound {self} on {self.topology.name}>"
 
 
-def bus_factor(collective: str, num_ranks: int) -> Fraction:
-    """Bus bandwidth over algorithm bandwidth, as nccl-tests defines it."""
-    share = Fraction(num_ranks - 1, num_ranks)
-    factors = dict.fromkeys(("allgather", "reduce_scatter", *PAIR_COLLECTIVES), share) | {"allreduce": 2 * share}
-    return factors.get(collective, Fraction(1))
-
-
 def _check_witness(witness: object) -> None:
     if isinstance(witness, type) or not isinstance(witness, Witness):
         raise CertificateError(f"the bound's witness is {shown(witness)}; expected one such as a Cut")
@@ -187,20 +183,20 @@ def _check_witness(witness: object) -> None:
 def _check_asked(topology: object, collective: object, weights: object) -> None:
     if not isinstance(topology, Topology):
         raise CertificateError(f"the bound is about {shown(topology)}; expected a Topology")
-    known = (*COLLECTIVES, *PAIR_COLLECTIVES)
-    if not isinstance(collective, str) or collective not in known:
-        raise CertificateError(f"a bound says nothing about {shown(collective)}; expected one of {', '.join(known)}")
+    if not isinstance(collective, Collective) or COLLECTIVES.get(collective.name) != collective:
+        known = ", ".join(COLLECTIVES)
+        raise CertificateError(f"a bound says nothing about {shown(collective)}; expected one of {known}")
     # Weights of numpy would overflow when they are added up, and floats round.
     if not isinstance(weights, tuple) or any(type(weight) is not int for weight in weights):
         raise CertificateError(f"the bound's weights are {shown(weights)}; expected a tuple of integers")
-    if collective == "all_to_allv" and not weights:
+    if collective.takes_traffic and not weights:
         raise CertificateError("an all-to-allv has traffic; the bound's weights are empty")
-    pairs = collective in PAIR_COLLECTIVES
+    pairs = collective.in_pairs
     shards = topology.num_ranks**2 if pairs else topology.num_ranks
     if weights and (len(weights) != shards or min(weights) < 0):
         what = "pair of ranks" if pairs else "rank"
         raise CertificateError(f"the bound's weights are not one number of at least 0 per {what}")
-    if weights and collective == "all_to_all":
+    if weights and pairs and not collective.takes_traffic:
         raise CertificateError("an all-to-all has equal parts; the bound's weights say otherwise")
-    if collective in SINGLE_ROOT and sum(weight > 0 for weight in weights) != 1:
+    if collective.has_one_root and sum(weight > 0 for weight in weights) != 1:
         raise CertificateError(f"{collective} has one shard, that of its root; the bound's weights say otherwise")

@@ -11,8 +11,8 @@ from math import lcm
 from ...errors import CertificateError
 from ...support.validation import shown
 from ...topologies import Topology
+from ..traffic.collective import Collective, CollectiveName, as_collective
 from .cuts import (
-    ENTERING,
     EVERY_SCHEDULE,
     Crossing,
     LinkPrice,
@@ -24,8 +24,6 @@ from .cuts import (
 )
 
 __all__ = ["Prices", "hop_limits"]
-
-SPREADING = ("allgather", "broadcast")
 
 Adjacency = Mapping[str, Sequence[str]]
 
@@ -113,32 +111,35 @@ class Prices:
                     f"{limits[dear[0]]}"
                 )
 
-    def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
+    def crossing(
+        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
+    ) -> Crossing:
         """Add up shortest paths, and what all links are worth; see `Witness.crossing`."""
         value = sum((price * topology.link(tail, head).bandwidth for tail, head, price in self.links), Fraction(0))
         sizes = weights or (1,) * topology.num_ranks
-        if collective == "allreduce":
+        collective = as_collective(collective)
+        if collective.has_two_phases:
             both = zip(self._spreading(topology), self._adding(topology), strict=True)
             sums = [there + back for there, back in both if there is not None and back is not None]
             return Crossing(sum(sizes) * min(sums, default=Fraction(0)), value)
-        if collective not in (*SPREADING, *ENTERING):
-            raise CertificateError(f"prices of trees say nothing about {shown(collective)}")
+        if collective.direction is None:
+            raise CertificateError(f"prices of trees say nothing about {collective.name!r}")
         amount = Fraction(0)
-        uses = self._spreading(topology) if collective in SPREADING else self._adding(topology)
+        uses = self._spreading(topology) if collective.direction == "broadcast" else self._adding(topology)
         for rank, size, use in zip(topology.compute_nodes, sizes, uses, strict=True):
             if size and use is None:
                 raise CertificateError(f"rank {rank!r} is not connected with every other in {topology!r}")
             amount += size * (use or Fraction(0))
         return Crossing(amount, value)
 
-    def reason(self, topology: Topology, collective: str) -> str:
+    def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:
         """Say what the bandwidth is worth, and whom the bound is about."""
         amount, value = self.crossing(topology, collective)
         return f"links are worth {value}, of which {self.scope(collective)} use {amount} per unit of rate"
 
-    def scope(self, collective: str) -> str:
+    def scope(self, collective: CollectiveName | Collective) -> str:
         """Say which schedules the bound is about."""
-        if collective == "allreduce":
+        if as_collective(collective).has_two_phases:
             return "allreduces that add up every byte at one rank and spread it from there"
         return EVERY_SCHEDULE
 

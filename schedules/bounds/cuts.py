@@ -20,10 +20,10 @@ import numpy as np
 from ...errors import CertificateError
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.pair_traffic import PAIR_COLLECTIVES, crossing_traffic
+from ..traffic.collective import ALLREDUCE, Collective, CollectiveName, as_collective
+from ..traffic.pair_traffic import crossing_traffic
 
 __all__ = [
-    "ENTERING",
     "EVERY_SCHEDULE",
     "Crossing",
     "Cut",
@@ -42,9 +42,6 @@ __all__ = [
     "price_by_link",
 ]
 
-
-ENTERING = ("reduce_scatter", "reduce")
-"""Collectives in which what ranks outside a cut hold must enter it, instead of the other way round."""
 
 EVERY_SCHEDULE = "all schedules"
 """Scope of a bound without exceptions."""
@@ -72,14 +69,16 @@ class Witness(Protocol):
     def check(self, topology: Topology) -> None:
         """Raise `CertificateError` unless this fits the topology."""
 
-    def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
+    def crossing(
+        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
+    ) -> Crossing:
         """Add up what a collective must move across this, and over which bandwidth.
 
         Parameters
         ----------
         topology : Topology
             One that `check` accepts.
-        collective : str
+        collective : str or Collective
             Such as ``"allgather"``.
         weights : tuple of int
             Relative sizes of the shards in rank order, empty for equal ones.
@@ -94,10 +93,10 @@ class Witness(Protocol):
             If this says nothing about the collective on this topology.
         """
 
-    def reason(self, topology: Topology, collective: str) -> str:
+    def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:
         """Say in one line why no schedule of the collective is faster."""
 
-    def scope(self, collective: str) -> str:  # noqa: ARG002
+    def scope(self, collective: CollectiveName | Collective) -> str:  # noqa: ARG002
         """Say which schedules of the collective the bound is about."""
         return EVERY_SCHEDULE
 
@@ -156,24 +155,28 @@ class Cut(Witness):
                 f"the bound's cut holds {inside} of {topology.num_ranks} ranks; expected some in and some out"
             )
 
-    def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
+    def crossing(
+        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
+    ) -> Crossing:
         """Add up shards and links, see `Witness.crossing`."""
-        if collective == "allreduce":
+        collective = as_collective(collective)
+        if collective.has_two_phases:
             return Crossing(_total(topology, weights), self.bandwidth(topology))
-        if collective in PAIR_COLLECTIVES:
+        if collective.in_pairs:
             inside = np.array([node in self.nodes for node in topology.compute_nodes])
             return Crossing(Fraction(crossing_traffic(inside, weights)), self.bandwidth(topology))
         amount = Fraction(self.supply(topology, weights))
-        if collective in ENTERING:
+        if collective.direction == "reduce":
             return Crossing(amount, self.entering_bandwidth(topology))
         return Crossing(amount, self.bandwidth(topology))
 
-    def reason(self, topology: Topology, collective: str) -> str:
+    def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:
         """Say how many ranks are inside, and what crosses."""
+        collective = as_collective(collective)
         bandwidth = self.crossing(topology, collective).bandwidth
-        way = "enter" if collective in ENTERING else "leave"
-        what = "which all data must leave" if collective == "allreduce" else f"whose shards {way}"
-        if collective in PAIR_COLLECTIVES:
+        way = "enter" if collective.direction == "reduce" else "leave"
+        what = "which all data must leave" if collective.has_two_phases else f"whose shards {way}"
+        if collective.in_pairs:
             what = "whose data for the others leave"
         return f"{self.supply(topology)} of {topology.num_ranks} ranks, {what} over {bandwidth} GB/s"
 
@@ -220,16 +223,18 @@ class RankCuts(Witness):
             if rank not in cut.nodes or cut.supply(topology) != 1:
                 raise CertificateError(f"the bound's cut for rank {rank!r} does not hold this rank alone")
 
-    def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
+    def crossing(
+        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
+    ) -> Crossing:
         """Take the widest cut, see `Witness.crossing`."""
-        if collective != "allreduce":
-            raise CertificateError(f"cuts around single ranks say nothing about {shown(collective)}")
+        if (collective := as_collective(collective)) is not ALLREDUCE:
+            raise CertificateError(f"cuts around single ranks say nothing about {collective.name!r}")
         if topology.aggregation:
             raise CertificateError("cuts around single ranks say nothing where switches can add up data")
         ranks = topology.num_ranks
         return Crossing(2 * _total(topology, weights) * (ranks - 1) / ranks, self.bandwidth(topology))
 
-    def reason(self, topology: Topology, collective: str) -> str:  # noqa: ARG002
+    def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:  # noqa: ARG002
         """Say what the busiest rank does, and how fast it can."""
         way = "receives" if topology.multicast else "sends"
         return f"some rank {way} 2 (N - 1) / N of all data, and none has more than {self.bandwidth(topology)} GB/s"
@@ -297,10 +302,12 @@ class Partition(Witness):
                 f"the bound's partition has {min(idle)!r}, which can add up data, in a part without ranks"
             )
 
-    def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
+    def crossing(
+        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
+    ) -> Crossing:
         """Add up the links that enter parts with ranks, see `Witness.crossing`."""
-        if collective != "allreduce":
-            raise CertificateError(f"a partition says nothing about {shown(collective)}")
+        if (collective := as_collective(collective)) is not ALLREDUCE:
+            raise CertificateError(f"a partition says nothing about {collective.name!r}")
         parties = self._parties(topology)
         party_of = np.full(len(topology.nodes), -1)
         for number, party in enumerate(parties):
@@ -310,7 +317,7 @@ class Partition(Witness):
         amount = 2 * (len(parties) - 1) * _total(topology, weights)
         return Crossing(amount, int(capacities[crossed].sum()) * unit)
 
-    def reason(self, topology: Topology, collective: str) -> str:
+    def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:
         """Say how many parts there are, and what they can receive."""
         bandwidth = self.crossing(topology, collective).bandwidth
         return (

@@ -11,9 +11,9 @@ import numpy as np
 
 from ...errors import CertificateError
 from ...support.arrays import FloatArray
-from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.pair_traffic import PAIR_COLLECTIVES, traffic_matrix
+from ..traffic.collective import Collective, CollectiveName, as_collective
+from ..traffic.pair_traffic import traffic_matrix
 from .cuts import Crossing, LinkPrice, Witness, as_link_prices, price_by_link
 
 __all__ = ["LinkLengths"]
@@ -63,10 +63,12 @@ class LinkLengths(Witness):
         """Raise `CertificateError` unless the lengths fit the topology and none is negative."""
         price_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
 
-    def crossing(self, topology: Topology, collective: str, weights: tuple[int, ...] = ()) -> Crossing:
+    def crossing(
+        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
+    ) -> Crossing:
         """Add up distances, and what all links have to give away; see `Witness.crossing`."""
-        if collective not in PAIR_COLLECTIVES:
-            raise CertificateError(f"lengths of links say nothing about {shown(collective)}")
+        if not (collective := as_collective(collective)).in_pairs:
+            raise CertificateError(f"lengths of links say nothing about {collective.name!r}")
         value = sum((length * topology.link(tail, head).bandwidth for tail, head, length in self.links), Fraction(0))
         scale = lcm(*(length.denominator for _, _, length in self.links))
         amount = 0
@@ -79,7 +81,7 @@ class LinkLengths(Witness):
             amount += int((whole * traffic[source, wanted]).sum())
         return Crossing(Fraction(amount, scale), value)
 
-    def reason(self, topology: Topology, collective: str) -> str:  # noqa: ARG002
+    def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:  # noqa: ARG002
         """Say what the bound compares."""
         return f"each pair passes its distance at least, in lengths of {len(self.links)} links, which give no more"
 

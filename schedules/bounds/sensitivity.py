@@ -9,7 +9,7 @@ from ...errors import UnsupportedError
 from ...support.validation import shown
 from .bound import Bound
 from .cut_duals import Prices
-from .cuts import ENTERING, Cut, LinkPrice, Partition, RankCuts
+from .cuts import Cut, LinkPrice, Partition, RankCuts
 from .length_duals import LinkLengths
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def link_prices(bound: Bound) -> tuple[LinkPrice, ...]:
     if isinstance(witness, (Prices, LinkLengths)):
         weights = {(tail, head): price for tail, head, price in witness.links}
     elif isinstance(witness, Cut):
-        weights = _crossed(bound, witness, entering=collective in ENTERING)
+        weights = _crossed(bound, witness, entering=collective.direction == "reduce")
     elif isinstance(witness, RankCuts):
         for cut in witness.cuts:
             crossed = _crossed(bound, cut, entering=bool(topology.multicast))

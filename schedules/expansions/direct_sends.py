@@ -13,7 +13,7 @@ from ...support.validation import shown
 from ...topologies import DirectGraph
 from ...topologies.network.direct_graph import as_direct_graph
 from ..steps.schedule import StepSchedule
-from ..trees.forest import Direction
+from ..traffic.collective import Direction
 
 __all__ = ["MAX_SENDS", "DirectSends", "check_sends", "direct_sends"]
 

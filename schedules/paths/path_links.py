@@ -8,7 +8,7 @@ from ...errors import CertificateError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
-from ..trees.forest import Direction
+from ..traffic.collective import Direction
 
 __all__ = ["path_links"]
 

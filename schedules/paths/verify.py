@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ...errors import CertificateError
 from ...support.arrays import IntArray
 from ...topologies import Topology
-from ..trees.forest import Direction
+from ..traffic.collective import Direction
 
 __all__ = ["Hops", "verified_hops", "verified_routes"]
 

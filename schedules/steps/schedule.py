@@ -18,7 +18,7 @@ from ...topologies import Topology
 from ..paths.congestion import congestion
 from ..paths.path_links import path_links
 from ..paths.written_paths import as_count, as_rows
-from ..trees.forest import Direction
+from ..traffic.collective import Direction
 
 __all__ = ["Send", "StepSchedule"]
 

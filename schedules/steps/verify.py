@@ -13,7 +13,7 @@ from ...support.arrays import BoolArray, IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.verify import verified_hops
-from ..trees.forest import Direction
+from ..traffic.collective import Direction
 from .allreduce import AnyStepSchedule, StepAllreduce
 from .arrivals import NEVER, Arrivals, Sends, blocks_of
 from .schedule import StepSchedule

@@ -1,1 +1,1 @@
-"""Shard weights, matrices of pairs."""
+"""Collectives, shard weights, matrices of pairs."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PAIR_COLLECTIVES", "crossing_traffic", "traffic_matrix"]
-
-PAIR_COLLECTIVES = ("all_to_all", "all_to_allv")
-"""Collectives in which every rank has something else for each other."""
+__all__ = ["crossing_traffic", "traffic_matrix"]
 
 
 def traffic_matrix(weights: tuple[int, ...], num_ranks: int) -> npt.NDArray[np.object_]:

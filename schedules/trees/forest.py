@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,11 +15,11 @@ from ...support.arrays import IntArray, SmallArray, read_only
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.congestion import congestion
+from ..traffic.collective import Direction
 from .depths import depth_blocks
 
-__all__ = ["Direction", "Forest", "TreeEdge"]
+__all__ = ["Forest", "TreeEdge"]
 
-Direction = Literal["broadcast", "reduce"]
 
 ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes", "root_weights")
 

@@ -17,7 +17,7 @@ __all__ = ["bound_holds", "forest_holds", "loads_of", "plan_holds"]
 
 def plan_holds(plan: Plan) -> bool:
     """Whether everything that the plan of an allgather of equal shards claims is true."""
-    if not (plan.collective == plan.bound.collective == "allgather" and plan.topology == plan.bound.topology):
+    if not (str(plan.collective) == str(plan.bound.collective) == "allgather" and plan.topology == plan.bound.topology):
         return False
     if not isinstance(plan.schedule, Forest) or plan.schedule.direction != "broadcast" or plan.bound.weights:
         return False

@@ -10,6 +10,7 @@ import collopt
 from collopt.planners.analysis.lp_bounds import build_program
 from collopt.planners.trees.cutting_planes import best_rates
 from collopt.planners.trees.strength import strength_bound
+from collopt.schedules import ALLREDUCE
 from collopt.topologies import (
     Topology,
     dgx1_v100,
@@ -73,7 +74,7 @@ def test_the_program_of_trees_has_the_strength_as_its_exact_value(topology: Topo
     by_hand = topology.arrays.unit * strength_of_graph(
         network.num_ranks, network.tails, network.heads, network.capacities
     )
-    assert collopt.solve(build_program(topology, "allreduce")).exact.objective == by_hand
+    assert collopt.solve(build_program(topology, ALLREDUCE)).exact.objective == by_hand
     assert strength_bound(topology).algbw == by_hand
 
 

@@ -14,7 +14,7 @@ from collopt.errors import BoundError, NoAnswerError, UnsupportedError
 from collopt.formulations import throughput
 from collopt.planners import lp_bound
 from collopt.planners.analysis.lp_bounds import build_program, program_prices
-from collopt.schedules import Bound, Cut, Prices
+from collopt.schedules import ALLREDUCE, Bound, Cut, Prices
 from collopt.solvers import Algorithm, HighsOptions, solve
 from collopt.topologies import (
     Topology,
@@ -110,7 +110,7 @@ def test_random_networks_are_bounded_exactly_in_both_directions(data: st.DataObj
 @given(topology=eulerian_topologies(max_ranks=5, max_switches=2))
 def test_allreduce_by_trees_is_bounded_by_its_program(topology: Topology) -> None:
     """What prices prove is the program's exact value; no plan of trees is faster."""
-    exact = solve(build_program(topology, "allreduce")).exact
+    exact = solve(build_program(topology, ALLREDUCE)).exact
     bound = lp_bound(topology, "allreduce")
     bound.verify()
     assert bound.algbw == exact.objective

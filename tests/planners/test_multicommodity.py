@@ -26,7 +26,7 @@ from collopt.formulations import all_to_all
 from collopt.planners import plan_of_schedule
 from collopt.planners.pairs import flows as pair_flows_module
 from collopt.planners.pairs.multicommodity import bound_pairs, lengths_bound, plan_pairs
-from collopt.schedules import Cut, FlowSchedule, LinkLengths
+from collopt.schedules import ALL_TO_ALL, Cut, FlowSchedule, LinkLengths
 from collopt.solvers.highs.solution import Solution
 from collopt.solvers.lp.exact_optimum import ExactAnswer
 from collopt.topologies import (
@@ -193,7 +193,7 @@ def test_prices_without_a_fair_common_unit_are_rounded(exact: bool) -> None:
     ones = np.ones((3, 3), dtype=np.int64)
     primes = (10**9 + 7, 10**9 + 9, 998_244_353)
     lengths = [Fraction(1, prime) if exact else Fraction(1 + 1 / prime) for prime in primes]
-    bound = lengths_bound(network, "all_to_all", ones, lengths)
+    bound = lengths_bound(network, ALL_TO_ALL, ones, lengths)
     bound.verify()
     assert abs(bound.inverse_rate - Fraction(3, 10)) < Fraction(1, 10**2)
 

@@ -68,7 +68,7 @@ def test_plans_reach_the_strength(topology: Topology) -> None:
     assert plan.algbw == strength_of_network(*two_way(topology)) * topology.arrays.unit
     assert plan.bound == strength_bound(topology)
     assert isinstance(plan.bound.witness, Partition)
-    assert (plan.collective, plan.planner, plan.options) == ("allreduce", "strength", {})
+    assert (str(plan.collective), plan.planner, plan.options) == ("allreduce", "strength", {})
 
 
 @given(two_way_topologies(max_ranks=5, max_switches=2))

@@ -28,7 +28,7 @@ class Case(NamedTuple):
     @property
     def collective(self) -> str:
         """Such as ``"allgather"``."""
-        return self.program.collective
+        return str(self.program.collective)
 
     @property
     def name(self) -> str:

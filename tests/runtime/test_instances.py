@@ -48,7 +48,7 @@ IN_PLACE = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce")
 def check(program: Program, single: Program, instances: int, channels: int = 1) -> None:
     """Run a program in any order with buffers of one transfer, out of place and in place; look at its size."""
     report = run_program(program, interleavings=2, fifo_depth=1)
-    if program.collective in IN_PLACE:
+    if str(program.collective) in IN_PLACE:
         run_program(replace(program, in_place=True), interleavings=2, fifo_depth=1)
     assert program.chunks_per_loop == instances * single.chunks_per_loop
     assert program.num_channels == instances * single.num_channels >= channels
@@ -106,7 +106,9 @@ def test_instances_run_in_rounds(case: tuple[TreeSchedule, str], instances: int,
     """On sizes that do not divide by the chunks."""
     program = lower(*case, instances=instances)
     whole = (
-        elements if program.collective in ("allreduce", "broadcast", "reduce") else elements * sum(program.layout.parts)
+        elements
+        if str(program.collective) in ("allreduce", "broadcast", "reduce")
+        else elements * sum(program.layout.parts)
     )
     run_in_rounds(program, whole, slices, in_place=True)
 

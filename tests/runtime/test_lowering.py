@@ -67,7 +67,7 @@ def test_scratch_is_bounded(case: tuple[TreeSchedule, str]) -> None:
     """By what a rank has and does not keep; what only moves, and an allreduce, needs none."""
     program = lower(*case)
     for rank in program.ranks:
-        if program.collective in ("reduce_scatter", "reduce"):
+        if str(program.collective) in ("reduce_scatter", "reduce"):
             assert rank.scratch_chunks <= rank.input_chunks - rank.output_chunks
         else:
             assert rank.scratch_chunks == 0
@@ -85,7 +85,7 @@ def test_every_contribution_is_sent_once(case: tuple[TreeSchedule, str]) -> None
         for step in block.instructions
         if step.kind == "send"
     )
-    ways = 2 if program.collective == "allreduce" else 1
+    ways = 2 if str(program.collective) == "allreduce" else 1
     assert sent == ways * program.chunks_per_loop * (program.num_ranks - 1)
 
 

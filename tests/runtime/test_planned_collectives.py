@@ -51,7 +51,7 @@ def test_plans_run_and_are_written_for_every_runtime(tmp_path: Path, name: str, 
         export_msccl_xml(plan, path, runtime=runtime)
         assert interpret_file(path, interleavings=2).interleavings == 2
         written = read_xml(path)
-        assert (written.collective, written.shards) == (collective, program.shards)
+        assert (str(written.collective), written.shards) == (collective, program.shards)
 
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])

@@ -8,7 +8,6 @@ from typing import Any
 from ....errors import ColloptError, MissingDependencyError, UnsupportedError
 from ....support.validation import shown
 from ...programs.checks import check_counts, check_seconds
-from ...programs.layout import ROOTED
 from ...programs.program import Program
 from ..rounds.batches import checked_rounds, shard_elements, works_in_place
 from .fork_guard import check_process
@@ -43,7 +42,7 @@ class Call:
     @property
     def whole_name(self) -> str:
         """Which of the two tensors holds all data of the collective, on every rank; of an all-to-all(v), neither."""
-        return "input" if self.program.collective in ("reduce_scatter", "reduce") else "output"
+        return "input" if self.program.collective.direction == "reduce" else "output"
 
     @property
     def whole(self) -> Any:
@@ -209,10 +208,7 @@ def _check_pair(call: Call, rank: int) -> None:
     layout = call.program.layout
     if layout.in_pairs:
         raise UnsupportedError("input and output overlap; give the output memory of its own")
-    if layout.collective in ("allgather", "reduce_scatter"):
-        place = sum(shard_elements(layout, call.whole.numel())[:rank])
-    else:
-        place = 0
+    place = sum(shard_elements(layout, call.whole.numel())[:rank]) if layout.collective.is_sharded else 0
     if distance != place * size:
         raise UnsupportedError(
             f"input and output overlap; give the {'output' if call.whole_name == 'input' else 'input'} memory of its "
@@ -229,9 +225,9 @@ def _check_numbers(call: Call, rank: int) -> None:
         _check_parts(call, rank)
         return
     whole, part = call.whole_name, "output" if call.whole_name == "input" else "input"
-    if layout.collective in ROOTED and rank != layout.root:
+    if layout.collective.has_one_root and rank != layout.root:
         return
-    if layout.collective == "allreduce" or layout.collective in ROOTED:
+    if not layout.collective.is_sharded:
         fits, wanted = elements, "the same number in both"
     elif len(set(layout.shards)) == 1:
         ranks = call.program.num_ranks

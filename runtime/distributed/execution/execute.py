@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from ....errors import ProgramError, UnsupportedError
-from ....schedules import AnySchedule
+from ....schedules import AnySchedule, Collective
+from ....schedules.traffic.collective import CollectiveName, as_collective
 from ...lowering.lower import lower
-from ...programs.layout import ROOTED
 from ...programs.program import Program
 from ..calls.agreement import agree, first_line, wait_for_all
 from ..calls.arguments import Call, import_torch, member_rank, plain_group_of
@@ -36,14 +36,14 @@ __all__ = ["PlanLike", "execute", "execute_allgather", "prepared", "program_of"]
 
 NO_LIMIT = 2**31 - 1
 
-_lowered: WeakKeyDictionary[AnySchedule, dict[str, Program]] = WeakKeyDictionary()
+_lowered: WeakKeyDictionary[AnySchedule, dict[Collective, Program]] = WeakKeyDictionary()
 
 
 class PlanLike(Protocol):
     """What `execute` needs of a plan."""
 
     @property
-    def collective(self) -> str:
+    def collective(self) -> CollectiveName | Collective:
         """Such as ``"allgather"``."""
 
     @property
@@ -61,10 +61,11 @@ def program_of(plan: PlanLike | Program) -> Program:
         known = _lowered.setdefault(plan.schedule, {})
     except TypeError:
         known = {}
-    if plan.collective not in known:
+    collective = as_collective(plan.collective)
+    if collective not in known:
         # Without thread blocks there is nothing that limits steps or counts.
-        known[plan.collective] = lower(plan.schedule, plan.collective, max_steps=NO_LIMIT, max_count=NO_LIMIT)
-    return known[plan.collective]
+        known[collective] = lower(plan.schedule, collective, max_steps=NO_LIMIT, max_count=NO_LIMIT)
+    return known[collective]
 
 
 def execute(
@@ -170,8 +171,8 @@ def prepared(
     """Check the arguments of `execute` and let the ranks agree on them, which they do in the order of their calls."""
     rank = member_rank(group)
     program = program_of(plan)
-    if program.collective in ROOTED and rank != program.layout.root:
-        output, input = (None, input) if program.collective == "reduce" else (output, None)  # noqa: A001
+    if program.collective.has_one_root and rank != program.layout.root:
+        output, input = (None, input) if program.collective.reduces else (output, None)  # noqa: A001
     call = Call(program, output, input, plain_group_of(group, output, input), timeout, slices, op, async_op)
     return call, partial(_run, call, rank, own_rounds(program, slices, rank, agree(call)))
 

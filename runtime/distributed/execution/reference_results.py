@@ -61,8 +61,8 @@ def _sizes(program: Program, rank: int, elements: int) -> dict[str, int]:
     shares = shard_elements(program.layout, elements)
     if program.layout.in_pairs:
         return {name: sum(parts) for name, parts in _splits(program, rank, elements).items()}
-    own = elements if program.collective == "allreduce" else shares[rank]
-    whole = "input" if program.collective in ("reduce_scatter", "reduce") else "output"
+    own = elements if program.collective.has_two_phases else shares[rank]
+    whole = "input" if program.collective.direction == "reduce" else "output"
     return {"input": own, "output": own, whole: elements}
 
 
@@ -136,7 +136,7 @@ def _combined(program: Program, rank: int, elements: int, mine: Any, op: str) ->
     dist.all_reduce(value, op=getattr(dist.ReduceOp, {"prod": "PRODUCT"}.get(own, own.upper())))
     shares = shard_elements(program.layout, elements)
     begin = sum(shares[:rank])
-    part = slice(None) if program.collective == "allreduce" else slice(begin, begin + shares[rank])
+    part = slice(None) if program.collective.has_two_phases else slice(begin, begin + shares[rank])
     if wide == torch.int64 or op in ("min", "max"):
         return Reference(value.to(kind)[part].clone(), None)
     size = value.abs()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....schedules import PAIR_COLLECTIVES, bus_factor
+from ....schedules import ALLGATHER, Collective
+from ....schedules.traffic.collective import collective_or_given
 from ....support.formatting import bandwidth_text, time_text
 
 __all__ = ["ELEMENT_BYTES", "RunReport", "total_elements"]
@@ -20,8 +21,6 @@ ELEMENT_BYTES = {
     "int8": 1,
     "uint8": 1,
 }
-SHARDED = ("allgather", "reduce_scatter")
-"""Collectives whose size is given by that of a shard."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,8 @@ class RunReport:
         `collopt.runtime.distributed.execution.reference_results`.
     seconds : float
         Median over the repeats, of the slowest rank.
-    collective : str
+    collective : Collective
+        Its name will do.
     op : str
         Operation of collectives that add up.
     elements_in_all : int
@@ -56,9 +56,13 @@ class RunReport:
     repeats: int
     correct: tuple[bool, ...]
     seconds: float
-    collective: str = "allgather"
+    collective: Collective = ALLGATHER
     op: str = "sum"
     elements_in_all: int = 0
+
+    def __post_init__(self) -> None:
+        """Look up the collective by its name."""
+        object.__setattr__(self, "collective", collective_or_given(self.collective))
 
     @property
     def all_correct(self) -> bool:
@@ -68,7 +72,7 @@ class RunReport:
     @property
     def total_bytes(self) -> int:
         """Size as in nccl-tests: that of the data of all shards together, or of what one rank has for all others."""
-        ranks = self.num_ranks if self.collective in PAIR_COLLECTIVES else 1
+        ranks = self.num_ranks if self.collective.in_pairs else 1
         elements = self.elements_in_all or total_elements(self.collective, self.num_ranks, self.elements)
         return elements * ELEMENT_BYTES[self.dtype] // ranks
 
@@ -80,23 +84,23 @@ class RunReport:
     @property
     def busbw(self) -> float:
         """GB/s as in nccl-tests: `algbw` times the collective's factor, (n - 1) / n for allgather."""
-        return self.algbw * float(bus_factor(self.collective, self.num_ranks))
+        return self.algbw * float(self.collective.bus_factor(self.num_ranks))
 
     def __str__(self) -> str:
         """One line."""
         wrong = [rank for rank, correct in enumerate(self.correct) if not correct]
         verdict = f"WRONG on ranks {wrong}" if wrong else "correct on all ranks"
-        each = " each" if self.collective in SHARDED else ""
-        if self.collective in PAIR_COLLECTIVES:
-            each = " from each to each" + (", on average" if self.collective == "all_to_allv" else "")
-        what = "" if self.collective == "allgather" else f"{self.collective} of "
+        each = " each" if self.collective.is_sharded else ""
+        if self.collective.in_pairs:
+            each = " from each to each" + (", on average" if self.collective.takes_traffic else "")
+        what = "" if self.collective is ALLGATHER else f"{self.collective} of "
         return (
             f"{self.backend}, {self.num_ranks} ranks, {what}{self.elements} {self.dtype}{each}: {verdict}, "
             f"{time_text(self.seconds * 1e6)}, algbw {bandwidth_text(self.algbw)}, busbw {bandwidth_text(self.busbw)}"
         )
 
 
-def total_elements(collective: str, num_ranks: int, elements: int) -> int:
+def total_elements(collective: Collective, num_ranks: int, elements: int) -> int:
     """Elements of the whole collective: of all shards, where its size is given by that of one."""
-    shards = num_ranks**2 if collective in PAIR_COLLECTIVES else num_ranks if collective in SHARDED else 1
+    shards = num_ranks**2 if collective.in_pairs else num_ranks if collective.is_sharded else 1
     return elements * shards

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from ....errors import ColloptError, FileFormatError, TopologyError
 from ....planners import Plan, load_plan, plan
+from ....schedules import Collective
 from ....topologies import Topology, read_topology
-from ...programs.layout import ROOTED
 from ..execution.execute import program_of
 from .settings import BackendSettings
 
@@ -20,7 +20,7 @@ __all__ = ["PlanShelf", "Request"]
 class Request(NamedTuple):
     """What a rank was asked to do: so many bytes in all, from or to a root if the collective has one."""
 
-    collective: str
+    collective: Collective
     num_bytes: int
     root: int | None
 
@@ -38,7 +38,7 @@ class PlanShelf:
         if self.topology is not None:
             self._digest.update(self.topology.digest.encode())
         self._plans = [] if self.folder is None else self._loaded(self.folder)
-        self._made: dict[tuple[str, int | None], Plan | str] = {}
+        self._made: dict[tuple[Collective, int | None], Plan | str] = {}
         self._timed = lru_cache(maxsize=4096)(self._fastest)
 
     @property
@@ -89,19 +89,19 @@ class PlanShelf:
                 f"{_told(known)}; keep the plans for one network in a folder"
             )
 
-    def _suitable(self, collective: str, root: int | None) -> list[Plan]:
+    def _suitable(self, collective: Collective, root: int | None) -> list[Plan]:
         return [each for each, of_root in self._offers.get(collective, ()) if of_root == root]
 
     @cached_property
-    def _offers(self) -> dict[str, list[tuple[Plan, int | None]]]:
+    def _offers(self) -> dict[Collective, list[tuple[Plan, int | None]]]:
         """Plans with equal shards that can be lowered, and their roots."""
-        offers: dict[str, list[tuple[Plan, int | None]]] = {}
+        offers: dict[Collective, list[tuple[Plan, int | None]]] = {}
         for _, each in self._plans:
             try:
                 layout = program_of(each).layout
             except ColloptError:
                 continue
-            if each.collective in ROOTED or each.collective == "allreduce" or len(set(layout.shards)) == 1:
+            if not each.collective.is_sharded or len(set(layout.shards)) == 1:
                 offers.setdefault(each.collective, []).append((each, layout.root))
         return offers
 
@@ -112,7 +112,7 @@ class PlanShelf:
     def _time(self, each: Plan, request: Request) -> float:
         return each.estimate(request.num_bytes, self.slices if each.has_trees else None)
 
-    def _planned(self, collective: str, root: int | None) -> Plan | str:
+    def _planned(self, collective: Collective, root: int | None) -> Plan | str:
         assert self.topology is not None  # `find` has looked.
         options: dict[str, Any] = {} if root is None else {"root": root}
         try:
@@ -125,7 +125,7 @@ class PlanShelf:
     def _lack(self, request: Request) -> str:
         """Say what there is instead."""
         where = "the topology given" if self.folder is None else str(self.folder)
-        there = sorted({name + _rooted(root) for name, offers in self._offers.items() for _, root in offers})
+        there = sorted({each.name + _rooted(root) for each, offers in self._offers.items() for _, root in offers})
         if there:
             wanted = f"it{_rooted(request.root)}"
             return f"{where} has no plan of {wanted}; those that can be run here are of {', '.join(there)}"

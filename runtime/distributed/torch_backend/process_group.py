@@ -21,11 +21,11 @@ from typing import Any
 from weakref import finalize
 
 from ....errors import UnsupportedError
-from ...programs.layout import REDUCING, ROOTED
+from ....planners import Plan
+from ....schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collective
 from ..calls.arguments import import_torch
 from ..calls.fork_guard import check_process
 from ..calls.reduce_ops import TYPES
-from ..execution.execute import PlanLike
 from .call_forms import are_alike, done, in_lists, joined, misplacement, spread
 from .plan_cache import PlanShelf, Request
 from .settings import BackendSettings
@@ -82,7 +82,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     def allreduce(self, tensors: list[Any], opts: Any = None) -> Any:
         """Add up in place."""
         opts = opts or dist.AllreduceOptions()
-        if len(tensors) == 1 and (plan := self._plan_for("allreduce", tensors[0], tensors[0].numel(), opts)):
+        if len(tensors) == 1 and (plan := self._plan_for(ALLREDUCE, tensors[0], tensors[0].numel(), opts)):
             return self._run(plan, tensors[0], tensors[0], opts)
         return self._plain.allreduce(tensors, opts)
 
@@ -91,7 +91,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         opts = opts or dist.AllreduceCoalescedOptions()
         elements = sum(tensor.numel() for tensor in tensors)
         alike = len({(tensor.dtype, tensor.device) for tensor in tensors}) == 1
-        if self._can(alike, "allreduce") and (plan := self._plan_for("allreduce", tensors[0], elements, opts)):
+        if self._can(alike, ALLREDUCE) and (plan := self._plan_for(ALLREDUCE, tensors[0], elements, opts)):
             whole = joined(tensors)
             return self._run(plan, whole, whole, opts, tensors, partial(spread, whole, tensors))
         return self._plain.allreduce_coalesced(tensors, opts)
@@ -100,7 +100,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     def broadcast(self, tensors: list[Any], opts: Any = None) -> Any:
         """Copy the root's tensor to all."""
         opts = opts or dist.BroadcastOptions()
-        if len(tensors) == 1 and (plan := self._plan_for("broadcast", tensors[0], tensors[0].numel(), opts)):
+        if len(tensors) == 1 and (plan := self._plan_for(BROADCAST, tensors[0], tensors[0].numel(), opts)):
             return self._run(plan, tensors[0], tensors[0], opts)
         return self._plain.broadcast(tensors, opts)
 
@@ -108,21 +108,21 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     def reduce(self, tensors: list[Any], opts: Any = None) -> Any:
         """Add up at the root, whose tensor alone changes."""
         opts = opts or dist.ReduceOptions()
-        if len(tensors) == 1 and (plan := self._plan_for("reduce", tensors[0], tensors[0].numel(), opts)):
+        if len(tensors) == 1 and (plan := self._plan_for(REDUCE, tensors[0], tensors[0].numel(), opts)):
             return self._run(plan, tensors[0], tensors[0], opts)
         return self._plain.reduce(tensors, opts)
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:  # noqa: A002
         """Gather into one tensor."""
         opts = opts or dist.AllgatherOptions()
-        if plan := self._plan_for("allgather", output, output.numel(), opts):
+        if plan := self._plan_for(ALLGATHER, output, output.numel(), opts):
             return self._run(plan, output, input, opts)
         return self._plain._allgather_base(output, input, opts)
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:  # noqa: A002
         """Add up one tensor and share it out."""
         opts = opts or dist.ReduceScatterOptions()
-        if plan := self._plan_for("reduce_scatter", input, input.numel(), opts):
+        if plan := self._plan_for(REDUCE_SCATTER, input, input.numel(), opts):
             return self._run(plan, output, input, opts)
         return self._plain._reduce_scatter_base(output, input, opts)
 
@@ -132,9 +132,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         opts = opts or dist.AllgatherOptions()
         outputs, own = output_tensors[0], input_tensors[0]
         elements = sum(tensor.numel() for tensor in outputs)
-        if self._can(are_alike(outputs, own), "allgather") and (
-            plan := self._plan_for("allgather", own, elements, opts)
-        ):
+        if self._can(are_alike(outputs, own), ALLGATHER) and (plan := self._plan_for(ALLGATHER, own, elements, opts)):
             whole = torch.empty(elements, dtype=own.dtype, device=own.device)
             return self._run(plan, whole, own, opts, outputs, partial(spread, whole, outputs))
         return self._plain.allgather(output_tensors, input_tensors, opts)
@@ -145,8 +143,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         opts = opts or dist.ReduceScatterOptions()
         inputs, own = input_tensors[0], output_tensors[0]
         elements = sum(tensor.numel() for tensor in inputs)
-        if self._can(are_alike(inputs, own), "reduce_scatter") and (
-            plan := self._plan_for("reduce_scatter", own, elements, opts)
+        if self._can(are_alike(inputs, own), REDUCE_SCATTER) and (
+            plan := self._plan_for(REDUCE_SCATTER, own, elements, opts)
         ):
             whole = joined(inputs)
             return self._run(plan, own, whole, opts)
@@ -175,8 +173,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         """Send every rank its part of one tensor."""
         opts = opts or dist.AllToAllOptions()
         if output_split_sizes or input_split_sizes:
-            self._pass_on("all_to_all", "its splits may differ; collopt.runtime.all_to_all_single schedules such calls")
-        elif plan := self._plan_for("all_to_all", input, input.numel(), opts):
+            self._pass_on(ALL_TO_ALL, "its splits may differ; collopt.runtime.all_to_all_single schedules such calls")
+        elif plan := self._plan_for(ALL_TO_ALL, input, input.numel(), opts):
             return self._run(plan, output, input, opts)
         return self._plain.alltoall_base(output, input, output_split_sizes, input_split_sizes, opts)
 
@@ -187,19 +185,19 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
-    def _can(self, alike: bool, collective: str) -> bool:
+    def _can(self, alike: bool, collective: Collective) -> bool:
         """Say so if a call's tensors differ too much to be one."""
         if not alike:
             self._pass_on(collective, "its tensors differ in size, type or device")
         return alike
 
-    def _plan_for(self, collective: str, whole: Any, elements: int, opts: Any) -> PlanLike | None:
+    def _plan_for(self, collective: Collective, whole: Any, elements: int, opts: Any) -> Plan | None:
         """Choose a plan, by what is the same on all ranks alone; say why if there is none."""
         num_bytes = elements * whole.element_size()
         if self.size() == 1 or num_bytes < max(1, self._settings.min_bytes):
-            self.passed_on[collective] += 1
+            self.passed_on[collective.name] += 1
             return None
-        root = opts.rootRank if collective in ROOTED else None
+        root = opts.rootRank if collective.has_one_root else None
         reason = self._obstacle(collective, whole, opts)
         found = reason or self._shelf.find(Request(collective, num_bytes, root))
         if isinstance(found, str):
@@ -207,7 +205,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             return None
         return found
 
-    def _obstacle(self, collective: str, whole: Any, opts: Any) -> str | None:
+    def _obstacle(self, collective: Collective, whole: Any, opts: Any) -> str | None:
         """Say why no plan at all would do."""
         if self._misplacement:
             return self._misplacement
@@ -215,7 +213,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             return f"tensors are {whole.layout}"
         if whole.device.type not in self._devices:
             return f"tensors are on {whole.device.type}"
-        if collective in REDUCING:
+        if collective.reduces:
             kind = opts.reduceOp.op
             op, dtype = OPERATIONS.get(kind), str(whole.dtype).removeprefix("torch.")
             if op is None:
@@ -224,9 +222,9 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
                 return f"{op} is not made on {dtype} by plans"
         return None
 
-    def _pass_on(self, collective: str, reason: str) -> None:
+    def _pass_on(self, collective: Collective, reason: str) -> None:
         """Count a call that the wrapped backend gets, and say so the first time, on the first rank."""
-        self.passed_on[collective] += 1
+        self.passed_on[collective.name] += 1
         text = f"{collective} on {self.size()} ranks runs without a plan: {reason}"
         if text not in _said:
             _said.add(text)
@@ -234,7 +232,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
 
     def _run(
         self,
-        plan: PlanLike,
+        plan: Plan,
         output: Any,
         input: Any,  # noqa: A002
         opts: Any,
@@ -248,13 +246,13 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             input,
             group=self.lane_for(output.device.type),
             slices=self._settings.slices,
-            op=OPERATIONS[opts.reduceOp.op] if plan.collective in REDUCING else "sum",
+            op=OPERATIONS[opts.reduceOp.op] if plan.collective.reduces else "sum",
             # Older versions of torch do not tell.
             at_once=not getattr(opts, "asyncOp", False),
             results=results,
             afterwards=afterwards,
         )
-        self.planned[plan.collective] += 1
+        self.planned[plan.collective.name] += 1
         return begun
 
     def lane_for(self, device: str | None = None) -> Any:

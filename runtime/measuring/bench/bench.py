@@ -18,7 +18,7 @@ from ...distributed.processes.rendezvous import Meeting, on_all_ranks
 from ...programs.checks import check_seconds
 from ...programs.program import Program
 from .buffers import Question, fill_input, fill_wrong, make_expected, make_tensors, wrong_elements
-from .libraries import SHARDED, BackendRival, PlanRival, Rival, comparable
+from .libraries import BackendRival, PlanRival, Rival, comparable
 from .options import check_words, checked_config
 from .report import BenchReport, BenchRow, Device, Reading
 from .sizes import DATATYPES, Extent, extents, sweep
@@ -51,7 +51,7 @@ class _Job(NamedTuple):
     @property
     def beside_backend(self) -> bool:
         """Whether the backend has a collective of its own for this."""
-        return self.program.collective not in SHARDED or len(set(self.program.layout.parts)) == 1
+        return not self.program.collective.is_sharded or len(set(self.program.layout.parts)) == 1
 
     @property
     def num_rows(self) -> int:

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ....schedules import BROADCAST, REDUCE, Collective
 from ...distributed.rounds.batches import shard_elements
 from ...programs.layout import Layout
 
@@ -48,9 +49,16 @@ class Question:
     seed: int = 0
 
     @property
-    def collective(self) -> str:
-        """Its name."""
+    def collective(self) -> Collective:
+        """What is asked."""
         return self.layout.collective
+
+    @property
+    def own(self) -> Literal["input", "output"] | None:
+        """Which of the two is a rank's shard, where every rank has one."""
+        if not self.collective.is_sharded:
+            return None
+        return "input" if self.collective.input == "shard" else "output"
 
     @cached_property
     def shares(self) -> tuple[int, ...]:
@@ -77,24 +85,24 @@ class Question:
         """Of this rank."""
         if self.layout.in_pairs:
             return sum(self.parts_out)
-        return self.shares[self.rank] if self.collective == "allgather" else self.elements
+        return self.shares[self.rank] if self.own == "input" else self.elements
 
     @property
     def output_elements(self) -> int:
         """Of this rank."""
         if self.layout.in_pairs:
             return sum(self.parts_in)
-        return self.shares[self.rank] if self.collective == "reduce_scatter" else self.elements
+        return self.shares[self.rank] if self.own == "output" else self.elements
 
     @property
     def has_input(self) -> bool:
         """Whether this rank contributes."""
-        return self.collective != "broadcast" or self.rank == self.layout.root
+        return self.collective is not BROADCAST or self.rank == self.layout.root
 
     @property
     def has_output(self) -> bool:
         """Whether this rank's output counts."""
-        return self.collective != "reduce" or self.rank == self.layout.root
+        return self.collective is not REDUCE or self.rank == self.layout.root
 
 
 class _Piece(NamedTuple):
@@ -115,9 +123,9 @@ def make_tensors(question: Question, together: bool, device: Any) -> tuple[Any, 
     if not together:
         return empty(question.output_elements), empty(question.input_elements)
     whole = empty(question.elements)
-    if question.collective == "allgather":
+    if question.own == "input":
         return whole, whole[question.begin : question.begin + question.input_elements]
-    if question.collective == "reduce_scatter":
+    if question.own == "output":
         return whole[question.begin : question.begin + question.output_elements], whole
     return whole, whole
 
@@ -158,7 +166,7 @@ def wrong_elements(question: Question, output: Any, expected: Any) -> int:
 
 def _result(question: Question) -> Iterator[_Piece]:
     if question.layout.reduces:
-        begin = question.begin if question.collective == "reduce_scatter" else 0
+        begin = question.begin if question.own == "output" else 0
         yield _Piece(_combined(question), begin, question.output_elements)
     elif question.layout.in_pairs:
         for owner, elements in enumerate(question.parts_in):

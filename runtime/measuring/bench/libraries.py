@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ....errors import UnsupportedError
+from ....schedules import ALLGATHER, ALLREDUCE, REDUCE, REDUCE_SCATTER
 from ....support.validation import shown
 from ...distributed.execution.execute import execute
 from ...distributed.processes.rendezvous import BACKENDS
@@ -15,10 +16,7 @@ from ...programs.layout import Layout
 from ...programs.program import Program
 from .buffers import Question
 
-__all__ = ["SHARDED", "BackendRival", "PlanRival", "Rival", "comparable"]
-
-SHARDED = ("allgather", "reduce_scatter")
-"""Collectives whose shards belong to ranks."""
+__all__ = ["BackendRival", "PlanRival", "Rival", "comparable"]
 
 
 class Rival(Protocol):
@@ -69,10 +67,10 @@ class BackendRival(NamedTuple):
 
         op = getattr(dist.ReduceOp, {"prod": "PRODUCT"}.get(question.op, question.op.upper()))
         # torch 2.13 renamed some.
-        if question.collective == "allgather":
+        if question.collective is ALLGATHER:
             gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
             gather(output, mine)
-        elif question.collective == "reduce_scatter":
+        elif question.collective is REDUCE_SCATTER:
             scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
             scatter(output, mine, op=op)
         elif question.layout.in_pairs:
@@ -85,9 +83,9 @@ class BackendRival(NamedTuple):
     def _in_place(self, question: Question, tensor: Any, op: Any) -> None:
         import torch.distributed as dist
 
-        if question.collective == "allreduce":
+        if question.collective is ALLREDUCE:
             dist.all_reduce(tensor, op=op)
-        elif question.collective == "reduce":
+        elif question.collective is REDUCE:
             dist.reduce(tensor, question.layout.root, op=op)
         else:
             dist.broadcast(tensor, question.layout.root)
@@ -119,4 +117,4 @@ def comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Program], ..
 
 def _shares(program: Program) -> tuple[int, ...]:
     """Shares of the ranks, or of the pairs of them, in lowest terms, where there are any."""
-    return program.layout.parts if program.collective in SHARDED or program.layout.in_pairs else ()
+    return program.layout.parts if program.collective.is_sharded or program.layout.in_pairs else ()

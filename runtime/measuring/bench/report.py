@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ....schedules import bus_factor
+from ....schedules import Collective
 
 __all__ = ["BenchReport", "BenchRow", "Device", "Reading", "head_lines", "row_line", "table_text", "tail_lines"]
 
@@ -70,7 +70,8 @@ class BenchReport:
 
     Attributes
     ----------
-    collective, backend : str
+    collective : Collective
+    backend : str
     num_ranks : int
     datatype : str
         As nccl-tests calls it.
@@ -87,7 +88,7 @@ class BenchReport:
     start_time, end_time : str
     """
 
-    collective: str
+    collective: Collective
     backend: str
     num_ranks: int
     datatype: str
@@ -115,7 +116,7 @@ class BenchReport:
 
     def busbw(self, row: BenchRow, reading: Reading) -> float:
         """GB/s as in nccl-tests: `algbw` times the collective's factor, (n - 1) / n for allgather."""
-        return self.algbw(row, reading) * float(bus_factor(self.collective, self.num_ranks))
+        return self.algbw(row, reading) * float(self.collective.bus_factor(self.num_ranks))
 
     def average_busbw(self, name: str | None = None) -> float:
         """Average `busbw` of all measurements, or of those of one of the names."""
@@ -135,7 +136,7 @@ class BenchReport:
         return {
             "version": JSON_VERSION,
             "start_time": self.start_time,
-            "collective": self.collective,
+            "collective": str(self.collective),
             "backend": self.backend,
             "num_ranks": self.num_ranks,
             "config": self.config,

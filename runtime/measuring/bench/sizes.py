@@ -79,7 +79,7 @@ def extents(layout: Layout, num_ranks: int, sizes: tuple[int, ...], element_byte
     unit, ranks, parts = 1, 1, 1
     if layout.in_pairs:
         unit, ranks, parts = sum(layout.parts), num_ranks, num_ranks**2
-    elif layout.collective in ("allgather", "reduce_scatter"):
+    elif layout.collective.is_sharded:
         unit, parts = num_ranks, num_ranks
     times = dict.fromkeys(size * ranks // (unit * element_bytes) for size in sizes)
     times.pop(0, None)

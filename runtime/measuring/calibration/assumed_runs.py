@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ....errors import UnsupportedError
+from ....schedules import Collective
 from ....topologies import Topology
 from ....topologies.network.link_classes import LinkClass
 from .measured_times import MeasuredTimes
@@ -14,8 +15,6 @@ from .model_times import Reference, over_one_path, over_the_network
 
 __all__ = ["assumed_run", "with_latencies"]
 
-BETWEEN_TWO = ("sendrecv", "gather", "scatter", "hypercube")
-"""What nccl-tests measures and nobody plans."""
 LATENCY_IF_NONE = Fraction(1)
 """Microseconds per link that are scaled where the network states none."""
 
@@ -55,19 +54,21 @@ def assumed_run(
         raise UnsupportedError(
             f"{source} was measured on {ranks} ranks, and the network has {topology.num_ranks}; {how}"
         )
-    if collective in BETWEEN_TWO:
+    if not isinstance(collective, Collective):
         raise UnsupportedError(
             f"{source} measured {collective} on {ranks} ranks, which no plan stands for; measure it between two, and "
             "name the link classes between them: --class NAMES=FILE"
         )
-    chosen = planner or ("shortest-paths" if collective == "all_to_all" else "ring")
+    chosen = planner or ("shortest-paths" if collective.in_pairs else "ring")
     try:
         return over_the_network(topology, collective, chosen)
     except UnsupportedError as error:
         raise UnsupportedError(f"{source}: {error}") from None
 
 
-def _between_two(topology: Topology, source: str, collective: str, group: Sequence[LinkClass]) -> Reference:
+def _between_two(
+    topology: Topology, source: str, collective: Collective | str, group: Sequence[LinkClass]
+) -> Reference:
     links = [topology.link(link.tail, link.head) for each in group for link in each.links]
     try:
         return over_one_path(topology, collective, links)

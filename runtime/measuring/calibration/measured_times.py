@@ -7,24 +7,19 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ....errors import UnsupportedError
+from ....schedules import COLLECTIVES, Collective
+from ....schedules.traffic.collective import collective_or_given
 from ....support.validation import shown
 
 __all__ = ["MeasuredRow", "MeasuredTimes", "collective_called", "half_digit"]
 
-COLLECTIVES = {
-    "allreduce": "allreduce",
-    "allgather": "allgather",
-    "reducescatter": "reduce_scatter",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "alltoall": "all_to_all",
-    "alltoallv": "all_to_allv",
-    "sendrecv": "sendrecv",
-    "gather": "gather",
-    "scatter": "scatter",
-    "hypercube": "hypercube",
+UNPLANNED = ("sendrecv", "gather", "scatter", "hypercube")
+"""What nccl-tests measures besides, and nobody plans."""
+MEASURED: dict[str, Collective | str] = {
+    **{each.nccl_name: each for each in COLLECTIVES.values()},
+    **{name: name for name in UNPLANNED},
 }
-"""Our names by those of nccl-tests, of its programs and of rccl-tests' JSON, without what these differ in."""
+"""By the names of nccl-tests, of its programs and of rccl-tests' JSON, without what these differ in."""
 
 
 MOST_EXPONENT = 300
@@ -57,17 +52,21 @@ class MeasuredTimes:
     ----------
     source : str
         The file, for messages.
-    collective : str or None
-        By our names, ``sendrecv``, ``gather``, ``scatter`` and ``hypercube`` besides; None where the file does not say.
+    collective : Collective, str or None
+        ``sendrecv``, ``gather``, ``scatter`` and ``hypercube`` by their names; None where the file does not say.
     num_ranks : int or None
         None likewise.
     rows : tuple of MeasuredRow
     """
 
     source: str
-    collective: str | None
+    collective: Collective | str | None
     num_ranks: int | None
     rows: tuple[MeasuredRow, ...]
+
+    def __post_init__(self) -> None:
+        """Look up the collective by its name."""
+        object.__setattr__(self, "collective", collective_or_given(self.collective))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,14 +107,14 @@ class MeasuredTimes:
         return replace(self, rows=rows)
 
 
-def collective_called(name: str) -> str | None:
+def collective_called(name: str) -> Collective | str | None:
     """Translate what others call a collective, or a program that measures one.
 
     >>> collective_called("all_reduce_perf"), collective_called("AllGather"), collective_called("mpirun")
-    ('allreduce', 'allgather', None)
+    (<Collective allreduce>, <Collective allgather>, None)
     """
     plain = re.sub(r"(_perf)?(\.exe)?$", "", name.lower())
-    return COLLECTIVES.get(re.sub(r"[^a-z]", "", plain))
+    return MEASURED.get(re.sub(r"[^a-z]", "", plain))
 
 
 def half_digit(text: str) -> float:

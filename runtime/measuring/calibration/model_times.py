@@ -9,25 +9,14 @@ from typing import NamedTuple
 
 from ....errors import UnsupportedError
 from ....planners import plan
-from ....schedules import AnyStepSchedule, schedule_time
+from ....schedules import AnyStepSchedule, Collective, schedule_time
 from ....topologies import Link, Topology
 
 __all__ = ["Reference", "over_one_path", "over_the_network"]
 
 NS_PER_US = 1000
-PAIR_RUNS = {
-    "sendrecv": (1, Fraction(1)),
-    "broadcast": (1, Fraction(1)),
-    "reduce": (1, Fraction(1)),
-    "allgather": (1, Fraction(1, 2)),
-    "reduce_scatter": (1, Fraction(1, 2)),
-    "all_to_all": (1, Fraction(1, 2)),
-    "gather": (1, Fraction(1, 2)),
-    "scatter": (1, Fraction(1, 2)),
-    "hypercube": (1, Fraction(1, 2)),
-    "allreduce": (2, Fraction(1)),
-}
-"""Between two ranks: messages that wait for each other, and the part of the size that each direction carries."""
+PARTS = {"sendrecv": Fraction(1), "gather": Fraction(1, 2), "scatter": Fraction(1, 2), "hypercube": Fraction(1, 2)}
+"""Of what nccl-tests measures between two ranks and nobody plans: the part of the size that each direction carries."""
 
 
 class Reference(NamedTuple):
@@ -45,14 +34,17 @@ class Reference(NamedTuple):
     text: str
 
 
-def over_one_path(topology: Topology, collective: str, links: Iterable[Link]) -> Reference:
+def over_one_path(topology: Topology, collective: Collective | str, links: Iterable[Link]) -> Reference:
     """Assume that two ranks exchange messages over a path of some links only."""
-    if collective not in PAIR_RUNS:
+    if isinstance(collective, Collective) and not collective.takes_traffic:
+        messages, part = max(1, len(collective.phases)), collective.bus_factor(2)
+    elif collective in PARTS:
+        messages, part = 1, PARTS[collective]
+    else:
         raise UnsupportedError(f"nothing is known of {collective} between two ranks; measure sendrecv or broadcast")
     path = _shortest_path(topology, list(links))
     if not path:
         raise UnsupportedError("no two ranks are joined by these links alone; name the other classes on the way too")
-    messages, part = PAIR_RUNS[collective]
     slowest = min(link.bandwidth for link in path)
     waits = "one message" if messages == 1 else f"{messages} messages in turn"
     return Reference(
@@ -63,10 +55,10 @@ def over_one_path(topology: Topology, collective: str, links: Iterable[Link]) ->
     )
 
 
-def over_the_network(topology: Topology, collective: str, planner: str) -> Reference:
+def over_the_network(topology: Topology, collective: Collective, planner: str) -> Reference:
     """Assume that all ranks run the schedule of a planner."""
     # nccl-tests' own root, unless it is told another.
-    root = {"root": 0} if collective in ("broadcast", "reduce") else {}
+    root = {"root": 0} if collective.has_one_root else {}
     made = plan(topology, collective, planner=planner, **root)
     if isinstance(made.schedule, AnyStepSchedule):
         raise UnsupportedError(f"{planner} plans in steps here, whose time is no line; choose another, such as ring")

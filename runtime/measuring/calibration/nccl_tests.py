@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ....errors import FileFormatError
+from ....schedules import Collective
 from ....support.reading import name_of, read_text
 from ....support.validation import shown
 from .measured_times import MeasuredRow, MeasuredTimes, collective_called, half_digit
@@ -83,7 +84,7 @@ class _Table:
         self._columns: tuple[str, ...] = USUAL
         self._places = _places(USUAL)
         self._unit = 1.0
-        self._collective: tuple[str, int] | None = None
+        self._collective: tuple[Collective | str, int] | None = None
         self._ranks: set[int] = set()
         self._num_ranks: int | None = None
         self._line = 0

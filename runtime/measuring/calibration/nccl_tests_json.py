@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from ....errors import FileFormatError
+from ....schedules import Collective
 from ....support.validation import shown
 from .measured_times import MeasuredRow, MeasuredTimes, collective_called, half_digit
 
@@ -55,7 +56,7 @@ def read_results(text: str, where: str) -> MeasuredTimes:
 
 def _of_flat(data: Sequence[object], where: str) -> MeasuredTimes:
     rows: list[MeasuredRow] = []
-    names: dict[str | None, None] = {}
+    names: dict[Collective | str | None, None] = {}
     ranks = 0
     for number, result in enumerate(data):
         at = f"{where}, entry {number}"
@@ -117,7 +118,7 @@ def _number(value: object, at: str) -> float | None:
     return number
 
 
-def _collective(data: Mapping[str, Any], where: str) -> str | None:
+def _collective(data: Mapping[str, Any], where: str) -> Collective | str | None:
     if "collective" in data:
         if name := collective_called(str(data["collective"])):
             return name

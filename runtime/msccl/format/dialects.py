@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ....errors import UnsupportedError
+from ....schedules import Collective
 from ....support.validation import shown
-from .limits import COLLECTIVES, JOINED, RuntimeLimits, runtime_limits
+from .limits import JOINED, MICROSOFT, RuntimeLimits, runtime_limits
 
 __all__ = ["Dialect", "dialect_of"]
 
@@ -43,7 +44,7 @@ class Dialect:
     limits: RuntimeLimits
     version: str
     required: tuple[str, ...]
-    collectives: Mapping[str, str]
+    collectives: Mapping[str, Collective]
     other_collectives: tuple[str, ...]
     max_channels: int
     max_thread_blocks: int
@@ -92,7 +93,7 @@ def dialect_of(runtime: str, version: str | None = None) -> Dialect:
     if version not in (None, known):
         raise UnsupportedError(f"version is {shown(version)}; the one known of {limits.name} is {known}")
     if limits.name == "msccl":
-        spelled = {theirs: ours for ours, theirs in COLLECTIVES.items()}
+        spelled = {theirs: ours for ours, theirs in MICROSOFT.items()}
         types = PLAIN | FUSED | {"ra"}
         return Dialect(
             limits, known, ("name", *ATTRIBUTES), spelled, ("custom",), 32, limits.hard_thread_blocks, types, True

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ....errors import TooLargeError, UnsupportedError
+from ....schedules import COLLECTIVES, REDUCE_SCATTER, Collective
 from ....support.validation import is_int
 from ...programs.checks import check_choice
 from ...programs.packing import document_steps
@@ -47,7 +48,7 @@ class RuntimeLimits:
     max_thread_blocks: int
     hard_thread_blocks: int
     max_channels: int
-    collectives: Mapping[str, str]
+    collectives: Mapping[Collective, str]
     adds_on_receive: bool
     takes_both_placements: bool
 
@@ -59,16 +60,14 @@ FEWER_CHUNKS = "plan with fewer chunks, such as with chunks=1"
 
 A100_SMS = 108
 
-COLLECTIVES = {
-    **{name: name for name in ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce")},
-    "all_to_all": "alltoall",
-}
-JOINED = {**COLLECTIVES, "reduce_scatter": "reducescatter"}
+JOINED = {each: each.nccl_name for each in COLLECTIVES.values() if not each.takes_traffic}
+MICROSOFT = JOINED | {REDUCE_SCATTER: REDUCE_SCATTER.name}
+SPELLINGS = {theirs: ours for names in (MICROSOFT, JOINED) for ours, theirs in names.items()}
 
 RUNTIMES: Mapping[str, RuntimeLimits] = {
     limits.name: limits
     for limits in (
-        RuntimeLimits("msccl", 256, A100_SMS, 216, 32, COLLECTIVES, True, False),
+        RuntimeLimits("msccl", 256, A100_SMS, 216, 32, MICROSOFT, True, False),
         RuntimeLimits("msccl-executor-nccl", 64, A100_SMS, 1024, 32, JOINED, True, True),
         RuntimeLimits("rccl", 64, 64, 64, 32, JOINED, False, True),
     )
@@ -105,16 +104,16 @@ def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int
 
 
 def _check_collective(program: Program, limits: RuntimeLimits) -> None:
-    if program.collective == "all_to_allv":
+    if program.collective.takes_traffic:
         raise UnsupportedError(
             f"the program is for all_to_allv; in {limits.name} all parts are of one size: plan all_to_all, or run the "
             "plan through torch.distributed"
         )
     if program.collective not in limits.collectives:
         raise UnsupportedError(
-            f"the program is for {program.collective}; {limits.name} takes {', '.join(limits.collectives)}"
+            f"the program is for {program.collective}; {limits.name} takes {', '.join(map(str, limits.collectives))}"
         )
-    if program.collective in ("allgather", "reduce_scatter") and len(set(program.layout.shards)) > 1:
+    if program.collective.is_sharded and len(set(program.layout.shards)) > 1:
         raise UnsupportedError(
             f"the program's shards have {min(program.layout.shards)} to {max(program.layout.shards)} chunks; in "
             f"{limits.name} all shards are of one size: plan without weights, or run the plan through torch.distributed"

@@ -7,17 +7,17 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import defusedxml.ElementTree
 from defusedxml.common import DefusedXmlException
 
 from ....errors import FileFormatError, UnsupportedError
+from ....schedules import ALL_TO_ALL, COLLECTIVES, Collective
 from ....support.reading import name_of, read_bytes
 from ...interpreter.interpret import InterpreterReport, run_program
-from ...programs.layout import ROOTED
 from ...programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
-from .limits import MAX_COUNT
+from .limits import MAX_COUNT, SPELLINGS
 
 __all__ = ["interpret_file", "read_placements", "read_xml"]
 
@@ -25,7 +25,7 @@ BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
 KINDS: dict[str, Kind] = {"s": "send", "r": "recv", "cpy": "copy", "re": "reduce", "rrc": "recv_reduce"}
 OTHER_KINDS = ("rcs", "rrs", "rrcs", "ra")
 NAMES = "s, r, cpy, re, rrc and nop"
-COLLECTIVES = {"reducescatter": "reduce_scatter", "alltoall": "all_to_all"}
+NAMED = COLLECTIVES | SPELLINGS
 MAX_BYTES_OF_FILE = 1 << 30
 INT32_MAX = 2**31 - 1
 MAX_CHUNKS = 2**20
@@ -118,25 +118,26 @@ class _Reader:
         if len(found) < ranks:
             missing = next(rank for rank in range(ranks) if rank not in found)
             self._fail(f"there is no gpu element with id {missing}, but ngpus is {ranks}")
-        collective = COLLECTIVES.get(collective, collective)
+        # `Program.layout` refuses a name that is no collective's.
+        known: Any = NAMED.get(collective, collective)
         return Program(
             root.get("name", "unnamed"),
-            collective,
+            known,
             ranks,
             # Of an all-to-all, the file counts the chunks of one rank's input.
-            chunks * ranks if collective == "all_to_all" else chunks,
+            chunks * ranks if known is ALL_TO_ALL else chunks,
             tuple(found[rank] for rank in range(ranks)),
             not self.placements()[1],
-            self._shards(collective, chunks, [found[rank] for rank in range(ranks)]),
+            self._shards(known, chunks, [found[rank] for rank in range(ranks)]),
         )
 
-    def _shards(self, collective: str, chunks: int, ranks: list[RankProgram]) -> tuple[int, ...]:
+    def _shards(self, collective: object, chunks: int, ranks: list[RankProgram]) -> tuple[int, ...]:
         """Find the root of a broadcast or reduce: only it has an input, or an output."""
-        if collective not in ROOTED:
+        if not isinstance(collective, Collective) or not collective.has_one_root:
             return ()
-        held = [rank.input_chunks if collective == "broadcast" else rank.output_chunks for rank in ranks]
+        held = [rank.output_chunks if collective.reduces else rank.input_chunks for rank in ranks]
         if (found := sum(count > 0 for count in held)) != 1:
-            which = "i_chunks" if collective == "broadcast" else "o_chunks"
+            which = "o_chunks" if collective.reduces else "i_chunks"
             raise UnsupportedError(
                 f"{self.path}: {found} ranks of the {collective} have {which} above 0; expected one, the root"
             )

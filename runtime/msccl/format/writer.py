@@ -177,7 +177,7 @@ def _placement(program: Program, limits: RuntimeLimits, placement: str | None) -
     if program.in_place:
         raise UnsupportedError("the program is an in-place one; give the out-of-place program and placement='in-place'")
     if placement is None:
-        if program.collective in ("allgather", "reduce_scatter") or program.layout.in_pairs:
+        if program.collective.is_sharded or program.layout.in_pairs:
             return "out-of-place"
         return "both" if limits.takes_both_placements else "in-place"
     check_choice("placement", placement, PLACEMENTS)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+from ....schedules import ALLGATHER, REDUCE_SCATTER
 from ....support.validation import shown
 from ...interpreter.findings import Findings, Severity
-from ...programs.layout import ROOTED, Layout
+from ...programs.layout import Layout
 from ..format.dialects import FUSED, MSCCL_DEFAULT_MAX_BYTES, Dialect
-from ..format.limits import CONNECTIONS_PER_CHANNEL, MAX_COUNT, MAX_NODES
+from ..format.limits import CONNECTIONS_PER_CHANNEL, MAX_COUNT, MAX_NODES, SPELLINGS
 from .document import Block, Document, Gpu, Step
 from .scanner import at
 
@@ -29,12 +30,13 @@ def check_header(document: Document, dialect: Dialect, findings: Findings) -> No
     protocol, collective = document.words.get("proto", "Simple"), document.words["coll"]
     if protocol not in PROTOCOLS:
         findings.add("rejected", f"proto is {shown(protocol)}; expected {', '.join(PROTOCOLS)}", where)
+    known = SPELLINGS.get(collective)
     if collective not in (*dialect.collectives, *dialect.other_collectives):
-        meant = {"reducescatter": "reduce_scatter", "reduce_scatter": "reducescatter"}.get(collective)
-        known = ", ".join([*dialect.collectives, *dialect.other_collectives])
-        hint = f"it is {meant} there" if meant in dialect.collectives else f"expected one of {known}"
+        meant = next((theirs for theirs, ours in dialect.collectives.items() if ours is known), None)
+        names = ", ".join([*dialect.collectives, *dialect.other_collectives])
+        hint = f"it is {meant} there" if meant else f"expected one of {names}"
         findings.add("rejected", f"coll is {shown(collective)}, which {dialect.name} does not know; {hint}", where)
-    if collective in ROOTED:
+    if known and known.has_one_root:
         findings.add("note", f"the file is for one root, and every {collective} picks it, whatever its root", where)
     if (chunks := numbers["nchunksperloop"]) < 1:
         findings.add("wrong data", f"nchunksperloop is {chunks}, by which sizes are divided; expected 1 or more", where)
@@ -144,9 +146,9 @@ def _check_sizes(document: Document, gpu: Gpu, layout: Layout | None, dialect: D
     if gpu.scratch_chunks < 0:
         findings.add("rejected", f"s_chunks is {gpu.scratch_chunks}; expected 0 or more", where)
     if dialect.is_microsoft:
-        collective = document.words["coll"]
-        for name, divided in (("i_chunks", "allgather"), ("o_chunks", "reduce_scatter")):
-            times = ranks if collective == divided else 1
+        collective = dialect.collectives.get(document.words["coll"])
+        for name, divided in (("i_chunks", ALLGATHER), ("o_chunks", REDUCE_SCATTER)):
+            times = ranks if collective is divided else 1
             if sizes[name] > 0 and sizes[name] * times != chunks:
                 findings.add(
                     "rejected", f"{name} is {sizes[name]}, which does not go with nchunksperloop {chunks}", where
@@ -155,7 +157,7 @@ def _check_sizes(document: Document, gpu: Gpu, layout: Layout | None, dialect: D
         return
     for name, real in zip(sizes, chunks_of_buffers(layout, gpu.number), strict=False):
         # A root's file says by 0 that the others have none, and one for calls in place that it does without.
-        if sizes[name] not in (0, real) and layout.collective not in ROOTED:
+        if sizes[name] not in (0, real) and not layout.collective.has_one_root:
             findings.add(
                 "note",
                 f"{name} is {sizes[name]}, but the buffer has {real} chunks; it bounds offsets and no more",

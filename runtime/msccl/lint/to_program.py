@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from itertools import count
 
 from ....errors import ProgramError, UnsupportedError
+from ....schedules import Collective
 from ...interpreter.findings import Findings
-from ...programs.layout import ROOTED, Layout
+from ...programs.layout import Layout
 from ...programs.program import Buffer, ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
-from ..format.limits import COLLECTIVES, JOINED, MAX_AWAITED_BLOCK
+from ..format.limits import MAX_AWAITED_BLOCK, SPELLINGS
 from .document import Block, Document, Gpu, Step
 from .rules import chunks_of_buffers
 from .scanner import at
@@ -17,7 +18,6 @@ from .scanner import at
 __all__ = ["layout_of", "program_of"]
 
 BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
-SPELLED = {theirs: ours for names in (COLLECTIVES, JOINED) for ours, theirs in names.items()}
 MAX_RANKS, MAX_PAIRED = 4096, 1024
 """More than that the parsers do not keep, and a table of all pairs of so many."""
 MAX_CHUNKS = 2**24
@@ -28,7 +28,7 @@ Place = tuple[int, int]
 
 def layout_of(document: Document, findings: Findings) -> Layout | None:
     """Where the chunks of a file's collective stand; None, with the reason as a finding, if that cannot be told."""
-    collective = SPELLED.get(document.words["coll"])
+    collective = SPELLINGS.get(document.words["coll"])
     ranks, chunks = document.numbers["ngpus"], document.numbers["nchunksperloop"]
     if collective is None:
         findings.add(
@@ -37,13 +37,13 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
         return None
     if sorted(gpu.number for gpu in document.gpus) != list(range(len(document.gpus))) or ranks != len(document.gpus):
         return None  # There is a rank without an element, which is told elsewhere.
-    most = MAX_PAIRED if collective == "all_to_all" else MAX_RANKS
+    most = MAX_PAIRED if collective.in_pairs else MAX_RANKS
     total = sum(max(0, gpu.scratch_chunks) for gpu in document.gpus) + 2 * ranks * max(0, chunks)
     if ranks > most or chunks < 1 or total > MAX_CHUNKS:
         findings.add("not checked", f"{total} chunks on {ranks} ranks are too many to run, so data are not looked at")
         return None
     try:
-        if collective == "all_to_all":
+        if collective.in_pairs:
             return Layout.of(collective, ranks, chunks * ranks)
         return Layout.of(collective, ranks, chunks, _shards(document, collective))
     except ProgramError as error:
@@ -53,12 +53,12 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
     return None
 
 
-def _shards(document: Document, collective: str) -> tuple[int, ...]:
+def _shards(document: Document, collective: Collective) -> tuple[int, ...]:
     """Find the root of a broadcast or reduce: only it has an input, or an output, or nobody to send or receive from."""
-    if collective not in ROOTED:
+    if not collective.has_one_root:
         return ()
     ranks, chunks = document.numbers["ngpus"], document.numbers["nchunksperloop"]
-    broadcast = collective == "broadcast"
+    broadcast = not collective.reduces
     roots = {gpu.number for gpu in document.gpus if (gpu.input_chunks if broadcast else gpu.output_chunks) > 0}
     if len(roots) != 1:
         roots = {
@@ -74,7 +74,7 @@ def _shards(document: Document, collective: str) -> tuple[int, ...]:
 def program_of(document: Document, layout: Layout, findings: Findings) -> Program:
     """Translate a file; it has the gpu elements and thread blocks that it should, and steps of known types."""
     ranks = sorted(document.gpus, key=lambda gpu: gpu.number)
-    shards = layout.shards if layout.collective in ROOTED else ()
+    shards = layout.shards if layout.collective.has_one_root else ()
     return Program(
         document.words.get("name", "unnamed"),
         layout.collective,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from ....errors import FileFormatError, UnsupportedError
+from ....schedules import ALL_TO_ALL, REDUCE_SCATTER
 from .execution_plan import (
     ALIGNMENT,
     CHANNEL_TYPES,
@@ -84,14 +85,16 @@ class _Checker:
             given, kept = gpu.input_chunks, gpu.output_chunks
             if (given, kept) != (plan.gpus[0].input_chunks, plan.gpus[0].output_chunks):
                 self._fail(f"gpu {rank} has other numbers of input and output chunks than gpu 0")
-            wanted = {"allgather": given * ranks, "reduce_scatter": given // ranks}.get(plan.collective, given)
-            divides = plan.collective not in ("reduce_scatter", "all_to_all") or given % ranks == 0
+            wanted = given
+            if plan.collective.is_sharded:
+                wanted = given // ranks if plan.collective.reduces else given * ranks
+            divides = plan.collective not in (REDUCE_SCATTER, ALL_TO_ALL) or given % ranks == 0
             if kept != wanted or not divides:
                 self._fail(
                     f"gpu {rank} has {given} input chunks and {kept} output chunks, which is no {plan.collective} of "
                     f"{ranks} ranks"
                 )
-        if plan.collective == "all_to_all" and plan.in_place:
+        if plan.collective.in_pairs and plan.in_place:
             self._fail("inplace is true, but the output of an all-to-all is never its input")
         least, most = (
             ALIGNMENT * message_chunks(plan.collective, plan.gpus),

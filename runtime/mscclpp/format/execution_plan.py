@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ....schedules import ALLGATHER, COLLECTIVES, Collective
+from ....schedules.traffic.collective import collective_or_given
 from ...programs.program import Buffer
 
 __all__ = ["ChannelType", "ExecutionPlan", "Gpu", "Operation", "Place", "channel_pairs"]
@@ -31,18 +33,8 @@ ALIGNMENT = 16
 """Bytes; chunks start at multiples of it.  The executor adds 16 bytes at once and the rest of a chunk wrongly."""
 MAX_THREADS = 1024
 
-COLLECTIVES = {
-    "allgather": "allgather",
-    "reduce_scatter": "reducescatter",
-    "allreduce": "allreduce",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "all_to_all": "alltoall",
-}
-"""Names of the collectives in plan files; the executor treats ``allgather`` differently and ignores the others."""
-
-SIZED_BY_OUTPUT = ("allgather",)
-"""Collectives of which the executor compares the size of the output with the limits of the plan."""
+WRITTEN = tuple(each for each in COLLECTIVES.values() if not each.takes_traffic)
+"""Collectives of plan files; the executor treats allgather differently and ignores the names of the others."""
 
 DATA_OPERATIONS = ("put", "pws", "copy", "re")
 WAITING = ("wait", "rlxwait")
@@ -114,8 +106,8 @@ class ExecutionPlan:
     ----------
     name : str
         The executor keeps what it has set up by name, so it must be unique among the plans of a process.
-    collective : str
-        As collopt spells it.
+    collective : Collective
+        Its name will do.
     in_place : bool
         Whether it is for calls in which input and output are the same memory.
     min_bytes, max_bytes : int
@@ -126,12 +118,16 @@ class ExecutionPlan:
     """
 
     name: str
-    collective: str
+    collective: Collective
     in_place: bool
     min_bytes: int
     max_bytes: int
     threads_per_block: int
     gpus: tuple[Gpu, ...]
+
+    def __post_init__(self) -> None:
+        """Look up the collective by its name."""
+        object.__setattr__(self, "collective", collective_or_given(self.collective))
 
     @property
     def num_ranks(self) -> int:
@@ -167,12 +163,12 @@ def channel_pairs(gpus: tuple[Gpu, ...]) -> dict[tuple[int, ChannelType, int], t
     }
 
 
-def message_chunks(collective: str, gpus: tuple[Gpu, ...]) -> int:
+def message_chunks(collective: Collective, gpus: tuple[Gpu, ...]) -> int:
     """Chunks of the buffer whose size the executor compares with the limits of the plan."""
-    return gpus[0].output_chunks if collective in SIZED_BY_OUTPUT else gpus[0].input_chunks
+    return gpus[0].output_chunks if collective is ALLGATHER else gpus[0].input_chunks
 
 
-def largest_message(collective: str, gpus: tuple[Gpu, ...]) -> int:
+def largest_message(collective: Collective, gpus: tuple[Gpu, ...]) -> int:
     """Bytes of that buffer up to which no buffer needs an offset of more than 32 bits."""
     chunk = MAX_BUFFER_BYTES // max(max(gpu.chunks.values()) for gpu in gpus)
     return chunk // ALIGNMENT * ALIGNMENT * message_chunks(collective, gpus)

@@ -19,10 +19,10 @@ from .check import check_execution_plan
 from .execution_plan import (
     ALIGNMENT,
     CHANNEL_TYPES,
-    COLLECTIVES,
     MAX_CHANNELS,
     MAX_OPERATIONS,
     MAX_THREADS,
+    WRITTEN,
     ChannelType,
     ExecutionPlan,
     Gpu,
@@ -34,7 +34,7 @@ __all__ = ["parse_content", "parse_document", "read_mscclpp"]
 
 Positions = dict[ChannelType, tuple[int, ...]]
 """Of channels or remote buffers, in the lists of their GPU."""
-SPELLINGS = {theirs: ours for ours, theirs in COLLECTIVES.items()}
+SPELLINGS = {each.nccl_name: each for each in WRITTEN}
 UINT64_MAX = 2**64 - 1
 MAX_BYTES_OF_FILE = 2**25
 """Six times what a plan for 64 GPUs takes; a larger file is refused before it is decoded."""

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from .execution_plan import ALIGNMENT, CHANNEL_TYPES, COLLECTIVES, ExecutionPlan, Gpu, Operation, Place
+from .execution_plan import ALIGNMENT, CHANNEL_TYPES, ExecutionPlan, Gpu, Operation, Place
 
 __all__ = ["document_of", "to_mscclpp_text"]
 
@@ -34,7 +34,7 @@ def document_of(plan: ExecutionPlan) -> dict[str, Any]:
     """Return the JSON document of a plan as lists, texts and integers."""
     return {
         "name": plan.name,
-        "collective": COLLECTIVES[plan.collective],
+        "collective": plan.collective.nccl_name,
         "protocol": "Simple",
         "inplace": plan.in_place,
         "reuse_resources": False,

@@ -17,6 +17,7 @@ from math import gcd
 from typing import Any
 
 from ....errors import ProgramError, TooLargeError, UnsupportedError
+from ....schedules import Collective
 from ....support.validation import is_int, shown
 from ....support.writing import write_whole
 from ...interpreter.check import check_program
@@ -26,9 +27,9 @@ from ...programs.program import ChunkRange, Dependency, Instruction, Program, Ra
 from ..format.execution_plan import (
     ALIGNMENT,
     CHANNEL_TYPES,
-    COLLECTIVES,
     MAX_BUFFER_BYTES,
     MAX_THREADS,
+    WRITTEN,
     ExecutionPlan,
     Gpu,
     largest_message,
@@ -176,15 +177,15 @@ def _check_window(low: object, high: object, smallest: int, largest: int) -> Non
 def _check_collective(program: Program, placement: str) -> None:
     if program.in_place:
         raise UnsupportedError("the program is an in-place one; give the out-of-place program and placement='in-place'")
-    if program.collective not in COLLECTIVES:
+    if program.collective not in WRITTEN:
         raise UnsupportedError(
-            f"the program is for {program.collective}; MSCCL++ plans are written for {', '.join(COLLECTIVES)}"
+            f"the program is for {program.collective}; MSCCL++ plans are written for {', '.join(map(str, WRITTEN))}"
         )
-    if program.collective == "all_to_all" and placement == "in-place":
+    if program.collective.in_pairs and placement == "in-place":
         raise UnsupportedError(
             "the program is an all_to_all, whose output is never its input; use placement='out-of-place'"
         )
-    if program.collective in ("allgather", "reduce_scatter") and len(set(program.layout.shards)) > 1:
+    if program.collective.is_sharded and len(set(program.layout.shards)) > 1:
         raise UnsupportedError(
             f"the program's shards have {min(program.layout.shards)} to {max(program.layout.shards)} chunks; MSCCL++ "
             "calls have shards of one size: plan without weights, or run the plan through torch.distributed"
@@ -270,7 +271,7 @@ def _gpus(
     return tuple(gpus)
 
 
-def _size_window(collective: str, gpus: tuple[Gpu, ...], slice_bytes: int | None, count: int) -> tuple[int, int]:
+def _size_window(collective: Collective, gpus: tuple[Gpu, ...], slice_bytes: int | None, count: int) -> tuple[int, int]:
     """Sizes of which every chunk has at least 16 bytes and every buffer fewer than 2^32."""
     chunks, largest = message_chunks(collective, gpus), largest_message(collective, gpus)
     if slice_bytes is not None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....errors import ProgramError
 from ...interpreter.machine import expected_outputs
-from ...programs.layout import ROOTED, Layout
+from ...programs.layout import Layout
 from ...programs.program import Program
 from ..format.execution_plan import ExecutionPlan
 from .memory import Data, Memory
@@ -20,10 +20,10 @@ def layout_of(plan: ExecutionPlan) -> Layout:
     """Where chunks stand; the root is found by who reads its input, or writes its output."""
     first = plan.gpus[0]
     chunks = max(first.input_chunks, first.output_chunks)
-    if plan.collective == "all_to_all":
+    if plan.collective.in_pairs:
         chunks *= plan.num_ranks
     shards: tuple[int, ...] = ()
-    if plan.collective in ROOTED:
+    if plan.collective.has_one_root:
         root = _root(plan)
         shards = tuple(chunks * (rank == root) for rank in range(plan.num_ranks))
     return Layout.of(plan.collective, plan.num_ranks, chunks, shards)
@@ -36,7 +36,7 @@ def check_data(plan: ExecutionPlan, layout: Layout, memory: Sequence[Memory], in
     for rank, held in enumerate(inputs):
         begin, end = layout.input_range(rank)
         given.append(held.reshape(-1, slices)[: end - begin])
-    shards = layout.shards if layout.collective in ROOTED else ()
+    shards = layout.shards if layout.collective.has_one_root else ()
     program = Program(plan.name, plan.collective, plan.num_ranks, layout.chunks, (), shards=shards)
     for rank, expected in enumerate(expected_outputs(program, given)):
         arrays = memory[rank].arrays
@@ -53,13 +53,13 @@ def _root(plan: ExecutionPlan) -> int:
     for gpu in plan.gpus:
         for block in gpu.thread_blocks:
             for operation in (inner for outer in block for inner in (outer, *outer.body)):
-                if plan.collective == "broadcast":
-                    found |= {place.rank for place in operation.sources if place.buffer == "input"}
-                else:
+                if plan.collective.reduces:
                     found |= {place.rank for place in operation.targets if place.buffer == "output"}
+                else:
+                    found |= {place.rank for place in operation.sources if place.buffer == "input"}
     if not found and plan.in_place and plan.num_ranks == 1:
         return 0
     if len(found) != 1:
-        what = "read their input" if plan.collective == "broadcast" else "have their output written"
+        what = "have their output written" if plan.collective.reduces else "read their input"
         raise ProgramError(f"{len(found)} ranks of the {plan.collective} {what}; expected one, the root")
     return found.pop()

@@ -141,8 +141,8 @@ class Memory:
         if in_place:
             shared = noise(max(gpu.input_chunks, gpu.output_chunks) * slices)
             starts: dict[Buffer, int] = {"input": 0, "output": 0}
-            if layout.collective in ("allgather", "reduce_scatter"):
-                smaller: Buffer = "input" if layout.collective == "allgather" else "output"
+            if layout.collective.is_sharded:
+                smaller: Buffer = "input" if layout.collective.input == "shard" else "output"
                 starts[smaller] = layout.offsets[rank]
             for buffer, start in starts.items():
                 begin = start * slices
