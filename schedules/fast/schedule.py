@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...support.arrays import IntArray, read_only
+from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.validation import as_whole
-from .segments import Moves, Pieces, handed_over, local_bytes, pieces_of
+from .segments import Moves, Pieces, StagedArrays, handed_over, local_bytes, pieces_of
 from .two_tier_cost import PIPELINES, TwoTierModel, TwoTierTimes, check_model, two_tier_times
 from .verify import verify_all_to_allv
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["AllToAllvSchedule", "Stage"]
-
-
-ARRAYS = ("traffic", "stream_starts", "segments", "stage_bytes", "partners", "begins", "ends")
 
 
 class Stage(NamedTuple):
@@ -39,7 +36,7 @@ class Stage(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AllToAllvSchedule:
+class AllToAllvSchedule(StagedArrays):
     """How n servers of m GPUs exchange what a matrix says, as FAST does it.
 
     Rank r is GPU ``r % m`` of server ``r // m``.  For every two servers, GPU p of the one sends one stream to its peer,
@@ -81,59 +78,12 @@ class AllToAllvSchedule:
     collopt.planners.schedule_all_to_allv : Makes one.
     """
 
-    traffic: IntArray
-    servers: int
-    gpus_per_server: int
-    stream_starts: IntArray
-    segments: IntArray
-    stage_bytes: IntArray
-    partners: IntArray
-    begins: IntArray
-    ends: IntArray
-    server_sizes: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Let nobody write to the arrays."""
-        for name in ARRAYS:
-            array = getattr(self, name)
-            if array.flags.writeable:  # planning takes microseconds, and so would views of arrays that need none
-                object.__setattr__(self, name, read_only(array))
-
-    def __reduce__(self) -> tuple[type[AllToAllvSchedule], tuple[object, ...]]:
-        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))
-
     def __repr__(self) -> str:
         """Give the size."""
         size = f"{count_text(self.servers, 'server')} of {count_text(self.gpus_per_server, 'GPU')}"
         if self.server_sizes:
             size = f"{len(self.sizes)} servers of {min(self.sizes)} to {max(self.sizes)} GPUs"
         return f"<AllToAllvSchedule: {size}, {count_text(self.num_stages, 'stage')}>"
-
-    @property
-    def num_ranks(self) -> int:
-        """Number of GPUs."""
-        return self.servers * self.gpus_per_server
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """GPUs of each server, not of its parts."""
-        return self.server_sizes or (self.gpus_per_server,) * self.servers
-
-    @cached_property
-    def first_ranks(self) -> IntArray:
-        """GPU 0 of each server; shape (servers,)."""
-        return np.cumsum((0, *self.sizes[:-1]))
-
-    @cached_property
-    def homes(self) -> IntArray:
-        """The server of each rank; shape (ranks,)."""
-        return np.repeat(np.arange(len(self.sizes)), self.sizes)
-
-    @property
-    def num_stages(self) -> int:
-        """Number of stages between servers."""
-        return len(self.stage_bytes)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

@@ -2,16 +2,78 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, read_only
 
-if TYPE_CHECKING:
-    from .schedule import AllToAllvSchedule
+__all__ = [
+    "Moves",
+    "Pieces",
+    "StagedArrays",
+    "busiest_by_shift",
+    "busiest_by_stage",
+    "handed_over",
+    "local_bytes",
+    "pieces_of",
+]
 
-__all__ = ["Moves", "Pieces", "busiest_by_shift", "busiest_by_stage", "handed_over", "local_bytes", "pieces_of"]
+ARRAYS = ("traffic", "stream_starts", "segments", "stage_bytes", "partners", "begins", "ends")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StagedArrays:
+    """The data of an `AllToAllvSchedule`, which describes them: all that its pieces, its check and its cost rest on."""
+
+    traffic: IntArray
+    servers: int
+    gpus_per_server: int
+    stream_starts: IntArray
+    segments: IntArray
+    stage_bytes: IntArray
+    partners: IntArray
+    begins: IntArray
+    ends: IntArray
+    server_sizes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Let nobody write to the arrays."""
+        for name in ARRAYS:
+            array = getattr(self, name)
+            if array.flags.writeable:  # planning takes microseconds, and so would views of arrays that need none
+                object.__setattr__(self, name, read_only(array))
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of GPUs."""
+        return self.servers * self.gpus_per_server
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """GPUs of each server, not of its parts."""
+        return self.server_sizes or (self.gpus_per_server,) * self.servers
+
+    @cached_property
+    def first_ranks(self) -> IntArray:
+        """GPU 0 of each server; shape (servers,)."""
+        return np.cumsum((0, *self.sizes[:-1]))
+
+    @cached_property
+    def homes(self) -> IntArray:
+        """The server of each rank; shape (ranks,)."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @property
+    def num_stages(self) -> int:
+        """Number of stages between servers."""
+        return len(self.stage_bytes)
 
 
 class Pieces(NamedTuple):
@@ -48,7 +110,7 @@ class Moves(NamedTuple):
     length: IntArray
 
 
-def pieces_of(schedule: AllToAllvSchedule, server: int) -> Pieces:
+def pieces_of(schedule: StagedArrays, server: int) -> Pieces:
     """Cut the streams that leave `server` at the ends of segments and of stages' intervals."""
     n, m = schedule.servers, schedule.gpus_per_server
     starts = schedule.stream_starts[server * n * m : (server + 1) * n * m + 1]
@@ -82,21 +144,21 @@ def pieces_of(schedule: AllToAllvSchedule, server: int) -> Pieces:
     )
 
 
-def handed_over(schedule: AllToAllvSchedule) -> Moves:
+def handed_over(schedule: StagedArrays) -> Moves:
     """What GPUs hand to proxies of their server before the first stage, segment by segment."""
     n, m = schedule.servers, schedule.gpus_per_server
     streams = np.repeat(np.arange(n * n * m), np.diff(schedule.stream_starts))
     return _moves(schedule.segments[:, 0], streams // (n * m) * m + streams % m, schedule.segments[:, 3])
 
 
-def local_bytes(schedule: AllToAllvSchedule) -> Moves:
+def local_bytes(schedule: StagedArrays) -> Moves:
     """What of the all-to-allv stays inside servers, without copies to self."""
     inside = schedule.homes[:, None] == schedule.homes
     source, destination = np.nonzero(np.where(inside, schedule.traffic, 0))
     return _moves(source, destination, schedule.traffic[source, destination])
 
 
-def busiest_by_shift(schedule: AllToAllvSchedule, moves: Moves) -> IntArray:
+def busiest_by_shift(schedule: StagedArrays, moves: Moves) -> IntArray:
     """Bytes of the busiest GPU of each server at each distance; shape (servers, largest server - 1).
 
     At distance d GPU a of a server sends to GPU a + d modulo the server's size; the first column is distance 1.
@@ -107,7 +169,7 @@ def busiest_by_shift(schedule: AllToAllvSchedule, moves: Moves) -> IntArray:
     return busiest[:, 1:]
 
 
-def busiest_by_stage(schedule: AllToAllvSchedule) -> tuple[IntArray, IntArray]:
+def busiest_by_stage(schedule: StagedArrays) -> tuple[IntArray, IntArray]:
     """As `busiest_by_shift`, for what GPUs hand over for each stage, and what they redistribute after it.
 
     Shapes: returns int64 (stages, servers, largest server - 1).
@@ -137,7 +199,7 @@ def _moves(source: IntArray, destination: IntArray, length: IntArray) -> Moves:
     return Moves(source[moved], destination[moved], length[moved])
 
 
-def _shift(schedule: AllToAllvSchedule, source: IntArray, destination: IntArray) -> IntArray:
+def _shift(schedule: StagedArrays, source: IntArray, destination: IntArray) -> IntArray:
     """Distance from GPU to GPU of the same server."""
     sizes = np.array(schedule.sizes)[schedule.homes[source]]
     return np.asarray((destination - source) % sizes, dtype=np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,7 @@ from ...errors import CapacityOverflowError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_whole, shown
-from .segments import busiest_by_shift, busiest_by_stage, handed_over, local_bytes
-
-if TYPE_CHECKING:
-    from .schedule import AllToAllvSchedule
+from .segments import StagedArrays, busiest_by_shift, busiest_by_stage, handed_over, local_bytes
 
 __all__ = [
     "DEFAULT_WAKE_UP",
@@ -137,7 +134,7 @@ class TwoTierTimes(NamedTuple):
         return self.balance + self.stages + self.tail
 
 
-def two_tier_times(schedule: AllToAllvSchedule, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> TwoTierTimes:
+def two_tier_times(schedule: StagedArrays, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> TwoTierTimes:
     """Run the pipeline of FAST, section 4.3, or a finer one.
 
     Stages between servers follow one another, each once all servers are balanced for it.  Inside each server there is
@@ -173,7 +170,7 @@ class _Ticks(NamedTuple):
     per_us: int
 
     @classmethod
-    def of(cls, schedule: AllToAllvSchedule, model: TwoTierModel) -> _Ticks:
+    def of(cls, schedule: StagedArrays, model: TwoTierModel) -> _Ticks:
         up, out = 1 / Fraction(model.scale_up), 1 / Fraction(model.scale_out)
         wake_up = Fraction(model.wake_up) * NS_PER_US
         unit = lcm(up.denominator, out.denominator, wake_up.denominator)

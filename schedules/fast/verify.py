@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ...errors import CertificateError
 from ...support.arrays import IntArray
-
-if TYPE_CHECKING:
-    from .schedule import AllToAllvSchedule
+from .segments import StagedArrays
 
 __all__ = ["verify_all_to_allv"]
 
 
-def verify_all_to_allv(schedule: AllToAllvSchedule) -> None:
+def verify_all_to_allv(schedule: StagedArrays) -> None:
     """Check an all-to-allv schedule.
 
     Streams: every byte of every cell between two servers is in exactly one segment, of a stream between the right
@@ -34,7 +30,7 @@ def _require(fine: bool, problem: str) -> None:
         raise CertificateError(f"the all-to-allv schedule is wrong: {problem}")
 
 
-def _check_arrays(schedule: AllToAllvSchedule) -> None:
+def _check_arrays(schedule: StagedArrays) -> None:
     n, m, stages = schedule.servers, schedule.gpus_per_server, len(schedule.stage_bytes)
     shapes = {
         "traffic": (n * m, n * m),
@@ -58,7 +54,7 @@ def _check_arrays(schedule: AllToAllvSchedule) -> None:
     _require(fine, "streams do not take up the segments one after another")
 
 
-def _check_segments(schedule: AllToAllvSchedule) -> IntArray:
+def _check_segments(schedule: StagedArrays) -> IntArray:
     """Check that segments are the traffic between servers; return lengths of streams, shape (servers, servers, m)."""
     n, m, ranks, homes = schedule.servers, schedule.gpus_per_server, schedule.num_ranks, schedule.homes
     origin, final, first, length = schedule.segments.T
@@ -96,7 +92,7 @@ def _check_segments(schedule: AllToAllvSchedule) -> IntArray:
     return lengths
 
 
-def _check_stages(schedule: AllToAllvSchedule, longest: IntArray) -> None:
+def _check_stages(schedule: StagedArrays, longest: IntArray) -> None:
     """Check the stages against the longest streams, shape (servers, servers)."""
     n, partners, sizes = schedule.servers, schedule.partners, schedule.stage_bytes
     stage, sender = np.nonzero(partners != -1)

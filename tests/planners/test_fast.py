@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners.pairs.fast import STAGES, schedule_all_to_allv
-from collopt.schedules.fast.schedule import ARRAYS
+from collopt.schedules.fast.segments import ARRAYS
 from collopt.schedules.fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
 from collopt.solvers.fast.birkhoff import DECOMPOSITIONS
 

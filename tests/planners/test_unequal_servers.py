@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners.pairs.fast import STAGES, schedule_all_to_allv
-from collopt.schedules.fast.schedule import ARRAYS, AllToAllvSchedule
+from collopt.schedules.fast.schedule import AllToAllvSchedule
+from collopt.schedules.fast.segments import ARRAYS
 from collopt.schedules.fast.two_tier_cost import H200, PIPELINES, TwoTierModel
 from collopt.solvers.fast.stages import staged_exchange
 from collopt.solvers.fast.unequal_servers import unequal_exchange

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, CertificateError, TopologyError, UnsupportedError
 from collopt.planners.pairs.fast import schedule_all_to_allv
-from collopt.schedules.fast.schedule import ARRAYS, AllToAllvSchedule
+from collopt.schedules.fast.schedule import AllToAllvSchedule
+from collopt.schedules.fast.segments import ARRAYS
 from collopt.schedules.fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
 
 IntArray = npt.NDArray[np.int64]
