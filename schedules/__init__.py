@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ..support.quantities import as_bytes
 from .any_schedule import AnySchedule, rate_of_loads, verified_loads
-from .bounds.bound import Bound
+from .bounds.bound import Bound, bound_sensitivity, link_prices
 from .bounds.cut_duals import Prices
 from .bounds.cuts import EVERY_SCHEDULE, Crossing, Cut, LinkPrice, Partition, RankCuts, Witness
 from .bounds.length_duals import LinkLengths
-from .bounds.sensitivity import bound_sensitivity, link_prices
 from .expansions.expansions import (
     bidirectional_schedule,
     cartesian_power_schedule,

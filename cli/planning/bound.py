@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
-from ...schedules import Cut, Partition
+from ...schedules import Cut, Partition, Witness
 from ...support.formatting import SHOWN, rate, shortened
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
@@ -68,7 +69,7 @@ def _as_json(found: Bound) -> dict[str, Any]:
 
 
 def _print(found: Bound) -> None:
-    network, witness, pairs = found.topology, found.witness, found.collective.in_pairs
+    network, pairs = found.topology, found.collective.in_pairs
     part = "a shard" if not pairs else "a traffic of 1" if found.weights else "what one rank has for another"
     rows = {
         "algbw": f"at most {rate(found.algbw)}",
@@ -77,14 +78,28 @@ def _print(found: Bound) -> None:
     }
     if not found.collective.has_two_phases and not pairs:
         rows["trees per root"] = f"{found.trees_per_root} reach it exactly"
-    rows["bottleneck cut" if isinstance(witness, Cut) else "bottleneck"] = witness_text(found)
-    if isinstance(witness, Cut):
-        rows["ranks inside"] = shortened(node for node in network.compute_nodes if node in witness.nodes)
-        if switches := [node for node in network.switch_nodes if node in witness.nodes]:
-            rows["switches inside"] = shortened(switches)
-    if isinstance(witness, Partition):
-        rows["ranks in parts"] = _parts(witness, network)
+    rows |= _witness_rows(found.witness, found)
     emit_rows(f"{found.collective} on {network.name}, {network.num_ranks} ranks", rows)
+
+
+@singledispatch
+def _witness_rows(witness: Witness, found: Bound) -> dict[str, str]:  # noqa: ARG001
+    return {"bottleneck": witness_text(found)}
+
+
+@_witness_rows.register(Cut)
+def _cut_rows(witness: Cut, found: Bound) -> dict[str, str]:
+    ranks, switches = (
+        [node for node in nodes if node in witness.nodes]
+        for nodes in (found.topology.compute_nodes, found.topology.switch_nodes)
+    )
+    rows = {"bottleneck cut": witness_text(found), "ranks inside": shortened(ranks)}
+    return rows | ({"switches inside": shortened(switches)} if switches else {})
+
+
+@_witness_rows.register(Partition)
+def _partition_rows(witness: Partition, found: Bound) -> dict[str, str]:
+    return {"bottleneck": witness_text(found), "ranks in parts": _parts(witness, found.topology)}
 
 
 def _parts(witness: Partition, network: Topology) -> str:

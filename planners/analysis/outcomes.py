@@ -15,7 +15,16 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from ...errors import BoundError, CapacityOverflowError, ColloptError, UnsupportedError
-from ...schedules import ALLREDUCE, COLLECTIVES, PAIR_COLLECTIVES, TREE_COLLECTIVES, Bound, Collective, as_bytes
+from ...schedules import (
+    ALLREDUCE,
+    COLLECTIVES,
+    EVERY_SCHEDULE,
+    PAIR_COLLECTIVES,
+    TREE_COLLECTIVES,
+    Bound,
+    Collective,
+    as_bytes,
+)
 from ...schedules.traffic.collective import CollectiveName, as_collective
 from ...solvers.highs.options import current_threads, limited_threads
 from ...support.seed import current_seed, seeded
@@ -223,7 +232,6 @@ def _strength_bound(topology: Topology, collective: Collective, shards: dict[str
 
 
 def _linear_program_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
-    from ...schedules.bounds.cut_duals import Prices
     from ...solvers import HighsOptions
     from .lp_bounds import lp_bound
 
@@ -235,8 +243,7 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: di
             "call collopt.planners.lp_bound to solve it all the same"
         )
     found = lp_bound(topology, collective, **shards, options=HighsOptions(time_limit=TIME_LIMIT))
-    scope = found.witness.scope(collective) if isinstance(found.witness, Prices) else ""
-    return found, f"about {scope}" if collective.has_two_phases else ""
+    return found, "" if found.scope == EVERY_SCHEDULE else f"about {found.scope}"
 
 
 BOUNDS: dict[str, Callable[[Topology, Collective, dict[str, Any]], tuple[Bound, str]]] = {

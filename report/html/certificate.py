@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import singledispatch
 from typing import NamedTuple
 
-from ...schedules import BROADCAST, REDUCE, Bound, Cut, LinkLengths, LinkPrice, Partition, Prices, RankCuts
+from ...schedules import BROADCAST, REDUCE, Bound, Cut, LinkLengths, LinkPrice, Partition, Prices, RankCuts, Witness
 from ...support.formatting import SHOWN, count_text, rate, shortened
 from ..tables.witness_links import witness_view
 
@@ -77,22 +78,22 @@ def certificate(bound: Bound) -> Certificate:
     >>> proof.divisions[0]
     'time ≥ 3 / 50 = 3/50 ns per byte of a shard'
     """
-    witness = bound.witness
     counted = witness_view(bound).links
     links = tuple((link.tail, link.head) for link in bound.topology.links if (link.tail, link.head) in counted)
-    if isinstance(witness, Cut):
-        return _of_cut(bound, witness, links)
-    if isinstance(witness, RankCuts):
-        return _of_rank_cuts(bound, witness, links)
-    if isinstance(witness, Partition):
-        return _of_partition(bound, witness, links)
-    if isinstance(witness, LinkLengths):
-        return _of_lengths(bound, witness, links)
-    assert isinstance(witness, Prices)  # `witness_view` knows no other kind.
-    return _of_prices(bound, witness, links)
+    return _of(bound.witness, bound, links)
 
 
-def _of_cut(bound: Bound, cut: Cut, links: tuple[Pair, ...]) -> Certificate:
+@singledispatch
+def _of(witness: Witness, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
+    """Any witness: its reason, and links by what they count."""
+    weights = witness.link_weights(bound.topology, bound.collective)
+    prices = [LinkPrice(*pair, weight) for pair, weight in weights.items()]
+    reasons = (f"{witness.reason(bound.topology, bound.collective)}.",)
+    return _priced("A bound", reasons, "bandwidth times weight", prices, links, bound)
+
+
+@_of.register(Cut)
+def _of_cut(cut: Cut, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
     entering = bound.collective.direction == "reduce"
     amount, bandwidth = cut.crossing(bound.topology, bound.collective, bound.weights)
     way = "in" if entering else "out"
@@ -137,7 +138,8 @@ def _crossing_words(bound: Bound, amount: Fraction) -> str:
     return f"Every rank outside wants the shards of all ranks inside, so these must leave at least once: {units}."
 
 
-def _of_rank_cuts(bound: Bound, witness: RankCuts, links: tuple[Pair, ...]) -> Certificate:
+@_of.register(RankCuts)
+def _of_rank_cuts(witness: RankCuts, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
     topology = bound.topology
     amount, bandwidth = witness.crossing(topology, bound.collective, bound.weights)
     entering = bool(topology.multicast)
@@ -155,7 +157,8 @@ def _of_rank_cuts(bound: Bound, witness: RankCuts, links: tuple[Pair, ...]) -> C
     return _added_up("A cut around every rank", reasons, counted, links, bound)
 
 
-def _of_partition(bound: Bound, witness: Partition, links: tuple[Pair, ...]) -> Certificate:
+@_of.register(Partition)
+def _of_partition(witness: Partition, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
     amount, bandwidth = witness.crossing(bound.topology, bound.collective, bound.weights)
     members = [[node for node in bound.topology.compute_nodes if node in part] for part in witness.parts]
     named = [shortened(ranks) for ranks in members if ranks]
@@ -169,7 +172,8 @@ def _of_partition(bound: Bound, witness: Partition, links: tuple[Pair, ...]) -> 
     return _added_up("A network in parts", reasons, "bandwidth that enters parts with ranks", links, bound)
 
 
-def _of_lengths(bound: Bound, witness: LinkLengths, links: tuple[Pair, ...]) -> Certificate:
+@_of.register(LinkLengths)
+def _of_lengths(witness: LinkLengths, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
     amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
     reasons = (
         f"Give {count_text(len(links), 'link')} the lengths below, and all others length 0.",
@@ -180,7 +184,8 @@ def _of_lengths(bound: Bound, witness: LinkLengths, links: tuple[Pair, ...]) -> 
     return _priced("Lengths of links", reasons, "bandwidth times length", witness.links, links, bound)
 
 
-def _of_prices(bound: Bound, witness: Prices, links: tuple[Pair, ...]) -> Certificate:
+@_of.register(Prices)
+def _of_prices(witness: Prices, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
     amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
     priced = f"Put prices on the bandwidth of {count_text(len(links), 'link')}, as below; all others are free."
     hops = (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import singledispatch
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import UnsupportedError
-from ...schedules import Bound, Cut, LinkLengths, Partition, Prices, RankCuts
+from ...schedules import Bound, Cut, LinkLengths, LinkPrice, Partition, Prices, RankCuts, Witness
 from ...support.validation import shown
 
 if TYPE_CHECKING:
@@ -76,37 +78,57 @@ def witness_view(bound: Bound) -> WitnessView:
     """Say what to show of a bound's witness; raises as `bound_links`."""
     if not isinstance(bound, Bound):
         raise UnsupportedError(f"the bound is {shown(bound)}; expected a Bound")
-    witness = bound.witness
-    if isinstance(witness, Cut):
-        return _crossing(bound, witness, bound.collective.direction == "reduce")
-    if isinstance(witness, RankCuts):
-        # All but the widest hold with room to spare; of equal ones, one is enough to look at.
-        receiving = bool(bound.topology.multicast)
-        widths = [
-            cut.entering_bandwidth(bound.topology) if receiving else cut.bandwidth(bound.topology)
-            for cut in witness.cuts
-        ]
-        return _crossing(bound, witness.cuts[widths.index(max(widths))], receiving)
-    if isinstance(witness, Partition):
-        ranks = set(bound.topology.compute_nodes)
-        parts = tuple(part for part in witness.parts if part & ranks)
-        part_of = {node: number for number, part in enumerate(parts) for node in part}
-        links = _pairs(bound)
-        entering = {(tail, head) for tail, head in links if head in part_of and part_of.get(tail) != part_of[head]}
-        return WitnessView(parts, frozenset(entering), "link into a part")
-    if isinstance(witness, LinkLengths | Prices):
-        what = "length" if isinstance(witness, LinkLengths) else "price"
-        priced = frozenset((entry.tail, entry.head) for entry in witness.links if entry.price > 0)
-        return WitnessView((), priced, f"link with a {what} in the bound")
-    raise UnsupportedError(f"the bound's witness is {shown(witness)}; expected a cut, a partition, prices or lengths")
+    return _view(bound.witness, bound)
+
+
+@singledispatch
+def _view(witness: Witness, bound: Bound) -> WitnessView:
+    if not isinstance(witness, Witness):
+        raise UnsupportedError(
+            f"the bound's witness is {shown(witness)}; expected a cut, a partition, prices or lengths"
+        )
+    weights = witness.link_weights(bound.topology, bound.collective)
+    return WitnessView((), frozenset(pair for pair, weight in weights.items() if weight > 0), "link in the bound")
+
+
+@_view.register(Cut)
+def _of_cut(witness: Cut, bound: Bound) -> WitnessView:
+    return _crossing(bound, witness, bound.collective.direction == "reduce")
+
+
+@_view.register(RankCuts)
+def _of_rank_cuts(witness: RankCuts, bound: Bound) -> WitnessView:
+    # All but the widest hold with room to spare; of equal ones, one is enough to look at.
+    receiving = bool(bound.topology.multicast)
+    widths = [
+        cut.entering_bandwidth(bound.topology) if receiving else cut.bandwidth(bound.topology) for cut in witness.cuts
+    ]
+    return _crossing(bound, witness.cuts[widths.index(max(widths))], receiving)
+
+
+@_view.register(Partition)
+def _of_partition(witness: Partition, bound: Bound) -> WitnessView:
+    ranks = set(bound.topology.compute_nodes)
+    parts = tuple(part for part in witness.parts if part & ranks)
+    return WitnessView(parts, frozenset(witness.link_weights(bound.topology, bound.collective)), "link into a part")
+
+
+@_view.register(LinkLengths)
+def _of_lengths(witness: LinkLengths, bound: Bound) -> WitnessView:  # noqa: ARG001
+    return _priced(witness.links, "length")
+
+
+@_view.register(Prices)
+def _of_prices(witness: Prices, bound: Bound) -> WitnessView:  # noqa: ARG001
+    return _priced(witness.links, "price")
+
+
+def _priced(links: Iterable[LinkPrice], what: str) -> WitnessView:
+    priced = frozenset((entry.tail, entry.head) for entry in links if entry.price > 0)
+    return WitnessView((), priced, f"link with a {what} in the bound")
 
 
 def _crossing(bound: Bound, cut: Cut, inwards: bool) -> WitnessView:
     """Show one cut and the links out of it, or into it."""
-    links = {(tail, head) for tail, head in _pairs(bound) if (head if inwards else tail) in cut.nodes}
-    crossing = {(tail, head) for tail, head in links if (tail if inwards else head) not in cut.nodes}
-    return WitnessView((cut.nodes,), frozenset(crossing), f"link {'into' if inwards else 'out of'} the cut")
-
-
-def _pairs(bound: Bound) -> list[Pair]:
-    return [(link.tail, link.head) for link in bound.topology.links]
+    crossed = cut.crossed(bound.topology, entering=inwards)
+    return WitnessView((cut.nodes,), frozenset(crossed), f"link {'into' if inwards else 'out of'} the cut")

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ...errors import CertificateError
+from ...errors import CertificateError, UnsupportedError
 from ...support.formatting import bandwidth_text
 from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.collective import COLLECTIVES, Collective, CollectiveName, collective_or_given
-from .cuts import EVERY_SCHEDULE, Witness
+from .cuts import EVERY_SCHEDULE, LinkPrice, Witness
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Bound"]
+__all__ = ["Bound", "bound_sensitivity", "link_prices"]
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,7 @@ class Bound:
         known = collective_or_given(collective)
         _check_asked(topology, known, weights)
         _check_witness(witness)
-        witness.check(topology)
-        amount, bandwidth = witness.crossing(topology, known, weights)
+        amount, bandwidth = witness.verify(topology, known, weights)
         if amount == 0 or bandwidth == 0:
             raise CertificateError(f"the witness shows {amount} shards over {bandwidth} GB/s, which bounds nothing")
         return cls(topology, known, amount / bandwidth, witness, weights)
@@ -144,8 +143,7 @@ class Bound:
         _check_witness(self.witness)
         if type(self.inverse_rate) is not Fraction:
             raise CertificateError(f"the bound claims 1/x* = {shown(self.inverse_rate)}; expected an exact Fraction")
-        self.witness.check(self.topology)
-        amount, bandwidth = self.witness.crossing(self.topology, self.collective, self.weights)
+        amount, bandwidth = self.witness.verify(self.topology, self.collective, self.weights)
         if amount == 0 or bandwidth == 0 or amount / bandwidth != self.inverse_rate:
             raise CertificateError(
                 f"the bound claims 1/x* = {self.inverse_rate}, "
@@ -161,8 +159,6 @@ class Bound:
             One row per link, dearest first: ``tail``, ``head``, ``bandwidth`` in GB/s, and ``price``, the GB/s of
             algorithm bandwidth that 1 GB/s more gains at most.  `collopt.sensitivity` solves again to find out.
         """
-        from .sensitivity import bound_sensitivity
-
         return bound_sensitivity(self)
 
     def __str__(self) -> str:
@@ -175,8 +171,74 @@ class Bound:
         return f"<Bound {self} on {self.topology.name}>"
 
 
+def link_prices(bound: Bound) -> tuple[LinkPrice, ...]:
+    """Say by how much the bound rises with the bandwidth of each link.
+
+    Parameters
+    ----------
+    bound : Bound
+        With any witness of this package.
+
+    Returns
+    -------
+    tuple of LinkPrice
+        GB/s of algorithm bandwidth per GB/s of the link, for links that matter to the witness.
+
+    Raises
+    ------
+    UnsupportedError
+        For a witness of another kind, or something that is no bound.
+
+    Notes
+    -----
+    With every witness ``algbw = W sum of y b / amount``, W all data and y the weight that the witness gives to a link.
+    The witness stays valid when b changes, so no wider link gains more than its price times what was added; it gains
+    less where another witness takes over.  `collopt.sensitivity` solves again to find out.
+
+    Examples
+    --------
+    >>> from collopt.schedules import Cut
+    >>> from collopt.topologies import ring
+    >>> bound = Bound.from_witness(ring(4, bandwidth=25), "allgather", Cut(frozenset({"gpu0", "gpu1", "gpu2"})))
+    >>> link_prices(bound)[0]
+    LinkPrice(tail='gpu2', head='gpu3', price=Fraction(4, 3))
+    """
+    if not isinstance(bound, Bound):
+        raise UnsupportedError(f"the bound is {shown(bound)}; expected a Bound, such as collopt.bound returns")
+    topology, witness, collective = bound.topology, bound.witness, bound.collective
+    if not isinstance(witness, Witness):
+        raise UnsupportedError(f"a bound by {type(witness).__name__} does not say what a link is worth")
+    weights = witness.link_weights(topology, collective)
+    amount, _ = witness.crossing(topology, collective, bound.weights)
+    return tuple(LinkPrice(*pair, weight * bound.total_weight / amount) for pair, weight in weights.items() if weight)
+
+
+def bound_sensitivity(bound: Bound) -> pd.DataFrame:
+    """Tabulate `link_prices`.
+
+    Parameters
+    ----------
+    bound : Bound
+        With any witness of this package.
+
+    Returns
+    -------
+    DataFrame
+        One row per link, dearest first: ``tail``, ``head``, ``bandwidth`` in GB/s and ``price``, both exact.
+    """
+    import pandas as pd
+
+    prices = {(tail, head): price for tail, head, price in link_prices(bound)}
+    rows = [
+        (link.tail, link.head, link.bandwidth, prices.get((link.tail, link.head), Fraction(0)))
+        for link in bound.topology.links
+    ]
+    rows.sort(key=lambda row: row[3], reverse=True)
+    return pd.DataFrame(rows, columns=["tail", "head", "bandwidth", "price"])
+
+
 def _check_witness(witness: object) -> None:
-    if isinstance(witness, type) or not isinstance(witness, Witness):
+    if not isinstance(witness, Witness):
         raise CertificateError(f"the bound's witness is {shown(witness)}; expected one such as a Cut")
 
 

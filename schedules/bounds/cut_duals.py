@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
 from math import lcm
+from typing import Any, ClassVar, Self
 
 from ...errors import CertificateError
 from ...support.validation import shown
@@ -17,10 +18,13 @@ from .cuts import (
     Crossing,
     LinkPrice,
     Pair,
+    Witness,
     as_link_prices,
     as_node_set,
     as_parts,
     price_by_link,
+    price_rows,
+    prices_from_rows,
 )
 
 __all__ = ["Prices", "hop_limits"]
@@ -29,7 +33,7 @@ Adjacency = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Prices:
+class Prices(Witness):
     """Prices of links, and for every rank how they are shared out over what it must receive and send.
 
     Data goes in hops between ranks, past switches that can only pass it on.  Switches where it may branch or be added
@@ -77,6 +81,8 @@ class Prices:
     >>> prices.crossing(ring(3, bandwidth=10, bidirectional=False), "allgather")
     Crossing(amount=Fraction(6, 1), bandwidth=Fraction(30, 1))
     """
+
+    field: ClassVar[str] = "prices"
 
     links: tuple[LinkPrice, ...]
     into: tuple[tuple[LinkPrice, ...], ...] = ()
@@ -142,6 +148,25 @@ class Prices:
         if as_collective(collective).has_two_phases:
             return "allreduces that add up every byte at one rank and spread it from there"
         return EVERY_SCHEDULE
+
+    def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:  # noqa: ARG002
+        """Return the price of every link."""
+        return {(tail, head): price for tail, head, price in self.links}
+
+    def to_json(self) -> dict[str, Any]:
+        """Rows of both ends and a price, and names of the relays, sorted."""
+        return {
+            "links": price_rows(self.links),
+            "into": [price_rows(row) for row in self.into],
+            "out_of": [price_rows(row) for row in self.out_of],
+            "relays": sorted(self.relays),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Build them from such rows and names."""
+        into, out_of = (tuple(map(prices_from_rows, value[name])) for name in ("into", "out_of"))
+        return cls(prices_from_rows(value["links"]), into, out_of, frozenset(value["relays"]))
 
     def _spreading(self, topology: Topology) -> list[Fraction | None]:
         """For every rank v: what its data uses, the sum over all t of ``dist(v, t)``; None if it cannot reach all."""

@@ -10,10 +10,11 @@ What witnesses are made of, in the one form that their sums rely on: each node o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -40,11 +41,16 @@ __all__ = [
     "entering",
     "leaving",
     "price_by_link",
+    "price_rows",
+    "prices_from_rows",
 ]
 
 
 EVERY_SCHEDULE = "all schedules"
 """Scope of a bound without exceptions."""
+
+
+Pair = tuple[str, str]
 
 
 class Crossing(NamedTuple):
@@ -62,13 +68,22 @@ class Crossing(NamedTuple):
     bandwidth: Fraction
 
 
-@runtime_checkable
-class Witness(Protocol):
-    """What a bound follows from."""
+class Witness(ABC):
+    """What a bound follows from.
 
+    Attributes
+    ----------
+    field : str
+        Its name in plan files, such as ``"cut"``; class attribute.
+    """
+
+    field: ClassVar[str]
+
+    @abstractmethod
     def check(self, topology: Topology) -> None:
         """Raise `CertificateError` unless this fits the topology."""
 
+    @abstractmethod
     def crossing(
         self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
     ) -> Crossing:
@@ -93,8 +108,29 @@ class Witness(Protocol):
             If this says nothing about the collective on this topology.
         """
 
+    def verify(
+        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
+    ) -> Crossing:
+        """Check that this fits the topology, and return `crossing`; raises as both."""
+        self.check(topology)
+        return self.crossing(topology, collective, weights)
+
+    @abstractmethod
+    def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:
+        """Return y, what each GB/s of a link counts in the bandwidth of `crossing`; links left out count nothing."""
+
+    @abstractmethod
     def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:
         """Say in one line why no schedule of the collective is faster."""
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        """Describe it by lists, texts and integers, ready for `json.dumps`."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, value: Any) -> Self:
+        """Build it from what `to_json` returns."""
 
     def scope(self, collective: CollectiveName | Collective) -> str:  # noqa: ARG002
         """Say which schedules of the collective the bound is about."""
@@ -121,6 +157,8 @@ class Cut(Witness):
     >>> Cut(frozenset({"gpu0", "gpu1", "gpu2"})).crossing(ring(4, bandwidth=25), "allgather")
     Crossing(amount=Fraction(3, 1), bandwidth=Fraction(50, 1))
     """
+
+    field: ClassVar[str] = "cut"
 
     nodes: frozenset[str]
 
@@ -180,6 +218,25 @@ class Cut(Witness):
             what = "whose data for the others leave"
         return f"{self.supply(topology)} of {topology.num_ranks} ranks, {what} over {bandwidth} GB/s"
 
+    def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:
+        """Weight 1 for every link that leaves it, or enters it where that is what counts."""
+        return self.crossed(topology, entering=as_collective(collective).direction == "reduce")
+
+    def crossed(self, topology: Topology, *, entering: bool) -> dict[Pair, Fraction]:
+        """Weight 1 for every link that leaves, or enters."""
+        inside = {(link.tail, link.head): (link.tail in self.nodes, link.head in self.nodes) for link in topology.links}
+        wanted = (False, True) if entering else (True, False)
+        return {pair: Fraction(1) for pair, sides in inside.items() if sides == wanted}
+
+    def to_json(self) -> list[str]:
+        """Names of the nodes, sorted."""
+        return sorted(self.nodes)
+
+    @classmethod
+    def from_json(cls, value: Iterable[str]) -> Self:
+        """Build it from names of nodes."""
+        return cls(frozenset(value))
+
     def _is_small(self, topology: Topology) -> bool:
         # Links are added up from the smaller side: an allreduce of N ranks can have N cuts.
         return 2 * len(self.nodes) <= len(topology.nodes)
@@ -198,6 +255,8 @@ class RankCuts(Witness):
     cuts : tuple of Cut
         In rank order.
     """
+
+    field: ClassVar[str] = "rank_cuts"
 
     cuts: tuple[Cut, ...]
 
@@ -239,6 +298,25 @@ class RankCuts(Witness):
         way = "receives" if topology.multicast else "sends"
         return f"some rank {way} 2 (N - 1) / N of all data, and none has more than {self.bandwidth(topology)} GB/s"
 
+    def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:  # noqa: ARG002
+        """Weight 1 for every link that crosses one of the widest cuts."""
+        weights: dict[Pair, Fraction] = {}
+        widest = self.bandwidth(topology)
+        for cut in self.cuts:
+            crossed = cut.crossed(topology, entering=bool(topology.multicast))
+            if sum(topology.link(*pair).bandwidth for pair in crossed) == widest:
+                weights |= crossed
+        return weights
+
+    def to_json(self) -> list[list[str]]:
+        """Names of the nodes of each cut."""
+        return [cut.to_json() for cut in self.cuts]
+
+    @classmethod
+    def from_json(cls, value: Iterable[Iterable[str]]) -> Self:
+        """Build it from names of nodes, cut by cut."""
+        return cls(tuple(Cut.from_json(nodes) for nodes in value))
+
 
 @dataclass(frozen=True)
 class Partition(Witness):
@@ -275,6 +353,8 @@ class Partition(Witness):
     >>> parts.crossing(star, "allreduce")
     Crossing(amount=Fraction(24, 1), bandwidth=Fraction(40, 1))
     """
+
+    field: ClassVar[str] = "partition"
 
     parts: tuple[frozenset[str], ...]
 
@@ -325,6 +405,22 @@ class Partition(Witness):
             f"over {bandwidth} GB/s"
         )
 
+    def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:  # noqa: ARG002
+        """Weight 1 for every link that enters a part with ranks."""
+        weights: dict[Pair, Fraction] = {}
+        for party in self._parties(topology):
+            weights |= Cut(party).crossed(topology, entering=True)
+        return weights
+
+    def to_json(self) -> list[list[str]]:
+        """Names of the nodes of each part, sorted."""
+        return [sorted(part) for part in self.parts]
+
+    @classmethod
+    def from_json(cls, value: Iterable[Iterable[str]]) -> Self:
+        """Build it from names of nodes, part by part."""
+        return cls(tuple(frozenset(nodes) for nodes in value))
+
     def _parties(self, topology: Topology) -> list[frozenset[str]]:
         """Parts that hold ranks."""
         return [part for part in self.parts if any(topology.node_index[node] < topology.num_ranks for node in part)]
@@ -333,9 +429,6 @@ class Partition(Witness):
 def _total(topology: Topology, weights: tuple[int, ...]) -> Fraction:
     """Units of data in all."""
     return Fraction(sum(weights) if weights else topology.num_ranks)
-
-
-Pair = tuple[str, str]
 
 
 class LinkPrice(NamedTuple):
@@ -364,6 +457,16 @@ def _as_link_price(row: object) -> LinkPrice:
         raise CertificateError(f"the bound's list of prices holds {shown(row)}; expected (tail, head, price)")
     tail, head, price = row
     return LinkPrice(tail, head, as_price(price, tail, head))
+
+
+def price_rows(prices: Iterable[LinkPrice]) -> list[list[str]]:
+    """Write prices as rows of both ends and the exact price."""
+    return [[tail, head, str(price)] for tail, head, price in prices]
+
+
+def prices_from_rows(rows: Iterable[tuple[str, str, str]]) -> tuple[LinkPrice, ...]:
+    """Read what `price_rows` writes."""
+    return tuple(LinkPrice(tail, head, Fraction(price)) for tail, head, price in rows)
 
 
 def price_by_link(prices: Sequence[LinkPrice], known: Iterable[Pair], what: str) -> dict[Pair, Fraction]:

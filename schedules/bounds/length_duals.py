@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ...support.arrays import FloatArray
 from ...topologies import Topology
 from ..traffic.collective import Collective, CollectiveName, as_collective
 from ..traffic.pair_traffic import traffic_matrix
-from .cuts import Crossing, LinkPrice, Witness, as_link_prices, price_by_link
+from .cuts import Crossing, LinkPrice, Pair, Witness, as_link_prices, price_by_link, price_rows, prices_from_rows
 
 __all__ = ["LinkLengths"]
 
@@ -53,6 +54,8 @@ class LinkLengths(Witness):
     Crossing(amount=Fraction(9, 1), bandwidth=Fraction(30, 1))
     """
 
+    field: ClassVar[str] = "lengths"
+
     links: tuple[LinkPrice, ...]
 
     def __post_init__(self) -> None:
@@ -84,6 +87,19 @@ class LinkLengths(Witness):
     def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:  # noqa: ARG002
         """Say what the bound compares."""
         return f"each pair passes its distance at least, in lengths of {len(self.links)} links, which give no more"
+
+    def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:  # noqa: ARG002
+        """Return the length of every link."""
+        return {(tail, head): length for tail, head, length in self.links}
+
+    def to_json(self) -> list[list[str]]:
+        """Rows of both ends of a link and its length."""
+        return price_rows(self.links)
+
+    @classmethod
+    def from_json(cls, value: Iterable[tuple[str, str, str]]) -> Self:
+        """Build it from such rows."""
+        return cls(prices_from_rows(value))
 
     def _distances(self, topology: Topology, scale: int) -> Iterator[FloatArray]:
         """Distances of all ranks from each rank, whole numbers in units of ``1 / scale``."""
