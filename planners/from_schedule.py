@@ -5,35 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from ..errors import CertificateError, UnsupportedError
 from ..schedules import (
     COLLECTIVES,
-    Allreduce,
-    AnySchedule,
-    AnyStepSchedule,
     Bound,
     Collective,
     Cut,
-    FlowSchedule,
-    Forest,
     Partition,
-    StepAllreduce,
+    Schedule,
     Witness,
-    rate_of_loads,
     verified_loads,
 )
+from ..schedules.paths.schedule import is_verifiable
 from ..schedules.traffic.collective import CollectiveName, as_collective
 from ..support.validation import is_int, shown
 from ..topologies import Topology
 from .plans.plan import Plan
+from .plans.proving import proved_plan
 from .plans.stages import Trace
 from .trees.problem import check_topology
 
-__all__ = ["plan_of_schedule", "proved_plan"]
+__all__ = ["bound_of_schedule", "plan_of_schedule"]
 
 WORD = re.compile(r"[A-Za-z0-9_.+-]{1,100}")
 """What plan files take as the name of a planner or an option."""
@@ -43,7 +39,7 @@ LARGEST = 10**18
 def plan_of_schedule(
     topology: Topology,
     collective: CollectiveName | Collective,
-    schedule: AnySchedule,
+    schedule: Schedule,
     *,
     planner: str = "given",
     options: Mapping[str, int | str] | None = None,
@@ -59,7 +55,7 @@ def plan_of_schedule(
     collective : str or Collective
         ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``; of trees also ``"broadcast"`` or ``"reduce"``; of
         flows ``"all_to_all"`` or ``"all_to_allv"``.
-    schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
+    schedule : Schedule
         What carries it out: for an allreduce one of those that consist of two parts, for an all-to-all(v) a flow, for
         the others one whose data run their way.  Trusted in nothing.
     planner : str
@@ -104,33 +100,11 @@ def plan_of_schedule(
     with trace.stage("schedule check"):
         # What follows may assume a schedule that makes sense.
         verified_loads(schedule, topology)
-    return proved_plan(topology, collective, schedule, planner, dict(options or {}), trace)
+    find = partial(bound_of_schedule, topology, collective, schedule)
+    return proved_plan(topology, collective, schedule, planner, dict(options or {}), trace, find)
 
 
-def proved_plan(
-    topology: Topology,
-    collective: Collective,
-    schedule: AnySchedule,
-    planner: str,
-    options: Mapping[str, int | str],
-    trace: Trace,
-    *,
-    bound: Bound | None = None,
-) -> Plan:
-    """Add to a schedule its loads, its rate and a bound, and verify the whole."""
-    with trace.stage("loads"):
-        loads = schedule.link_loads(topology)
-        rate = rate_of_loads(loads, schedule, topology)
-    if bound is None:
-        with trace.stage("bound"):
-            bound = _bound(topology, collective, schedule, rate)
-    plan = Plan(topology, collective, schedule, bound, rate, loads, planner, options, trace.provenance)
-    with trace.stage("verification"):
-        plan.verify()
-    return plan
-
-
-def _bound(topology: Topology, collective: Collective, schedule: AnySchedule, reached: Fraction) -> Bound:
+def bound_of_schedule(topology: Topology, collective: Collective, schedule: Schedule, reached: Fraction) -> Bound:
     """Bound by what a single rank or all single ranks must take in, if that is tight, and else by the best known way.
 
     The first takes no time, and is tight for most families of direct networks.
@@ -138,11 +112,10 @@ def _bound(topology: Topology, collective: Collective, schedule: AnySchedule, re
     from .pairs.multicommodity import bound_pairs
     from .trees.forestcoll import bound_trees
 
-    if isinstance(schedule, FlowSchedule):
-        given = {"traffic": schedule.traffic} if collective.takes_traffic else {}
-        return bound_pairs(topology, collective, **given)
-    shards = _shards(collective, schedule)
-    if not shards and not topology.switch_nodes:
+    problem = schedule.problem(collective)
+    if collective.in_pairs:
+        return bound_pairs(topology, collective, **problem)
+    if not problem and not topology.switch_nodes:
         try:
             simple = Bound.from_witness(topology, collective, _single_ranks(topology, collective))
         except CertificateError:
@@ -150,7 +123,7 @@ def _bound(topology: Topology, collective: Collective, schedule: AnySchedule, re
         else:
             if simple.total_weight / simple.inverse_rate == schedule.total_weight / reached:
                 return simple
-    return bound_trees(topology, collective, **shards)
+    return bound_trees(topology, collective, **problem)
 
 
 def _single_ranks(topology: Topology, collective: Collective) -> Witness:
@@ -163,52 +136,37 @@ def _single_ranks(topology: Topology, collective: Collective) -> Witness:
     return Cut(frozenset(nodes) - {nodes[int(intake.argmin())]})
 
 
-def _shards(collective: Collective, schedule: AnySchedule) -> dict[str, Any]:
-    """Return `root` or `weights` as `collopt.bound` takes them; nothing for equal shards and free roots."""
-    if collective.has_two_phases or not isinstance(schedule, Forest):
-        return {}
-    weights = schedule.root_weights.tolist()
-    if collective.has_one_root:
-        roots = [rank for rank, weight in enumerate(weights) if weight]
-        if len(roots) != 1:
-            raise UnsupportedError(f"the schedule has {len(roots)} roots; expected one for a {collective}")
-        return {"root": roots[0]}
-    return {} if len(set(weights)) == 1 else {"weights": weights}
-
-
-def _check_kind(collective: Collective, schedule: object) -> None:
+def _check_kind(collective: Collective, schedule: Schedule) -> None:
     """Refuse what is no schedule, and schedules of other collectives."""
-    if not isinstance(schedule, AnySchedule):
+    if not is_verifiable(schedule):
         raise UnsupportedError(
             f"the schedule is {shown(schedule)}; expected a Forest, an Allreduce, a StepSchedule, a StepAllreduce or a "
             "FlowSchedule"
         )
-    if isinstance(schedule, FlowSchedule) or collective.in_pairs:
-        _check_flow(collective, schedule)
-        return
-    if isinstance(schedule, (Allreduce, StepAllreduce)):
-        if not collective.has_two_phases:
-            raise UnsupportedError(f"the schedule is {schedule!r}; for {collective} expected one of its two parts")
-    elif collective.has_two_phases:
+    directions = schedule.directions
+    if not directions or collective.in_pairs:
+        _check_pairs(collective, schedule)
+    elif len(directions) > 1 and not collective.has_two_phases:
+        raise UnsupportedError(f"the schedule is {schedule!r}; for {collective} expected one of its two parts")
+    elif len(directions) == 1 and collective.has_two_phases:
         raise UnsupportedError(
             f"the schedule is {schedule!r}; expected an Allreduce or a StepAllreduce, which join one that reduces and "
             "one that broadcasts"
         )
-    elif schedule.direction != collective.direction:
+    elif directions != collective.phases:
         raise UnsupportedError(
-            f"the schedule's direction is {shown(schedule.direction)}; expected {collective.direction!r} for "
-            f"{collective}"
+            f"the schedule's direction is {shown(directions[0])}; expected {collective.direction!r} for {collective}"
         )
-    elif isinstance(schedule, AnyStepSchedule) and collective.has_one_root:
+    elif collective.has_one_root and not schedule.single_root:
         raise UnsupportedError(f"the schedule is {schedule!r}, in which all ranks have shards; {collective} has one")
 
 
-def _check_flow(collective: Collective, schedule: AnySchedule) -> None:
-    if not isinstance(schedule, FlowSchedule):
+def _check_pairs(collective: Collective, schedule: Schedule) -> None:
+    if schedule.directions:
         raise UnsupportedError(f"the schedule is {schedule!r}; expected a FlowSchedule for {collective}")
     if not collective.in_pairs:
         raise UnsupportedError(f"the schedule is {schedule!r}, which carries out no {collective}")
-    if not collective.takes_traffic and (schedule.traffic != 1).any():
+    if not collective.takes_traffic and not schedule.has_sizes((), schedule.num_ranks):
         raise UnsupportedError(f"the schedule is {schedule!r}, whose traffic is not 1 for all; it is an all_to_allv")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..support.quantities import as_bytes
-from .any_schedule import AnySchedule, rate_of_loads, verified_loads
 from .bounds.bound import Bound, bound_sensitivity, link_prices
 from .bounds.cut_duals import Prices
 from .bounds.cuts import EVERY_SCHEDULE, Crossing, Cut, LinkPrice, Partition, RankCuts, Witness
@@ -35,8 +34,9 @@ from .fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTi
 from .flows.schedule import FlowPath, FlowSchedule
 from .flows.verify import verified_flow_loads
 from .paths.congestion import busiest_links, congestion
-from .predicted_time import forest_latency, schedule_time
-from .schedule_json import schedule_from_json, schedule_to_json
+from .paths.schedule import Schedule, rate_of_loads, verified_loads
+from .predicted_time import schedule_time
+from .schedule_json import SCHEDULE_READERS, schedule_from_json, schedule_to_json
 from .steps.allreduce import AnyStepSchedule, StepAllreduce
 from .steps.cost import StepCost, step_cost, step_schedule_time
 from .steps.schedule import Send, StepSchedule
@@ -76,10 +76,10 @@ __all__ = [
     "PIPELINES",
     "REDUCE",
     "REDUCE_SCATTER",
+    "SCHEDULE_READERS",
     "TREE_COLLECTIVES",
     "AllToAllvSchedule",
     "Allreduce",
-    "AnySchedule",
     "AnyStepSchedule",
     "Bound",
     "Collective",
@@ -94,6 +94,7 @@ __all__ = [
     "Partition",
     "Prices",
     "RankCuts",
+    "Schedule",
     "Send",
     "Stage",
     "StepAllreduce",
@@ -120,7 +121,6 @@ __all__ = [
     "degree_expansion_cost",
     "degree_expansion_schedule",
     "forest_from_json",
-    "forest_latency",
     "forest_to_json",
     "in_network",
     "is_line_graph_cost_exact",

@@ -26,7 +26,7 @@ def limited(most: int) -> tuple[Callable[[Plan], None], list[Plan]]:
     taken: list[Plan] = []
 
     def write(plan: Plan) -> None:
-        size = plan.trees.num_trees if plan.has_trees else plan.schedule.chunks_per_unit  # type: ignore[union-attr]
+        size = plan.schedule.num_trees or plan.schedule.chunks_per_unit  # type: ignore[union-attr]
         if size > most:
             raise TooLargeError(f"there are {size} of {most}; plan with fewer")
         taken.append(plan)

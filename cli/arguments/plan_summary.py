@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
-from ...schedules import EVERY_SCHEDULE, AnyStepSchedule, Cut, FlowSchedule
+from ...schedules import EVERY_SCHEDULE, Allreduce, Cut, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
 from ...schedules.bounds.witness_json import witness_to_json
 
 if TYPE_CHECKING:
     from ...planners import Plan
-    from ...schedules import Bound
+    from ...schedules import AnyStepSchedule, Bound, TreeSchedule, Witness
 
 __all__ = ["crossed_bandwidth", "plan_figures", "witness_figures", "witness_text"]
 
@@ -37,29 +38,42 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         },
         "gap": str(plan.gap),
         "optimal": plan.gap == 0 and plan.bound.scope == EVERY_SCHEDULE,
-        **_schedule_figures(plan),
+        **_schedule_figures(plan.schedule, plan),
         "num_links": len(plan.topology.links),
         "busiest_links": busiest_links(plan),
     }
 
 
-def _schedule_figures(plan: Plan) -> dict[str, Any]:
+@singledispatch
+def _schedule_figures(schedule: Schedule, plan: Plan) -> dict[str, Any]:  # noqa: ARG001
     """Describe steps, flows and trees each by their own figures."""
-    schedule = plan.schedule
-    if isinstance(schedule, AnyStepSchedule):
-        return {
-            "num_steps": schedule.num_steps,
-            "chunks_per_shard": [part.chunks_per_shard for part in schedule.schedules],
-            "num_sends": schedule.num_sends,
-        }
-    if isinstance(schedule, FlowSchedule):
-        return {
-            "num_steps": schedule.num_steps,
-            "chunks_per_unit": schedule.chunks_per_unit,
-            "num_paths": schedule.num_paths,
-            "max_transfers": int(schedule.transfers.max()),
-            "step_rate": str(schedule.step_rate(plan.topology)),
-        }
+    return {"size": schedule.size_text}
+
+
+@_schedule_figures.register(StepSchedule)
+@_schedule_figures.register(StepAllreduce)
+def _step_figures(schedule: AnyStepSchedule, plan: Plan) -> dict[str, Any]:  # noqa: ARG001
+    return {
+        "num_steps": schedule.num_steps,
+        "chunks_per_shard": [part.chunks_per_shard for part in schedule.schedules],
+        "num_sends": schedule.num_sends,
+    }
+
+
+@_schedule_figures.register(FlowSchedule)
+def _flow_figures(schedule: FlowSchedule, plan: Plan) -> dict[str, Any]:
+    return {
+        "num_steps": schedule.num_steps,
+        "chunks_per_unit": schedule.chunks_per_unit,
+        "num_paths": schedule.num_paths,
+        "max_transfers": schedule.depth,
+        "step_rate": str(schedule.step_rate(plan.topology)),
+    }
+
+
+@_schedule_figures.register(Forest)
+@_schedule_figures.register(Allreduce)
+def _tree_figures(schedule: TreeSchedule, plan: Plan) -> dict[str, Any]:
     return {
         "trees_per_root": schedule.forests[-1].trees_per_root,
         "root_weights": schedule.root_weights.tolist(),
@@ -83,6 +97,14 @@ def witness_text(bound: Bound) -> str:
 def witness_figures(bound: Bound) -> dict[str, Any]:
     """Describe the bound's witness by plain values, ready for JSON."""
     figures = {"cut_bandwidth": str(crossed_bandwidth(bound)), **witness_to_json(bound.witness)}
-    if isinstance(bound.witness, Cut):
-        figures["cut_ranks"] = bound.witness.supply(bound.topology)
-    return figures
+    return figures | _own_figures(bound.witness, bound)
+
+
+@singledispatch
+def _own_figures(witness: Witness, bound: Bound) -> dict[str, Any]:  # noqa: ARG001
+    return {}
+
+
+@_own_figures.register(Cut)
+def _cut_figures(witness: Cut, bound: Bound) -> dict[str, Any]:
+    return {"cut_ranks": witness.supply(bound.topology)}

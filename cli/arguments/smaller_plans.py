@@ -87,14 +87,9 @@ def _fewer_chunks(made: Plan, planner: str, asked: Mapping[str, Any]) -> Iterato
 
 def _chunks(made: Plan) -> int:
     """Chunks per shard or unit of traffic; the most of them where halves of an allreduce differ."""
-    from ...schedules import AnyStepSchedule, FlowSchedule
-
-    schedule = made.schedule
-    if isinstance(schedule, FlowSchedule):
-        return schedule.chunks_per_unit
-    return max(part.chunks_per_shard for part in schedule.schedules) if isinstance(schedule, AnyStepSchedule) else 1
+    return 1 if made.schedule.num_trees else max(made.schedule.load_units)
 
 
 def _size(made: Plan) -> str:
-    number, what = (made.trees.num_trees, "tree") if made.has_trees else (_chunks(made), "chunk")
+    number, what = (made.schedule.num_trees, "tree") if made.schedule.num_trees else (_chunks(made), "chunk")
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -162,7 +162,7 @@ def _default(kind_of_file: str, collective: str | None) -> str | None:
 
 def _kind_of_file(file: Path | None) -> str:
     """Say whether a file holds a plan or a table; all else is for the readers of networks to judge."""
-    from ...planners.plans.files import PLAN_FORMAT
+    from ...planners.plans.document import PLAN_FORMAT
 
     if file is None:
         return "network"
@@ -231,7 +231,7 @@ def _drawn(
 
         with working(f"verifying {what}"):
             plan = load_plan(what)
-        kind = kind or ("trees" if plan.has_trees else "steps")
+        kind = kind or ("trees" if plan.schedule.num_trees else "steps")
         _check_kind(kind, "plan", None, _given(asked))
         with computing(f"drawing {what}"):
             return (kind, figure_of_plan(kind, [plan], asked)), file_name(Path(what).stem)

@@ -117,7 +117,7 @@ def compared(found: Sequence[Outcome], sizes: Sequence[int | str] = ()) -> pd.Da
 def _row(entry: Outcome, lowest: Fraction | None, sizes: Sequence[int | str]) -> dict[str, object]:
     answer = entry.answer
     made = answer if isinstance(answer, Plan) else None
-    of_trees = made if made is not None and made.has_trees else None
+    of_trees = made if made is not None and made.schedule.num_trees else None
     return {
         "kind": entry.kind,
         "planner": entry.name,
@@ -130,7 +130,7 @@ def _row(entry: Outcome, lowest: Fraction | None, sizes: Sequence[int | str]) ->
         "gap": None if made is None or lowest is None else float(1 - made.algbw / lowest),
         "num_trees": None if of_trees is None else of_trees.trees.num_trees,
         "max_height": None if of_trees is None else of_trees.heights.highest,
-        "num_steps": made.num_steps if made is not None and not made.has_trees else None,
+        "num_steps": None if made is None else made.schedule.num_steps or None,
         **{f"us_{size}": None if made is None else made.estimate(size) for size in sizes},
         "seconds": entry.seconds,
         "plan": made,

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import lcm
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,9 @@ from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule,
 from ...schedules.traffic.collective import EVERY_ROOT, Collective, CollectiveName, Direction, as_collective
 from ...support.validation import as_whole, shown
 from ...topologies import DirectGraph, Topology
-from ..from_schedule import proved_plan
+from ..from_schedule import bound_of_schedule
 from ..plans.plan import Plan
+from ..plans.proving import proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import check_request
 from .latencies import MOST_LINKS, timed_bfb
@@ -155,7 +157,8 @@ def plan_bfb(
     schedule: AnyStepSchedule = StepAllreduce(*parts) if len(parts) > 1 else parts[0]
     trace.note("steps", schedule.num_steps)
     trace.note("diameter", parts[0].num_steps)
-    return proved_plan(topology, collective, schedule, "bfb", options, trace)
+    find = partial(bound_of_schedule, topology, collective, schedule)
+    return proved_plan(topology, collective, schedule, "bfb", options, trace, find)
 
 
 def _one_way(topology: Topology, direction: Direction, chunks: int | None, size: int | None) -> StepSchedule:

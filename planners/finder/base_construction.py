@@ -129,7 +129,8 @@ class Base(Recipe):
 def _built(family: str, arguments: tuple[object, ...]) -> DirectGraph:
     """Build a base once for all recipes of a query that begin with it; nobody can write to its arcs."""
     room = import_module("...topologies", __package__)
-    return getattr(room, family)(*arguments).direct_graph()
+    topology: Topology = getattr(room, family)(*arguments)
+    return topology.direct_graph()
 
 
 def breadth_first(graph: DirectGraph, direction: Direction) -> StepSchedule:

@@ -12,8 +12,8 @@ import numpy as np
 from ...errors import CapacityOverflowError
 from ...schedules import Bound, congestion
 from ...support.arrays import IntArray
+from ...support.validation import as_whole
 from ...topologies import Topology
-from ..bfb.problem import as_chunks
 from ..plans.stages import counted
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ __all__ = ["as_chunks", "shared_chunks"]
 
 TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 """Numbers of chunks per unit of traffic that are tried if none is asked for."""
+MOST_PER_UNIT = 2**20
+"""Chunks that can be asked for."""
 MOST_EXACT = 2**12
 """Chunks per unit that are taken if they put exactly on each path what its flow does."""
 MOST_PER_PAIR = 2**12
@@ -34,6 +36,11 @@ MOST_CHUNKS = 2**62
 """All together."""
 EFFORT = 2 * 10**7
 """Hops that are looked at for each number, a fraction of a second."""
+
+
+def as_chunks(value: object) -> int:
+    """Read a number of chunks per unit of traffic, or raise `UnsupportedError`."""
+    return as_whole(value, "chunks", most=MOST_PER_UNIT)
 
 
 def shared_chunks(

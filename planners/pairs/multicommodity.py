@@ -27,8 +27,8 @@ from ...schedules.traffic.pair_input import as_pair_traffic
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
-from ..from_schedule import proved_plan
 from ..plans.plan import Plan
+from ..plans.proving import proved_plan
 from ..plans.stages import Trace, counted
 from ..trees.problem import check_topology
 from .chunks import as_chunks, shared_chunks
@@ -75,7 +75,7 @@ def plan_pairs(
     with trace.stage("order"):
         schedule = best_order(topology, matrix, per_unit, chosen, order)
     options = {name: value for name, value in (("chunks", count), ("order", order)) if value is not None}
-    return proved_plan(topology, collective, schedule, "multicommodity", options, trace, bound=bound)
+    return proved_plan(topology, collective, schedule, "multicommodity", options, trace, bound)
 
 
 def bound_pairs(topology: Topology, collective: CollectiveName | Collective, *, traffic: Any = None) -> Bound:

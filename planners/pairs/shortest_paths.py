@@ -10,11 +10,11 @@ from ...schedules.traffic.collective import Collective, CollectiveName
 from ...support.arrays import IntArray
 from ...support.seed import current_seed
 from ...topologies import Topology
-from ..from_schedule import proved_plan
 from ..plans.plan import Plan
+from ..plans.proving import proved_plan
 from ..plans.stages import Trace, counted
 from .flows import check_pairs_reachable
-from .multicommodity import as_pair_collective, asked_traffic
+from .multicommodity import as_pair_collective, asked_traffic, bound_pairs
 from .step_orders import best_order
 
 if TYPE_CHECKING:
@@ -36,7 +36,10 @@ def plan_shortest_paths(topology: Topology, collective: CollectiveName | Collect
     trace = Trace()
     with trace.stage("paths"):
         schedule = best_order(topology, matrix, 1, _shortest(topology, matrix), "hops")
-    return proved_plan(topology, collective, schedule, "shortest-paths", {}, trace)
+    return proved_plan(
+        topology, collective, schedule, "shortest-paths", {}, trace,
+        lambda _: bound_pairs(topology, collective, **schedule.problem(collective)),
+    )  # fmt: skip
 
 
 def _shortest(topology: Topology, traffic: IntArray) -> Paths:

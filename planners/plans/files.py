@@ -1,49 +1,31 @@
-"""Plans as JSON files; ``docs/reference/plan-json.md`` describes them."""
+"""Reading plans from JSON files; ``docs/reference/plan-json.md`` describes them."""
 
 from __future__ import annotations
 
-import json
 import os
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import FileFormatError, UnsupportedError
-from ...schedules import Bound, Witness, schedule_from_json, schedule_to_json
-from ...schedules.bounds.witness_json import WITNESS_FIELDS, witness_from_json, witness_to_json
+from ...errors import FileFormatError
+from ...schedules import Bound, Witness, schedule_from_json
+from ...schedules.bounds.witness_json import WITNESS_FIELDS, witness_from_json
 from ...schedules.traffic.collective import collective_or_given
 from ...support.file_kinds import PLAN_KIND, wrong_kind
 from ...support.json_files import read_json
 from ...support.reading import name_of
-from ...support.validation import shown
-from ...support.writing import write_whole
 from ...topologies import Topology
-from ...topologies.network.topology_json import topology_from_json, topology_to_json
+from ...topologies.network.topology_json import topology_from_json
+from .document import PLAN_FORMAT, PLAN_VERSION, check_path
 from .plan import Plan
 
 if TYPE_CHECKING:
     from .schema import BoundEntry
 
-__all__ = ["load_plan", "plan_from_json", "plan_to_json", "save_plan"]
+__all__ = ["load_plan", "plan_from_json"]
 
-PLAN_FORMAT = "collopt-plan"
-PLAN_VERSION = 4
-"""Version 2 added partitions and prices as witnesses, and allreduce with any roots; version 3 schedules in steps;
-version 4 all-to-all(v), with flows and lengths.
-
-Older files are read as they are.
-"""
 INT64_MAX = 2**63 - 1
-
-
-def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Write a plan to a file, whole or not at all."""
-    _check_path(path)
-    fields = plan_to_json(plan)
-    body = ",\n".join(f"{json.dumps(key)}: {_laid_out(value)}" for key, value in fields.items())
-    write_whole(path, f"{{\n{body}\n}}\n")
 
 
 def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) -> Plan:
@@ -71,7 +53,7 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
     UnsupportedError
         If `path` is no path.
     """
-    _check_path(path)
+    check_path(path)
     try:
         data = read_json(path, PLAN_FORMAT, PLAN_VERSION)
     except FileFormatError as error:
@@ -81,28 +63,6 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
     plan = plan_from_json(data, name_of(path))
     plan.verify(topology)
     return plan
-
-
-def plan_to_json(plan: Plan) -> dict[str, Any]:
-    """Describe a plan by plain lists, texts and integers, ready for `json.dumps`."""
-    return {
-        "format": PLAN_FORMAT,
-        "version": PLAN_VERSION,
-        "made_by": f"collopt {version('collopt')}",
-        "collective": str(plan.collective),
-        "planner": plan.planner,
-        "options": dict(plan.options),
-        "inverse_rate": str(plan.inverse_rate),
-        "bound": {
-            "inverse_rate": str(plan.bound.inverse_rate),
-            "weights": list(plan.bound.weights),
-            **witness_to_json(plan.bound.witness),
-        },
-        "topology_digest": plan.topology.digest,
-        "topology": topology_to_json(plan.topology),
-        "link_loads": plan.link_loads.tolist(),
-        "schedule": schedule_to_json(plan.schedule),
-    }
 
 
 def plan_from_json(data: dict[str, Any], where: str) -> Plan:
@@ -137,11 +97,6 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
     )
 
 
-def _check_path(path: object) -> None:
-    if not isinstance(path, (str, os.PathLike)):
-        raise UnsupportedError(f"the path is {shown(path)}; expected a file's name")
-
-
 def _loads(rows: list[int] | list[list[int]], where: str) -> npt.NDArray[np.int64]:
     numbers = (load for row in rows for load in (row if isinstance(row, list) else (row,)))
     if any(abs(load) > INT64_MAX for load in numbers):
@@ -161,16 +116,3 @@ def _witness(entry: BoundEntry, where: str) -> Witness:
         raise FileFormatError(f"{where}: field bound has {names}; expected one of {', '.join(WITNESS_FIELDS)}")
     [(name, value)] = stated.items()
     return witness_from_json(name, value)
-
-
-def _laid_out(value: object) -> str:
-    """JSON text with one row per link, path or tree, which people can compare and edit."""
-    if not isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
-    rows = {
-        key: "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in entry) + "\n]"
-        if isinstance(entry, list) and entry and isinstance(entry[0], (list, dict))
-        else json.dumps(entry, ensure_ascii=False)
-        for key, entry in value.items()
-    }
-    return "{\n" + ",\n".join(f"{json.dumps(key)}: {text}" for key, text in rows.items()) + "\n}"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,25 +15,28 @@ import numpy.typing as npt
 from ...errors import CertificateError, UnsupportedError
 from ...schedules import (
     EVERY_SCHEDULE,
-    AnySchedule,
-    AnyStepSchedule,
     Bound,
     Collective,
     InNetwork,
+    Schedule,
     TreeSchedule,
     as_bytes,
     in_network,
     rate_of_loads,
     schedule_time,
+    schedule_to_json,
     verified_loads,
 )
+from ...schedules.bounds.witness_json import witness_to_json
 from ...schedules.traffic.collective import collective_or_given
 from ...support.arrays import read_only
 from ...support.entry_points import call_registered
 from ...support.formatting import bandwidth_text, percentage_text
 from ...support.validation import shown
 from ...topologies import Topology
+from ...topologies.network.topology_json import topology_to_json
 from .checks import check_network, check_purpose, refuse_loads
+from .document import PLAN_FORMAT, PLAN_VERSION, write_document
 
 __all__ = ["EXPORTERS", "SIMULATORS", "Heights", "Plan"]
 
@@ -62,7 +66,7 @@ class Plan:
     topology : Topology
     collective : Collective
         Such as `ALLGATHER`; its name will do.
-    schedule : Forest, Allreduce, StepSchedule, StepAllreduce or FlowSchedule
+    schedule : Schedule
         Trees that data flows through, steps that wait for each other, or paths from ranks to ranks.
     bound : Bound
         What no schedule can beat.
@@ -82,7 +86,7 @@ class Plan:
 
     topology: Topology
     collective: Collective
-    schedule: AnySchedule
+    schedule: Schedule
     bound: Bound
     inverse_rate: Fraction
     link_loads: npt.NDArray[np.int64]
@@ -134,17 +138,17 @@ class Plan:
             If anything else is not as claimed.
         """
         if topology is not None:
-            check_network(self, topology)
+            check_network(self.topology, topology)
         if self.bound.collective != self.collective or self.bound.topology.digest != self.topology.digest:
             raise CertificateError(f"the plan's bound is about {self.bound.collective} on {self.bound.topology!r}")
         self.bound.verify()
-        check_purpose(self)
+        check_purpose(self.collective, self.schedule, self.bound)
         loads = verified_loads(self.schedule, self.topology)
         if not np.array_equal(loads, self.link_loads):
-            refuse_loads(self, loads)
+            refuse_loads(self.link_loads, loads, self.schedule, self.topology)
         rate = rate_of_loads(loads, self.schedule, self.topology)
         if rate != self.inverse_rate:
-            busiest = "its busiest links make" if self.has_steps else "its busiest link makes"
+            busiest = "its busiest link makes" if self.schedule.pipelined else "its busiest links make"
             raise CertificateError(f"the plan claims 1/x = {self.inverse_rate}; {busiest} it {rate}")
         if self.algbw > self.bound.algbw:
             raise CertificateError(f"the plan claims algbw = {self.algbw}, which beats its bound: {self.bound}")
@@ -157,9 +161,28 @@ class Plan:
         OSError
             If the file cannot be written; nothing is left behind.
         """
-        from .files import save_plan
+        write_document(self.to_json(), path)
 
-        save_plan(self, path)
+    def to_json(self) -> dict[str, Any]:
+        """Describe the plan by plain lists, texts and integers, ready for `json.dumps`, as `save` writes it."""
+        return {
+            "format": PLAN_FORMAT,
+            "version": PLAN_VERSION,
+            "made_by": f"collopt {version('collopt')}",
+            "collective": str(self.collective),
+            "planner": self.planner,
+            "options": dict(self.options),
+            "inverse_rate": str(self.inverse_rate),
+            "bound": {
+                "inverse_rate": str(self.bound.inverse_rate),
+                "weights": list(self.bound.weights),
+                **witness_to_json(self.bound.witness),
+            },
+            "topology_digest": self.topology.digest,
+            "topology": topology_to_json(self.topology),
+            "link_loads": self.link_loads.tolist(),
+            "schedule": schedule_to_json(self.schedule),
+        }
 
     def estimate(self, size: int | str, slices: int | None = None) -> float:
         """Predicted time in µs, by the alpha-beta model: pipelined, but for plans in steps; see `schedule_time`.
@@ -215,16 +238,6 @@ class Plan:
         return time
 
     @property
-    def has_steps(self) -> bool:
-        """Whether the schedule consists of steps, not of trees."""
-        return isinstance(self.schedule, AnyStepSchedule)
-
-    @property
-    def has_trees(self) -> bool:
-        """Whether the schedule consists of trees."""
-        return isinstance(self.schedule, TreeSchedule)
-
-    @property
     def trees(self) -> TreeSchedule:
         """The schedule of a plan of trees.
 
@@ -234,8 +247,9 @@ class Plan:
             If it consists of something else.
         """
         if not isinstance(self.schedule, TreeSchedule):
-            parts = "steps" if self.has_steps else "the paths of a flow"
-            raise UnsupportedError(f"the plan by {self.planner!r} consists of {parts}; expected one of trees")
+            raise UnsupportedError(
+                f"the plan by {self.planner!r} consists of {self.schedule.parts}; expected one of trees"
+            )
         return self.schedule
 
     @property
@@ -247,8 +261,10 @@ class Plan:
         UnsupportedError
             If the plan consists of trees, in which nothing waits for the end of a step.
         """
-        if isinstance(self.schedule, TreeSchedule):
-            raise UnsupportedError(f"the plan by {self.planner!r} consists of trees; expected one of steps")
+        if not self.schedule.num_steps:
+            raise UnsupportedError(
+                f"the plan by {self.planner!r} consists of {self.schedule.parts}; expected one of steps"
+            )
         return self.schedule.num_steps
 
     @property
@@ -314,14 +330,8 @@ class Plan:
             verdict += f" of {self.bound.scope}"
         return (
             f"{self.collective} on {self.topology.name} by {self.planner}: {bandwidth_text(self.algbw, 2)}, {verdict}; "
-            f"{self._size}"
+            f"{self.schedule.size_text}"
         )
-
-    @property
-    def _size(self) -> str:
-        if not isinstance(self.schedule, TreeSchedule):
-            return self.schedule.size_text
-        return f"{self.schedule.num_trees} trees, {self.schedule.forests[-1].trees_per_root} per root by weight"
 
     def __repr__(self) -> str:
         """One line in angle brackets."""

@@ -142,7 +142,7 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     axes.axvline(run.microseconds, color="0.3", lw=1, ls="--", gid="end")
     axes.set_xlim(0, 1.02 * run.microseconds)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    pieces = "" if plan.has_steps else f" in {count_text(run.slices, 'slice')}"
+    pieces = f" in {count_text(run.slices, 'slice')}" if plan.schedule.pipelined else ""
     what = f"{plan.collective} of {size_label(as_bytes(size))} bytes on {shortened(plan.topology.name)}"
     title = f"{what}: {time_text(run.microseconds)}{pieces}"
     across = "time in µs; the last byte has come at the dashed line"
@@ -247,7 +247,7 @@ def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequ
 
     shown = range(len(steps)) if len(steps) <= FEW else np.linspace(0, len(steps) - 1, FEW).round().astype(int)
     handles = [Patch(facecolor=fills[place], label=str(steps[place])) for place in shown]
-    word = "hop; 1 is what is sent first" if plan.has_trees else "step"
+    word = "hop; 1 is what is sent first" if plan.schedule.num_trees else "step"
     legend(
         figure, handles=handles, title=word, loc="outside lower center", ncols=len(handles), fontsize="small",
         title_fontsize="small", frameon=False,

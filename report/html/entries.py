@@ -80,9 +80,11 @@ def _tiles(plan: Plan) -> list[tuple[str, str, str]]:
 
 
 def _schedule_tile(plan: Plan) -> tuple[str, str, str]:
-    if plan.has_trees:
-        return "trees", str(plan.trees.num_trees), hop_heights(plan).partition(",")[0]
-    return "steps", str(plan.num_steps), ""
+    if plan.schedule.num_trees:
+        return "trees", str(plan.schedule.num_trees), hop_heights(plan).partition(",")[0]
+    if plan.schedule.num_steps:
+        return "steps", str(plan.num_steps), ""
+    return "size", plan.schedule.size_text, ""
 
 
 def _schedule_text(plan: Plan) -> str:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import singledispatch
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...schedules import FlowSchedule
+from ...schedules import Allreduce, FlowSchedule, Forest, Schedule
 from ...support.arrays import IntArray
 from ...support.formatting import count_text, percentage_text
 from ..tables.tree_hops import HOPS, STEPS, SUMS_FIRST, hops_before, tree_hops
 
 if TYPE_CHECKING:
     from ...planners import Plan
-    from ...schedules import Forest
+    from ...schedules import TreeSchedule
 
 __all__ = ["MOST_PARTS", "MOST_SEGMENTS", "Part", "Parts", "parts"]
 
@@ -65,19 +66,33 @@ def parts(plan: Plan) -> Parts:
     >>> taken.title, taken.shown[0]
     ('One tree at a time', Part(label='root gpu0, 33.33 % of all data, 2 hops', ends=[0, 1, 1, 2], ranks=[1, 2]))
     """
-    if plan.has_trees:
-        forests = plan.trees.forests
-        total = sum(forest.num_trees for forest in forests)
-        counted = zip(forests, hops_before(plan.trees), strict=True)
-        found = (part for forest, before in counted for part in _trees(forest, plan, before, len(forests) > 1))
-        explained = f"{HOPS} {SUMS_FIRST}" if len(forests) > 1 else HOPS
-        return _limited(Parts("One tree at a time", "Tree", "hop", explained, [], ""), found, total, "trees")
-    if isinstance(plan.schedule, FlowSchedule):
-        return _limited(
-            Parts("One sender at a time", "Sender", "step", STEPS, [], ""),
-            _senders(plan.schedule, plan), plan.topology.num_ranks, "senders",
-        )  # fmt: skip
-    return _limited(Parts("One step at a time", "Step", "step", STEPS, [], ""), _steps(plan), plan.num_steps, "steps")
+    return _parts(plan.schedule, plan)
+
+
+@singledispatch
+def _parts(schedule: Schedule, plan: Plan) -> Parts:  # noqa: ARG001
+    """Show each row of loads: the steps, or everything at once."""
+    rows = len(np.atleast_2d(plan.link_loads))
+    return _limited(Parts("One step at a time", "Step", "step", STEPS, [], ""), _steps(plan), rows, "steps")
+
+
+@_parts.register(Forest)
+@_parts.register(Allreduce)
+def _tree_parts(schedule: TreeSchedule, plan: Plan) -> Parts:
+    forests = schedule.forests
+    total = sum(forest.num_trees for forest in forests)
+    counted = zip(forests, hops_before(schedule), strict=True)
+    found = (part for forest, before in counted for part in _trees(forest, plan, before, len(forests) > 1))
+    explained = f"{HOPS} {SUMS_FIRST}" if len(forests) > 1 else HOPS
+    return _limited(Parts("One tree at a time", "Tree", "hop", explained, [], ""), found, total, "trees")
+
+
+@_parts.register(FlowSchedule)
+def _flow_parts(schedule: FlowSchedule, plan: Plan) -> Parts:
+    return _limited(
+        Parts("One sender at a time", "Sender", "step", STEPS, [], ""),
+        _senders(schedule, plan), plan.topology.num_ranks, "senders",
+    )  # fmt: skip
 
 
 def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Parts:

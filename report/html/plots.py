@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...schedules import AnyStepSchedule, FlowSchedule
+from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
 from ...support.formatting import count_text
 from ..layout.link_shapes import link_curves
 from ..layout.node_layout import node_layout
@@ -19,6 +20,7 @@ from .parts import parts
 
 if TYPE_CHECKING:
     from ...planners import Plan
+    from ...schedules import AnyStepSchedule, TreeSchedule
     from ...topologies import Topology
 
 __all__ = ["CURVE_SIZES", "network_data", "plan_data", "sizes_data"]
@@ -126,7 +128,7 @@ def _left_out(names: Sequence[str]) -> str:
 
 def _timeline(plan: Plan, size: int) -> dict[str, Any]:
     """Bars of the busiest links, or the reason why there are none."""
-    pieces = _pieces(plan)
+    pieces = _pieces(plan.schedule)
     slices = min(SLICES, MOST_PIECES // max(pieces, 1))
     if not slices:
         return {
@@ -135,7 +137,7 @@ def _timeline(plan: Plan, size: int) -> dict[str, Any]:
         }
     import pandas as pd
 
-    run = step_run(plan, size, None if plan.has_steps else slices)
+    run = step_run(plan, size, slices if plan.schedule.pipelined else None)
     busy = busiest(run, MOST_ROWS)
     bars = busy_times(run, busy.links)
     ends = [plan.topology.links[link][:2] for link in busy.links.tolist()]
@@ -158,19 +160,32 @@ def _timeline(plan: Plan, size: int) -> dict[str, Any]:
 
 def _slicing(plan: Plan, slices: int) -> str:
     """Why a time line can end later than the page predicts elsewhere."""
-    if plan.has_steps:
+    if not plan.schedule.pipelined:
         return ""
     return f"Data goes in {count_text(slices, 'slice')} here, and in very fine ones where this page predicts times."
 
 
-def _pieces(plan: Plan) -> int:
+@singledispatch
+def _pieces(schedule: Schedule) -> int:
     """Estimate how much a simulation of data in one slice has to go through."""
-    schedule = plan.schedule
-    if isinstance(schedule, AnyStepSchedule):
-        return schedule.num_sends
-    if isinstance(schedule, FlowSchedule):
-        return len(schedule.steps)
+    return schedule.num_ranks * schedule.depth
+
+
+@_pieces.register(StepSchedule)
+@_pieces.register(StepAllreduce)
+def _step_pieces(schedule: AnyStepSchedule) -> int:
+    return schedule.num_sends
+
+
+@_pieces.register(FlowSchedule)
+def _flow_pieces(schedule: FlowSchedule) -> int:
+    return len(schedule.steps)
+
+
+@_pieces.register(Forest)
+@_pieces.register(Allreduce)
+def _tree_pieces(schedule: TreeSchedule) -> int:
     links = sum(len(forest.path_nodes) - len(forest.path_starts) + 1 for forest in schedule.forests)
     paths = sum(len(forest.path_starts) - 1 for forest in schedule.forests)
     # Every tree reaches every rank, over paths that are this long on average.
-    return schedule.num_trees * plan.topology.num_ranks * links // max(paths, 1)
+    return schedule.num_trees * schedule.num_ranks * links // max(paths, 1)

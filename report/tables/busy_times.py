@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...runtime import Simulation, simulate
-from ...schedules import AnyStepSchedule, FlowSchedule
+from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, TreeSchedule
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from .tree_hops import numbered
@@ -55,10 +56,11 @@ def step_run(plan: Plan, size: int | str, slices: int | None = None) -> Simulati
     """Run a plan as figures show it: steps wait for each other, and other data flows in a few slices."""
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
-    if plan.has_steps:
+    if not plan.schedule.pipelined:
         return simulate(plan, size, slices, steps="wait")
-    run = simulate(plan, size, _few_slices(plan) if slices is None else slices)
-    return numbered(run, plan.trees) if plan.has_trees else run
+    if slices is None:
+        slices = max(1, min(DEFAULT_SLICES, MOST_EVENTS // max(_hops(plan.schedule), 1)))
+    return numbered(plan.schedule, simulate(plan, size, slices))
 
 
 def busiest(run: Simulation, most: int) -> Busiest:
@@ -101,18 +103,25 @@ def busy_times(run: Simulation, links: IntArray | None = None) -> pd.DataFrame:
     return _without_seams(pieces)
 
 
-def _few_slices(plan: Plan) -> int:
-    """How many slices a run has time for."""
-    schedule = plan.schedule
-    assert not isinstance(schedule, AnyStepSchedule)  # These take none.
-    if isinstance(schedule, FlowSchedule):
-        hops = len(schedule.steps)
-    else:
-        hops = 0
-        for forest in schedule.forests:
-            lengths = np.diff(forest.path_starts) - 1
-            hops += int(lengths[forest.routes[forest.routes >= 0]].sum())
-    return max(1, min(DEFAULT_SLICES, MOST_EVENTS // max(hops, 1)))
+@singledispatch
+def _hops(schedule: Schedule) -> int:
+    """Links that data passes, one by one: the events of a run in one slice, as far as that is known without one."""
+    return schedule.num_ranks * schedule.depth
+
+
+@_hops.register(FlowSchedule)
+def _flow_hops(schedule: FlowSchedule) -> int:
+    return len(schedule.steps)
+
+
+@_hops.register(Forest)
+@_hops.register(Allreduce)
+def _tree_hops(schedule: TreeSchedule) -> int:
+    hops = 0
+    for forest in schedule.forests:
+        lengths = np.diff(forest.path_starts) - 1
+        hops += int(lengths[forest.routes[forest.routes >= 0]].sum())
+    return hops
 
 
 def _without_seams(pieces: pd.DataFrame) -> pd.DataFrame:

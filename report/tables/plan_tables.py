@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...runtime import simulate
-from ...schedules import AnyStepSchedule, FlowSchedule, Forest, as_bytes
+from ...schedules import Forest, as_bytes
 from ...support.validation import as_several, shown
 from ...topologies import Topology
 from .busy_times import busy_times, step_run
@@ -225,15 +225,10 @@ def _named(plans: Any) -> list[tuple[str, Plan]]:
 def _relative_loads(plan: Plan) -> list[Fraction]:
     """What each link carries, as a share of all data."""
     schedule = plan.schedule
-    if isinstance(schedule, AnyStepSchedule):
-        units = [part.chunks_per_shard for part in schedule.schedules for _ in range(part.num_steps)]
-        sums = [Fraction(0)] * len(plan.topology.links)
-        for row, unit in zip(plan.link_loads, units, strict=True):
-            for link in np.flatnonzero(row).tolist():
-                sums[link] += Fraction(int(row[link]), unit)
-    else:
-        unit = schedule.chunks_per_unit if isinstance(schedule, FlowSchedule) else schedule.trees_per_root
-        sums = [Fraction(load, unit) for load in plan.link_loads.tolist()]
+    sums = [Fraction(0)] * len(plan.topology.links)
+    for row, unit in zip(np.atleast_2d(plan.link_loads), schedule.load_units, strict=True):
+        for link in np.flatnonzero(row).tolist():
+            sums[link] += Fraction(int(row[link]), unit)
     return [load / schedule.total_weight for load in sums]
 
 

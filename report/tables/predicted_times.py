@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...schedules import AnyStepSchedule, as_bytes, schedule_time
+from ...schedules import as_bytes, schedule_time
 
 if TYPE_CHECKING:
     from ...planners import Plan
@@ -27,7 +27,7 @@ def predicted_times(plan: Plan, sizes: Sequence[int | str]) -> list[float]:
     >>> predicted_times(plan, ["1K", 10**6]) == [plan.estimate("1K"), plan.estimate(10**6)]
     True
     """
-    if isinstance(plan.schedule, AnyStepSchedule):
+    if not plan.schedule.pipelined:
         return [plan.estimate(size) for size in sizes]
     # Latency does not depend on the size, and the rest is proportional to it.
     first, *others = map(as_bytes, sizes)
@@ -38,4 +38,5 @@ def predicted_times(plan: Plan, sizes: Sequence[int | str]) -> list[float]:
 
 def is_predictable(plan: Plan) -> bool:
     """Tell whether `predicted_times` takes seconds, not the minutes that latencies of very many trees take."""
-    return not plan.has_trees or plan.topology.num_ranks * plan.trees.num_trees * plan.heights.highest <= MOST_WORK
+    trees = plan.schedule.num_trees
+    return not trees or plan.topology.num_ranks * trees * plan.heights.highest <= MOST_WORK

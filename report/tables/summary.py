@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import singledispatch
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...schedules import EVERY_SCHEDULE, AnyStepSchedule, FlowSchedule
+from ...schedules import EVERY_SCHEDULE, Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
 from ...schedules.paths import congestion
 from ...support.formatting import count_text, gap, percentage_text, rate
 
 if TYPE_CHECKING:
     from ...planners import Plan
-    from ...schedules import Forest, StepSchedule, TreeSchedule
+    from ...schedules import AnyStepSchedule, TreeSchedule
 
-__all__ = ["busiest_links", "check_rows", "hop_heights", "schedule_rows"]
+__all__ = ["busiest_links", "check_rows", "checks_of", "hop_heights", "rows_of", "schedule_rows"]
 
 
 def check_rows(checked: Plan, origin: str) -> dict[str, str]:
@@ -27,37 +28,55 @@ def check_rows(checked: Plan, origin: str) -> dict[str, str]:
     network, bound = checked.topology, checked.bound
     return {
         "bound": f"{bound.witness.reason(network, checked.collective)}, so {rate(bound.algbw)} at most",
-        **_schedule_checks(checked),
+        **checks_of(checked.schedule, checked),
         "gap": gap(checked.gap),
         "network": f"{network.name}, digest {network.digest[:12]}, {origin}",
     }
 
 
-def _schedule_checks(checked: Plan) -> dict[str, str]:
-    schedule, network = checked.schedule, checked.topology
-    speed = rate(checked.algbw)
-    if isinstance(schedule, AnyStepSchedule):
-        holds = "have all sums" if checked.collective.has_two_phases else "have every shard"
-        if checked.collective.output == "shard":
-            holds = "have their sums"
-        return {
-            "routes": f"{_paths(schedule.schedules)} paths follow links and pass only switches",
-            "steps": f"after {count_text(schedule.num_steps, 'step')} all {network.num_ranks} ranks {holds}; "
-            f"none of {count_text(schedule.num_sends, 'send')} comes before what it passes on",
-            "links": f"{len(network.links)} loads of each step are as stated, which makes {speed}",
-        }
-    if isinstance(schedule, FlowSchedule):
-        return {
-            "routes": f"{schedule.num_paths} paths follow links and pass no node twice",
-            "traffic": f"all {network.num_ranks} ranks get their parts of what each other has, whole and once",
-            "links": f"{len(network.links)} loads are as stated, which makes {speed}",
-        }
+@singledispatch
+def checks_of(schedule: Schedule, checked: Plan) -> dict[str, str]:
+    """Say what was checked of a schedule; every kind may register more than this, which holds for all."""
+    return {
+        schedule.parts: f"{schedule.size_text} do what {checked.collective} needs",
+        "links": f"{len(checked.topology.links)} loads are as stated, which makes {rate(checked.algbw)}",
+    }
+
+
+@checks_of.register(StepSchedule)
+@checks_of.register(StepAllreduce)
+def _step_checks(schedule: AnyStepSchedule, checked: Plan) -> dict[str, str]:
+    network = checked.topology
+    holds = "have all sums" if checked.collective.has_two_phases else "have every shard"
+    if checked.collective.output == "shard":
+        holds = "have their sums"
+    return {
+        "routes": f"{_paths(schedule.schedules)} paths follow links and pass only switches",
+        "steps": f"after {count_text(schedule.num_steps, 'step')} all {network.num_ranks} ranks {holds}; "
+        f"none of {count_text(schedule.num_sends, 'send')} comes before what it passes on",
+        "links": f"{len(network.links)} loads of each step are as stated, which makes {rate(checked.algbw)}",
+    }
+
+
+@checks_of.register(FlowSchedule)
+def _flow_checks(schedule: FlowSchedule, checked: Plan) -> dict[str, str]:
+    return {
+        "routes": f"{schedule.num_paths} paths follow links and pass no node twice",
+        "traffic": f"all {checked.topology.num_ranks} ranks get their parts of what each other has, whole and once",
+        "links": f"{len(checked.topology.links)} loads are as stated, which makes {rate(checked.algbw)}",
+    }
+
+
+@checks_of.register(Forest)
+@checks_of.register(Allreduce)
+def _tree_checks(schedule: TreeSchedule, checked: Plan) -> dict[str, str]:
+    network = checked.topology
     shard = "the part that it adds up" if checked.collective.has_two_phases else "its shard"
     return {
         "routes": f"{_paths(schedule.forests)} paths follow links and pass only switches",
         "trees": f"{schedule.num_trees} trees reach all {network.num_ranks} ranks; "
         f"those of each root weigh {schedule.forests[-1].trees_per_root} per unit of {shard}",
-        "links": f"{len(network.links)} loads are as stated, which makes {speed}",
+        "links": f"{len(network.links)} loads are as stated, which makes {rate(checked.algbw)}",
     }
 
 
@@ -72,16 +91,24 @@ LARGE = 2**18
 def schedule_rows(made: Plan) -> dict[str, str]:
     """Describe steps, a flow, or trees and what switches could save of their traffic."""
     busiest = f"{busiest_links(made)} of {len(made.topology.links)}"
-    if isinstance(made.schedule, AnyStepSchedule):
-        return {"steps": _steps(made.schedule), "busiest links": f"{busiest}, each in at least one step"}
     # What sets the rate of trees and paths is what never rests at it.
-    busiest += ", 100 % busy"
-    if isinstance(made.schedule, FlowSchedule):
-        return {**_flow(made.schedule, made), "busiest links": busiest}
+    busiest += ", 100 % busy" if made.schedule.pipelined else ", each in at least one step"
+    return rows_of(made.schedule, made, {"busiest links": busiest})
+
+
+@singledispatch
+def rows_of(schedule: Schedule, made: Plan, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG001
+    """Describe a schedule, and its busiest links; every kind may register more than this, which holds for all."""
+    return {schedule.parts: schedule.size_text, **busiest}
+
+
+@rows_of.register(Forest)
+@rows_of.register(Allreduce)
+def _tree_rows(schedule: TreeSchedule, made: Plan, busiest: dict[str, str]) -> dict[str, str]:
     return {
-        "trees per root": _trees_per_root(made.schedule),
-        "trees": f"{_trees(made.schedule)}, {hop_heights(made)}",
-        "busiest links": busiest,
+        "trees per root": _trees_per_root(schedule),
+        "trees": f"{_trees(schedule)}, {hop_heights(made)}",
+        **busiest,
         **_roots(made),
         **_savings(made),
     }
@@ -93,16 +120,19 @@ def busiest_links(plan: Plan) -> int:
     return len(set().union(*(links.tolist() for links in busiest)))
 
 
-def _steps(schedule: AnyStepSchedule) -> str:
+@rows_of.register(StepSchedule)
+@rows_of.register(StepAllreduce)
+def _step_rows(schedule: AnyStepSchedule, made: Plan, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG001
     """Count steps, those of both kinds where there are two, chunks and sends."""
-    if len(schedule.schedules) == 1:
-        return f"{schedule.size_text}, {count_text(schedule.num_sends, 'send')}"
-    verbs = {"reduce": "to add up", "broadcast": "to spread"}
-    parts = ", ".join(f"{part.num_steps} {verbs[part.direction]}" for part in schedule.schedules)
-    return f"{schedule.size_text}, {count_text(schedule.num_sends, 'send')} ({parts})"
+    steps = f"{schedule.size_text}, {count_text(schedule.num_sends, 'send')}"
+    if len(schedule.schedules) > 1:
+        verbs = {"reduce": "to add up", "broadcast": "to spread"}
+        steps += f" ({', '.join(f'{part.num_steps} {verbs[part.direction]}' for part in schedule.schedules)})"
+    return {"steps": steps, **busiest}
 
 
-def _flow(schedule: FlowSchedule, made: Plan) -> dict[str, str]:
+@rows_of.register(FlowSchedule)
+def _flow_rows(schedule: FlowSchedule, made: Plan, busiest: dict[str, str]) -> dict[str, str]:
     """Count paths, transfers and chunks, and what waiting for each step costs."""
     transfers = schedule.transfers
     slower = schedule.step_rate(made.topology) / made.inverse_rate
@@ -111,6 +141,7 @@ def _flow(schedule: FlowSchedule, made: Plan) -> dict[str, str]:
         "paths": f"{schedule.num_paths}, of {transfers.min()} to {transfers.max()} transfers",
         "chunks per unit": f"{schedule.chunks_per_unit}",
         "steps": f"{schedule.num_steps}, {lost} if each is waited for",
+        **busiest,
     }
 
 

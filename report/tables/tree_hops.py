@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import singledispatch
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from ...schedules import Allreduce, Forest
 from ...support.arrays import IntArray
 
 if TYPE_CHECKING:
-    from ...schedules import TreeSchedule
+    from ...schedules import Schedule, TreeSchedule
 
 __all__ = ["HOPS", "STEPS", "SUMS_FIRST", "TreeHop", "hops_before", "numbered", "tree_hops"]
 
@@ -64,27 +65,35 @@ def tree_hops(forest: Forest, tree: int, before: int = 0) -> Iterator[TreeHop]:
         yield TreeHop(before + heights[edge.head] + 1, edge.path[::-1], int(depths[edge.head]))
 
 
+@singledispatch
 def hops_before(schedule: TreeSchedule) -> tuple[IntArray, ...]:
     """Count what comes before the first hop of each tree.
 
     Shapes: returns list of int64 (trees,).
     """
-    if isinstance(schedule, Forest):
-        return (np.zeros(schedule.num_trees, dtype=np.int64),)
+    return (np.zeros(schedule.num_trees, dtype=np.int64),)
+
+
+@hops_before.register(Allreduce)
+def _hops_of_allreduce(schedule: Allreduce) -> tuple[IntArray, ...]:
     adding, spreading = (np.array(trees) for trees in zip(*_pairs(schedule), strict=True))
     before = np.zeros(schedule.broadcast.num_trees, dtype=np.int64)
     np.maximum.at(before, spreading, schedule.reduce.heights[adding])
     return np.zeros(schedule.reduce.num_trees, dtype=np.int64), before
 
 
-def numbered(run: Simulation, schedule: TreeSchedule) -> Simulation:
+@singledispatch
+def numbered(schedule: Schedule, run: Simulation) -> Simulation:  # noqa: ARG001
     """Give the transfers of a run the numbers of their hops, less 1, where these differ from their levels.
 
     They do for sums that come up trees of several heights and are spread by one: each part of them is a transfer of its
     own, and has as its level what comes before it alone.
     """
-    if not isinstance(schedule, Allreduce):
-        return run
+    return run
+
+
+@numbered.register(Allreduce)
+def _numbered_allreduce(schedule: Allreduce, run: Simulation) -> Simulation:
     sent, (_, before) = run.transfers, hops_before(schedule)
     shards = shard_chunks(schedule)
     strands = sorted(strands_of(schedule, shards, max_count=max(shards)), key=lambda strand: strand.first)

@@ -69,7 +69,7 @@ def _trace(file: io.BytesIO) -> Trace:
     head = _message(metadata, file)
     if head is None:
         raise FileFormatError("there is no message in it; expected the metadata")
-    nodes = []
+    nodes: list[TraceNode] = []
     while (message := _message(node, file)) is not None:
         if len(nodes) >= MOST_NODES:
             raise FileFormatError(f"it has more than {MOST_NODES} nodes")

@@ -48,7 +48,9 @@ from ...schedules import (
     Collective,
     FlowSchedule,
     Forest,
+    Schedule,
     StepAllreduce,
+    StepSchedule,
     TreeSchedule,
 )
 from ...schedules.traffic.collective import CollectiveName, as_collective
@@ -58,7 +60,7 @@ from ..programs.checks import check_counts
 from ..programs.instances import replicated
 from ..programs.layout import Layout
 from ..programs.program import Program
-from .fitting import Lowerable, LoweringOptions, fitting
+from .fitting import LoweringOptions, check_fitting, lowered
 from .flows import lower_flow, lower_stages
 from .rank_writer import Known, write_rank
 from .step_transfers import joined_hops, step_shares
@@ -82,7 +84,7 @@ _Routed = tuple[Layout, tuple[int, ...], list[Strand], list[Hop]]
 
 
 def lower(
-    schedule: Lowerable,
+    schedule: Schedule,
     collective: CollectiveName | Collective,
     *,
     max_steps: int = 64,
@@ -95,7 +97,7 @@ def lower(
 
     Parameters
     ----------
-    schedule : Forest, Allreduce, StepSchedule, StepAllreduce, FlowSchedule or AllToAllvSchedule
+    schedule : Schedule
         Trees that span all ranks, the weights of each rank's trees adding up to ``trees_per_root`` times the weight of
         its shard; or steps, in which every rank gets every shard from ranks that hold what they send, and in a
         reduce-scatter no part of it twice.  Or a FlowSchedule: paths, those of two ranks carrying
@@ -149,15 +151,13 @@ def lower(
     if not isinstance(name, str | None):
         raise UnsupportedError(f"name is {shown(name)}; expected text, or None for that of the collective")
     collective = as_collective(collective, COLLECTIVES.values(), "there is no lowering for")
-    known, name = fitting(schedule, collective), name or collective.name
+    check_fitting(schedule, collective)
     with _collector_paused():
-        if isinstance(known, FlowSchedule):
-            program = lower_flow(known, collective, options, name)
-        elif isinstance(known, AllToAllvSchedule):
-            program = lower_stages(known, collective, options, name)
-        else:
-            program = _lowered(known, collective, options, name)
-        return replicated(program, instances)
+        return replicated(lowered(schedule, collective, options, name or collective.name), instances)
+
+
+lowered.register(FlowSchedule)(lower_flow)
+lowered.register(AllToAllvSchedule)(lower_stages)
 
 
 @contextmanager
@@ -172,18 +172,44 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _lowered(
-    schedule: TreeSchedule | AnyStepSchedule, collective: Collective, options: LoweringOptions, name: str
+@lowered.register(Forest)
+def _lowered_forest(schedule: Forest, collective: Collective, options: LoweringOptions, name: str) -> Program:
+    roots = int((schedule.root_weights > 0).sum())
+    if collective.has_one_root and roots != 1:
+        raise UnsupportedError(f"{collective} was asked for, but {roots} ranks have data; expected one, the root")
+    check_forest(schedule)
+    return _written(_routed_trees(schedule, collective, options.max_count), collective, options, name)
+
+
+@lowered.register(Allreduce)
+def _lowered_allreduce(schedule: Allreduce, collective: Collective, options: LoweringOptions, name: str) -> Program:
+    for forest in schedule.forests:
+        check_forest(forest)
+    check_halves(schedule)
+    return _written(_routed_trees(schedule, collective, options.max_count), collective, options, name)
+
+
+@lowered.register(StepSchedule)
+def _lowered_steps(schedule: AnyStepSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
+    return _written(_routed_steps(schedule, collective, options), collective, options, name)
+
+
+@lowered.register(StepAllreduce)
+def _lowered_step_allreduce(
+    schedule: StepAllreduce, collective: Collective, options: LoweringOptions, name: str
 ) -> Program:
+    check_step_halves(schedule)
+    return _lowered_steps(schedule, collective, options, name)
+
+
+def _written(routed: _Routed, collective: Collective, options: LoweringOptions, name: str) -> Program:
+    """Write the programs of all ranks."""
     max_steps, max_count, channels, _ = options
-    if isinstance(schedule, Forest | Allreduce):
-        layout, shards, strands, hops = _routed_trees(schedule, collective, max_count)
-    else:
-        layout, shards, strands, hops = _routed_steps(schedule, collective, options)
+    layout, shards, strands, hops = routed
     sizes = [strands[hop.strand].chunks if hop.strands == 1 else _chunks_of(hop, strands) for hop in hops]
     lanes = assign_channels([(hop.sender, hop.receiver) for hop in hops], sizes, max_steps, channels)
     # Numbers of hops and not hops with their channels: there are millions.
-    events: list[list[int]] = [[] for _ in range(schedule.num_ranks)]
+    events: list[list[int]] = [[] for _ in shards]
     for number, hop in enumerate(hops):
         events[hop.sender].append(number)
         events[hop.receiver].append(number)
@@ -191,7 +217,7 @@ def _lowered(
     ranks = tuple(
         write_rank(known, rank, own, _copies(rank, layout, shards, max_count)) for rank, own in enumerate(events)
     )
-    return Program(name, collective, schedule.num_ranks, layout.chunks, ranks, shards=_given(collective, shards))
+    return Program(name, collective, len(shards), layout.chunks, ranks, shards=_given(collective, shards))
 
 
 def _given(collective: Collective, shards: tuple[int, ...]) -> tuple[int, ...]:
@@ -205,10 +231,6 @@ def _layout(collective: Collective, shards: tuple[int, ...]) -> Layout:
 
 def _routed_trees(schedule: TreeSchedule, collective: Collective, max_count: int) -> _Routed:
     """Lay out the collective; chunks of every rank's shard, strands, and hops in the global order."""
-    for forest in schedule.forests:
-        check_forest(forest)
-    if isinstance(schedule, Allreduce):
-        check_halves(schedule)
     shards = shard_chunks(schedule)
     transfers = len(schedule.forests) * (schedule.num_ranks - 1) * (sum(shards) // max_count)
     _check_size("trees", sum(shards), transfers, max_count, "plan with fewer trees per root")
@@ -218,8 +240,6 @@ def _routed_trees(schedule: TreeSchedule, collective: Collective, max_count: int
 
 def _routed_steps(schedule: AnyStepSchedule, collective: Collective, options: LoweringOptions) -> _Routed:
     """Return the same of a schedule in steps."""
-    if isinstance(schedule, StepAllreduce):
-        check_step_halves(schedule)
     trees = {half.direction: step_trees(half) for half in schedule.schedules}
     shards, shares = step_shares(schedule, trees)
     max_count, layout = options.max_count, _layout(collective, shards)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from ...errors import UnsupportedError
 from ...planners import Plan
-from ...schedules import Forest
 from ..lowering.lower import lower
 from ..programs.channels import check_channels
 from ..programs.checks import check_counts
@@ -101,8 +100,8 @@ def _program(plan: Plan, limits: RuntimeLimits, channels: int, instances: int, m
     Where a rank has more thread blocks than the GPU runs at once, some are joined.
     """
     root = ""
-    if plan.collective.has_one_root and isinstance(plan.schedule, Forest):
-        root = f"-root{int(plan.schedule.root_weights.argmax())}"
+    if plan.collective.has_one_root and plan.schedule.single_root:
+        root = f"-root{int(plan.trees.root_weights.argmax())}"
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
     max_steps = limits.max_steps
     while True:

@@ -11,7 +11,6 @@ from typing import Any
 
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
-from ...schedules import Forest
 from ...support.writing import write_whole
 from ...topologies import Topology
 from ..lowering.lower import lower
@@ -132,8 +131,8 @@ def boxes_of(topology: Topology) -> list[int]:
 
 def _lowered(plan: Plan, channels: int, max_steps: int, instances: int) -> Program:
     root = ""
-    if plan.collective.has_one_root and isinstance(plan.schedule, Forest):
-        root = f"-root{int(plan.schedule.root_weights.argmax())}"
+    if plan.collective.has_one_root and plan.schedule.single_root:
+        root = f"-root{int(plan.trees.root_weights.argmax())}"
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
     return lower(plan.schedule, plan.collective, max_steps=max_steps, channels=channels, instances=instances, name=name)
 

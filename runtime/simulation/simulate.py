@@ -143,13 +143,15 @@ class _Simulator:
         if not isinstance(plan, Plan):
             raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
         check_choice("steps", steps, ("overlap", "wait"))
-        if steps == "wait" and plan.has_trees:
-            raise UnsupportedError("steps is 'wait', but the plan consists of trees, which have none; leave steps out")
+        if steps == "wait" and not plan.schedule.num_steps:
+            raise UnsupportedError(
+                f"steps is 'wait', but the plan consists of {plan.schedule.parts}, which have none; leave steps out"
+            )
         self._plan = plan
         self._steps = steps
         transfers = transfers_of(plan.schedule, plan.topology)
         # Steps that are waited for keep their order by themselves.
-        self._transfers = with_gates(transfers) if plan.has_steps and steps == "overlap" else transfers
+        self._transfers = transfers if plan.schedule.pipelined or steps == "wait" else with_gates(transfers)
 
     def run(self, size: int | str, slices: int | None) -> Simulation:
         """Run with so many bytes."""
@@ -168,9 +170,9 @@ class _Simulator:
         """How many pieces to cut transfers into."""
         hops = len(self._transfers.hop_links)
         if slices is None:
-            return 1 if self._plan.has_steps else max(1, min(DEFAULT_SLICES, MOST_EVENTS // hops))
+            return max(1, min(DEFAULT_SLICES, MOST_EVENTS // hops)) if self._plan.schedule.pipelined else 1
         slices = as_whole(slices, "slices")
-        if self._plan.has_steps:
+        if not self._plan.schedule.pipelined:
             raise UnsupportedError(f"slices is {slices}, but the plan's steps send chunks whole; leave slices out")
         if slices * hops > MOST_EVENTS:
             raise UnsupportedError(

@@ -11,11 +11,12 @@ Levels count what has to come before a transfer, as those of the global order of
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import singledispatch
 
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import Allreduce, AnySchedule, FlowSchedule, Forest, StepAllreduce, StepSchedule, TreeSchedule
+from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule, TreeSchedule
 from ...schedules.paths.path_links import path_links
 from ...support.arrays import IntArray
 from ...support.validation import shown
@@ -27,7 +28,8 @@ from .transfers import Part, Transfers, in_direction, joined
 __all__ = ["transfers_of"]
 
 
-def transfers_of(schedule: AnySchedule, topology: Topology) -> Transfers:
+@singledispatch
+def transfers_of(schedule: Schedule, topology: Topology) -> Transfers:  # noqa: ARG001
     """List the transfers of a schedule.
 
     Two ranks exchange their halves:
@@ -37,26 +39,25 @@ def transfers_of(schedule: AnySchedule, topology: Topology) -> Transfers:
     >>> both.senders.tolist(), both.receivers.tolist(), both.firsts.tolist(), both.unit
     ([0, 1], [1, 0], [0, 1], Fraction(1, 2))
     """
-    if isinstance(schedule, Forest | Allreduce):
-        return _tree_transfers(schedule, topology)
-    if isinstance(schedule, StepSchedule | StepAllreduce):
-        return step_transfers(schedule, topology)
-    if isinstance(schedule, FlowSchedule):
-        return flow_transfers(schedule, topology)
     raise UnsupportedError(f"the schedule is {shown(schedule)}; expected one of trees, one in steps or a flow")
 
 
-def _tree_transfers(schedule: TreeSchedule, topology: Topology) -> Transfers:
-    if isinstance(schedule, Allreduce):
-        check_halves(schedule)
-    for forest in schedule.forests:
-        check_forest(forest)
-    shards = shard_chunks(schedule)
-    strands = strands_of(schedule, shards, max_count=max(shards))
-    unit = Fraction(1, sum(shards))
-    if isinstance(schedule, Forest):
-        part, pairs, _ = _tree_part(schedule, topology, strands, 0)
-        return joined([part], unit, [pairs])
+transfers_of.register(StepSchedule)(step_transfers)
+transfers_of.register(StepAllreduce)(step_transfers)
+transfers_of.register(FlowSchedule)(flow_transfers)
+
+
+@transfers_of.register(Forest)
+def _of_forest(forest: Forest, topology: Topology) -> Transfers:
+    strands, unit = _strands(forest)
+    part, pairs, _ = _tree_part(forest, topology, strands, 0)
+    return joined([part], unit, [pairs])
+
+
+@transfers_of.register(Allreduce)
+def _of_allreduce(schedule: Allreduce, topology: Topology) -> Transfers:
+    check_halves(schedule)
+    strands, unit = _strands(schedule)
     adding, spreading, tops = schedule.reduce, schedule.broadcast, np.array([each.adding for each in strands])
     before = adding.heights[tops]
     inwards, inner, ends = _tree_part(adding, topology, strands, 0)
@@ -71,6 +72,14 @@ def _tree_transfers(schedule: TreeSchedule, topology: Topology) -> Transfers:
         outer + first_out,
     ]
     return joined([inwards, turns, outwards], unit, waits)
+
+
+def _strands(schedule: TreeSchedule) -> tuple[list[Strand], Fraction]:
+    """Divide the data of trees, as finely as their weights need, and say what share of all data a chunk is."""
+    for forest in schedule.forests:
+        check_forest(forest)
+    shards = shard_chunks(schedule)
+    return strands_of(schedule, shards, max_count=max(shards)), Fraction(1, sum(shards))
 
 
 def _tree_part(

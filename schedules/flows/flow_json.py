@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from ...errors import FileFormatError
 from ..paths.written_paths import whole_count, whole_numbers
 from .schedule import FlowSchedule
 
-__all__ = ["flow_from_json", "flow_to_json", "is_flow_json"]
+__all__ = ["flow_from_json", "is_flow_json"]
 
 KIND = "flow"
 FIELDS = ("kind", "chunks_per_unit", "traffic", "weights", "paths", "steps")
@@ -20,23 +19,6 @@ FIELDS = ("kind", "chunks_per_unit", "traffic", "weights", "paths", "steps")
 def is_flow_json(data: object) -> bool:
     """Whether a decoded JSON value says that it is a flow."""
     return isinstance(data, Mapping) and data.get("kind") == KIND
-
-
-def flow_to_json(schedule: FlowSchedule) -> dict[str, Any]:
-    """Describe a flow by lists and integers, ready for `json.dumps`.
-
-    >>> exchange = FlowSchedule.from_paths(np.ones((2, 2), dtype=np.int64), 1, [(1, (0, 1), (0,)), (1, (1, 0), (0,))])
-    >>> flow_to_json(exchange)["paths"]
-    [[0, 1], [1, 0]]
-    """
-    return {
-        "kind": KIND,
-        "chunks_per_unit": schedule.chunks_per_unit,
-        "traffic": schedule.traffic.tolist(),
-        "weights": schedule.weights.tolist(),
-        "paths": [list(schedule.path(number)) for number in range(schedule.num_paths)],
-        "steps": schedule.steps.tolist(),
-    }
 
 
 def flow_from_json(data: object, where: str) -> FlowSchedule:

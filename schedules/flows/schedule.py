@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.congestion import congestion
 from ..paths.path_links import path_links
+from ..paths.schedule import Schedule
 from ..paths.written_paths import as_count, as_paths
+from ..traffic.collective import Collective
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["FlowPath", "FlowSchedule"]
 
 
+INT64_LIMIT = 2**63
 ARRAYS = ("traffic", "weights", "path_starts", "path_nodes", "steps")
 MAX_LOADS = 2**32
 """Steps times links, 8 bytes each: more than any machine has memory for in one array."""
@@ -39,7 +43,7 @@ class FlowPath(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FlowSchedule:
+class FlowSchedule(Schedule):
     """Every rank sends each other its part of the traffic, over one or several paths, through ranks and switches.
 
     The part of rank s for rank d consists of ``chunks_per_unit * traffic[s, d]`` chunks of equal size.  Each path has
@@ -85,6 +89,10 @@ class FlowSchedule:
     >>> schedule.inverse_rate(ring(3, bandwidth=10, bidirectional=False))
     Fraction(3, 10)
     """
+
+    parts: ClassVar[str] = "the paths of a flow"
+    subject: ClassVar[str] = "flow is"
+    load_text: ClassVar[str] = "the paths put {load} chunks"
 
     num_ranks: int
     chunks_per_unit: int
@@ -163,6 +171,25 @@ class FlowSchedule:
             raise UnsupportedError(f"the paths {shown(rows)} hold a number beyond 64 bits; expected none") from None
         weights, nodes, hops = arrays
         return cls(len(given), chunks_per_unit, given, weights, starts, nodes, hops)
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """None: what two ranks have for each other is no shard."""
+        return ()
+
+    @property
+    def load_units(self) -> tuple[int, ...]:
+        """Chunks of a traffic of 1."""
+        return (self.chunks_per_unit,)
+
+    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
+        """Whether this is its traffic, row by row."""
+        traffic = np.ravel(self.traffic)
+        return list(weights) == traffic.tolist() if weights else bool((traffic == 1).all())
+
+    def problem(self, collective: Collective) -> dict[str, Any]:
+        """Return the traffic of an all-to-allv."""
+        return {"traffic": self.traffic} if collective.takes_traffic else {}
 
     @cached_property
     def total_weight(self) -> Fraction:
@@ -251,14 +278,44 @@ class FlowSchedule:
         np.add.at(loads, (self.steps, self.hop_links(topology)), np.repeat(self.weights, self.hops))
         return loads
 
-    def inverse_rate(self, topology: Topology) -> Fraction:
-        """Largest ``load / bandwidth`` of a link, ns per byte of a traffic of 1: what fine slices come near to."""
-        return congestion(self.link_loads(topology), self.chunks_per_unit, topology)
-
     def step_rate(self, topology: Topology) -> Fraction:
         """Sum over the steps of the largest ``load / bandwidth``: as `inverse_rate`, where each step is waited for."""
         times = (congestion(loads, self.chunks_per_unit, topology) for loads in self.step_loads(topology))
         return sum(times, Fraction(0))
+
+    @property
+    def depth(self) -> int:
+        """Transfers from rank to rank along the path that has most."""
+        return int(self.transfers.max())
+
+    def latency(self, topology: Topology) -> Fraction:
+        """Largest sum of link latencies along a path, in µs."""
+        latencies = [link.latency for link in topology.links]
+        scale = math.lcm(*(latency.denominator for latency in latencies))
+        largest = max(int(latency * scale) for latency in latencies)
+        # Python's integers where the common denominator of all latencies leaves no room in int64.
+        fits = largest * len(self.path_nodes) < INT64_LIMIT
+        delays = np.array([int(latency * scale) for latency in latencies], dtype=np.int64 if fits else object)
+        firsts = self.path_starts[:-1] - np.arange(self.num_paths)
+        return Fraction(int(np.add.reduceat(delays[self.hop_links(topology)], firsts).max()), scale)
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe it by lists and integers, ready for `json.dumps`.
+
+        Examples
+        --------
+        >>> paths = [(1, (0, 1), (0,)), (1, (1, 0), (0,))]
+        >>> FlowSchedule.from_paths(np.ones((2, 2), dtype=np.int64), 1, paths).to_json()["paths"]
+        [[0, 1], [1, 0]]
+        """
+        return {
+            "kind": "flow",
+            "chunks_per_unit": self.chunks_per_unit,
+            "traffic": self.traffic.tolist(),
+            "weights": self.weights.tolist(),
+            "paths": [list(self.path(number)) for number in range(self.num_paths)],
+            "steps": self.steps.tolist(),
+        }
 
     def to_frame(self, topology: Topology | None = None) -> pd.DataFrame:
         """Tabulate the paths.

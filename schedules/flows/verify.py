@@ -12,6 +12,7 @@ from ...errors import CertificateError
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
+from ..paths.schedule import verified_loads
 from ..paths.verify import verified_routes
 from .schedule import FlowSchedule
 
@@ -21,6 +22,7 @@ __all__ = ["verified_flow_loads"]
 LOAD_LIMIT = 2**62
 
 
+@verified_loads.register(FlowSchedule)
 def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
     """Check that a schedule brings every rank its part of what each other has, and add up what it puts on every link.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,13 +14,14 @@ from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
+from ..paths.schedule import Schedule
 from .schedule import StepSchedule
 
 __all__ = ["AnyStepSchedule", "StepAllreduce", "check_fit"]
 
 
 @dataclass(frozen=True, eq=False)
-class StepAllreduce:
+class StepAllreduce(Schedule):
     """A reduce-scatter in steps, and after its last step an allgather.
 
     Anything but a `StepSchedule` raises `UnsupportedError`; whether the two belong together is for
@@ -31,6 +34,11 @@ class StepAllreduce:
     broadcast : StepSchedule
         Of direction "broadcast".
     """
+
+    parts: ClassVar[str] = StepSchedule.parts
+    subject: ClassVar[str] = StepSchedule.subject
+    load_text: ClassVar[str] = StepSchedule.load_text
+    pipelined: ClassVar[bool] = False
 
     reduce: StepSchedule
     broadcast: StepSchedule
@@ -45,6 +53,16 @@ class StepAllreduce:
     def schedules(self) -> tuple[StepSchedule, ...]:
         """Both, in the order in which they run."""
         return self.reduce, self.broadcast
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """Those that its two schedules are to have."""
+        return "reduce", "broadcast"
+
+    @property
+    def load_units(self) -> tuple[int, ...]:
+        """Chunks of a shard, once for each step of both."""
+        return sum((schedule.load_units for schedule in self.schedules), ())
 
     @property
     def num_ranks(self) -> int:
@@ -86,9 +104,31 @@ class StepAllreduce:
         """
         return np.concatenate([schedule.link_loads(topology) for schedule in self.schedules])
 
-    def inverse_rate(self, topology: Topology) -> Fraction:
-        """Sum of both, for one runs after the other; see `StepSchedule.inverse_rate`."""
-        return sum((schedule.inverse_rate(topology) for schedule in self.schedules), Fraction(0))
+    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
+        """Any will do: every rank ends with all sums."""
+        return True
+
+    def check_fit(self, network: Topology | DirectGraph) -> None:
+        """Raise `UnsupportedError` unless both are for as many ranks, one reduces and the other broadcasts."""
+        for part in self.schedules:
+            part.check_fit(network)
+        directions = tuple(part.direction for part in self.schedules)
+        if directions != ("reduce", "broadcast"):
+            raise UnsupportedError(
+                f"the two schedules of the allreduce have the directions {shown(directions)}; "
+                "expected 'reduce' and 'broadcast'"
+            )
+
+    def time(
+        self, topology: Topology, num_bytes: int | str, slices: int | None = None, inverse_rate: Fraction | None = None
+    ) -> Fraction:
+        """Sum of both, in µs; see `StepSchedule.time`."""
+        self.check_fit(topology)
+        return sum((part.time(topology, num_bytes, slices, inverse_rate) for part in self.schedules), Fraction(0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Both schedules by their own."""
+        return {"kind": "allreduce", "reduce": self.reduce.to_json(), "broadcast": self.broadcast.to_json()}
 
 
 AnyStepSchedule = StepSchedule | StepAllreduce
@@ -99,16 +139,4 @@ def check_fit(schedule: object, network: Topology | DirectGraph) -> None:
     """Raise `UnsupportedError` unless it is a schedule in steps for as many ranks as the network has."""
     if not isinstance(schedule, AnyStepSchedule):
         raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule or a StepAllreduce")
-    ranks = network.num_nodes if isinstance(network, DirectGraph) else network.num_ranks
-    for part in schedule.schedules:
-        if part.num_ranks != ranks:
-            raise UnsupportedError(
-                f"the schedule is for {part.num_ranks} ranks; expected one for the {ranks} of {network.name}"
-            )
-    if isinstance(schedule, StepAllreduce):
-        directions = tuple(part.direction for part in schedule.schedules)
-        if directions != ("reduce", "broadcast"):
-            raise UnsupportedError(
-                f"the two schedules of the allreduce have the directions {shown(directions)}; "
-                "expected 'reduce' and 'broadcast'"
-            )
+    schedule.check_fit(network)

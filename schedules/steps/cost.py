@@ -6,19 +6,14 @@ Predicted run time of schedules in steps.
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import pairwise
 from typing import NamedTuple, Self
 
-import numpy as np
-
 from ...errors import UnsupportedError
-from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_bytes, as_factor, as_latency
 from ...support.validation import is_int, is_whole, shown
 from ...topologies import DirectGraph, Topology
 from ...topologies.network.direct_graph import as_direct_graph
 from .allreduce import AnyStepSchedule, check_fit
-from .schedule import StepSchedule
 
 __all__ = ["StepCost", "step_cost", "step_schedule_time"]
 
@@ -171,51 +166,4 @@ def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes:
     if not isinstance(topology, Topology):
         raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
     check_fit(schedule, topology)
-    whole = as_bytes(num_bytes)
-    return sum((_time(part, topology, whole) for part in schedule.schedules), Fraction(0))
-
-
-def _time(schedule: StepSchedule, topology: Topology, num_bytes: int) -> Fraction:
-    """Add up the slowest of each step, among hops of equal latency and bandwidth those with the largest load."""
-    if not schedule.num_sends:
-        return Fraction(0)
-    links = schedule.path_links(topology)
-    loads = schedule.link_loads(topology)
-    delays, delay_of_path = _path_delays(schedule, topology, links)
-    capacities, capacity_of_link = np.unique(topology.arrays.capacities, return_inverse=True)
-    steps, paths, hops = _hops_used(schedule)
-    groups = (steps * len(delays) + delay_of_path[paths]) * len(capacities) + capacity_of_link[links[hops]]
-    kinds, group = np.unique(groups, return_inverse=True)
-    largest = np.zeros(len(kinds), dtype=np.int64)
-    np.maximum.at(largest, group, loads[steps, links[hops]])
-    # What one chunk takes at one unit of bandwidth, in µs.
-    chunk = Fraction(num_bytes, schedule.num_ranks * schedule.chunks_per_shard * NS_PER_US) / topology.arrays.unit
-    slowest = [Fraction(0)] * schedule.num_steps
-    for kind, load in zip(kinds.tolist(), largest.tolist(), strict=True):
-        pair, capacity = divmod(kind, len(capacities))
-        step, delay = divmod(pair, len(delays))
-        slowest[step] = max(slowest[step], delays[delay] + chunk * Fraction(load, int(capacities[capacity])))
-    return sum(slowest, Fraction(0))
-
-
-def _path_delays(schedule: StepSchedule, topology: Topology, links: IntArray) -> tuple[list[Fraction], IntArray]:
-    """Different sums of latencies along paths, and which of them each path has."""
-    latencies = [link.latency for link in topology.links]
-    numbers: dict[Fraction, int] = {}
-    ends = np.cumsum(np.diff(schedule.path_starts) - 1).tolist()
-    of_path = [
-        numbers.setdefault(sum((latencies[link] for link in links[start:end].tolist()), Fraction(0)), len(numbers))
-        for start, end in pairwise([0, *ends])
-    ]
-    return list(numbers), np.array(of_path, dtype=np.int64)
-
-
-def _hops_used(schedule: StepSchedule) -> tuple[IntArray, IntArray, IntArray]:
-    """Steps, paths and hops of all paths, each path once for each step in which it is used."""
-    lengths = np.diff(schedule.path_starts) - 1
-    used = np.unique(schedule.steps * len(lengths) + schedule.routes)
-    steps, paths = np.divmod(used, len(lengths))
-    counts = lengths[paths]
-    first = np.repeat((np.cumsum(lengths) - lengths)[paths], counts)
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(steps, counts), np.repeat(paths, counts), first + within
+    return schedule.time(topology, num_bytes)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray, read_only
 from ...support.formatting import count_text
+from ...support.quantities import as_bytes
 from ...support.validation import shown
-from ...topologies import Topology
+from ...topologies import DirectGraph, Topology
 from ..paths.congestion import congestion
 from ..paths.path_links import path_links
+from ..paths.schedule import NS_PER_US, Schedule
 from ..paths.written_paths import as_count, as_rows
 from ..traffic.collective import Direction
 
@@ -41,7 +44,7 @@ class Send(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StepSchedule:
+class StepSchedule(Schedule):
     """An allgather in steps: a rank passes on in a step what it holds at the beginning of that step.
 
     Every rank has a shard of equal size, cut into `chunks_per_shard` chunks; a send carries an interval of them.  Node
@@ -86,6 +89,11 @@ class StepSchedule:
     >>> schedule.inverse_rate(complete(2, bandwidth=25))
     Fraction(1, 25)
     """
+
+    parts: ClassVar[str] = "steps"
+    subject: ClassVar[str] = "steps are"
+    load_text: ClassVar[str] = "step {step} puts {load} chunks"
+    pipelined: ClassVar[bool] = False
 
     num_ranks: int
     chunks_per_shard: int
@@ -158,6 +166,16 @@ class StepSchedule:
         return (self,)
 
     @property
+    def directions(self) -> tuple[str, ...]:
+        """That of all sends, alone."""
+        return (self.direction,)
+
+    @property
+    def load_units(self) -> tuple[int, ...]:
+        """Chunks of a shard, once for each step."""
+        return (self.chunks_per_shard,) * self.num_steps
+
+    @property
     def root_weights(self) -> IntArray:
         """Relative sizes of the shards: all equal."""
         return np.ones(self.num_ranks, dtype=np.int64)
@@ -181,6 +199,10 @@ class StepSchedule:
     def size_text(self) -> str:
         """Such as ``"3 steps, 12 chunks per shard"``."""
         return f"{count_text(self.num_steps, 'step')}, {count_text(self.chunks_per_shard, 'chunk')} per shard"
+
+    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
+        """Whether they are equal; how many shards there are is yet to be checked."""
+        return all(weight == 1 for weight in weights)
 
     def path(self, route: int) -> tuple[int, ...]:
         """Node numbers along path number `route`."""
@@ -251,6 +273,76 @@ class StepSchedule:
         """
         times = (congestion(loads, self.chunks_per_shard, topology) for loads in self.link_loads(topology))
         return sum(times, Fraction(0))
+
+    def check_fit(self, network: Topology | DirectGraph) -> None:
+        """Raise `UnsupportedError` unless the network has as many ranks."""
+        ranks = network.num_nodes if isinstance(network, DirectGraph) else network.num_ranks
+        if self.num_ranks != ranks:
+            raise UnsupportedError(
+                f"the schedule is for {self.num_ranks} ranks; expected one for the {ranks} of {network.name}"
+            )
+
+    def time(
+        self,
+        topology: Topology,
+        num_bytes: int | str,
+        slices: int | None = None,  # noqa: ARG002 - chunks are sent whole
+        inverse_rate: Fraction | None = None,  # noqa: ARG002 - as are steps
+    ) -> Fraction:
+        """Time in µs if steps wait for each other, whatever the rate; see `collopt.schedules.step_schedule_time`."""
+        self.check_fit(topology)
+        whole = as_bytes(num_bytes)
+        if not self.num_sends:
+            return Fraction(0)
+        links, loads = self.path_links(topology), self.link_loads(topology)
+        delays, delay_of_path = self._path_delays(topology, links)
+        capacities, capacity_of_link = np.unique(topology.arrays.capacities, return_inverse=True)
+        steps, paths, hops = self._hops_used()
+        # Among hops of equal latency and bandwidth, the one with the largest load is the slowest.
+        groups = (steps * len(delays) + delay_of_path[paths]) * len(capacities) + capacity_of_link[links[hops]]
+        kinds, group = np.unique(groups, return_inverse=True)
+        largest = np.zeros(len(kinds), dtype=np.int64)
+        np.maximum.at(largest, group, loads[steps, links[hops]])
+        # What one chunk takes at one unit of bandwidth, in µs.
+        chunk = Fraction(whole, self.num_ranks * self.chunks_per_shard * NS_PER_US) / topology.arrays.unit
+        slowest = [Fraction(0)] * self.num_steps
+        for kind, load in zip(kinds.tolist(), largest.tolist(), strict=True):
+            pair, capacity = divmod(kind, len(capacities))
+            step, delay = divmod(pair, len(delays))
+            slowest[step] = max(slowest[step], delays[delay] + chunk * Fraction(load, int(capacities[capacity])))
+        return sum(slowest, Fraction(0))
+
+    def _path_delays(self, topology: Topology, links: IntArray) -> tuple[list[Fraction], IntArray]:
+        """Different sums of latencies along paths, and which of them each path has."""
+        latencies = [link.latency for link in topology.links]
+        numbers: dict[Fraction, int] = {}
+        ends = np.cumsum(np.diff(self.path_starts) - 1).tolist()
+        of_path = [
+            numbers.setdefault(sum((latencies[link] for link in links[start:end].tolist()), Fraction(0)), len(numbers))
+            for start, end in pairwise([0, *ends])
+        ]
+        return list(numbers), np.array(of_path, dtype=np.int64)
+
+    def _hops_used(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Steps, paths and hops of all paths, each path once for each step in which it is used."""
+        lengths = np.diff(self.path_starts) - 1
+        used = np.unique(self.steps * len(lengths) + self.routes)
+        steps, paths = np.divmod(used, len(lengths))
+        counts = lengths[paths]
+        first = np.repeat((np.cumsum(lengths) - lengths)[paths], counts)
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.repeat(steps, counts), np.repeat(paths, counts), first + within
+
+    def to_json(self) -> dict[str, Any]:
+        """As `collopt.schedules.steps_to_json`."""
+        counts, columns = ("num_ranks", "chunks_per_shard"), ("steps", "sources", "lower", "upper", "routes")
+        return {
+            "kind": "steps",
+            "direction": self.direction,
+            **{name: getattr(self, name) for name in counts},
+            "paths": [list(self.path(route)) for route in range(len(self.path_starts) - 1)],
+            **{name: getattr(self, name).tolist() for name in columns},
+        }
 
     def path_links(self, topology: Topology) -> IntArray:
         """Links of all paths, path by path, by their places in ``topology.links``; raises as `link_loads` does."""

@@ -54,13 +54,7 @@ def steps_to_json(schedule: StepSchedule) -> dict[str, Any]:
     """
     if not isinstance(schedule, StepSchedule):
         raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule")
-    return {
-        "kind": KIND,
-        "direction": schedule.direction,
-        **{name: getattr(schedule, name) for name in COUNTS},
-        "paths": [list(schedule.path(route)) for route in range(len(schedule.path_starts) - 1)],
-        **{name: getattr(schedule, name).tolist() for name in COLUMNS},
-    }
+    return schedule.to_json()
 
 
 def steps_from_json(data: object, where: str) -> StepSchedule:

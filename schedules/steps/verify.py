@@ -12,6 +12,7 @@ from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray
 from ...support.validation import shown
 from ...topologies import Topology
+from ..paths.schedule import verified_loads
 from ..paths.verify import verified_hops
 from ..traffic.collective import Direction
 from .allreduce import AnyStepSchedule, StepAllreduce
@@ -89,6 +90,13 @@ def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) 
             raise CertificateError("the allreduce does not consist of a schedule that reduces and one that broadcasts")
         return tuple(verified_step_loads(part, topology) for part in (schedule.reduce, schedule.broadcast))
     return (verified_step_loads(schedule, topology),)
+
+
+@verified_loads.register(StepSchedule)
+@verified_loads.register(StepAllreduce)
+def _verified_rows(schedule: AnyStepSchedule, topology: Topology) -> IntArray:
+    """Join what `verified_step_schedule_loads` returns."""
+    return np.concatenate(verified_step_schedule_loads(schedule, topology))
 
 
 def _add_loads(loads: IntArray, sends: Sends, schedule: StepSchedule, links: IntArray) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from ...errors import CapacityOverflowError
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..paths.congestion import congestion
+from ..paths.schedule import Schedule
 from .forest import Forest
 
 __all__ = ["Allreduce", "TreeSchedule"]
@@ -22,7 +25,7 @@ LOAD_LIMIT = 2**62
 
 
 @dataclass(frozen=True, eq=False)
-class Allreduce:
+class Allreduce(Schedule):
     """A reduce-scatter followed, shard by shard and chunk by chunk, by an allgather.
 
     Both run at the same time once data flows, so a link's load is the sum of both.  All ranks end with all sums, so the
@@ -36,6 +39,10 @@ class Allreduce:
         Of direction "broadcast", with the same shards.
     """
 
+    parts: ClassVar[str] = Forest.parts
+    subject: ClassVar[str] = Forest.subject
+    load_text: ClassVar[str] = Forest.load_text
+
     reduce: Forest
     broadcast: Forest
 
@@ -43,6 +50,21 @@ class Allreduce:
     def forests(self) -> tuple[Forest, ...]:
         """Both, in the order in which data passes them."""
         return self.reduce, self.broadcast
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """Those that its two forests are to have."""
+        return "reduce", "broadcast"
+
+    @property
+    def load_units(self) -> tuple[int, ...]:
+        """Copies of trees that carry a unit of data."""
+        return (self.trees_per_root,)
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``"16 trees, 1 per root by weight"``."""
+        return f"{self.num_trees} trees, {self.broadcast.trees_per_root} per root by weight"
 
     @property
     def num_ranks(self) -> int:
@@ -92,6 +114,23 @@ class Allreduce:
                 "round the bandwidths to fewer digits or use fewer trees per root"
             )
         return loads[0] * scales[0] + loads[1] * scales[1]
+
+    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
+        """Any will do: every rank ends with all sums."""
+        return True
+
+    @property
+    def depth(self) -> int:
+        """Heights of the highest trees of both kinds together."""
+        return sum(forest.depth for forest in self.forests)
+
+    def latency(self, topology: Topology) -> Fraction:
+        """Sum of both, in µs; see `Forest.latency`."""
+        return sum((forest.latency(topology) for forest in self.forests), Fraction(0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Both forests by their own."""
+        return {"kind": "allreduce", "reduce": self.reduce.to_json(), "broadcast": self.broadcast.to_json()}
 
     def congestion(self, topology: Topology) -> Fraction:
         """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -15,12 +17,14 @@ from ...support.arrays import IntArray, SmallArray, read_only
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.congestion import congestion
-from ..traffic.collective import Direction
+from ..paths.schedule import Schedule
+from ..traffic.collective import Collective, Direction
 from .depths import depth_blocks
 
 __all__ = ["Forest", "TreeEdge"]
 
 
+INT64_LIMIT = 2**63
 ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes", "root_weights")
 
 
@@ -33,7 +37,7 @@ class TreeEdge(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Forest:
+class Forest(Schedule):
     """Weighted spanning trees, the schedule of ForestColl (section 5).
 
     Rank v has a shard of ``root_weights[v]`` units; tree ``t`` carries ``weights[t] / trees_per_root`` units of the
@@ -66,6 +70,11 @@ class Forest:
         Whether data runs away from the roots or towards them.
     """
 
+    parts: ClassVar[str] = "trees"
+    subject: ClassVar[str] = "trees are"
+    load_text: ClassVar[str] = "the trees put {load} copies"
+    single_root: ClassVar[bool] = True
+
     num_ranks: int
     trees_per_root: int
     roots: IntArray
@@ -95,9 +104,38 @@ class Forest:
         return (self,)
 
     @property
+    def directions(self) -> tuple[str, ...]:
+        """That of all trees, alone."""
+        return (self.direction,)
+
+    @property
+    def load_units(self) -> tuple[int, ...]:
+        """Copies of trees that carry a unit of data: k."""
+        return (self.trees_per_root,)
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``"8 trees, 1 per root by weight"``."""
+        return f"{self.num_trees} trees, {self.trees_per_root} per root by weight"
+
+    @property
     def total_weight(self) -> int:
         """Sum of the weights of all shards."""
         return int(self.root_weights.sum())
+
+    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:
+        """Whether these are the weights of its shards."""
+        return bool(self.root_weights.tolist() == list(weights or (1,) * num_ranks))
+
+    def problem(self, collective: Collective) -> dict[str, Any]:
+        """Return the root of a broadcast or reduce, or the weights of unequal shards."""
+        weights = self.root_weights.tolist()
+        if collective.has_one_root:
+            roots = [rank for rank, weight in enumerate(weights) if weight]
+            if len(roots) != 1:
+                raise UnsupportedError(f"the schedule has {len(roots)} roots; expected one for a {collective}")
+            return {"root": roots[0]}
+        return {} if len(set(weights)) == 1 else {"weights": weights}
 
     @property
     def num_trees(self) -> int:
@@ -175,6 +213,48 @@ class Forest:
     def congestion(self, topology: Topology) -> Fraction:
         """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
         return congestion(self.link_loads(topology), self.trees_per_root, topology)
+
+    @property
+    def depth(self) -> int:
+        """Height of the highest tree, in hops between ranks."""
+        return int(self.heights.max())
+
+    def latency(self, topology: Topology) -> Fraction:
+        """Largest sum of link latencies between a root and a rank along a tree, in µs: when first bytes are everywhere.
+
+        Examples
+        --------
+        >>> from collopt.topologies import ring
+        >>> Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]).latency(ring(2, latency=3))
+        Fraction(3, 1)
+        """
+        ends = (0, 1) if self.direction == "broadcast" else (1, 0)
+        latency = {(link[ends[0]], link[ends[1]]): link.latency for link in topology.links}
+        names = topology.nodes
+        scale = math.lcm(*(link.latency.denominator for link in topology.links))
+        exact = [
+            sum(int(latency[names[tail], names[head]] * scale) for tail, head in pairwise(path))
+            for path in map(self.path, range(len(self.path_starts) - 1))
+        ]
+        # Python's integers where the common denominator of all latencies leaves no room in int64.
+        delays = np.array(exact, dtype=np.int64 if max(exact) * self.num_ranks < INT64_LIMIT else object)
+        senders, used = np.maximum(self.parents, 0), self.routes >= 0
+        arrival = np.zeros(self.routes.shape, dtype=delays.dtype)
+        for _ in range(self.depth):
+            arrival = np.where(used, np.take_along_axis(arrival, senders, axis=1) + delays[self.routes], 0)
+        return Fraction(int(arrival.max()), scale)
+
+    def to_json(self) -> dict[str, Any]:
+        """As `collopt.schedules.forest_to_json`."""
+        trees = zip(self.roots.tolist(), self.weights.tolist(), self.routes.tolist(), strict=True)
+        return {
+            "kind": "forest",
+            "direction": self.direction,
+            "trees_per_root": self.trees_per_root,
+            "root_weights": self.root_weights.tolist(),
+            "paths": [list(self.path(route)) for route in range(len(self.path_starts) - 1)],
+            "trees": [[root, weight, routes] for root, weight, routes in trees],
+        }
 
     def _senders(self) -> IntArray:
         """Where each path starts, and -1 for no path."""

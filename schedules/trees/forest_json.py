@@ -35,15 +35,7 @@ def forest_to_json(forest: Forest) -> dict[str, Any]:
     >>> forest_to_json(forest)["trees"]
     [[0, 1, [-1, 0]], [1, 1, [1, -1]]]
     """
-    trees = zip(forest.roots.tolist(), forest.weights.tolist(), forest.routes.tolist(), strict=True)
-    return {
-        "kind": "forest",
-        "direction": forest.direction,
-        "trees_per_root": forest.trees_per_root,
-        "root_weights": forest.root_weights.tolist(),
-        "paths": [list(forest.path(route)) for route in range(len(forest.path_starts) - 1)],
-        "trees": [[root, weight, routes] for root, weight, routes in trees],
-    }
+    return forest.to_json()
 
 
 def forest_from_json(data: object, where: str) -> Forest:

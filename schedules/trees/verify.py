@@ -15,6 +15,7 @@ from ...errors import CertificateError
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
+from ..paths.schedule import verified_loads
 from ..paths.verify import verified_hops
 from .allreduce import Allreduce, TreeSchedule
 from .forest import Forest
@@ -27,6 +28,7 @@ BLOCK_ENTRIES = 2**19
 """Tree entries that are checked at a time: what fits the processor's cache."""
 
 
+@verified_loads.register(Forest)
 def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     """Check that a forest is what it should be on a topology, and add up what it puts on every link.
 
@@ -69,6 +71,7 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     return loads
 
 
+@verified_loads.register(Allreduce)
 def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntArray:
     """Check every forest of a schedule, and that they belong together; add up what they put on every link.
 

@@ -16,7 +16,7 @@ import collopt
 from collopt.cli.arguments.plan_summary import plan_figures, witness_figures, witness_text
 from collopt.errors import CertificateError
 from collopt.planners import Plan
-from collopt.planners.plans.files import plan_from_json, plan_to_json
+from collopt.planners.plans.files import plan_from_json
 from collopt.report.tables.summary import busiest_links
 from collopt.runtime.interpreter.interpret import run_program
 from collopt.runtime.lowering.lower import lower
@@ -171,7 +171,7 @@ def test_other_collectives_keep_their_shards() -> None:
 
 def test_text_and_back() -> None:
     """The document of such a plan says version 4 and has a partition, and the same text comes back."""
-    document = plan_to_json(ring_plan(1, 1, 3, 1))
+    document = ring_plan(1, 1, 3, 1).to_json()
     assert (document["version"], "partition" in document["bound"]) == (4, True)
-    again = plan_to_json(plan_from_json(json.loads(json.dumps(document)), "text"))
+    again = plan_from_json(json.loads(json.dumps(document)), "text").to_json()
     assert again == document

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from collopt import Plan, load_plan, plan
 from collopt.errors import CertificateError, ColloptError, FileFormatError, TopologyError
-from collopt.planners.plans.files import plan_from_json, plan_to_json
+from collopt.planners.plans.files import plan_from_json
 from collopt.schedules import Bound, Cut, Partition, RankCuts
 from collopt.schedules.bounds.cut_duals import Prices
 from collopt.schedules.bounds.cuts import LinkPrice
@@ -57,7 +57,7 @@ def small_plan() -> Plan:
 
 def document() -> dict[str, Any]:
     """The small plan as a decoded document."""
-    return json.loads(json.dumps(plan_to_json(small_plan())))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(small_plan().to_json()))  # type: ignore[no-any-return]
 
 
 def assert_same(one: Plan, other: Plan) -> None:
@@ -79,7 +79,7 @@ def assert_same(one: Plan, other: Plan) -> None:
 def test_plans_come_back_as_they_were(topology: Topology) -> None:
     """Through JSON text, and proved again."""
     made = plan(topology, "allgather")
-    again = plan_from_json(json.loads(json.dumps(plan_to_json(made))), "text")
+    again = plan_from_json(json.loads(json.dumps(made.to_json())), "text")
     assert_same(made, again)
     again.verify(topology)
 
@@ -114,9 +114,9 @@ def test_files_of_version_1_are_read(tmp_path: Path) -> None:
     alone = RankCuts(tuple(Cut(frozenset({rank})) for rank in around.topology.compute_nodes))
     around = replace(around, bound=Bound.from_witness(around.topology, "allreduce", alone))
     for made in (small_plan(), plan(mi250(), "reduce_scatter", trees_per_root=1), around):
-        old = plan_to_json(made) | {"version": 1}
+        old = made.to_json() | {"version": 1}
         path.write_text(json.dumps(old), encoding="utf-8")
-        assert plan_to_json(load_plan(path, made.topology)) == old | {"version": 4}
+        assert load_plan(path, made.topology).to_json() == old | {"version": 4}
 
 
 @pytest.mark.parametrize("kind", ["partition", "prices"])
@@ -125,7 +125,7 @@ def test_files_of_version_1_have_no_newer_witness(kind: str) -> None:
     made = plan(ring(4), "allreduce")
     parts = Partition(tuple(frozenset({node}) for node in made.topology.nodes))
     witness = parts if kind == "partition" else Prices(())
-    forged = plan_to_json(replace(made, bound=replace(made.bound, witness=witness)))
+    forged = replace(made, bound=replace(made.bound, witness=witness)).to_json()
     plan_from_json(forged, "new.json")
     with pytest.raises(FileFormatError, match=f"field bound: version 1 had no witness '{kind}'"):
         plan_from_json(forged | {"version": 1}, "old.json")
@@ -175,7 +175,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
 @settings(max_examples=150)
 def test_a_file_with_one_byte_changed_never_crashes(data: st.DataObject) -> None:
     """It is refused by one of our own errors, or proves what it says all the same."""
-    text = json.dumps(plan_to_json(small_plan()), ensure_ascii=False)
+    text = json.dumps(small_plan().to_json(), ensure_ascii=False)
     place = data.draw(st.integers(0, len(text) - 1))
     changed = text[:place] + data.draw(st.sampled_from('0123456789-.eE"[]{},:/x ')) + text[place + 1 :]
     try:

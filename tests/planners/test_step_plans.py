@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import collopt
 from collopt import Plan, load_plan, plan
 from collopt.errors import CertificateError, ColloptError, FileFormatError, TopologyError, UnsupportedError
-from collopt.planners.plans.files import plan_from_json, plan_to_json
+from collopt.planners.plans.files import plan_from_json
 from collopt.schedules import AnyStepSchedule, Bound, Cut, Forest, Partition, Send, StepAllreduce, StepSchedule
 from collopt.topologies import Topology, complete, hypercube, ring
 
@@ -58,7 +58,7 @@ def test_plans_prove_what_they_claim(collective: str) -> None:
     proved.verify(replace(RING, name="renamed"))
     times = 2 if collective == "allreduce" else 1
     assert (proved.inverse_rate, proved.algbw, proved.busbw) == (Fraction(3, 50) * times, Fraction(200, 3) / times, 50)
-    assert (proved.gap, proved.num_steps, proved.has_steps) == (0, 2 * times, True)
+    assert (proved.gap, proved.num_steps, proved.schedule.pipelined) == (0, 2 * times, False)
     assert proved.link_loads.shape == (2 * times, 8)
     assert str(proved) == (
         f"{collective} on ring-4 by by-hand: {float(proved.algbw):.2f} GB/s, optimal; "
@@ -82,7 +82,7 @@ def test_plans_come_back_from_files_as_they_were(collective: str, tmp_path: Path
     saved.save(tmp_path / "plan.json")
     again = load_plan(tmp_path / "plan.json", RING)
     for other in (again, copy.deepcopy(saved), pickle.loads(pickle.dumps(saved))):
-        assert plan_to_json(other) == plan_to_json(saved)
+        assert other.to_json() == saved.to_json()
         assert type(other.schedule) is type(saved.schedule)
         assert (other.link_loads.dtype, other.bound, other.gap) == (np.int64, saved.bound, 0)
     assert json.loads((tmp_path / "plan.json").read_text())["version"] == 4
@@ -203,7 +203,7 @@ def test_what_is_about_trees_is_refused(tmp_path: Path) -> None:
             ask()
     trees = plan(RING, "allgather")
     assert trees.trees is trees.schedule
-    assert not trees.has_steps
+    assert trees.schedule.pipelined
     with pytest.raises(UnsupportedError, match=r"^the plan by 'forestcoll' consists of trees; expected one of steps$"):
         trees.num_steps  # noqa: B018
     with pytest.raises(UnsupportedError, match="planner 'bfb' has no option 'trees_per_root'"):
@@ -212,7 +212,7 @@ def test_what_is_about_trees_is_refused(tmp_path: Path) -> None:
 
 def document() -> dict[str, Any]:
     """The plan by hand as a decoded document."""
-    return json.loads(json.dumps(plan_to_json(made())))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(made().to_json()))  # type: ignore[no-any-return]
 
 
 CHANGES: dict[str, tuple[tuple[str, ...], object, type[ColloptError], str]] = {
@@ -243,7 +243,7 @@ CHANGES: dict[str, tuple[tuple[str, ...], object, type[ColloptError], str]] = {
     "routes elsewhere": (("schedule", "routes"), [2**62] * 16, CertificateError, "send 0 has a route that is no path"),
     "no sends": (
         ("schedule",),
-        plan_to_json(made())["schedule"] | {"steps": [], "sources": [], "lower": [], "upper": [], "routes": []},
+        made().to_json()["schedule"] | {"steps": [], "sources": [], "lower": [], "upper": [], "routes": []},
         CertificateError,
         "the schedule has 0 sends; 4 ranks need at least 12",
     ),
@@ -280,7 +280,7 @@ def test_changed_files_are_refused(case: str, tmp_path: Path) -> None:
 @settings(max_examples=150, deadline=None)
 def test_a_file_with_one_byte_changed_never_crashes(data: st.DataObject) -> None:
     """It is refused by one of our own errors, or proves what it says all the same."""
-    text = json.dumps(plan_to_json(made()))
+    text = json.dumps(made().to_json())
     place = data.draw(st.integers(text.index('"inverse_rate"'), len(text) - 1))
     changed = text[:place] + data.draw(st.sampled_from('0123456789-.eE"[]{},:/x ')) + text[place + 1 :]
     try:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collopt.errors import CertificateError
-from collopt.schedules import Allreduce, AnySchedule, Forest, StepAllreduce, StepSchedule, rate_of_loads, verified_loads
+from collopt.schedules import Allreduce, Forest, Schedule, StepAllreduce, StepSchedule, rate_of_loads, verified_loads
 from collopt.topologies import Topology
 
 PAIR = Topology.from_links([("a", "b", 10), ("b", "a", 5)], compute=["a", "b"])
@@ -38,7 +38,7 @@ BOTH = StepAllreduce(replace(exchange(3, 1), direction="reduce"), STEPS)
     ],
     ids=["forest", "allreduce", "steps", "allreduce in steps"],
 )
-def test_loads_and_rate_of_every_kind(schedule: AnySchedule, loads: list[object], rate: Fraction) -> None:
+def test_loads_and_rate_of_every_kind(schedule: Schedule, loads: list[object], rate: Fraction) -> None:
     """A shard over 5 GB/s takes 1/5 ns per byte, however it is cut; both parts of an allreduce take as long again."""
     found = verified_loads(schedule, PAIR)
     assert found.tolist() == loads == schedule.link_loads(PAIR).tolist()

@@ -9,7 +9,7 @@ import pytest
 
 from collopt.errors import UnsupportedError
 from collopt.planners import plan
-from collopt.schedules import Forest, as_bytes, forest_latency, schedule_time
+from collopt.schedules import Forest, as_bytes, schedule_time
 from collopt.topologies import Topology, mi250, ring
 
 RING = Topology.from_links(
@@ -134,7 +134,7 @@ def test_sizes_below_the_limit_are_read() -> None:
 
 def test_latency_is_that_of_the_slowest_way_from_a_root() -> None:
     """From rank 1 over 1, 1/3 and 2 µs; from rank 2 over 1/3, 2 and 1/2; and so on."""
-    assert forest_latency(chains(), RING) == max(
+    assert chains().latency(RING) == max(
         Fraction(1) + Fraction(1, 3) + 2, Fraction(1, 3) + 2 + Fraction(1, 2), 2 + Fraction(1, 2) + 1
     )
 
@@ -154,7 +154,7 @@ def test_latency_counts_the_links_through_switches() -> None:
     )
     trees = [(0, 1, [(0, 3, 2), (2, 3, 1)]), (1, 1, [(1, 3, 0), (1, 3, 2)]), (2, 1, [(2, 3, 0), (2, 3, 1)])]
     made = Forest.from_paths(3, 1, trees)
-    assert forest_latency(made, star) == 0 + Fraction(1, 4) + 2 + Fraction(1, 4)
+    assert made.latency(star) == 0 + Fraction(1, 4) + 2 + Fraction(1, 4)
     assert schedule_time(made, star, 3000) == Fraction(5, 2) + 1 * Fraction(3, 10)
 
 
@@ -165,8 +165,8 @@ def test_awkward_latencies_stay_exact() -> None:
         [(f"gpu{rank}", f"gpu{(rank + 1) % 4}", 25, latency) for rank, latency in enumerate(latencies)],
         compute=[f"gpu{rank}" for rank in range(4)],
     )
-    assert forest_latency(chains(), awkward) == sum(latencies) - min(latencies)
-    assert forest_latency(chains(), RING.scaled(3)) == forest_latency(chains(), RING)
+    assert chains().latency(awkward) == sum(latencies) - min(latencies)
+    assert chains().latency(RING.scaled(3)) == chains().latency(RING)
 
 
 def test_latencies_beyond_64_bits_only_when_added_up_stay_exact() -> None:
@@ -175,7 +175,7 @@ def test_latencies_beyond_64_bits_only_when_added_up_stay_exact() -> None:
     scale = latency.denominator
     assert latency.numerator < 2**63 < 4 * latency.numerator
     long = ring(4, bandwidth=25, latency=latency, bidirectional=False)
-    assert forest_latency(chains(), long) == 3 * latency
+    assert chains().latency(long) == 3 * latency
     assert scale == 2_500_001
 
 

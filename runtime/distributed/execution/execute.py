@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from ....errors import ProgramError, UnsupportedError
-from ....schedules import AnySchedule, Collective
+from ....schedules import Collective, Schedule
 from ....schedules.traffic.collective import CollectiveName, as_collective
 from ...lowering.lower import lower
 from ...programs.program import Program
@@ -36,7 +36,7 @@ __all__ = ["PlanLike", "execute", "execute_allgather", "prepared", "program_of"]
 
 NO_LIMIT = 2**31 - 1
 
-_lowered: WeakKeyDictionary[AnySchedule, dict[Collective, Program]] = WeakKeyDictionary()
+_lowered: WeakKeyDictionary[Schedule, dict[Collective, Program]] = WeakKeyDictionary()
 
 
 class PlanLike(Protocol):
@@ -47,7 +47,7 @@ class PlanLike(Protocol):
         """Such as ``"allgather"``."""
 
     @property
-    def schedule(self) -> AnySchedule:
+    def schedule(self) -> Schedule:
         """What it consists of."""
 
 

@@ -110,7 +110,7 @@ class PlanShelf:
         return min(self._suitable(request.collective, request.root), key=lambda each: self._time(each, request))
 
     def _time(self, each: Plan, request: Request) -> float:
-        return each.estimate(request.num_bytes, self.slices if each.has_trees else None)
+        return each.estimate(request.num_bytes, self.slices if each.schedule.num_trees else None)
 
     def _planned(self, collective: Collective, root: int | None) -> Plan | str:
         assert self.topology is not None  # `find` has looked.

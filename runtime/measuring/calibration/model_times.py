@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ....errors import UnsupportedError
 from ....planners import plan
-from ....schedules import AnyStepSchedule, Collective, schedule_time
+from ....schedules import Collective, schedule_time
 from ....topologies import Link, Topology
 
 __all__ = ["Reference", "over_one_path", "over_the_network"]
@@ -60,7 +60,7 @@ def over_the_network(topology: Topology, collective: Collective, planner: str) -
     # nccl-tests' own root, unless it is told another.
     root = {"root": 0} if collective.has_one_root else {}
     made = plan(topology, collective, planner=planner, **root)
-    if isinstance(made.schedule, AnyStepSchedule):
+    if not made.schedule.pipelined:
         raise UnsupportedError(f"{planner} plans in steps here, whose time is no line; choose another, such as ring")
     small, large = (schedule_time(made.schedule, topology, 2**power) for power in (20, 21))
     per_byte = (large - small) / 2**20

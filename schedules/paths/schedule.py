@@ -1,0 +1,222 @@
+"""`Schedule`: what every kind of schedule can be asked for, and the check of its loads, which each kind registers.
+
+A kind is a class derived from `Schedule`, and a function registered with `verified_loads` that checks it.  Layers
+above register what they alone know: how it is lowered, simulated and tabulated.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CertificateError, UnsupportedError
+from ...support.quantities import as_bytes
+from ...support.validation import shown
+from ...topologies import Topology
+from ..traffic.collective import Collective
+from .congestion import congestion
+
+__all__ = ["Schedule", "is_verifiable", "rate_of_loads", "verified_loads"]
+
+IntArray = npt.NDArray[np.int64]
+
+NS_PER_US = 1000
+
+
+class Schedule(ABC):
+    """What carries out a collective: trees, steps, paths of a flow or stages.
+
+    Subclasses say what their data are; what follows from that is said here.  A schedule that names no links, as an
+    `AllToAllvSchedule`, refuses whatever depends on them.  None of this is trusted: `verified_loads` reads the arrays.
+
+    Attributes
+    ----------
+    num_ranks : int
+        Compute nodes that take part.
+    total_weight : int or Fraction
+        Data in all, in units of what `load_units` counts; of pairs, what a rank has on average.
+    parts : str
+        What messages say that it consists of, such as ``"trees"``; class attribute.
+    subject : str
+        The same as the subject of a sentence, such as ``"trees are"``; class attribute.
+    load_text : str
+        What is said of a load, such as ``"the trees put {load} copies"``; ``{step}`` is the row of loads; class
+        attribute.
+    pipelined : bool
+        Whether data is cut into slices that follow each other; in other schedules, steps wait for each other, and
+        loads have a row for each.  Class attribute.
+    single_root : bool
+        Whether one rank alone can have data, as in a broadcast; class attribute.
+    directions : tuple of {"broadcast", "reduce"}
+        Which way data of shards runs, part by part; empty where every two ranks have data of their own.
+    num_trees, num_steps : int
+        Number of trees, and of steps; 0 in a schedule that has none.
+    """
+
+    parts: ClassVar[str]
+    subject: ClassVar[str]
+    load_text: ClassVar[str]
+    pipelined: ClassVar[bool] = True
+    single_root: ClassVar[bool] = False
+
+    if TYPE_CHECKING:  # Fields of dataclasses, which would take properties of a base class for their defaults.
+
+        @property
+        def num_ranks(self) -> int:
+            """Compute nodes that take part."""
+
+        @property
+        def total_weight(self) -> int | Fraction:
+            """Data in all."""
+
+    @property
+    def num_trees(self) -> int:
+        """Number of distinct trees; 0 of a schedule that has none."""
+        return 0
+
+    @property
+    def num_steps(self) -> int:
+        """Number of steps; 0 of a schedule that has none."""
+        return 0
+
+    @property
+    @abstractmethod
+    def directions(self) -> tuple[str, ...]:
+        """Which way data of shards runs, part by part; empty where every two ranks have data of their own."""
+
+    @property
+    @abstractmethod
+    def size_text(self) -> str:
+        """How large it is, in words."""
+
+    @property
+    def load_units(self) -> Sequence[int]:
+        """Loads that make up a unit of data, one for each row of `link_loads`."""
+        raise self._without_links()
+
+    @abstractmethod
+    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:
+        """Whether these are its shards, or row by row its traffic; no weights are equal ones."""
+
+    def problem(self, collective: Collective) -> dict[str, Any]:  # noqa: ARG002
+        """Return the `root`, `weights` or `traffic` of `collopt.bound` that this solves; nothing for equal shards."""
+        return {}
+
+    def link_loads(self, topology: Topology) -> IntArray:  # noqa: ARG002
+        """Add up what crosses each link, shape (links,), or (steps, links) where steps wait for each other."""
+        raise self._without_links()
+
+    def verified_loads(self, topology: Topology) -> IntArray:
+        """Check everything, and return `link_loads`; see `collopt.schedules.verified_loads`."""
+        return verified_loads(self, topology)
+
+    def inverse_rate(self, topology: Topology) -> Fraction:
+        """Achieved 1/x, in 1/(GB/s): ns per byte of a unit of data, if links are busy as `pipelined` says."""
+        return rate_of_loads(self.link_loads(topology), self, topology)
+
+    @property
+    def depth(self) -> int:
+        """Transfers from rank to rank, one after the other, of the data that takes most."""
+        raise self._without_links()
+
+    def latency(self, topology: Topology) -> Fraction:  # noqa: ARG002
+        """Largest sum of latencies that data meets on its way, in µs."""
+        raise self._without_links()
+
+    def time(
+        self, topology: Topology, num_bytes: int | str, slices: int | None = None, inverse_rate: Fraction | None = None
+    ) -> Fraction:
+        """Predict the time in µs; see `collopt.schedules.schedule_time`."""
+        unit, latency = as_bytes(num_bytes) / Fraction(self.total_weight), self.latency(topology)
+        rate = self.inverse_rate(topology) if inverse_rate is None else inverse_rate
+        waiting = Fraction(0) if slices is None else Fraction(self.depth - 1, slices)
+        return latency + unit * rate / NS_PER_US * (1 + waiting)
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe it by lists and integers, with its ``"kind"``, as plan files do."""
+        raise UnsupportedError(
+            f"the schedule is {shown(self)}; expected a Forest, a StepSchedule, an allreduce or a FlowSchedule"
+        )
+
+    def _without_links(self) -> UnsupportedError:
+        return UnsupportedError(f"the schedule is {shown(self)}; expected one of trees, one in steps or a flow")
+
+
+@singledispatch
+def verified_loads(schedule: Schedule, topology: Topology) -> IntArray:  # noqa: ARG001
+    """Check a schedule and add up what it puts on every link.
+
+    Every kind of schedule registers a function of its own, with ``verified_loads.register``, that shares no code with
+    the methods of its class; a subclass is checked like the class that it is derived from.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Trusted in nothing.
+    topology : Topology
+        Trusted: it was checked when it was made.
+
+    Returns
+    -------
+    ndarray of int64, shape (links,) or (steps, links)
+        Of trees, copies in multiples of ``1 / schedule.trees_per_root`` units of data.  Of steps, chunks in each step,
+        as `StepSchedule.link_loads` counts them; of an allreduce, first those of the reduction and then those of the
+        broadcast, each in units of its own chunks.  Of a flow, chunks.
+
+    Raises
+    ------
+    CertificateError
+        Naming the first thing that is wrong.
+
+    Examples
+    --------
+    >>> from collopt.schedules import Forest
+    >>> from collopt.topologies import ring
+    >>> two_way = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+    >>> verified_loads(two_way, ring(2)).tolist()
+    [1, 1]
+    """
+    raise CertificateError(f"the schedule is {shown(schedule)}; expected a Forest or an Allreduce")
+
+
+def is_verifiable(schedule: object) -> bool:
+    """Whether it is of a kind that has registered its check: what a plan can consist of."""
+    return verified_loads.dispatch(type(schedule)) is not verified_loads.dispatch(object)
+
+
+def rate_of_loads(loads: IntArray, schedule: Schedule, topology: Topology) -> Fraction:
+    """Work out from a schedule's loads how fast it is.
+
+    Parameters
+    ----------
+    loads : ndarray of int64
+        As from `verified_loads`.
+    schedule : Schedule
+        Says only what the loads count.
+    topology : Topology
+        Whose links carry them.
+
+    Returns
+    -------
+    Fraction
+        1/x, in 1/(GB/s): ns per byte of a shard of weight 1.  Of steps, the sum of what they take one after the other.
+
+    Examples
+    --------
+    Two ranks that exchange their shards over links of 25 GB/s:
+
+    >>> from collopt.schedules import StepSchedule
+    >>> from collopt.topologies import complete
+    >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
+    >>> pair = complete(2, bandwidth=25)
+    >>> rate_of_loads(verified_loads(exchange, pair), exchange, pair)
+    Fraction(1, 25)
+    """
+    rows = zip(loads.reshape(-1, loads.shape[-1]), schedule.load_units, strict=True)
+    return sum((congestion(row, unit, topology) for row, unit in rows), Fraction(0))
