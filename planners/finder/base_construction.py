@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...schedules import StepSchedule
     from ...schedules.traffic.collective import Direction
-    from ...topologies import DirectGraph
+    from ...topologies import DirectGraph, Topology
 
 __all__ = ["Base", "Recipe", "breadth_first"]
 

@@ -195,7 +195,30 @@ PAIR_COLLECTIVES = tuple(each for each in COLLECTIVES.values() if each.in_pairs)
 
 
 def bus_factor(collective: CollectiveName | Collective, num_ranks: int) -> Fraction:
-    """Divide bus bandwidth by algorithm bandwidth, as nccl-tests defines them; see `Collective.bus_factor`."""
+    """Divide bus bandwidth by algorithm bandwidth, as nccl-tests defines them.
+
+    Parameters
+    ----------
+    collective : str or Collective
+        Such as ``"allgather"``.
+    num_ranks : int
+        At least 1.
+
+    Returns
+    -------
+    Fraction
+        As of `Collective.bus_factor`.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no such collective.
+
+    Examples
+    --------
+    >>> bus_factor("reduce_scatter", 8)
+    Fraction(7, 8)
+    """
     return as_collective(collective).bus_factor(num_ranks)
 
 
