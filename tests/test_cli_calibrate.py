@@ -132,7 +132,7 @@ def test_a_benchmark_on_this_machine_is_read(tmp_path: Path) -> None:
         file = tmp_path / "times"
         file.write_text(answer.out, encoding="utf-8")
         found = read_nccl_tests(file)
-        assert (found.collective, found.num_ranks, found.names) == ("allgather", 2, ("gloo", "forestcoll"))
+        assert (str(found.collective), found.num_ranks, found.names) == ("allgather", 2, ("gloo", "forestcoll"))
         assert len(found.rows) == 2 * 2 * 4
         assert process("calibrate", file, "--by", "gloo").status == 0
 

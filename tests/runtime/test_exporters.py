@@ -18,14 +18,14 @@ from runtime_forests import (
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import interpret_file, read_xml
+from collopt.schedules.traffic.collective import as_collective
 
 
 def plan(**changes: Any) -> SimpleNamespace:
     """What the exporter looks at."""
     topology = SimpleNamespace(name="two boxes [8 of 16 ranks] with a name that is longer than what fits a header")
-    return SimpleNamespace(
-        **{"collective": "allgather", "schedule": random_forest(4, 70, 0), "topology": topology, **changes}
-    )
+    given = {"collective": "allgather", "schedule": random_forest(4, 70, 0), "topology": topology, **changes}
+    return SimpleNamespace(**given | {"collective": as_collective(given["collective"])})
 
 
 @pytest.mark.parametrize(("runtime", "channels"), [("msccl", 1), ("rccl", 3)])

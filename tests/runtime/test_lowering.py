@@ -204,7 +204,7 @@ def test_a_single_rank_copies_what_it_has(collective: str) -> None:
         (random_schedule("allreduce", 3, 1, 0), "allgather", "trees are for both; allgather needs broadcast"),
         (random_schedule("reduce", 3, 1, 0), "broadcast", "trees are for reduce; broadcast needs broadcast"),
         (ring_forest(3), "broadcast", "3 ranks have data; expected one, the root"),
-        (ring_forest(3), "alltoall", "no lowering for 'alltoall'; expected one of allgather"),
+        (ring_forest(3), "alltoall", "no lowering for the collective 'alltoall'; expected one of allgather"),
         (None, "allgather", "schedule for allgather is a NoneType; only those made of trees"),
     ],
 )

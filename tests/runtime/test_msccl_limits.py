@@ -23,7 +23,7 @@ from runtime_forests import (
 from collopt.errors import UnsupportedError
 from collopt.runtime import Program, lower, lower_allgather, to_xml_text, without_receive_reduce
 from collopt.runtime.msccl.format.limits import RUNTIMES, check_limits, runtime_limits
-from collopt.schedules import Forest
+from collopt.schedules import ALLGATHER, REDUCE_SCATTER, Forest
 
 RCCL = runtime_limits("rccl")
 
@@ -162,9 +162,9 @@ def test_unknown_runtimes_are_refused_with_the_known_ones(runtime: object) -> No
 
 def test_collectives_are_spelt_as_each_runtime_wants_them() -> None:
     """microsoft/msccl and its descendants differ."""
-    assert RUNTIMES["msccl"].collectives["reduce_scatter"] == "reduce_scatter"
-    assert RUNTIMES["rccl"].collectives["reduce_scatter"] == "reducescatter"
-    assert {limits.collectives["allgather"] for limits in RUNTIMES.values()} == {"allgather"}
+    assert RUNTIMES["msccl"].collectives[REDUCE_SCATTER] == "reduce_scatter"
+    assert RUNTIMES["rccl"].collectives[REDUCE_SCATTER] == "reducescatter"
+    assert {limits.collectives[ALLGATHER] for limits in RUNTIMES.values()} == {"allgather"}
 
 
 def test_rccl_takes_no_step_that_receives_and_adds() -> None:

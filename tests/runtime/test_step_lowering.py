@@ -32,6 +32,7 @@ from collopt.runtime import Program, interpret_file, lower, read_xml, run_progra
 from collopt.runtime.distributed.rounds.rounds import rounds_of
 from collopt.runtime.msccl.export import export_msccl_xml
 from collopt.schedules import AnyStepSchedule, Send, StepAllreduce, StepSchedule
+from collopt.schedules.traffic.collective import as_collective
 from collopt.topologies import base_schedule_names, complete, ring
 from oracles.slow_steps import steps_hold
 
@@ -201,7 +202,8 @@ def test_schedules_that_come_with_collopt_are_written_for_every_runtime(
 ) -> None:
     """Those of the two networks with 8 nodes, on which they beat a breadth-first broadcast."""
     schedule = schedule_for(collective, shipped_schedule(name))
-    plan = SimpleNamespace(collective=collective, schedule=schedule, topology=SimpleNamespace(name=name))
+    topology = SimpleNamespace(name=name)
+    plan = SimpleNamespace(collective=as_collective(collective), schedule=schedule, topology=topology)
     path = tmp_path / "file.xml"
     export_msccl_xml(plan, path, runtime=runtime)  # type: ignore[arg-type]
     assert interpret_file(path, interleavings=2).interleavings == 2
@@ -333,7 +335,7 @@ def test_a_single_rank_copies_what_it_has(collective: str) -> None:
         (pair(direction="reduce"), "allgather", "steps are for reduce; allgather needs broadcast"),
         (pair(), "broadcast", "broadcast was asked for, but a schedule in steps is for shards of all ranks"),
         (pair(direction="reduce"), "reduce", "expected allgather, reduce_scatter or allreduce, or a schedule made of"),
-        (pair(), "alltoall", "no lowering for 'alltoall'"),
+        (pair(), "alltoall", "no lowering for the collective 'alltoall'"),
         (pair(direction="sideways"), "allgather", "steps are for sideways"),
     ],
 )

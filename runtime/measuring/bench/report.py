@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ....schedules import Collective
+from ....schedules.traffic.collective import collective_or_given
 
 __all__ = ["BenchReport", "BenchRow", "Device", "Reading", "head_lines", "row_line", "table_text", "tail_lines"]
 
@@ -99,6 +100,10 @@ class BenchReport:
     rows: tuple[BenchRow, ...]
     start_time: str
     end_time: str
+
+    def __post_init__(self) -> None:
+        """Look up the collective by its name."""
+        object.__setattr__(self, "collective", collective_or_given(self.collective))
 
     @property
     def names(self) -> tuple[str, ...]:
