@@ -158,6 +158,7 @@ def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes:
     --------
     Two ranks exchange shards of 50 kB over links of 25 GB/s and 3 µs:
 
+    >>> from collopt.schedules import StepSchedule
     >>> from collopt.topologies import complete
     >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
     >>> step_schedule_time(exchange, complete(2, bandwidth=25, latency=3), 100_000)
