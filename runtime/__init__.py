@@ -11,9 +11,8 @@ from .distributed.execution.execute import execute, execute_allgather
 from .distributed.execution.launch import run_local
 from .distributed.execution.run_report import RunReport
 from .distributed.processes.torchrun import launched_rank
-from .families.size_ranges import SizeWindow, fastest_windows
 from .families.windows import lint_family
-from .families.write import write_family
+from .families.write import SizeWindow, fastest_windows, write_family
 from .interpreter.check import check_program
 from .interpreter.interpret import run_program
 from .lowering.lower import lower, lower_allgather

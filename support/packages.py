@@ -1,16 +1,18 @@
-"""Which packages are here and work: those that collopt needs, and those of its extras."""
+"""Which packages are here and work, and the functions that they have registered as entry points."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
-from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, requires, version
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, entry_points, requires, version
+from typing import Any, NamedTuple
 
-from ..errors import MissingDependencyError
+from ..errors import MissingDependencyError, UnsupportedError
+from .validation import shown
 
-__all__ = ["ABSENT", "Need", "check_extra", "mending", "needs", "trouble"]
+__all__ = ["ABSENT", "Need", "call_registered", "check_extra", "mending", "needs", "trouble"]
 
 ABSENT = "is not installed"
 
@@ -97,3 +99,18 @@ def _numbers(text: str) -> tuple[int, ...]:
     """Read the numbers that a version begins with."""
     found = re.match(r"\d{1,9}(?:\.\d{1,9})*", text)
     return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def call_registered(
+    group: str, kind: str, name: object, arguments: tuple[object, ...], options: Mapping[str, object]
+) -> Any:
+    """Look up a function by its name and call it."""
+    known = entry_points(group=group)
+    if not isinstance(name, str) or name not in known.names:
+        raise UnsupportedError(f"there is no {kind} {shown(name)}; expected one of {', '.join(sorted(known.names))}")
+    function = known[name].load()
+    try:
+        call = inspect.signature(function).bind(*arguments, **options)
+    except TypeError as error:
+        raise UnsupportedError(f"the {kind} {name} cannot be used with these options: {error}") from None
+    return function(*call.args, **call.kwargs)

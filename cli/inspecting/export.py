@@ -37,7 +37,7 @@ def export(plan: PlanArgument, form: FormatOption, output: OutputOption, setting
     """Write a plan file in a format that a runtime, a simulator or NCCL reads."""
     from ...planners import load_plan
     from ...planners.plans.plan import EXPORTERS
-    from ...support.entry_points import call_registered
+    from ...support.packages import call_registered
 
     options = _options(settings or [])
     check_targets({"--output": output}, sources=(plan,))

@@ -169,7 +169,7 @@ def _whole(
     topology: Topology, demands: IntArray, sources: IntArray, rows: npt.NDArray[Any], rate: Fraction
 ) -> tuple[IntArray, int]:
     """Find flows of whole numbers near those of some sources, of which a traffic of 1 gets `rate`; and what it gets."""
-    from ...solvers.flow.integral_flow import whole_flow
+    from ...solvers.flow.transport import whole_flow
 
     tails, heads, _, _ = topology.arrays
     amount = max(1, GRAIN // int(demands.max()))

@@ -36,8 +36,7 @@ def by_hops(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
 
 def by_rounds(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
     """Let each link carry a few chunks in each of many steps, what has farthest to go first."""
-    from ...solvers.paths.chunk_batches import split
-    from ...solvers.paths.list_scheduling import ordered_hops
+    from ...solvers.paths.list_scheduling import ordered_hops, split
 
     if topology.switch_nodes:
         raise UnsupportedError(

@@ -30,8 +30,8 @@ from ...schedules import (
 from ...schedules.bounds.witness_json import witness_to_json
 from ...schedules.traffic.collective import collective_or_given
 from ...support.arrays import read_only
-from ...support.entry_points import call_registered
 from ...support.formatting import bandwidth_text, percentage_text
+from ...support.packages import call_registered
 from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.network.topology_json import topology_to_json

@@ -2,25 +2,241 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...errors import UnsupportedError
 from ...schedules import Bound
+from ...support.arrays import FloatArray
 from ...support.formatting import bandwidth_text, count_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..layout.node_layout import places
-from ..tables.witness_links import witness_view
-from .canvas import Canvas, node_scale
-from .links import draw_counted, draw_links, draw_parts
-from .nodes import draw_boxes, draw_nodes
-from .style import empty_figure, legend, shortened
+from ..layout.node_layout import box_of_nodes, places
+from ..tables.witness_links import WitnessView, witness_view
+from .canvas import BOXES, COUNTED_LINKS, LINKS, NODES, SHADING, WORDS, Canvas, Pair, node_scale
+from .style import COLOURS, empty_figure, legend, shortened, tint
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
 __all__ = ["topology_figure"]
+
+COUNTED, LINK = COLOURS[1], "#8c8c8c"
+SHADES = tuple(tint(each, 0.22) for each in (COLOURS[4], COLOURS[5], COLOURS[2], COLOURS[3]))
+"""Of the parts of a witness."""
+THINNEST, MIDDLE, THICKEST = 0.7, 1.2, 3.0
+"""Points; the middle one where all links have the same bandwidth."""
+ARROW, LONGEST_ARROW = 4.0, 0.16
+"""Half the length of an arrowhead: in points, and at most in units of the distance of nodes."""
+MOST_CLASSES = 4
+"""Bandwidths that the legend lists one by one."""
+
+
+def draw_links(canvas: Canvas, counted: frozenset[Pair]) -> list[Artist]:
+    """Draw the lines of which the witness counts neither direction; return what the legend shows of bandwidths."""
+    from matplotlib.lines import Line2D
+
+    rest = [pair for pair in canvas.curves if pair not in counted and pair[::-1] not in counted]
+    _draw_lines(canvas, rest, LINK, "links", 0.0)
+    _draw_heads(canvas, [each for pair in rest if len(each := _directions(pair, canvas.ends)) == 1], LINK)
+    classes = sorted(set(canvas.bandwidths.values()), reverse=True)
+    if len(classes) > MOST_CLASSES:
+        classes = [classes[0], classes[-1]]
+    return [
+        Line2D([], [], color=LINK, lw=width, label=f"link of {bandwidth_text(value)}")
+        for value, width in zip(classes, _widths(canvas, classes), strict=True)
+    ]
+
+
+def draw_counted(canvas: Canvas, view: WitnessView) -> list[Artist]:
+    """Draw the lines that the witness counts, with an arrowhead where it counts one direction only."""
+    from matplotlib.lines import Line2D
+
+    counted = canvas.numbered(view.links)
+    pairs = [pair for pair in canvas.curves if pair in counted or pair[::-1] in counted]
+    _draw_lines(canvas, pairs, COUNTED, "counted", 0.5)
+    _draw_heads(canvas, [each for pair in pairs if len(each := _directions(pair, counted)) == 1], COUNTED)
+    total = sum(link.bandwidth for link in canvas.topology.links if (link.tail, link.head) in view.links)
+    together = f", {bandwidth_text(total)} together" if view.parts else ""
+    return [Line2D([], [], color=COUNTED, lw=2, label=f"{view.words} ({len(counted)}{together})")]
+
+
+def draw_parts(canvas: Canvas, view: WitnessView) -> list[Artist]:
+    """Shade the parts of the witness; of a cut, its smaller side."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.patches import Patch
+
+    topology, radius = canvas.topology, canvas.scale.radius
+    parts, words = list(view.parts), "a part"
+    if not parts:
+        return []
+    if len(parts) == 1:
+        outside = frozenset(topology.nodes) - parts[0]
+        words = "inside the cut"
+        if len(outside) < len(parts[0]):
+            parts, words = [outside], "outside the cut"
+    numbers = [sorted(topology.node_index[node] for node in part) for part in parts]
+    # Parts of single nodes need no colours to be told apart.
+    shades = SHADES[:1] if max(map(len, numbers)) == 1 else SHADES
+    for place, nodes in enumerate(numbers):
+        shade, members = shades[place % len(shades)], set(nodes)
+        within = [curve for pair, curve in canvas.curves.items() if members.issuperset(pair)]
+        canvas.axes.add_collection(
+            LineCollection(within, linewidths=2.6 * radius, colors=shade, capstyle="round", zorder=SHADING)
+        )
+        across, up = canvas.points[nodes].T
+        canvas.axes.scatter(across, up, s=(3.2 * radius) ** 2, color=shade, lw=0, zorder=SHADING, gid=f"part{place}")
+    ranks = sum(node < topology.num_ranks for node in numbers[0])
+    text = f"{words}: {count_text(ranks, 'rank')}" if len(parts) == 1 else f"{words}, one of {len(parts)}"
+    return [Patch(facecolor=SHADES[0], label=text)]
+
+
+def _directions(pair: Pair, links: frozenset[Pair]) -> list[Pair]:
+    """Which of the two directions between two nodes are among the links."""
+    return [each for each in (pair, pair[::-1]) if each in links]
+
+
+def _widths(canvas: Canvas, bandwidths: Sequence[float]) -> list[float]:
+    """Widths of lines in points, before they are scaled."""
+    least, most = min(canvas.bandwidths.values()), max(canvas.bandwidths.values())
+    if least == most:
+        return [MIDDLE] * len(bandwidths)
+    return [THINNEST + (THICKEST - THINNEST) * bandwidth / most for bandwidth in bandwidths]
+
+
+def _draw_lines(canvas: Canvas, pairs: Sequence[Pair], ink: str, name: str, wider: float) -> None:
+    from matplotlib.collections import LineCollection
+
+    widths = _widths(canvas, [canvas.bandwidths[pair] for pair in pairs])
+    scaled = [canvas.scale.line * width + wider for width in widths]
+    lines = [canvas.curves[pair] for pair in pairs]
+    over = COUNTED_LINKS if ink == COUNTED else LINKS
+    canvas.axes.add_collection(LineCollection(lines, linewidths=scaled, colors=ink, zorder=over, gid=name))
+
+
+def _draw_heads(canvas: Canvas, ends: Sequence[list[Pair]], ink: str) -> None:
+    """Draw an arrowhead on the curve of each link."""
+    from matplotlib.collections import PolyCollection
+
+    if not ends:
+        return
+    curves = [canvas.curves[tail, head] if tail < head else canvas.curves[head, tail][::-1] for ((tail, head),) in ends]
+    ahead = np.stack([curve[12] - curve[10] for curve in curves])
+    ahead *= (
+        min(ARROW / canvas.scale.unit, LONGEST_ARROW) / np.maximum(np.hypot(ahead[:, 0], ahead[:, 1]), 1e-9)[:, None]
+    )
+    aside = np.stack([-ahead[:, 1], ahead[:, 0]], axis=1) * 0.6
+    middles = np.stack([curve[11] for curve in curves])
+    corners = np.stack([middles + ahead, middles - ahead + aside, middles - ahead - aside], axis=1)
+    over = COUNTED_LINKS if ink == COUNTED else LINKS
+    canvas.axes.add_collection(
+        PolyCollection(list(corners), facecolors=ink, edgecolors=ink, linewidths=0.3, zorder=over, gid="arrowheads")
+    )
+
+
+RANK, SWITCH, BOX = COLOURS[0], "#595959", "#f2f2f2"
+BORDER, LABEL_STRIP = 0.45, 0.4
+"""Around what is in a box, and for its name below that, in units of the distance of nodes."""
+LETTER = 0.62
+"""Width of letters, in multiples of their size."""
+SMALLEST_WORDS, BOX_LETTERS = 3.5, 24
+
+
+def draw_nodes(canvas: Canvas) -> list[Artist]:
+    """Draw ranks as circles with their numbers and switches as squares; return what the legend shows."""
+    from matplotlib.lines import Line2D
+
+    axes, points, scale, ranks = canvas.axes, canvas.points, canvas.scale, canvas.topology.num_ranks
+    area = (2 * scale.radius) ** 2
+    axes.scatter(points[:ranks, 0], points[:ranks, 1], s=area, color=RANK, lw=0, zorder=NODES, gid="ranks")
+    numbers = [str(rank) for rank in range(ranks)]
+    size = min(1.05 * scale.radius, _fitting(numbers, 1.7 * scale.radius))
+    _write(canvas, points[:ranks], numbers, size, "white")
+    handles: list[Artist] = [Line2D([], [], ls="", marker="o", ms=7, color=RANK, label="rank, with its number")]
+    if canvas.topology.switch_nodes:
+        axes.scatter(
+            points[ranks:, 0], points[ranks:, 1], s=0.6 * area, color=SWITCH, marker="s", lw=0, zorder=NODES,
+            gid="switches",
+        )  # fmt: skip
+        _name_switches(canvas)
+        handles.append(Line2D([], [], ls="", marker="s", ms=6, color=SWITCH, label="switch or NIC"))
+    return handles
+
+
+def draw_boxes(canvas: Canvas) -> None:
+    """Put a rectangle behind the nodes and links of each box, with its name where that can be read.
+
+    There are none where some of them would overlap.
+    """
+    from matplotlib.patches import FancyBboxPatch
+
+    boxes = box_of_nodes(canvas.topology)
+    names = [boxes[node] for node in canvas.topology.nodes]
+    inside: dict[str, list[FloatArray]] = {}
+    for (first, last), curve in canvas.curves.items():
+        if names[first] and names[first] == names[last]:
+            inside.setdefault(names[first], []).append(curve)
+    corners: dict[str, tuple[FloatArray, FloatArray]] = {}
+    for box, found in inside.items():
+        low, high = np.concatenate(found).min(axis=0), np.concatenate(found).max(axis=0)
+        corners[box] = (low - [BORDER, BORDER + LABEL_STRIP], high + BORDER)
+    edges = sorted((low[0], high[0]) for low, high in corners.values())
+    if any(after[0] < before[1] for before, after in itertools.pairwise(edges)):
+        return
+    size = min(8.0, 0.35 * canvas.scale.unit)
+    for box, (low, high) in corners.items():
+        wide, tall = high - low
+        style = "round,pad=0,rounding_size=0.3"
+        canvas.axes.add_patch(
+            FancyBboxPatch((low[0], low[1]), wide, tall, boxstyle=style, facecolor=BOX, edgecolor="none", zorder=BOXES)
+        )
+        if size < SMALLEST_WORDS:
+            continue
+        canvas.axes.annotate(
+            shortened(box, BOX_LETTERS), (low[0], low[1]), xytext=(4, size / 2 - 1), textcoords="offset points",
+            va="bottom", ha="left", fontsize=size, color="0.35", zorder=WORDS, parse_math=False,
+        )  # fmt: skip
+
+
+def _name_switches(canvas: Canvas) -> None:
+    """Name the switches of rows: those below ranks underneath, where no links are, and the others above."""
+    placed, scale, ranks = canvas.placed, canvas.scale, canvas.topology.num_ranks
+    if placed.arrangement != "rows":
+        return
+    names = [node.rpartition("/")[2] for node in canvas.topology.nodes]
+    away = 0.85 * scale.radius + 1
+    for row in sorted(set(placed.rows[ranks:])):
+        nodes = [node for node in range(ranks, len(names)) if placed.rows[node] == row]
+        words = [names[node] for node in nodes]
+        nearest = float(np.diff(np.sort(placed.x[nodes])).min(initial=10.0))
+        size = min(7.0, 0.9 * scale.radius, _fitting(words, 0.88 * scale.unit * nearest))
+        _write(canvas, canvas.points[nodes], words, size, "0.2", -away if row < 0 else away)
+
+
+def _fitting(words: Sequence[str], room: float) -> float:
+    """Size of letters with which all words fit in so many points."""
+    return room / (LETTER * max(1, *map(len, words)))
+
+
+def _write(canvas: Canvas, points: FloatArray, words: Sequence[str], size: float, ink: str, above: float = 0.0) -> None:
+    """Write a word at each point, or none where they would be too small to read."""
+    from matplotlib.patheffects import withStroke
+
+    if size < SMALLEST_WORDS:
+        return
+    around = [withStroke(linewidth=1.5, foreground="white")] if above else []
+    side = "bottom" if above > 0 else "top" if above < 0 else "center_baseline"
+    for (across, up), word in zip(points.tolist(), words, strict=True):
+        canvas.axes.annotate(
+            word, (across, up), xytext=(0, above), textcoords="offset points", ha="center", va=side, fontsize=size,
+            color=ink, zorder=WORDS, parse_math=False, path_effects=around,
+        )  # fmt: skip
+
 
 LETTERS_PER_INCH = 13
 INCHES_PER_ENTRY = 2.4

@@ -10,8 +10,7 @@ from typing import Any
 
 from ...errors import FileFormatError
 from ...support.reading import name_of, read_bytes
-from .messages import messages
-from .trace import Attribute, Trace, TraceNode
+from .trace import Attribute, Trace, TraceNode, messages
 
 __all__ = ["read_trace"]
 

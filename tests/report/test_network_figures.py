@@ -16,7 +16,7 @@ import collopt
 from collopt import Topology, topologies
 from collopt.errors import MissingDependencyError, UnsupportedError
 from collopt.report import node_layout, save_figure, topology_figure
-from collopt.report.figures.links import COUNTED, LINK
+from collopt.report.figures.network import COUNTED, LINK
 
 NETWORKS = [
     topologies.dgx_a100(boxes=2),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from collopt.runtime.measuring.bench.bench import checked_config
 from collopt.runtime.measuring.bench.buffers import (
     PERIOD,
     Question,
@@ -18,7 +19,6 @@ from collopt.runtime.measuring.bench.buffers import (
     make_tensors,
     wrong_elements,
 )
-from collopt.runtime.measuring.bench.options import checked_config
 from collopt.runtime.measuring.bench.sizes import DATATYPES
 from collopt.runtime.programs.layout import Layout
 

@@ -17,8 +17,8 @@ import torch
 
 from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime.distributed.calls import call_queue, concurrency
+from collopt.runtime.distributed.calls.arguments import check_process
 from collopt.runtime.distributed.calls.call_queue import AsyncWork, CallQueue
-from collopt.runtime.distributed.calls.fork_guard import check_process
 from collopt.runtime.distributed.torch_backend.works import run_plan
 
 LONG_S = 30.0

@@ -16,8 +16,7 @@ import collopt
 from collopt.errors import TopologyError, UnsupportedError
 from collopt.planners import Plan
 from collopt.runtime import interpret_mscclpp, lint_family, read_mscclpp, write_family
-from collopt.runtime.families.size_ranges import fastest_windows
-from collopt.runtime.families.write import format_of, loading_notes
+from collopt.runtime.families.write import fastest_windows, format_of, loading_notes
 from collopt.topologies import dgx1_v100, ring, torus
 
 BOX = dgx1_v100()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from collopt.errors import CertificateError
 from collopt.planners import plan
 from collopt.schedules import Forest, TreeEdge
-from collopt.schedules.trees import depths
+from collopt.schedules.trees import forest as forests
 from collopt.topologies import Topology, dgx_a100
 from oracles.slow_check import loads_of
 from strategies import eulerian_topologies
@@ -179,7 +179,7 @@ def test_depths_are_those_of_a_walk_to_the_root(data: st.DataObject, ranks: int,
         np.arange(ranks + 1),  # path p starts at node p, the last one at a switch
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(depths, "BLOCK_ENTRIES", block)
+        patch.setattr(forests, "BLOCK_ENTRIES", block)
         assert forest.depths.tolist() == walked_depths(forest)
         assert forest.heights.tolist() == [max(row) for row in walked_depths(forest)]
 

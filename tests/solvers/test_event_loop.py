@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from collopt.runtime.simulation.event_loop import Network, run_events
-from collopt.runtime.simulation.heaps import drop, push
+from collopt.runtime.simulation.event_loop import Network, drop, push, run_events
 
 
 def network(

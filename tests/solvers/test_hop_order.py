@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.paths.chunk_batches import fewest_steps, split, step_quotas
 from collopt.solvers.paths.decomposition import Paths
-from collopt.solvers.paths.list_scheduling import ordered_hops
+from collopt.solvers.paths.list_scheduling import fewest_steps, ordered_hops, split, step_quotas
 from collopt.topologies import Topology, complete, hypercube, ring, torus
 
 IntArray = np.ndarray

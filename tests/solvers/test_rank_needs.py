@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.strength.rank_demands import rank_needs
+from collopt.solvers.strength.orientation import rank_needs
 from collopt.solvers.strength.strength import strength
 from collopt.topologies import Topology, ring
 from oracles.strengths import narrowest_cuts

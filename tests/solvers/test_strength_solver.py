@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.strength.rank_demands import rank_needs
+from collopt.solvers.strength.orientation import rank_needs
 from collopt.solvers.strength.strength import Strength, strength
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, mi250, ring, torus
 from oracles.partitions import allreduce_limit

@@ -10,8 +10,7 @@ import numpy as np
 from ....errors import UnsupportedError
 from ....support.validation import shown
 from ...programs.checks import check_choice, check_counts, check_seconds
-from ..calls.arguments import check_async, import_torch
-from ..calls.tensors import check_alike, check_tensor
+from ..calls.arguments import check_alike, check_async, check_tensor, import_torch
 from .agreement import Terms
 
 __all__ = ["AllToAllCall", "terms_of"]

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from ....errors import ColloptError, MissingDependencyError, UnsupportedError
 from ....support.validation import shown
 from ...programs.checks import check_counts, check_seconds
 from ...programs.program import Program
 from ..rounds.batches import checked_rounds, shard_elements, works_in_place
-from .fork_guard import check_process
 from .reduce_ops import check_operation
-from .tensors import check_alike, check_tensor
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "Call",
+    "check_alike",
     "check_async",
+    "check_process",
+    "check_tensor",
     "import_torch",
     "member_rank",
     "plain_group_of",
@@ -264,3 +270,39 @@ def _unit(call: Call, rank: int) -> int | None:
 
 def _named(call: Call) -> tuple[tuple[str, Any], tuple[str, Any]]:
     return ("output", call.output), ("input", call.input)
+
+
+_processes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+"""In which process a group was first used."""
+
+
+def check_process(group: Any) -> None:
+    """Refuse a group that this process has from the one that it is a fork of.
+
+    Nothing would read what comes from the other ranks, to which the two would be one.
+    """
+    if (process := _processes.setdefault(group, os.getpid())) != os.getpid():
+        raise UnsupportedError(
+            f"the group is that of process {process}, of which this one is a fork; expected one that was made here, by "
+            "init_process_group or new_group"
+        )
+
+
+def check_tensor(name: str, tensor: object) -> None:
+    """Refuse what is no tensor, or does not have its elements one after the other in memory."""
+    import torch
+
+    if not isinstance(tensor, torch.Tensor):
+        raise UnsupportedError(f"{name} is a {type(tensor).__name__}; expected a torch.Tensor")
+    if tensor.layout is not torch.strided or not tensor.is_contiguous():
+        raise UnsupportedError(f"{name} has shape {tuple(tensor.shape)} and is not contiguous; call .contiguous()")
+    if tensor.is_conj() or tensor.is_neg():
+        raise UnsupportedError(f"{name} is a lazy conjugate or negative; call .resolve_conj().resolve_neg()")
+
+
+def check_alike(output: torch.Tensor, given: torch.Tensor) -> None:
+    """Refuse an output of another type, or on another device, than the input."""
+    if output.dtype != given.dtype:
+        raise UnsupportedError(f"output is {output.dtype} and input is {given.dtype}; expected the same type")
+    if output.device != given.device:
+        raise UnsupportedError(f"output is on {output.device} and input is on {given.device}; expected one device")

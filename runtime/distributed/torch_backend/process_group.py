@@ -23,8 +23,7 @@ from weakref import finalize
 from ....errors import UnsupportedError
 from ....planners import Plan
 from ....schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collective
-from ..calls.arguments import import_torch
-from ..calls.fork_guard import check_process
+from ..calls.arguments import check_process, import_torch
 from ..calls.reduce_ops import TYPES
 from .call_forms import are_alike, done, in_lists, joined, misplacement, spread
 from .plan_cache import PlanShelf, Request

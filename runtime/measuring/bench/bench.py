@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from ....errors import UnsupportedError
+from ....support.seed import as_seed
 from ....support.validation import shown
-from ...distributed.calls.reduce_ops import check_operation
+from ...distributed.calls.reduce_ops import OPERATIONS, check_operation
 from ...distributed.execution.execute import PlanLike, program_of
 from ...distributed.execution.run_report import ELEMENT_BYTES
 from ...distributed.processes.local_ranks import tell
 from ...distributed.processes.memory_errors import memory_for
-from ...distributed.processes.rendezvous import Meeting, on_all_ranks
-from ...programs.checks import check_seconds
+from ...distributed.processes.rendezvous import BACKENDS, Meeting, on_all_ranks
+from ...programs.checks import check_choice, check_counts, check_seconds
 from ...programs.program import Program
 from .buffers import Question, fill_input, fill_wrong, make_expected, make_tensors, wrong_elements
 from .libraries import BackendRival, PlanRival, Rival, comparable
-from .options import check_words, checked_config
 from .report import BenchReport, BenchRow, Device, Reading
 from .sizes import DATATYPES, Extent, extents, sweep
-from .timing import described, mean_seconds, now
 
-__all__ = ["measure_plans"]
+__all__ = ["checked_config", "described", "measure_plans", "now"]
 
 PLACES = (False, True)
 """Out of place, and in place."""
@@ -255,3 +257,88 @@ def _together(readings: Sequence[Any]) -> Reading | None:
     return Reading(
         max(each.microseconds for each in readings), sum(each.wrong for each in readings) if checked else None
     )
+
+
+def check_words(datatype: str, op: str, backend: str) -> None:
+    """Refuse what is no name of its kind."""
+    check_choice("datatype", datatype, DATATYPES)
+    check_choice("op", op, OPERATIONS)
+    check_choice("backend", backend, BACKENDS)
+
+
+def checked_config(
+    minbytes: int,
+    maxbytes: int,
+    stepfactor: int | None,
+    stepbytes: int,
+    iters: int,
+    warmup_iters: int,
+    check: int,
+    slices: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Check the numbers, and name them as nccl-tests does in its JSON files."""
+    counts = {"minbytes": minbytes, "maxbytes": maxbytes, "stepbytes": stepbytes, "iters": iters, "slices": slices}
+    check_counts(counts)
+    check_counts({"warmup_iters": warmup_iters, "check": check}, least=0)
+    check_counts({} if stepfactor is None else {"stepfactor": stepfactor}, least=2)
+    step = {"step_bytes": stepbytes} if stepfactor is None else {"step_factor": stepfactor}
+    return {
+        "nthreads": 1,
+        "ngpus": 1,
+        "minimum_bytes": minbytes,
+        "maximum_bytes": maxbytes,
+        **step,
+        "warmup_iters": warmup_iters,
+        "iterations": iters,
+        "aggregated_iterations": 1,
+        "validation": check,
+        "graph": 0,
+        "blocking_collectives": "false",
+        "parallel_init": "false",
+        "slices": slices,
+        "seed": as_seed(seed),
+    }
+
+
+def mean_seconds(call: Callable[[], object], times: int, device: Any) -> float:
+    """Make a call several times, one after the other, and return the mean time of one."""
+    if device.type == "cuda":
+        return _on_gpu(call, times, device)
+    begun = time.perf_counter()
+    for _ in range(times):
+        call()
+    return (time.perf_counter() - begun) / times
+
+
+def _on_gpu(call: Callable[[], object], times: int, device: Any) -> float:
+    """Between two events in the stream, since calls return before their work is done."""
+    import torch
+
+    cuda: Any = torch.cuda
+    begun, ended = (cuda.Event(enable_timing=True) for _ in range(2))
+    cuda.synchronize(device)
+    begun.record()
+    for _ in range(times):
+        call()
+    ended.record()
+    ended.synchronize()
+    return float(begun.elapsed_time(ended)) / 1e3 / times
+
+
+def described(rank: int, device: Any) -> Device:
+    """Say what a rank runs on."""
+    import torch
+
+    if device.type != "cuda":
+        return Device(rank, os.getpid(), socket.gethostname(), -1, "", device.type)
+    found = torch.cuda.get_device_properties(device)
+    # Older versions of torch do not tell the bus.
+    place = [getattr(found, f"pci_{part}_id", 0) for part in ("domain", "bus", "device")]
+    bus = f"{place[0]:04x}:{place[1]:02x}:{place[2]:02x}"
+    return Device(rank, os.getpid(), socket.gethostname(), device.index, bus, found.name)
+
+
+def now() -> str:
+    """Date and time of this place."""
+    return time.strftime("%Y-%m-%d %H:%M:%S")

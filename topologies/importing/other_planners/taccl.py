@@ -19,8 +19,7 @@ from ...switched.nic_shares import UNLIMITED
 from ...switched.scale_out import Box, Nic, SharedLink
 from ..sources.document import Document
 from ..sources.json_text import Fields, decode, looks_like
-from ..sources.nics import OWN_LINK
-from ..sources.options import BoxOptions
+from ..sources.options import OWN_LINK, BoxOptions
 
 __all__ = ["NDV2_FAST", "NDV2_SLOW", "OPTIONS", "STATES_LATENCIES", "matches", "read_box"]
 

@@ -9,8 +9,7 @@ from ...network.topology import Link
 from ...switched.scale_out import SCALE_UP_LATENCY, Box, SharedLink
 from ..sources.document import Document
 from ..sources.gpu_products import PRODUCTS, GpuProduct
-from ..sources.nics import GPU_LINK, OWN_LINK, Cards, plugged_in
-from ..sources.options import BoxOptions
+from ..sources.options import GPU_LINK, OWN_LINK, BoxOptions, Cards, plugged_in
 from .pcie_paths import Place, slot_bandwidth, slot_tree
 
 __all__ = ["GroupFinder", "Pair", "box_name", "check_counts", "directly_linked", "linked_box", "needed_product"]
