@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if missing in ("", "collopt"):
             raise
         package = PACKAGES.get(missing, missing)
-        words = f"collopt needs {package}, which is not installed here; install it with: pip install {package}"
+        words = f"collopt needs {package}, which is not installed; install it with: pip install {package}"
         if sys.stderr is not None:
             sys.stderr.write(f"collopt: error: {words}\n")
         return UNUSABLE

@@ -74,7 +74,7 @@ def _print_version(wanted: bool) -> None:
 
 
 VersionOption = Annotated[
-    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
 ]
 
 
@@ -84,7 +84,7 @@ def _program(
     asked_version: VersionOption = False,  # noqa: ARG001 - its callback has answered
     verbose: VerboseOption = 0,
 ) -> None:
-    """Plan collective communication for GPU clusters, and prove each plan."""
+    """Plan collective communication for GPU clusters, and verify every plan against a proven bound."""
     context.obj = verbose
 
 

@@ -1,4 +1,4 @@
-"""Options of every command: what it tells of its work, its threads, and where chance starts."""
+"""Options that all commands share: verbosity, solver threads and the random seed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VerboseOption = Annotated[
         "-v",
         count=True,
         show_default=False,
-        help="Tell stages and their times on standard error; -vv also facts, and when stages start.",
+        help="Log stages and their times to standard error; -vv also logs details and when each stage starts.",
     ),
 ]
 ThreadsOption = Annotated[
@@ -41,7 +41,7 @@ ThreadsOption = Annotated[
         "--threads",
         metavar="N",
         parser=whole_number("--threads", 1, MOST_THREADS),
-        help="Threads of the solver of linear programs; it chooses if left out. Everything else uses one.",
+        help="Threads of the LP solver (default: chosen by HiGHS). All other work is single-threaded.",
     ),
 ]
 SeedOption = Annotated[
@@ -50,7 +50,7 @@ SeedOption = Annotated[
         "--seed",
         metavar="N",
         parser=whole_number("--seed", 0, MOST_SEED),
-        help="Where whatever is left to chance starts; 0 if left out.",
+        help="Random seed (default: 0).",
     ),
 ]
 FURTHER = {"threads": ThreadsOption, "seed": SeedOption}

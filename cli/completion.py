@@ -28,10 +28,10 @@ def complete_for(words: Sequence[str]) -> int:
     option, shell, *more = words
     if shell not in SHELLS or more:
         stray = more[0] if shell in SHELLS else shell
-        raise UsageError(f"{option} is followed by {shown(stray)}; expected one of {', '.join(SHELLS)}, or nothing")
+        raise UsageError(f"{option} is followed by {shown(stray)}; expected one of {', '.join(SHELLS)}, or no shell")
     if option == SHOW:
         emit(get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell))
     else:
         _, path = install(shell=shell, prog_name=PROGRAM, complete_var=VARIABLE)
-        emit(f"{shell} completion installed in {path}; it works in shells that start from now on")
+        emit(f"{shell} completion installed in {path}; it takes effect in new shells")
     return 0

@@ -93,7 +93,7 @@ def plan_of_schedule(
     allgather on complete-2 by given: 50.00 GB/s, optimal; 1 step, 1 chunk per shard
     """
     check_topology(topology)
-    collective = as_collective(collective, COLLECTIVES.values(), "no schedule carries out")
+    collective = as_collective(collective, COLLECTIVES.values(), "no schedule implements")
     _check_kind(collective, schedule)
     _check_words(planner, options)
     trace = Trace()
@@ -165,9 +165,11 @@ def _check_pairs(collective: Collective, schedule: Schedule) -> None:
     if schedule.directions:
         raise UnsupportedError(f"the schedule is {schedule!r}; expected a FlowSchedule for {collective}")
     if not collective.in_pairs:
-        raise UnsupportedError(f"the schedule is {schedule!r}, which carries out no {collective}")
+        raise UnsupportedError(f"the schedule is {schedule!r}, which does not implement {collective}")
     if not collective.takes_traffic and not schedule.has_sizes((), schedule.num_ranks):
-        raise UnsupportedError(f"the schedule is {schedule!r}, whose traffic is not 1 for all; it is an all_to_allv")
+        raise UnsupportedError(
+            f"the schedule is {schedule!r}, whose traffic is not uniform; expected uniform traffic, or all_to_allv"
+        )
 
 
 def _check_words(planner: object, options: object) -> None:

@@ -100,7 +100,7 @@ PLANNERS = {
     for planner in (
         Planner(
             "auto",
-            "the best plan of the exact planners, which come next",
+            "the best plan of the exact planners listed next",
             "registry:plan_auto",
             _for(TREE_COLLECTIVES, "trees_per_root", "root", "weights") | _PAIR_OPTIONS,
         ),
@@ -118,13 +118,13 @@ PLANNERS = {
         ),
         Planner(
             "allreduce-lp",
-            "the best allreduce that trees allow, by linear programming",
+            "optimal tree allreduce by linear programming",
             "trees.allreduce_lp:plan_allreduce_lp",
             _for([ALLREDUCE], "trees_per_root"),
         ),
         Planner(
             "multicommodity",
-            "paths of whole chunks from flows at the best rate, for any traffic between pairs",
+            "paths of whole chunks from a maximum concurrent flow, for any traffic matrix",
             "pairs.multicommodity:plan_pairs",
             _PAIR_OPTIONS,
         ),
@@ -148,7 +148,7 @@ PLANNERS = {
         ),
         Planner(
             "recursive-halving-doubling",
-            "exchanges with ranks that differ in one bit",
+            "recursive halving and doubling among ranks that differ in one bit",
             "patterns.recursive_halving_doubling:plan_recursive_doubling",
             _for(EVERY_ROOT),
         ),

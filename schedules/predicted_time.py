@@ -61,7 +61,7 @@ def schedule_time(
     if slices is not None:
         slices = as_whole(slices, "slices")
     if not is_verifiable(schedule):
-        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected one of trees, one in steps or a flow")
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected trees, steps or a flow")
     if slices is not None and not schedule.pipelined:
         raise UnsupportedError(
             f"slices is {shown(slices)}, but the schedule has steps that wait for each other; leave slices out"

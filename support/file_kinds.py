@@ -22,7 +22,7 @@ __all__ = [
     "wrong_kind",
 ]
 
-PLAN_KIND = "a plan of collopt"
+PLAN_KIND = "a collopt plan"
 TOPOLOGY_KIND = "a topology file"
 MSCCL_KIND = "MSCCL XML"
 MSCCLPP_KIND = "an MSCCL++ execution plan"
@@ -55,14 +55,14 @@ COMMENT = r"(?><!--(?>[\s\S]*?-->)\s*)"
 """Atomic, or a comment could be divided from the next in two ways, and thirty of them in a billion."""
 XML = rf"\A\s*(?:<\?xml[^>]*>\s*)?(?>{COMMENT}*)"
 """What may come before the first element."""
-DESCRIBES = "collopt import {} says what it describes, and collopt plan plans for it"
-PICTURE = FileKind("a picture", "it is for people to look at")
+DESCRIBES = "collopt import {} shows what it describes, and collopt plan plans for it"
+PICTURE = FileKind("a picture", "pictures are not read")
 BINARY_KINDS = (
     (b"\x89PNG", PICTURE),
     (b"%PDF", PICTURE),
     (
         b"\x93NUMPY",
-        FileKind("an array of numpy", "as the traffic of an all_to_allv it goes with --traffic, in a file named .npy"),
+        FileKind("an array of numpy", "pass it as --traffic of an all_to_allv, in a file named .npy"),
     ),
     (b"\x1f\x8b", FileKind("a compressed file", "unpack it first")),
     (b"PK\x03\x04", FileKind("a compressed file", "unpack it first")),
@@ -73,7 +73,7 @@ CHAKRA = FileKind("a Chakra execution trace", "simulators such as ASTRA-sim read
 KINDS = (
     (
         r'\A\s*\{\s*"format"\s*:\s*"collopt-plan"',
-        FileKind(PLAN_KIND, "collopt verify {} checks it, and collopt export {} writes what runtimes load"),
+        FileKind(PLAN_KIND, "collopt verify {} checks it, and collopt export {} exports it for runtimes"),
     ),
     (
         r'\A\s*\{\s*"format"\s*:\s*"collopt-topology"',
@@ -91,10 +91,10 @@ KINDS = (
     ),
     (XML + r"<system\b", FileKind(NCCL_KIND, DESCRIBES)),
     (r"\A\s*GPU0\s+(?:GPU1|CPU Affinity)\b", FileKind(NVIDIA_KIND, DESCRIBES)),
-    (XML + r"<graphs\b", FileKind("a graph of NCCL", "NCCL loads it if NCCL_GRAPH_FILE names it")),
+    (XML + r"<graphs\b", FileKind("a graph of NCCL", "set NCCL_GRAPH_FILE to it for NCCL to load it")),
     (
         r"(?m)^[ \t]*(?:allreduce|allgather|broadcast|reduce\w*),\d+,\d+,[a-z]",
-        FileKind("a tuner table of NCCL", "NCCL's tuner plugin loads it if NCCL_TUNER_CONFIG_FILE names it"),
+        FileKind("a tuner table of NCCL", "set NCCL_TUNER_CONFIG_FILE to it for NCCL's tuner plugin to load it"),
     ),
     (
         (
@@ -105,14 +105,14 @@ KINDS = (
     ),
     (
         r"\Asize,count,type,redop,root,",
-        FileKind("a table of collopt bench", "collopt calibrate reads what bench prints without --csv"),
+        FileKind("a table of collopt bench", "collopt calibrate reads the output of bench without --csv"),
     ),
     (r"\Anodes,degree,name,", FileKind("a table of collopt find", "collopt show {} draws it")),
     (
         r"\A\s*\d[\d.eE+-]*\s*(?:,\s*\d[\d.eE+-]*\s*)+(?:\n|\Z)",
-        FileKind(NUMBERS_KIND, "as the traffic of an all_to_allv it goes with --traffic {}"),
+        FileKind(NUMBERS_KIND, "pass it as the traffic of an all_to_allv: --traffic {}"),
     ),
-    (r"(?i)\A\s*<(?:!doctype html|html)\b", FileKind("a web page", "it is for a browser")),
+    (r"(?i)\A\s*<(?:!doctype html|html)\b", FileKind("a web page", "web pages are not read")),
     (rf"(?i)\A\s*(?:<\?xml[^>]*>\s*)?(?>(?:{COMMENT}|<!doctype svg[^>]*>\s*)*)<svg\b", PICTURE),
 )
 """What texts begin with, and what they are."""

@@ -95,22 +95,37 @@ def rate(value: Fraction) -> str:
     """Write a bandwidth in GB/s with two decimals or three digits and, where these round, exactly.
 
     >>> rate(Fraction(5312, 15)), rate(Fraction(320)), rate(Fraction(1, 3000))
-    ('354.13 GB/s (exactly 5312/15)', '320.00 GB/s', '333.33 kB/s (exactly 1/3000 GB/s)')
+    ('354.13 GB/s (5312/15)', '320.00 GB/s', '333.33 kB/s (1/3000 GB/s)')
     """
     text = bandwidth_text(value, decimals=2)
     number, unit = text.split()
     if unit == "GB/s":
-        return text if Fraction(number) == value else f"{text} (exactly {value})"
-    return f"{text} (exactly {value} GB/s)"
+        return text if Fraction(number) == value else f"{text} ({value})"
+    return f"{text} ({value} GB/s)"
+
+
+def exact(value: Fraction, unit: str = "") -> str:
+    """Write a number with its unit: whole, or as a decimal with the fraction beside it where the decimal rounds.
+
+    Examples
+    --------
+    >>> exact(Fraction(325), "GB/s"), exact(Fraction(1040, 3), "GB/s"), exact(Fraction(15, 166), "ns")
+    ('325 GB/s', '346.67 GB/s (1040/3)', '0.0904 ns (15/166)')
+    """
+    if value.denominator == 1:
+        return f"{value} {unit}".rstrip()
+    decimal = f"{float(value):.2f}" if abs(value) >= 1 else f"{float(value):.3g}"
+    text = f"{decimal} {unit}".rstrip()
+    return text if Fraction(decimal) == value else f"{text} ({value})"
 
 
 def gap(missed: Fraction) -> str:
     """Write the share of the bound that is missed.
 
     >>> gap(Fraction(0)), gap(Fraction(37, 1162))
-    ('0, optimal', '3.18 % (exactly 37/1162)')
+    ('0 (optimal)', '3.18 % (37/1162)')
     """
-    return "0, optimal" if missed == 0 else f"{percentage_text(missed)} (exactly {missed})"
+    return "0 (optimal)" if missed == 0 else f"{percentage_text(missed)} ({missed})"
 
 
 def shortened(names: Iterable[str]) -> str:

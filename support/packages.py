@@ -91,7 +91,7 @@ def check_extra(what: str, extra: str) -> None:
         names = " and ".join(need.package for need in wanted)
         raise MissingDependencyError(f"{what} need {names}; install {them} with: {command}")
     raise MissingDependencyError(
-        f"{what} need {' and '.join(map(str, wanted))}, but {', and '.join(told)}; mend that with: {command}"
+        f"{what} need {' and '.join(map(str, wanted))}, but {', and '.join(told)}; fix with: {command}"
     )
 
 

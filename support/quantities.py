@@ -77,7 +77,7 @@ def doubt_about_nic(value: object, bandwidth: Fraction | None) -> str | None:
         return None
     assert bandwidth is not None, "None is no line rate"
     return (
-        f"nic_bandwidth={bandwidth} counts as {bandwidth} GB/s, which no card has; one of {bandwidth} Gb/s has "
+        f"nic_bandwidth={bandwidth} means {bandwidth} GB/s, which no card has; one of {bandwidth} Gb/s has "
         f"{bandwidth / 8} GB/s: give nic_bandwidth='{bandwidth}Gb/s'"
     )
 

@@ -39,7 +39,7 @@ def with_bandwidth(text: str) -> str:
         ("<system/>", "net.json, line 1: version of <system> is ''; expected 1 (NCCL) or 2 (RCCL)"),
         ("\0\udcff", "is a binary file; expected text"),
         (document(version=2), "is version 2; this release reads version 1: upgrade collopt"),
-        (document(format="collopt-plan"), "is a plan of collopt, not a network; collopt verify "),
+        (document(format="collopt-plan"), "is a collopt plan, not a network; collopt verify "),
         (document(format="nccl"), "is of format 'nccl'"),
         (document(kind="mesh"), "field kind is not part of this format; remove it"),
         (with_bandwidth("NaN"), "NaN is not a JSON number; expected a finite one"),
@@ -84,7 +84,7 @@ def test_a_folder_is_no_file(capsys: pytest.CaptureFixture[str], tmp_path: Path)
         (
             [("a", "s", 2), ("b", "s", 2), ("c", "s", 2), ("s", "a", 1), ("s", "b", 1), ("s", "c", 1)],
             ["s"],
-            "switch 's' takes in 6 GB/s and gives out 3 GB/s; expected the same",
+            "switch 's' has 6 GB/s ingress and 3 GB/s egress; expected equal values",
         ),
     ],
 )

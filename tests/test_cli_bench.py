@@ -107,7 +107,7 @@ def test_wrong_data_fail_the_check(
     assert answer.status == 1
     assert "# Out of bounds values : 5 FAILED" in answer.out
     assert answer.err == (
-        f"collopt: error: 5 elements by {plan_file} are wrong; report this, and rule out faulty hardware\n"
+        f"collopt: error: 5 elements computed by {plan_file} are wrong; rule out faulty hardware, and report this\n"
     )
     answer = call(capsys, "bench", plan_file, "--json")
     assert (answer.status, answer.data["out_of_bounds"]) == (1, {"count": 5, "okay": "false"})
@@ -155,20 +155,20 @@ def test_every_option_reaches_the_measurement(
         (["-b", "much"], "--minbytes: size 'much' is not understood"),
         (["-e", "0"], "--maxbytes: size '0' is not understood"),
         (["-f", "1"], "--stepfactor is '1'; expected a whole number from 2"),
-        (["-f", "2", "-i", "4"], "--stepfactor and --stepbytes are two ways to go on; give one"),
+        (["-f", "2", "-i", "4"], "--stepfactor and --stepbytes are mutually exclusive; give one"),
         (["-b", "64M"], "the sweep ends at 33554432 bytes and begins at 67108864"),
         (["-n", "0"], "--iters is '0'"),
         (["-w", "-1"], "--warmup_iters is '-1'"),
         (["-c", "x"], "--check is 'x'"),
         (["-d", "int16"], "datatype is 'int16'; expected one of int8, uint8"),
         (["-o", "xor"], "op is 'xor'; expected one of sum"),
-        (["-o", "avg", "-d", "int8"], "avg is not made on int8"),
+        (["-o", "avg", "-d", "int8"], "avg is not supported on int8"),
         (["--backend", "mpi"], "backend is 'mpi'; expected one of gloo, nccl"),
         (["--timeout", "0"], "--timeout is '0'"),
         (["-q", "1"], "No such option: -q"),
         (["-n", "2", "-n", "3"], "--iters is given twice; keep one"),
-        (["--collective", "allgather"], "--collective is about a plan that is yet to be made; give --topology too"),
-        (["--nodes", "4"], "--nodes is about a plan that is yet to be made"),
+        (["--collective", "allgather"], "--collective applies to plans made for --topology; give --topology too"),
+        (["--nodes", "4"], "--nodes applies to plans made for --topology"),
         (["--topology", "ring"], "--topology ring needs --collective"),
     ],
 )
@@ -189,12 +189,12 @@ def test_plans_that_do_not_go_together_are_refused(capsys: pytest.CaptureFixture
     two, three = tmp_path / "two.json", tmp_path / "three.json"
     for ranks, path in ((2, two), (3, three)):
         collopt.plan(ring(ranks), "allgather").save(path)
-    assert f"{two} and {three} differ in ranks: 2 and 3; measure them apart" in refusal(
+    assert f"{two} and {three} differ in ranks: 2 and 3; measure them separately" in refusal(
         call(capsys, "bench", two, three)
     )
-    assert f"{two} is there twice" in refusal(call(capsys, "bench", two, two))
+    assert f"{two} is given twice" in refusal(call(capsys, "bench", two, two))
     assert "there is nothing to measure" in refusal(call(capsys, "bench"))
-    assert "only moves data; leave it out" in refusal(call(capsys, "bench", two, "-o", "max"))
+    assert "does not reduce; leave it out" in refusal(call(capsys, "bench", two, "-o", "max"))
     assert "nowhere.json" in refusal(call(capsys, "bench", tmp_path / "nowhere.json"))
 
 

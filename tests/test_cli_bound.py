@@ -54,10 +54,10 @@ def test_people_read_the_same_figures(capsys: pytest.CaptureFixture[str]) -> Non
     answer = call(capsys, "bound", "mi250", "--boxes", 2, "allgather")
     assert answer.out.splitlines()[:5] == [
         "allgather on mi250-2boxes, 32 ranks",
-        "  algbw            at most 354.13 GB/s (exactly 5312/15)",
-        "  busbw            at most 343.07 GB/s (exactly 5146/15)",
-        "  time             at least 15/166 ns for each byte of a shard",
-        "  trees per root   83 reach it exactly",
+        "  algbw            at most 354.13 GB/s (5312/15)",
+        "  busbw            at most 343.07 GB/s (5146/15)",
+        "  time             at least 0.0904 ns (15/166) per byte of a shard",
+        "  trees per root   83 attain the bound exactly",
     ]
     assert answer.err == ""
 

@@ -58,8 +58,8 @@ def test_a_network_is_calibrated_and_written(capsys: pytest.CaptureFixture[str],
     network = ("--topology", "dgx-a100", "--boxes", 2)
     answer = call(capsys, "calibrate", *network, "--class", f"gpu-nvswitch={box}", "-o", output)
     assert (answer.status, answer.err) == (0, f"wrote {output}\n")
-    assert answer.out.startswith("dgx-a100-2boxes, calibrated; ± is 95 % confidence")
-    assert f"assumed of {box}: sendrecv, one message over box0/gpu0 - box0/nvswitch - box0/gpu1" in answer.out
+    assert answer.out.startswith("dgx-a100-2boxes, calibrated; ± is the 95 % confidence interval")
+    assert f"model for {box}: sendrecv, one message over box0/gpu0 - box0/nvswitch - box0/gpu1" in answer.out
     assert " 240 ± 0." in answer.out
     assert answer.out.count("not measured") == 4
     written = read_topology(output)
@@ -90,23 +90,23 @@ def test_times_that_the_model_does_not_describe_are_told(capsys: pytest.CaptureF
     classes = ("--class", f"gpu-nvswitch={fast}", "--class", f"gpu-nvswitch={slow}")
     answer = call(capsys, "calibrate", "--topology", "dgx-a100", *classes)
     assert answer.status == 0
-    assert answer.err.startswith("collopt: note: half of 92 times differ by more than ")
+    assert answer.err.startswith("collopt: note: the model does not describe the 92 measured times well: median error ")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "there is nothing to calibrate; give a file of nccl-tests, or --topology"),
-        (("FILE", "-o", "x.json"), "--output is about a network; give --topology too"),
-        (("FILE", "--boxes", "2"), "--boxes is about a network; give --topology too"),
-        (("--class", "gpu-nic=FILE"), "--class is about a network; give --topology too"),
+        ((), "there is nothing to calibrate; give output of nccl-tests, or --topology"),
+        (("FILE", "-o", "x.json"), "--output applies to a network; give --topology too"),
+        (("FILE", "--boxes", "2"), "--boxes applies to a network; give --topology too"),
+        (("--class", "gpu-nic=FILE"), "--class applies to a network; give --topology too"),
         (("--topology", "mi250", "-o", "x.json"), "--output needs measured times"),
         (("--topology", "mi250", "--class", "FILE"), "is not of the form NAMES="),
         (("--topology", "mi250", "--class", ",=FILE"), "is not of the form NAMES="),
         (("FILE", "--collective", "coffee"), "--collective is 'coffee'; expected one of nccl-tests"),
         (("FILE", "--collective", "allgather"), "--collective is allgather, but FILE says sendrecv"),
         (("FILE", "--by", "me"), "FILE does not say whose times it has; leave 'me' out"),
-        (("FILE", "--json", "--csv"), "--json and --csv are two forms of the same"),
+        (("FILE", "--json", "--csv"), "--json and --csv are mutually exclusive"),
         (("FILE", "--topology", "mi250"), "FILE was measured on 2 ranks, and the network has 16"),
         (("--topology", "mi250", "--class", "gpu-cup=FILE"), "there is no link class 'gpu-cup'"),
         (("nowhere.txt",), "nowhere.txt does not exist"),
@@ -144,8 +144,8 @@ def test_a_time_far_from_the_line_is_told(capsys: pytest.CaptureFixture[str], tm
     lines[-9] = "1048576 1 float none -1 80.000 0 0 0 80.000 0 0 N/A"
     file.write_text("\n".join(lines), encoding="utf-8")
     answer = call(capsys, "calibrate", "--topology", "dgx-a100", "--class", f"gpu-nvswitch={file}")
-    assert answer.err.startswith("collopt: note: half of 46 times differ by more than ")
-    assert "from the assumed run's, the worst by 89." in answer.err
+    assert answer.err.startswith("collopt: note: the model does not describe the 46 measured times well: median error ")
+    assert ", worst 89." in answer.err
 
 
 def test_what_sizes_do_not_tell_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -153,8 +153,8 @@ def test_what_sizes_do_not_tell_is_said(capsys: pytest.CaptureFixture[str], tmp_
     file = tmp_path / "times.txt"
     rows = "".join(f"{2**power} 1 float none -1 4.00 0 0 0 4.00 0 0 N/A\n" for power in range(3, 8))
     file.write_text(HEADER + rows, encoding="utf-8")
-    assert " not told by these sizes " in call(capsys, "calibrate", file).out
+    assert " not identifiable from these sizes " in call(capsys, "calibrate", file).out
     (row,) = call(capsys, "calibrate", file, "--json").data
     assert (row["algbw"], row["algbw_error"], row["alpha_us"]) == (None, None, pytest.approx(4))
     network = ("--topology", "dgx-a100", "--collective", "sendrecv", "--class", f"gpu-nvswitch={file}")
-    assert " 300          not told by these sizes  " in call(capsys, "calibrate", *network).out
+    assert " 300          not identifiable from these sizes  " in call(capsys, "calibrate", *network).out

@@ -105,7 +105,7 @@ def test_tables_come_as_csv_too(capsys: pytest.CaptureFixture[str], words: tuple
     assert rows
     assert {len(row) for row in rows} == {len(header)}
     assert len(set(header)) == len(header)
-    assert refusal(call(capsys, *words, "--csv", "--json")).startswith("--json and --csv are two forms of the same")
+    assert refusal(call(capsys, *words, "--csv", "--json")).startswith("--json and --csv are mutually exclusive")
 
 
 def test_csv_has_the_figures_of_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,7 +202,7 @@ def test_completion_is_shown_for_the_shell_that_is_named(
 def test_other_words_after_completion_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
     """With the shells that are known."""
     message = refusal(call(capsys, "--show-completion", *words))
-    assert f"followed by '{words[-1]}'; expected one of bash, zsh, fish, powershell, pwsh, or nothing" in message
+    assert f"followed by '{words[-1]}'; expected one of bash, zsh, fish, powershell, pwsh, or no shell" in message
 
 
 def test_importing_the_completions_loads_nothing_heavy() -> None:

@@ -25,9 +25,21 @@ def test_people_see_bounds_then_plans_the_fastest_first(capsys: pytest.CaptureFi
     assert (answer.status, answer.err) == (0, "")
     lines = answer.out.splitlines()
     assert lines[0] == "allgather on dgx-a100-2boxes, 16 ranks"
-    assert lines[1].startswith("  bound by forestcoll      346.67 GB/s (exactly 1040/3), in ")
-    assert lines[2].startswith("  bound by linear-program  346.67 GB/s (exactly 1040/3), in ")
-    assert lines[3].split() == ["planner", "algbw", "GB/s", "gap", "trees", "hops", "1M", "1G", "planned", "in"]
+    assert lines[1].startswith("  bound by forestcoll      346.67 GB/s (1040/3), found in ")
+    assert lines[2].startswith("  bound by linear-program  346.67 GB/s (1040/3), found in ")
+    assert lines[3].split() == [
+        "planner",
+        "algbw",
+        "GB/s",
+        "optimality",
+        "gap",
+        "trees",
+        "hops",
+        "1M",
+        "1G",
+        "planning",
+        "time",
+    ]
     table = [line.split()[:3] for line in lines[4 : lines.index("not applicable")]]
     assert table[0] == ["forestcoll", "346.67", "optimal"]
     assert ["ring", "213.33", "38.46"] in table
@@ -40,7 +52,7 @@ def test_steps_have_a_column_where_there_are_any(capsys: pytest.CaptureFixture[s
     """Empty for trees, whose own columns are empty for steps, and left out if nobody has any."""
     both = call(capsys, "compare", "ring", "--nodes", 5, "allgather", "--planner", "bfb", "--planner", "ring").out
     header, *rows = [line.split() for line in both.splitlines() if line.startswith(("planner", "bfb", "ring"))]
-    assert header[3:7] == ["gap", "trees", "hops", "steps"]
+    assert header[3:8] == ["optimality", "gap", "trees", "hops", "steps"]
     assert {row[0]: row[2:-2] for row in rows} == {"bfb": ["optimal", "2"], "ring": ["optimal", "10", "4"]}
     alone = call(capsys, "compare", "ring", "--nodes", 5, "allgather", "--planner", "bfb").out
     assert "steps" in alone
@@ -106,7 +118,7 @@ def test_only_the_planners_named_are_asked(capsys: pytest.CaptureFixture[str], t
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("allgather", "--json", "--csv"), "--json and --csv are two forms of the same; give one of them"),
+        (("allgather", "--json", "--csv"), "--json and --csv are mutually exclusive; give one of them"),
         (("allgather", "--planner", "rings"), "there is no planner 'rings'; did you mean ring?"),
         (("allgather", "--size", "1X"), "size '1X' is not understood"),
         (("allgather", "--root", "1"), "allgather has no root"),

@@ -20,11 +20,11 @@ def test_a_healthy_installation(capsys: pytest.CaptureFixture[str]) -> None:
     stages: list[str] = []
     with on_stage(stages.append):
         answer = call(capsys, "doctor", "--json")
-    assert [stage for stage in stages if stage in ("linear programs", "plans", "torch", "what runs here")] == [
+    assert [stage for stage in stages if stage in ("linear programs", "plans", "torch", "features")] == [
         "linear programs",
         "plans",
         "torch",
-        "what runs here",
+        "features",
     ]
     data = answer.data
     assert (answer.status, data["ok"], data["versions"]["collopt"]) == (0, True, collopt.__version__)
@@ -56,7 +56,7 @@ def test_a_wrong_answer_of_the_solver_is_a_failure(
     monkeypatch.setattr("collopt.solvers.solve", lambda _: other)
     answer = call(capsys, "doctor", "--json")
     assert (answer.status, answer.data["ok"]) == (1, False)
-    assert "where 20 is right" in answer.data["core"][1]["detail"]
+    assert "expected 20" in answer.data["core"][1]["detail"]
 
 
 def test_what_is_missing_is_no_failure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_a_missing_package_is_a_failure(tmp_path: Path, module: str) -> None:
     answer = process("doctor", PYTHONPATH=str(hiding(tmp_path, module)))
     assert (answer.status, answer.err) == (1, "")
     package = {"flint": "python-flint"}.get(module, module)
-    assert f"packages  FAILED: {package} is not installed; mend that with: pip install '{package}>=" in answer.out
+    assert f"packages  FAILED: {package} is not installed; fix with: pip install '{package}>=" in answer.out
 
 
 @pytest.mark.parametrize("module", ["numpy", "typer", "pydantic"])
@@ -122,7 +122,7 @@ def test_every_command_names_the_package_that_it_misses(tmp_path: Path, module: 
     answer = process("bound", "ring", "allgather", PYTHONPATH=str(hiding(tmp_path, module)))
     assert answer.status == 2
     assert answer.err == (
-        f"collopt: error: collopt needs {module}, which is not installed here; install it with: pip install {module}\n"
+        f"collopt: error: collopt needs {module}, which is not installed; install it with: pip install {module}\n"
     )
 
 

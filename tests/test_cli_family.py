@@ -27,7 +27,7 @@ def test_writes_a_folder_and_says_how_to_load_it(capsys: pytest.CaptureFixture[s
     assert f"  environment  MSCCL_ALGO_DIR={folder}" in lines
     assert answer.err.splitlines()[-2:] == [
         f"wrote 2 files to {folder}",
-        "collopt: note: ring is nowhere the fastest and has no file",
+        "collopt: note: ring has no file, as it is not the fastest for any size",
     ]
     assert call(capsys, "lint", folder, "--runtime", "rccl").status == 0
 
@@ -57,10 +57,10 @@ def test_a_planner_that_plans_for_a_size_is_asked_for_both_ends(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (("--planners", "auto,,ring"), "--planners is 'auto,,ring'; expected different names"),
-        (("--planners", "ring,ring"), "expected different names"),
+        (("--planners", "auto,,ring"), "--planners is 'auto,,ring'; expected distinct names"),
+        (("--planners", "ring,ring"), "expected distinct names"),
         (("--planners", "rung"), "there is no planner 'rung'"),
-        (("--planners", "auto", "--sizes", "1K"), "--sizes is '1K'; expected the smallest and the largest"),
+        (("--planners", "auto", "--sizes", "1K"), "--sizes is '1K'; expected smallest-largest, such as 1K-1G"),
         (("--planners", "auto", "--sizes", "1M-1K"), "expected the smallest first"),
         (("--planners", "auto", "--sizes", "0-0"), "--sizes is '0-0'; expected the largest to be at least 1 byte"),
         (("--planners", "auto", "--runtime", "nccl"), "runtime is 'nccl'; expected one of"),
@@ -103,7 +103,7 @@ def test_a_planner_whose_best_plan_is_too_large_has_a_smaller_one(
     answer = call(capsys, "family", "mi250", "--boxes", 2, "allgather", "--planners", "auto", "--sizes", "1M-1G",
                   "--runtime", "rccl", "-o", folder, "--json")  # fmt: skip
     assert answer.status == 0
-    assert "the best plan, of 332 trees, does not fit: " in answer.err
+    assert "the best plan (332 trees) does not fit: " in answer.err
     (row,) = answer.data["files"]
     assert f"{row['algbw']:.2f}" == "347.83"
 

@@ -23,11 +23,11 @@ def test_people_see_bounds_then_candidates_with_the_best_marked(capsys: pytest.C
     lines = answer.out.splitlines()
     assert lines[:4] == [
         "64 nodes, 4 links each",
-        "  bound of T_L        3 α",
-        "  bound of T_B        0.9844 (exactly 63/64) M/B",
-        "  bound of allreduce  225 µs for 1M by a reduce-scatter and an allgather",
+        "  bound on T_L        3 α",
+        "  bound on T_B        0.9844 (63/64) M/B",
+        "  bound on allreduce  225 µs for 1M, as reduce-scatter and allgather",
     ]
-    assert lines[4].split() == ["T_L", "T_B", "exactly", "allreduce", "1M", "topology"]
+    assert lines[4].split() == ["T_L", "T_B", "exact", "allreduce", "1M", "topology"]
     assert [line.split()[:5] for line in lines[5:]] == [
         ["1", "3", "α", "1.3125", "21/16"],
         ["*2", "4", "α", "0.9844", "63/64"],
@@ -37,7 +37,7 @@ def test_people_see_bounds_then_candidates_with_the_best_marked(capsys: pytest.C
 def test_reduce_scatters_have_columns_where_they_cost_something_else(capsys: pytest.CaptureFixture[str]) -> None:
     """Exactly, too; and in files for programs always."""
     lines = call(capsys, "find", 9, "--degree", 2, "--no-all-to-all").out.splitlines()
-    assert lines[4].split() == ["T_L", "T_B", "exactly", "reduce-scatter", "allreduce", "1M", "topology"]
+    assert lines[4].split() == ["T_L", "T_B", "exact", "reduce-scatter", "allreduce", "1M", "topology"]
     assert lines[5].split()[:9] == ["1", "3", "α", "1.1111", "10/9", "3", "α", "1.5556", "14/9"]
     data = call(capsys, "find", 9, "--degree", 2, "--json").data
     assert [row["reduce_scatter_factor_exact"] for row in data["candidates"]] == ["14/9", "10/9", "8/9"]
@@ -47,7 +47,7 @@ def test_reduce_scatters_have_columns_where_they_cost_something_else(capsys: pyt
 def test_all_to_all_is_bounded_from_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
     """One figure where the two are equal."""
     answer = call(capsys, "find", 5, "--degree", 4, "--size", "64M", "--alpha", "2.5", "--bandwidth", 100)
-    assert "bound of all-to-all  537 µs, 1.000e+00 of a link for each pair" in answer.out
+    assert "bound on all-to-all  537 µs, 1.000e+00 of a link's bandwidth per pair" in answer.out
     assert answer.out.splitlines()[-1].endswith(" 537 µs  K(5)")
     assert " to " in call(capsys, "find", 12, "--degree", 4).out.splitlines()[-1]
 
@@ -74,8 +74,8 @@ def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[s
     """Links share the bandwidth of a node."""
     target = tmp_path / "found.json"
     answer = call(capsys, "find", 32, "--degree", 4, "--no-all-to-all", "--save", target, "--candidate", 2)
-    links = "its links have 3.125 GB/s and 10.0 µs each"
-    assert (answer.status, answer.err) == (0, f"wrote the links of DistReg(4, 32) to {target}; {links}\n")
+    links = "each link has 3.125 GB/s and 10.0 µs latency"
+    assert (answer.status, answer.err) == (0, f"wrote DistReg(4, 32) to {target}; {links}\n")
     network = read_topology(target)
     assert (network.num_ranks, len(network.links)) == (32, 128)
     assert {(link.bandwidth, link.latency) for link in network.links} == {(3.125, 10)}
@@ -88,8 +88,8 @@ def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[s
         ((16, "--degree", 0), "degree is 0"),
         ((5, "--degree", 3, "--bidirectional"), "no topology of 5 nodes with 3 two-way links each is known here"),
         ((16, "--size", "much"), "size 'much' is not understood"),
-        ((16, "--candidate", 1), "--candidate says which topology to write; give --save, --plan or --xml FILE too"),
-        ((16, "--json", "--csv"), "--json and --csv are two forms of the same"),
+        ((16, "--candidate", 1), "--candidate selects the topology to write; give --save, --plan or --xml FILE too"),
+        ((16, "--json", "--csv"), "--json and --csv are mutually exclusive"),
         ((16, "--save", "missing/file.json"), "--save missing/file.json cannot be written: there is no folder"),
         ((16, "--save", "file.json", "--candidate", 9), "--candidate is 9; expected a number from 1 to "),
     ],
@@ -117,7 +117,7 @@ def test_a_found_schedule_becomes_a_plan_that_holds_what_was_promised(
         "--plan", files["plan.json"], "--xml", files["plan.xml"],
     )  # fmt: skip
     assert " 1  3 α  0.8750  7/8 " in answer.out
-    assert answer.err.count("its links have 6.250 GB/s and 10.0 µs each") == 3
+    assert answer.err.count("each link has 6.250 GB/s and 10.0 µs latency") == 3
     plan = load_plan(files["plan.json"], read_topology(files["net.json"]))
     assert (plan.gap, plan.num_steps, plan.options) == (0, 3, {"recipe": "Diamond"})
     assert str(read_xml(files["plan.xml"]).collective) == "allgather"

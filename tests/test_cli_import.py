@@ -65,7 +65,7 @@ def test_several_files_are_boxes_of_different_kinds(
     ("options", "message"),
     [
         ((), "the files say nothing about the network between boxes; give --fabric, one of full, rail, leaf_spine"),
-        (("--fabric", "rail", "--boxes", "2"), "--boxes does not go with several files, which are a box each"),
+        (("--fabric", "rail", "--boxes", "2"), "--boxes does not go with several files, which describe one box each"),
         (("--fabric", "mesh"), "--fabric is 'mesh'"),
         (("--fabric", "rail", "--set", "speed=3"), "there is no option 'speed'"),
     ],
@@ -78,12 +78,12 @@ def test_what_does_not_go_with_several_files_is_refused(
 
 
 def test_a_whole_network_is_no_box(capsys: pytest.CaptureFixture[str], profile: Path, tmp_path: Path) -> None:
-    """Nor is a name of the catalogue."""
+    """Nor is a topology of the catalogue."""
     network = tmp_path / "ring.json"
     write_topology(ring(4), network)
     words = ("import", profile, network, "--fabric", "rail")
     assert f"{network}: it describes a whole network, not a box" in refusal(call(capsys, *words))
-    assert "mi250 is a name of the catalogue" in refusal(call(capsys, "import", profile, "mi250"))
+    assert "mi250 is a topology of the catalogue" in refusal(call(capsys, "import", profile, "mi250"))
     assert "there is no topology called 'mi25'" in refusal(call(capsys, "import", profile, "mi25"))
 
 
@@ -97,7 +97,7 @@ def test_json_has_the_same(capsys: pytest.CaptureFixture[str], profile: Path) ->
 def test_cards_of_a_single_box_are_not_left_out_silently(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
     """They lead nowhere; the note says how they would be used."""
     told = call(capsys, "import", profile).err
-    assert "note: a box alone has no network, so its network cards (2) are left out; give" in told
+    assert "note: a single box has no network, so its network cards (2) are left out; give" in told
     assert "network cards (2)" not in call(capsys, "import", profile, "--boxes", "2", "--fabric", "full").err
 
 
@@ -117,11 +117,11 @@ def test_our_own_files_are_read_too(capsys: pytest.CaptureFixture[str], tmp_path
             "says nothing about the network between boxes; give --fabric, one of full, rail, leaf_spine",
         ),
         (["--fabric", "rail"], "--fabric does not go with one box, which has no network to others"),
-        (["--boxes", "2", "--fabric", "full", "--set", "oversubscription=2"], "fabric 'full' never blocks"),
+        (["--boxes", "2", "--fabric", "full", "--set", "oversubscription=2"], "fabric 'full' is non-blocking"),
         (["--set", "gpu=h100"], "gpu does not go with a file of the format TACCL topology"),
         (["--boxes", "two"], "--boxes is 'two'; expected a whole number"),
         (["--set", "gpus=4"], "there is no option 'gpus' for a file of a network"),
-        (["--set", "gpu=h1000"], "there is no GPU 'h1000' in our table of links"),
+        (["--set", "gpu=h1000"], "there is no GPU 'h1000' in the table of links"),
         (["--fabric", "clos", "--boxes", "2"], "--fabric is 'clos'; expected one of full, rail, leaf_spine"),
         (["--fabric", "rail", "--boxes", "2", "--set", "oversubscription=0"], "oversubscription is '0'"),
     ],
@@ -144,7 +144,7 @@ def test_a_file_may_come_from_standard_input(profile: Path, tmp_path: Path) -> N
 def test_names_of_the_catalogue_are_no_files(capsys: pytest.CaptureFixture[str]) -> None:
     """The message says how to name a file that is called so."""
     message = refusal(call(capsys, "import", "mi250"))
-    assert message == "mi250 is a name of the catalogue; write ./mi250 for the file of that name"
+    assert message == "mi250 is a topology of the catalogue; write ./mi250 for the file of that name"
 
 
 def test_a_bandwidth_may_have_a_unit_and_one_without_is_doubted(
@@ -155,7 +155,7 @@ def test_a_bandwidth_may_have_a_unit_and_one_without_is_doubted(
     bare, with_unit = (call(capsys, *words, f"nic_bandwidth={value}") for value in ("400", "400Gb/s"))
     rates = [{row["bandwidth_gbps"] for row in json.loads(answer.out)["link_classes"]} for answer in (bare, with_unit)]
     assert rates == [{50.0, 400.0}, {50.0}]
-    assert "note: --set nic_bandwidth=400 counts as 400 GB/s" in bare.err
+    assert "note: --set nic_bandwidth=400 means 400 GB/s" in bare.err
     assert "give --set nic_bandwidth=400Gb/s\n" in bare.err
     assert "no card has" not in with_unit.err
     assert "one with another unit, such as 400Gb/s" in refusal(call(capsys, *words, "nic_bandwidth=400gbps"))

@@ -88,7 +88,7 @@ def test_what_is_in_a_file_does_not_steer_the_terminal(capsys: pytest.CaptureFix
         (["--runtime", "nccl"], "runtime is 'nccl'; expected one of msccl"),
         (["--runtime", "rccl", "--version", "new"], "version is 'new'; expected a release of ROCm"),
         (["--runtime", "rccl", "--version", ""], "version is ''; expected a release of ROCm"),
-        ([], "--runtime is missing; say what loads the file, such as --runtime msccl"),
+        ([], "--runtime is missing; expected one of msccl"),
         (["--runtime", "mscclpp", "--version", "0.1"], "version is '0.1'; the one known of mscclpp is 0.9.0"),
         (["--runtime", "msccl", "--max-thread-blocks", "0"], "--max-thread-blocks is '0'; expected a whole number"),
     ],
@@ -109,9 +109,11 @@ def test_files_of_ours_lead_to_their_commands(
     collopt.plan(ring(4, bandwidth=25), "allgather").save(plan)
     collopt.write_topology(ring(4, bandwidth=25), network)
     message = refusal(call(capsys, "lint", plan, *runtime))
-    assert message.startswith(f"{plan} is a plan of collopt, not what MSCCL or MSCCL++ load; collopt verify {plan} ")
+    assert message.startswith(f"{plan} is a collopt plan, not a file for MSCCL or MSCCL++; collopt verify {plan} ")
     message = refusal(call(capsys, "lint", network, *runtime))
-    assert message.startswith(f"{network} is a topology file, not what MSCCL or MSCCL++ load; collopt import {network}")
+    assert message.startswith(
+        f"{network} is a topology file, not a file for MSCCL or MSCCL++; collopt import {network}"
+    )
 
 
 def test_plans_of_mscclpp_need_no_name_of_a_runtime(

@@ -70,7 +70,7 @@ def test_other_options_do_not_go_with_a_file(
     path = netfile(tmp_path)
     message = refusal(call(capsys, "bound", path, "allgather", "--ranks", "0-2", *words))
     named = "bandwidth" if words[0] == "--set" else words[0]
-    assert message == f"{named} does not go with {path}, which says everything about its network; leave it out"
+    assert message == f"{named} does not go with {path}, which describes its network completely; leave it out"
 
 
 def test_a_catalogue_name_comes_before_a_file(
@@ -81,7 +81,7 @@ def test_a_catalogue_name_comes_before_a_file(
     netfile(tmp_path).rename("mi250")
     answer = call(capsys, "bound", "mi250", "allgather", "--json")
     assert answer.data["num_ranks"] == 16
-    assert answer.err == "collopt: note: mi250 is taken from the catalogue; write ./mi250 for the file of that name\n"
+    assert answer.err == "collopt: note: using mi250 from the catalogue; write ./mi250 for the file of that name\n"
     answer = call(capsys, "bound", "./mi250", "allgather", "--json")
     assert (answer.data["num_ranks"], answer.err) == (4, "")
 
@@ -113,7 +113,7 @@ def test_a_catalogue_name_comes_before_a_file(
         (["mi250", "--set", "=2"], "--set '=2' is not of the form NAME=VALUE"),
         (["mi250", "--boxes", "2", "--set", "boxes=2"], "option 'boxes' of mi250 is given twice; keep one"),
         (["mi250", "--set", "boxes=2", "--set", "boxes=3"], "option 'boxes' of mi250 is given twice; keep one"),
-        (["mi250", "--ranks", "7-0"], "the range 7-0 of --ranks runs backwards; expected 0-7"),
+        (["mi250", "--ranks", "7-0"], "the range 7-0 of --ranks is descending; expected 0-7"),
         (["mi250", "--ranks", "0-999999999"], "rank 16 is not in <Topology 'mi250': 16 ranks"),
         (["mi250", "--ranks", "0,1,"], "rank '' is not in"),
         (["mi250", "--ranks", "0,gpu99"], "rank 'gpu99' is not in"),
@@ -187,7 +187,7 @@ def test_a_file_instead_of_an_entry(capsys: pytest.CaptureFixture[str], tmp_path
     assert refusal(call(capsys, "topologies", "nosuch.xml")) == "nosuch.xml does not exist; check the path"
     path = netfile(tmp_path)
     message = refusal(call(capsys, "topologies", path))
-    assert message.startswith(f"{path} is a file and no name of the catalogue; collopt import {path} says")
+    assert message.startswith(f"{path} is a file, not a topology of the catalogue; collopt import {path} shows")
 
 
 def test_every_option_of_the_command_line_is_of_some_topology() -> None:

@@ -53,13 +53,13 @@ def test_people_read_the_same_figures(capsys: pytest.CaptureFixture[str]) -> Non
     first, *rows = answer.out.splitlines()
     assert first == "allgather on mi250-2boxes, 32 ranks, by forestcoll, verified"
     assert rows[:5] == [
-        "  algbw           342.86 GB/s (exactly 2400/7)",
-        "  busbw           332.14 GB/s (exactly 2325/7)",
-        "  bound           354.13 GB/s (exactly 5312/15) algbw",
-        "  gap             3.18 % (exactly 37/1162)",
+        "  algbw           342.86 GB/s (2400/7)",
+        "  busbw           332.14 GB/s (2325/7)",
+        "  bound           algbw at most 354.13 GB/s (5312/15)",
+        "  optimality gap  3.18 % (37/1162)",
         "  trees per root  3",
     ]
-    assert "gap             0, optimal" in call(capsys, "plan", *RING).out
+    assert "optimality gap  0 (optimal)" in call(capsys, "plan", *RING).out
 
 
 def test_figures_are_those_of_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -84,23 +84,23 @@ def test_tells_the_steps_of_a_plan_that_has_steps(capsys: pytest.CaptureFixture[
     assert (answer.status, answer.err) == (0, "")
     assert answer.out.splitlines() == [
         "allgather on hypercube-3, 8 ranks, by bfb, verified",
-        "  algbw          85.71 GB/s (exactly 600/7)",
-        "  busbw          75.00 GB/s",
-        "  bound          85.71 GB/s (exactly 600/7) algbw",
-        "  gap            0, optimal",
-        "  steps          3 steps, 3 chunks per shard, 72 sends",
-        "  busiest links  24 of 24, each in at least one step",
-        "  estimate       2400 in 3.03 µs, step by step",
+        "  algbw           85.71 GB/s (600/7)",
+        "  busbw           75.00 GB/s",
+        "  bound           algbw at most 85.71 GB/s (600/7)",
+        "  optimality gap  0 (optimal)",
+        "  steps           3 steps, 3 chunks per shard, 72 sends",
+        "  busiest links   24 of 24, each in at least one step",
+        "  estimate        3.03 µs for 2400 bytes, synchronous steps",
     ]
     both = call(capsys, "plan", *CUBE, "allreduce", "--planner", "bfb").out
-    assert "6 steps, 3 chunks per shard, 144 sends (3 to add up, 3 to spread)" in both
+    assert "6 steps, 3 chunks per shard, 144 sends (3 reduce-scatter, 3 allgather)" in both
 
 
 def test_counts_the_links_that_are_busiest_in_some_step(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The slow pair takes longest in the first step; in the second it spares itself, and four others decide."""
     network = netfile(tmp_path, ring(4, bandwidth=10).derate("gpu0", "gpu1", "1/2"))
     answer = call(capsys, "plan", network, "allgather", "--planner", "bfb")
-    assert "busiest links  6 of 8, each in at least one step" in answer.out
+    assert "busiest links   6 of 8, each in at least one step" in answer.out
 
 
 def test_figures_of_steps_are_those_of_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_size_reaches_the_planner_that_takes_one(capsys: pytest.CaptureFixture
     assert unsized.estimate("64K") > 1.5 * made.estimate("64K")
     assert unsized.algbw > made.algbw
     printed = call(capsys, *words, "--size", "64K").out
-    assert "estimate       64K in 12.9 µs, step by step; planned for 65536 bytes" in printed
+    assert "estimate        12.9 µs for 64K bytes, synchronous steps; planned for 65536 bytes" in printed
 
 
 def test_planners_of_trees_only_estimate(capsys: pytest.CaptureFixture[str], uneven: Path) -> None:
@@ -154,11 +154,11 @@ def test_where_no_size_can_be_planned_for_the_output_says_so(
     rows = [(tail, head, 1, tail + head) for tail in range(13) for head in range(13) if tail != head]
     network = Topology.from_links(rows, compute=range(13), name="wide")
     fallback = collopt.plan(network, collective, planner="bfb", size="64K")
-    reason = "large sizes, as more than 10 links lead into a rank"
+    reason = "large sizes, because a rank has more than 10 incoming links"
     assert fallback.provenance["planned_for"] == reason
     assert fallback.algbw == collopt.plan(network, collective, planner="bfb").algbw
     words = ("plan", netfile(tmp_path, network), collective, "--planner", "bfb", "--size", "64K")
-    assert call(capsys, *words).out.rstrip().endswith(f"step by step; planned for {reason}")
+    assert call(capsys, *words).out.rstrip().endswith(f"synchronous steps; planned for {reason}")
     assert call(capsys, *words, "--json").data["planned_for"] == reason
 
 
@@ -185,31 +185,31 @@ def test_says_where_an_allreduce_adds_up(capsys: pytest.CaptureFixture[str], tmp
     chain = ("ring", "--nodes", 4, "--without", "gpu0--gpu3", "allreduce")
     answer = call(capsys, "plan", *chain, "--planner", "strength", "-o", plan, "--xml", xml)
     assert answer.status == 0
-    assert "  gap             0, optimal\n" in answer.out
-    assert " alone adds up all data\n" in answer.out
+    assert "  optimality gap  0 (optimal)\n" in answer.out
+    assert " alone reduces all data\n" in answer.out
     boxes = call(capsys, "plan", "dgx-a100", "--boxes", 2, "--ranks", "0-11", "allreduce", "--planner", "strength")
-    assert " of 12 ranks add up 1/" in boxes.out
+    assert re.search(r" of 12 ranks reduce [0-9.]+ % \(1/", boxes.out)
     many = call(capsys, "plan", "mi250", "--boxes", 2, "allreduce", "--planner", "strength")
-    assert " different ones, by the root's part of the data\n" in many.out
-    assert re.search(r"^  trees +(\d+) different ones in all \(\d+ add up, \d+ spread\), ", many.out, re.MULTILINE)
+    assert " distinct trees, by the root's share of the data\n" in many.out
+    assert re.search(r"^  trees +(\d+) distinct \(\d+ reduce trees, \d+ broadcast trees\), ", many.out, re.MULTILINE)
     assert "  roots" not in call(capsys, "plan", "ring", "--nodes", 4, "allreduce", "--planner", "forestcoll").out
-    assert "per unit of the part that it adds up" in call(capsys, "verify", plan).out
+    assert "per unit of each root's share of the data" in call(capsys, "verify", plan).out
     interpret_file(xml)
     for command in ("verify", "run"):
-        assert refusal(call(capsys, command, xml)).startswith(f"{xml} is MSCCL XML, not a plan of collopt; ")
+        assert refusal(call(capsys, command, xml)).startswith(f"{xml} is MSCCL XML, not a collopt plan; ")
     assert call(capsys, "run", plan, "--elements", 1001, "--repeats", 1, "--json").data["correct"] is True
 
 
 def test_rows_about_trees_and_switches_agree_with_the_gap(capsys: pytest.CaptureFixture[str]) -> None:
     """At a bound of all schedules, switches save traffic and no time; an allreduce there is not at its bound."""
-    saving = r"^  in-network +switches that copy or add could save [0-9.]+ % of the traffic"
+    saving = r"^  in-network +multicast and aggregation could save [0-9.]+ % of the traffic"
     answer = call(capsys, "plan", "dgx-h100", "--boxes", 2, "allgather").out
-    assert re.search(rf"{saving}, not of the time$", answer, re.MULTILINE)
+    assert re.search(rf"{saving}, but no time$", answer, re.MULTILINE)
     told = call(capsys, "plan", "dgx-h100", "allreduce").out
-    assert re.search(saving + ", and the bound counts on them$", told, re.MULTILINE)
+    assert re.search(saving + "; the bound assumes it$", told, re.MULTILINE)
     ring_of_four = call(capsys, "plan", *RING).out
-    assert re.search(r"^  trees .* different ones, 2 hops high$", ring_of_four, re.MULTILINE)
-    assert "  busiest links   8 of 8, 100 % busy\n" in ring_of_four
+    assert re.search(r"^  trees .* distinct, height 2 hops$", ring_of_four, re.MULTILINE)
+    assert "  busiest links   8 of 8, 100 % utilized\n" in ring_of_four
 
 
 def test_writes_a_plan_and_says_so_on_standard_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -297,9 +297,9 @@ def test_a_refused_xml_leaves_the_plan_alone(capsys: pytest.CaptureFixture[str],
         (["-o", "net.json"], "--output net.json is also read or written by this command"),
         (["-o", "same", "--xml", "./folder/../same"], "--xml folder/../same is also read or written by this command"),
         (["-o", "/dev/null"], "--output /dev/null is not a regular file"),
-        (["--runtime", "rccl"], "--runtime is about MSCCL XML; give --xml FILE too"),
-        (["--max-thread-blocks", "3"], "--max-thread-blocks is about files for runtimes"),
-        (["--in-place"], "--in-place is about files for runtimes; give --xml FILE or --mscclpp FILE"),
+        (["--runtime", "rccl"], "--runtime applies to MSCCL XML; give --xml FILE too"),
+        (["--max-thread-blocks", "3"], "--max-thread-blocks applies to exported files"),
+        (["--in-place"], "--in-place applies to exported files; give --xml FILE or --mscclpp FILE"),
         (["--xml", "a.xml", "--runtime", "nccl"], "runtime is 'nccl'; expected one of msccl"),
     ],
 )
@@ -322,7 +322,7 @@ def test_refuses_before_planning(
 def test_an_all_to_all_is_never_in_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Its output is another buffer."""
     message = refusal(call(capsys, "plan", "mi250", "all_to_all", "--in-place", "--mscclpp", tmp_path / "plan.json"))
-    assert message == "--in-place is not for all_to_all, whose output is never its input; leave it out"
+    assert message == "--in-place does not apply to all_to_all, which is always out of place; leave it out"
 
 
 def test_refuses_a_folder_that_it_may_not_write_to(
@@ -331,7 +331,7 @@ def test_refuses_a_folder_that_it_may_not_write_to(
     """Whoever runs the tests may write everywhere, so the answer of the system is made up."""
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
     message = refusal(call(capsys, "plan", *RING, "-o", tmp_path / "plan.json"))
-    assert message.endswith(f"cannot be written: the folder {tmp_path} is read-only for you")
+    assert message.endswith(f"cannot be written: the folder {tmp_path} is not writable")
 
 
 def test_a_disk_that_fills_up_leaves_nothing_behind(
@@ -371,7 +371,10 @@ def test_no_plan_is_written_among_what_is_printed(tmp_path: Path, target: str) -
     with (tmp_path / "printed.json").open("w") as printed:
         ended = subprocess.run(words, cwd=tmp_path, stdout=printed, stderr=subprocess.PIPE, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr == f"collopt: error: --output {target} is where standard output goes; expected another file\n"
+    assert (
+        ended.stderr == f"collopt: error: --output {target} is the file that standard output is redirected to; "
+        "expected another file\n"
+    )
     assert (tmp_path / "printed.json").read_text() == ""
 
 
@@ -398,7 +401,7 @@ def test_more_thread_blocks_are_advised_to_people(
     assert "--instances" not in call(capsys, *ring).err
     monkeypatch.setattr("collopt.cli.terminal.progress._shown", lambda _: nullcontext())
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert ("try --instances 4 too" in call(capsys, *ring).err) == advised
+    assert ("also try --instances 4" in call(capsys, *ring).err) == advised
 
 
 def test_sizes_and_channels_are_for_both_kinds_of_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -84,9 +84,9 @@ def test_bottleneck_and_packing_have_bars(monkeypatch: pytest.MonkeyPatch) -> No
         ]
         assert counts[0] == 0
         assert counts[-1] == last
-    for stage in ("tree lowering", "verification"):
+    for stage in ("height reduction", "verification"):
         assert not [line for line in lines if stage in line and "━" in line]
-    assert [line for line in lines if re.search(r"tree lowering +\d+ hops high", line)]
+    assert [line for line in lines if re.search(r"height reduction +height \d+ hops", line)]
 
 
 def test_linear_programs_have_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_plans_of_different_networks_are_refused(capsys: pytest.CaptureFixture[s
     [
         (["--size", "many"], "size 'many' is not understood"),
         (["-o", "nowhere/page.html"], "there is no folder nowhere"),
-        (["-o", "-"], "would not be standard output"),
+        (["-o", "-"], "does not stand for standard output"),
         (["-o", "plan.json"], "is also read or written by this command"),
     ],
 )

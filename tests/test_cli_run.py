@@ -55,7 +55,7 @@ def test_runs_all_to_alls(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert (answer.status, answer.err) == (0, "")
     data = answer.data
     assert (data["collective"], data["correct"], data["total_bytes"]) == ("all_to_all", True, 3 * 100 * 4)
-    assert "only moves data" in refusal(call(capsys, "run", path, "--op", "max"))
+    assert "does not reduce" in refusal(call(capsys, "run", path, "--op", "max"))
 
 
 def test_runs_collectives_that_add_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_a_run_that_does_not_finish_fails_the_check(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("collective", "words", "message"),
     [
-        ("allgather", ["--op", "avg"], "only moves data; leave it out"),
-        ("allreduce", ["--op", "avg", "--dtype", "int32"], "avg is not made on int32; expected one of float16"),
+        ("allgather", ["--op", "avg"], "does not reduce; leave it out"),
+        ("allreduce", ["--op", "avg", "--dtype", "int32"], "avg is not supported on int32; expected one of float16"),
         ("allgather", ["--timeout", "0"], "--timeout is "),
         ("allgather", ["--elements", "0"], "--elements is "),
         ("allgather", ["--elements", "9" * 20], "--elements is "),

@@ -34,9 +34,9 @@ def test_bound_plan_and_compare_take_traffic(capsys: pytest.CaptureFixture[str],
     planned = call(capsys, "plan", "dgx1-v100", "all_to_allv", "--traffic", table, "-o", table.with_name("plan.json"))
     assert planned.status == 0
     assert "paths" in planned.out
-    assert "waited for" in planned.out
+    assert "with a barrier after each step" in planned.out
     checked = call(capsys, "verify", table.with_name("plan.json"))
-    assert "get their parts of what each other has" in checked.out
+    assert "receive all data meant for them exactly once" in checked.out
     rows = call(capsys, "compare", "dgx1-v100", "all_to_allv", "--traffic", table, "--json").data
     assert [row["status"] for row in rows] == ["ok"] * 3
 
@@ -44,8 +44,8 @@ def test_bound_plan_and_compare_take_traffic(capsys: pytest.CaptureFixture[str],
 def test_people_see_where_the_bottleneck_is(capsys: pytest.CaptureFixture[str]) -> None:
     """And how fast pairs can be."""
     answer = call(capsys, "bound", "dgx-a100", "--boxes", 2, "all_to_all").out
-    assert "at least 8/25 ns for each byte of what one rank has for another" in answer
-    assert "8 of 16 ranks, whose data for the others leave over 200 GB/s" in answer
+    assert "at least 0.32 ns per byte of the data from one rank to another" in answer
+    assert "egress of the cut around 8 of 16 ranks: 200 GB/s, carrying their traffic to the others" in answer
     assert "trees per root" not in answer
 
 
@@ -53,7 +53,7 @@ def test_people_see_where_the_bottleneck_is(capsys: pytest.CaptureFixture[str]) 
     ("text", "message"),
     [
         ("", "the traffic is empty"),
-        ("1,2\n3\n", "row 2: the traffic has 1 entries here and 2 in row 1"),
+        ("1,2\n3\n", "row 2: the traffic has 1 entries; expected 2, as in row 1"),
         ("1,2\n3,x\n", "expected 8 rows of 8 numbers"),
         ("\n".join([",".join("1" * 8)] * 7 + ["1,1,1,one,1,1,1,1"]), "from rank 7 to rank 3 is 'one'"),
         ("\n".join([",".join("1" * 8)] * 7 + ["1,1,1,-1,1,1,1,1"]), "from rank 7 to rank 3 is '-1'"),
@@ -80,11 +80,11 @@ def test_files_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp
     for name, message in (
         ("none.csv", "does not exist"),
         ("b.csv", "is not UTF-8 text"),
-        ("b.npy", "no array as numpy.save writes it"),
-        ("o.npy", "no array as numpy.save writes it"),
-        ("large.npy", "no array as numpy.save writes it"),
-        ("header.npy", "no array as numpy.save writes it"),
-        ("several.npy", "no array as numpy.save writes it"),
+        ("b.npy", "not an array written by numpy.save"),
+        ("o.npy", "not an array written by numpy.save"),
+        ("large.npy", "not an array written by numpy.save"),
+        ("header.npy", "not an array written by numpy.save"),
+        ("several.npy", "not an array written by numpy.save"),
         ("pipe", "is a pipe; expected a file"),
     ):
         assert message in refusal(call(capsys, "bound", "dgx1-v100", "all_to_allv", "--traffic", tmp_path / name))
@@ -102,7 +102,7 @@ def test_as_many_entries_are_read_as_ranks_can_have(monkeypatch: pytest.MonkeyPa
         if ranks == 20:
             assert read_traffic(path) == [["7"] * ranks] * ranks
         else:
-            with pytest.raises(FileFormatError, match="the traffic is of more than 20 ranks"):
+            with pytest.raises(FileFormatError, match="the traffic has more than 20 ranks"):
                 read_traffic(path)
 
 

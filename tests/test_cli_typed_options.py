@@ -38,8 +38,8 @@ MACHINE = """<system version="1">
         ("give nic_bandwidth in GB/s", "give --set nic_bandwidth=50 for 50 GB/s"),
         ("PCIe (pcie_bandwidth), or the GPU (gpu), whose", "PCIe (--set pcie_bandwidth=32), or the GPU (--set gpu=NAME), whose"),  # noqa: E501
         ('say which GPU it is (gpu="h100")', "say which GPU it is (--set gpu=h100)"),
-        ("say which it is like (gpu=...)", "say which it is like (--set gpu=NAME)"),
-        ("not used: gpu='H100', as the file says", "not used: --set gpu=H100, as the file says"),
+        ("name a similar GPU (gpu=...)", "name a similar GPU (--set gpu=NAME)"),
+        ("ignored: gpu='H100', as the file says", "ignored: --set gpu=H100, as the file says"),
         (
             "give nics and nic_bandwidth, such as nics=8 and nic_bandwidth=50",
             "give nics and nic_bandwidth, such as --set nics=8 and --set nic_bandwidth=50",

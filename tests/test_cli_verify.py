@@ -34,18 +34,18 @@ def test_says_what_was_checked(capsys: pytest.CaptureFixture[str], plan_file: Pa
     assert (answer.status, answer.err) == (0, "")
     first, *rows = answer.out.splitlines()
     assert first == f"{plan_file}: allgather on dgx-a100-2boxes by forestcoll, verified"
-    assert [row.split()[0] for row in rows] == ["bound", "routes", "trees", "links", "gap", "network"]
-    assert "16 ranks; those of each root weigh 13 per unit" in answer.out
-    assert "which makes 346.67 GB/s (exactly 1040/3)" in answer.out
-    assert "comes from the file" in answer.out
+    assert [row.split()[0] for row in rows] == ["bound", "routes", "trees", "links", "optimality", "network"]
+    assert "16 ranks; tree weights sum to 13 per unit" in answer.out
+    assert "algbw 346.67 GB/s (1040/3)" in answer.out
+    assert "read from the plan file" in answer.out
 
 
 @pytest.mark.parametrize(
     ("collective", "done"),
     [
-        ("allgather", "after 3 steps all 6 ranks have every shard"),
-        ("reduce_scatter", "after 3 steps all 6 ranks have their sums"),
-        ("allreduce", "after 6 steps all 6 ranks have all sums"),
+        ("allgather", "all 6 ranks have every shard after 3 steps"),
+        ("reduce_scatter", "all 6 ranks have their reduced shard after 3 steps"),
+        ("allreduce", "all 6 ranks have the reduced data after 6 steps"),
     ],
 )
 def test_says_what_was_checked_of_steps(
@@ -57,10 +57,10 @@ def test_says_what_was_checked_of_steps(
     answer = call(capsys, "verify", path)
     assert (answer.status, answer.err) == (0, "")
     assert [row.split()[0] for row in answer.out.splitlines()[1:]] == [
-        "bound", "routes", "steps", "links", "gap", "network",
+        "bound", "routes", "steps", "links", "optimality", "network",
     ]  # fmt: skip
     assert done in answer.out
-    assert "12 loads of each step are as stated" in answer.out
+    assert "12 link loads of each step match the stated ones" in answer.out
     data = call(capsys, "verify", path, "--json").data
     assert (data["verified"], data["gap"]) == (True, "0")
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -81,7 +81,7 @@ def test_compares_with_a_network_from_the_catalogue(capsys: pytest.CaptureFixtur
     """Equal links mean the same network."""
     answer = call(capsys, "verify", plan_file, "--topology", "dgx-a100", "--boxes", 2)
     assert answer.status == 0
-    assert answer.out.splitlines()[-1].endswith("is the one given")
+    assert answer.out.splitlines()[-1].endswith("matches --topology")
 
 
 def test_compares_with_a_network_from_a_file(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
@@ -102,7 +102,7 @@ def test_compares_with_what_failures_leave_of_a_network(
     again = [word for name in reversed(failed) for word in ("--without", name)]
     checked = call(capsys, "verify", path, "--topology", "dgx-a100", "--boxes", 2, *again)
     assert checked.status == 0
-    assert checked.out.splitlines()[-1].endswith("is the one given")
+    assert checked.out.splitlines()[-1].endswith("matches --topology")
     whole = netfile(tmp_path, dgx_a100(boxes=2))
     assert call(capsys, "verify", path, "--topology", whole, *without).status == 0
     assert refusal(call(capsys, "verify", path, "--topology", whole)).endswith("plan again for this topology")
@@ -124,7 +124,7 @@ def test_a_plan_for_another_network_is_refused(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"inverse_rate": "1/65"}, "the plan claims 1/x = 1/65; its busiest link makes it 3/65"),
+        ({"inverse_rate": "1/65"}, "the plan claims 1/x = 1/65; its busiest link gives 3/65"),
         ({"bound": {"inverse_rate": "2/65", "cut": ["box0/gpu0"]}}, "the bound claims 1/x* = 2/65"),
         ({"link_loads": [1, 2, 3]}, "the plan states 3 link loads"),
     ],
@@ -151,7 +151,7 @@ def test_json_has_the_reason_why_a_check_failed(capsys: pytest.CaptureFixture[st
     assert answer.data == {
         "plan": str(plan_file),
         "verified": False,
-        "reason": "the plan claims 1/x = 1/65; its busiest link makes it 3/65",
+        "reason": "the plan claims 1/x = 1/65; its busiest link gives 3/65",
     }
     assert answer.err == f"collopt: error: {answer.data['reason']}\n"
 
@@ -169,9 +169,9 @@ def test_a_changed_network_in_the_file_is_no_plan_at_all(capsys: pytest.CaptureF
         ("", "is empty; expected a JSON file"),
         ('{"format": "collopt-pl', "is not valid JSON at line 1"),
         ("<plan/>", "is an XML file; expected a JSON file of format 'collopt-plan'"),
-        ('<algo name="ring">', "is MSCCL XML, not a plan of collopt; collopt lint "),
-        ('{"format": "collopt-topology", "version": 1}', "is a topology file, not a plan of collopt; collopt import "),
-        ('{"name": "x", "collective": "allreduce", "gpus": []}', "is an MSCCL++ execution plan, not a plan of collopt"),
+        ('<algo name="ring">', "is MSCCL XML, not a collopt plan; collopt lint "),
+        ('{"format": "collopt-topology", "version": 1}', "is a topology file, not a collopt plan; collopt import "),
+        ('{"name": "x", "collective": "allreduce", "gpus": []}', "is an MSCCL++ execution plan, not a collopt plan"),
         ('{"collective": "allreduce"}', "has no field 'format'; expected format 'collopt-plan'"),
         (
             '{"format": "collopt-plan", "version": 5}',

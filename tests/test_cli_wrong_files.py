@@ -12,16 +12,16 @@ from collopt.topologies import ring
 
 TABLE = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
 READERS = {
-    "a plan of collopt": [("verify", "FILE"), ("report", "FILE"), ("run", "FILE"), ("bench", "FILE")],
+    "a collopt plan": [("verify", "FILE"), ("report", "FILE"), ("run", "FILE"), ("bench", "FILE")],
     "a network": [
         ("import", "FILE"),
         ("bound", "FILE", "allgather"),
         ("compare", "FILE", "allgather"),
         ("calibrate", "--topology", "FILE"),
     ],
-    "what MSCCL or MSCCL++ load": [("lint", "FILE"), ("lint", "FILE", "--runtime", "msccl")],
+    "a file for MSCCL or MSCCL++": [("lint", "FILE"), ("lint", "FILE", "--runtime", "msccl")],
     "a benchmark of nccl-tests or collopt": [("calibrate", "FILE")],
-    "a table of traffic": [("bound", "ring", "--nodes", "2", "all_to_allv", "--traffic", "FILE")],
+    "a traffic matrix": [("bound", "ring", "--nodes", "2", "all_to_allv", "--traffic", "FILE")],
 }
 CALLS = [(wanted, words) for wanted, readers in READERS.items() for words in readers]
 
@@ -38,7 +38,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (folder / "traffic.csv").write_text("0,1\n3,0\n")
     (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
     return {
-        "a plan of collopt": folder / "plan.json",
+        "a collopt plan": folder / "plan.json",
         "a topology file": netfile(folder),
         "MSCCL XML": folder / "a.xml",
         "an MSCCL++ execution plan": folder / "a.json",
@@ -50,8 +50,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 FITTING = {
     "a network": {"a topology file"},
-    "what MSCCL or MSCCL++ load": {"MSCCL XML", "an MSCCL++ execution plan"},
-    "a table of traffic": {"a table of numbers"},
+    "a file for MSCCL or MSCCL++": {"MSCCL XML", "an MSCCL++ execution plan"},
+    "a traffic matrix": {"a table of numbers"},
 }
 
 
@@ -70,7 +70,7 @@ def test_each_command_says_what_the_file_is(
 def test_a_name_of_the_catalogue_is_no_file(capsys: pytest.CaptureFixture[str], files: dict[str, Path]) -> None:
     """Nor a folder."""
     path = files["MSCCL XML"]
-    assert f"{path} is a file and no name of the catalogue; collopt lint {path}" in refusal(
+    assert f"{path} is a file, not a topology of the catalogue; collopt lint {path}" in refusal(
         call(capsys, "topologies", path)
     )
-    assert "is a folder and no name of the catalogue" in refusal(call(capsys, "topologies", path.parent))
+    assert "is a folder, not a topology of the catalogue" in refusal(call(capsys, "topologies", path.parent))

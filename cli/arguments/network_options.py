@@ -14,35 +14,38 @@ __all__ = ["FLAGS", "NetworkOptions", "as_typed"]
 
 
 PANEL = "Network"
-BoxesOption = Annotated[str | None, typer.Option("--boxes", metavar="N", help="How many boxes.", rich_help_panel=PANEL)]
+BoxesOption = Annotated[
+    str | None, typer.Option("--boxes", metavar="N", help="Number of boxes.", rich_help_panel=PANEL)
+]
 NodesOption = Annotated[
     str | None,
-    typer.Option("--nodes", metavar="N", help="How many nodes a ring or complete graph has.", rich_help_panel=PANEL),
+    typer.Option("--nodes", metavar="N", help="Number of nodes of a ring or complete graph.", rich_help_panel=PANEL),
 ]
 ShapeOption = Annotated[
-    str | None, typer.Option("--shape", help="Sizes of a torus, such as 4x4.", rich_help_panel=PANEL)
+    str | None, typer.Option("--shape", help="Dimensions of a torus, such as 4x4.", rich_help_panel=PANEL)
 ]
 FabricOption = Annotated[
     str | None,
     typer.Option(
         "--fabric",
         metavar="NAME",
-        help="What joins the boxes of a file that describes one: full, rail or leaf_spine.",
+        help="Network between boxes, for a file that describes one box: full, rail or leaf_spine.",
         rich_help_panel=PANEL,
     ),
 ]
 RanksOption = Annotated[
     str | None,
-    typer.Option("--ranks", help="Keep only these ranks: numbers, ranges, names; 0-7,16-23.", rich_help_panel=PANEL),
+    typer.Option("--ranks", help="Keep only these ranks, by number, range or name: 0-7,16-23.", rich_help_panel=PANEL),
 ]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Any other option: of a topology, those of `collopt topologies NAME`; of a file of one box, gpu, figures, "
-        "nic_bandwidth, pcie_bandwidth, nics, oversubscription, boxes_per_leaf. Bandwidths are GB/s, or have a unit, "
-        "as 400Gb/s has. Repeatable.",
+        help="Any other option. For a name: those listed by `collopt topologies NAME`. For a file that describes one "
+        "box: "
+        "gpu, figures, nic_bandwidth, pcie_bandwidth, nics, oversubscription, boxes_per_leaf. Bandwidths are in GB/s "
+        "unless they have a unit, such as 400Gb/s. Repeatable.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -51,7 +54,7 @@ WithoutOption = Annotated[
     typer.Option(
         "--without",
         metavar="NODE|NODE--NODE",
-        help="A failed GPU, NIC or switch, or a failed link between two of them. Repeatable.",
+        help="What-if analysis: remove a failed GPU, NIC or switch, or the failed link between two nodes. Repeatable.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -106,8 +109,8 @@ def as_typed(message: str, file: str = "") -> str:
     'gpu.xml says nothing about it; give --fabric, one of full, rail'
     >>> as_typed('say which GPU it is (gpu="h100")')
     'say which GPU it is (--set gpu=h100)'
-    >>> as_typed("nothing says how fast it is; give nic_bandwidth in GB/s")
-    'nothing says how fast it is; give --set nic_bandwidth=50 for 50 GB/s'
+    >>> as_typed("its bandwidth is unknown; give nic_bandwidth in GB/s")
+    'its bandwidth is unknown; give --set nic_bandwidth=50 for 50 GB/s'
     """
     for pattern in (FIRST, OF_BUILDER):
         if pattern.match(message):

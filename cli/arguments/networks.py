@@ -89,7 +89,7 @@ def _read(files: Sequence[Path], options: NetworkOptions) -> Topology:
 
     if stray := [flag for flag in options.given() if flag in ("--nodes", "--shape")]:
         raise UsageError(
-            f"{stray[0]} does not go with {files[0]}, which says everything about its network; leave it out"
+            f"{stray[0]} does not go with {files[0]}, which describes its network completely; leave it out"
         )
     chosen = _file_options(
         _settings(options, {"boxes": options.boxes, "fabric": options.fabric}, f"the file {files[0]}")
@@ -123,7 +123,7 @@ def _file_options(settings: Mapping[str, object]) -> ImportOptions:
 def _built(name: str, options: NetworkOptions) -> Topology:
     entry = entry_called(name, ", or the path of a file")
     if Path(name).is_file():
-        note(f"collopt: note: {name} is taken from the catalogue; write .{os.sep}{name} for the file of that name")
+        note(f"collopt: note: using {name} from the catalogue; write .{os.sep}{name} for the file of that name")
     values = _values(entry, options)
     # Of an option that there is not, `build` says first which may have been meant.
     understood = values.keys() <= {parameter.name for parameter in entry.parameters}
@@ -182,7 +182,7 @@ def _node(topology: Topology, text: str) -> str:
     ]
     if len(matches) == 1:
         return matches[0]
-    names = f"could be {', '.join(matches[:4])}" if matches else "is not a node of this network"
+    names = f"is ambiguous: {', '.join(matches[:4])}" if matches else "is not a node of this network"
     raise UsageError(f"--without {shown(text)} {names}; write the name of one node, such as {topology.nodes[0]}")
 
 
@@ -196,5 +196,5 @@ def _ranks(text: str) -> Iterator[int | str]:
             continue
         first, last = int(bounds[1]), int(bounds[2] or bounds[1])
         if last < first:
-            raise UsageError(f"the range {word} of --ranks runs backwards; expected {last}-{first}")
+            raise UsageError(f"the range {word} of --ranks is descending; expected {last}-{first}")
         yield from range(first, last + 1)

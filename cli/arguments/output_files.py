@@ -35,21 +35,21 @@ def writing(path: Path) -> Iterator[None]:
 
 def _problem(path: Path, taken: list[Path]) -> str:
     if os.fspath(path) == "-":
-        return "would not be standard output; expected the name of a file, such as ./-.json"
+        return "does not stand for standard output; expected the name of a file, such as ./-.json"
     folder = path.parent
     if not folder.is_dir():
-        return f"cannot be written: there is no folder {folder}; make it first"
+        return f"cannot be written: there is no folder {folder}; create it first"
     if path.is_dir():
         return "is a folder; expected the name of a file"
     if path.exists() and not path.is_file():
         # Files are replaced, and a device or pipe must not be.
-        return "is not a regular file; expected one, or a name that is free"
+        return "is not a regular file; expected a regular file or a new name"
     if path.exists() and _is_standard_output(path):
-        return "is where standard output goes; expected another file"
+        return "is the file that standard output is redirected to; expected another file"
     if any(path.resolve() == other.resolve() for other in taken):
         return "is also read or written by this command; expected another file"
     if not os.access(folder, os.W_OK | os.X_OK):
-        return f"cannot be written: the folder {folder} is read-only for you"
+        return f"cannot be written: the folder {folder} is not writable"
     return ""
 
 

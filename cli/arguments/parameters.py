@@ -90,14 +90,14 @@ CollectiveArgument = Annotated[
         autocompletion=complete_collective,
     ),
 ]
-PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A file that `collopt plan -o` wrote.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, and nothing else, on standard output.")]
+PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file written by `collopt plan -o`.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print only CSV on standard output.")]
 TopologyArgument = Annotated[
     str,
     typer.Argument(
         metavar="TOPOLOGY",
-        help="A name from `collopt topologies`, or the path of a topology file.",
+        help="Name from `collopt topologies`, or path of a topology file.",
         autocompletion=complete_topology,
     ),
 ]
@@ -109,7 +109,7 @@ RootOption = Annotated[
         "--root",
         "-r",
         metavar="RANK",
-        help="Root of a broadcast or reduce: number or name.",
+        help="Root of a broadcast or reduce: rank number or node name.",
         rich_help_panel=PANEL_SHARDS,
     ),
 ]
@@ -117,7 +117,7 @@ WeightsOption = Annotated[
     str | None,
     typer.Option(
         "--weights",
-        help="Relative sizes of the shards of an allgather or reduce_scatter, one per rank: 1,1,2,0.5.",
+        help="Relative shard sizes of an allgather or reduce_scatter, one per rank: 1,1,2,0.5.",
         rich_help_panel=PANEL_SHARDS,
     ),
 ]
@@ -140,7 +140,7 @@ class Command(TyperCommand):
                     raise UsageError(f"{option.opts[0]} is given twice; keep one")
         rest = super().parse_args(ctx, args)
         if ctx.params.get("as_json") and ctx.params.get("as_csv"):
-            raise UsageError("--json and --csv are two forms of the same; give one of them")
+            raise UsageError("--json and --csv are mutually exclusive; give one of them")
         return rest
 
 
@@ -153,7 +153,8 @@ TrafficOption = Annotated[
     typer.Option(
         "--traffic",
         metavar="FILE",
-        help="Bytes from each rank (row) to each other (column) of an all_to_allv: CSV without a header, or .npy.",
+        help="Traffic matrix of an all_to_allv, bytes from each rank (row) to each rank (column): CSV without a "
+        "header, or .npy.",
         rich_help_panel=PANEL_SHARDS,
     ),
 ]
@@ -248,6 +249,6 @@ TimeoutOption = Annotated[
         "--timeout",
         metavar="S",
         parser=number_between("--timeout", 0.001, 10**6),
-        help="Seconds for everything, starting up included.",
+        help="Time limit in seconds, including startup of the ranks.",
     ),
 ]

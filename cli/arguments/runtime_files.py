@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RuntimeFiles", "write"]
 
-PANEL = "Files for runtimes"
+PANEL = "Export for runtimes"
 XmlOption = Annotated[
     Path | None, typer.Option("--xml", metavar="FILE", help="Write MSCCL XML to this file.", rich_help_panel=PANEL)
 ]
@@ -34,7 +34,7 @@ RuntimeOption = Annotated[
     str | None,
     typer.Option(
         "--runtime",
-        help="What will load the XML: msccl-executor-nccl, msccl or rccl; the first if left out.",
+        help="Runtime that will load the XML: msccl-executor-nccl (default), msccl or rccl.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -44,7 +44,7 @@ ChannelsOption = Annotated[
         "--channels",
         metavar="N",
         parser=whole_number("--channels"),
-        help="Channels of every connection with as many transfers.",
+        help="Channels to spread the transfers of every connection over.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -54,7 +54,7 @@ InstancesOption = Annotated[
         "--instances",
         metavar="N",
         parser=whole_number("--instances"),
-        help="Parts that every transfer is divided into, with thread blocks of their own.",
+        help="Instances of the program: every transfer is split into N parts, each with its own thread blocks.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -62,13 +62,13 @@ InPlaceOption = Annotated[
     bool,
     typer.Option(
         "--in-place",
-        help="Write for calls whose input lies in their output; MSCCL++ plans are for out-of-place calls otherwise.",
+        help="Export for in-place calls. Without it, MSCCL++ plans are for out-of-place calls.",
         rich_help_panel=PANEL,
     ),
 ]
 ProtocolOption = Annotated[
     str | None,
-    typer.Option("--protocol", help="Of the XML: Simple, LL or LL128; Simple if left out.", rich_help_panel=PANEL),
+    typer.Option("--protocol", help="Protocol of the XML: Simple (default), LL or LL128.", rich_help_panel=PANEL),
 ]
 MinBytesOption = Annotated[
     int | None,
@@ -76,7 +76,7 @@ MinBytesOption = Annotated[
         "--min-bytes",
         metavar="N",
         parser=whole_number("--min-bytes"),
-        help="Smallest buffer to use the plan for.",
+        help="Smallest buffer, in bytes, for which the runtime uses the plan.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -86,7 +86,7 @@ MaxBytesOption = Annotated[
         "--max-bytes",
         metavar="N",
         parser=whole_number("--max-bytes"),
-        help="Largest buffer to use the plan for.",
+        help="Largest buffer, in bytes, for which the runtime uses the plan.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -96,7 +96,7 @@ BlocksOption = Annotated[
         "--max-thread-blocks",
         metavar="N",
         parser=whole_number("--max-thread-blocks"),
-        help="Thread blocks that the GPU runs at once, if not the 108 of an A100.",
+        help="Thread blocks that the GPU runs concurrently (default: 108, as on an A100).",
         rich_help_panel=PANEL,
     ),
 ]
@@ -123,14 +123,14 @@ class RuntimeFiles(NamedTuple):
         from ...runtime.msccl.format.limits import runtime_limits
 
         if self.xml is None and (stray := self._given(*OF_XML)):
-            raise UsageError(f"{_flag(next(iter(stray)))} is about MSCCL XML; give --xml FILE too, or leave it out")
+            raise UsageError(f"{_flag(next(iter(stray)))} applies to MSCCL XML; give --xml FILE too, or leave it out")
         if self.xml is None and self.mscclpp is None and (stray := self._given(*OF_ANY)):
             raise UsageError(
-                f"{_flag(next(iter(stray)))} is about files for runtimes; give --xml FILE or --mscclpp FILE, or leave "
+                f"{_flag(next(iter(stray)))} applies to exported files; give --xml FILE or --mscclpp FILE, or leave "
                 "it out"
             )
         if self.in_place and collective.in_pairs:
-            raise UsageError(f"--in-place is not for {collective}, whose output is never its input; leave it out")
+            raise UsageError(f"--in-place does not apply to {collective}, which is always out of place; leave it out")
         if self.runtime is not None:
             runtime_limits(self.runtime)
 
@@ -170,7 +170,7 @@ def write(path: Path | None, save: Callable[[Path], None], written: list[Path]) 
 
 def _exported(made: Plan, form: str, path: Path, options: dict[str, Any]) -> bytes:
     """What is to be in a file."""
-    with working(f"making {path}"), TemporaryDirectory() as folder:
+    with working(f"exporting {path}"), TemporaryDirectory() as folder:
         made.export(form, target := Path(folder) / path.name, **options)
         return target.read_bytes()
 

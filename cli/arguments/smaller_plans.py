@@ -34,10 +34,10 @@ def write_fitting(made: Plan, write: Callable[[Plan], None], planner: str, asked
             write(other)
         except TooLargeError:
             continue
-        rates = f"{float(other.algbw):.2f} instead of {float(made.algbw):.2f} GB/s"
+        rates = f"{float(other.algbw):.2f} GB/s instead of {float(made.algbw):.2f} GB/s"
         note(
-            f"collopt: note: the best plan, of {_size(made)}, does not fit: {str(refusal).partition(';')[0]}; this "
-            f"one, by {option}, has {_size(other)} and {'is as fast' if other.algbw == made.algbw else rates}"
+            f"collopt: note: the best plan ({_size(made)}) does not fit: {str(refusal).partition(';')[0]}; using "
+            f"{option} instead: {_size(other)}, {'same algbw' if other.algbw == made.algbw else rates}"
         )
         return other
     raise refusal

@@ -27,7 +27,7 @@ def read_traffic(path: Path) -> list[list[str]] | npt.NDArray[np.generic]:
     from ...support.file_kinds import NUMBERS_KIND, wrong_kind
 
     is_array = path.suffix == ".npy"
-    if not is_array and (told := wrong_kind(path, "a table of traffic", [NUMBERS_KIND])):
+    if not is_array and (told := wrong_kind(path, "a traffic matrix", [NUMBERS_KIND])):
         raise FileFormatError(told)
     return _array(path) if is_array else _rows(path)
 
@@ -39,7 +39,7 @@ def _array(path: Path) -> Any:
     try:
         array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
     except Exception:  # noqa: BLE001 - numpy reads the header as Python, and makes room for whatever it promises
-        raise FileFormatError(f"{path}: the traffic is no array as numpy.save writes it") from None
+        raise FileFormatError(f"{path}: the traffic is not an array written by numpy.save") from None
     _check_entries(path, array.size)
     return array
 
@@ -52,17 +52,17 @@ def _rows(path: Path) -> list[list[str]]:
     try:
         rows = [[entry.strip() for entry in row] for row in csv.reader(lines, strict=True) if any(row)]
     except csv.Error as error:
-        raise FileFormatError(f"{path}: the traffic is no CSV text: {error}") from None
+        raise FileFormatError(f"{path}: the traffic is not valid CSV: {error}") from None
     if not rows:
         raise FileFormatError(f"{path}: the traffic is empty; expected one line of numbers per rank")
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
             raise FileFormatError(
-                f"{path}, row {number}: the traffic has {len(row)} entries here and {len(rows[0])} in row 1"
+                f"{path}, row {number}: the traffic has {len(row)} entries; expected {len(rows[0])}, as in row 1"
             )
     return rows
 
 
 def _check_entries(path: Path, entries: int) -> None:
     if entries > MOST_RANKS**2:
-        raise FileFormatError(f"{path}: the traffic is of more than {MOST_RANKS} ranks; expected at most that many")
+        raise FileFormatError(f"{path}: the traffic has more than {MOST_RANKS} ranks; expected at most {MOST_RANKS}")

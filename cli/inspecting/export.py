@@ -20,21 +20,25 @@ __all__ = ["export"]
 FormatOption = Annotated[
     str,
     typer.Option(
-        "--format", metavar="NAME", help="msccl-xml, mscclpp-json, nccl-graph-xml, nccl-tuner-csv or chakra-et."
+        "--format",
+        metavar="NAME",
+        help="Export format: msccl-xml, mscclpp-json, nccl-graph-xml, nccl-tuner-csv or chakra-et.",
     ),
 ]
 OutputOption = Annotated[
     Path,
-    typer.Option("--output", "-o", metavar="FILE", help="Write to this file; of chakra-et, what its files begin with."),
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="File to write; for chakra-et, the common prefix of its files."
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An option of the format, as its page has it. Repeatable."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Option of the format, as documented on its page. Repeatable."),
 ]
 
 
 def export(plan: PlanArgument, form: FormatOption, output: OutputOption, settings: SetOption = None) -> None:
-    """Write a plan file in a format that a runtime, a simulator or NCCL reads."""
+    """Export a plan file in a format that a runtime, a simulator or NCCL reads."""
     from ...planners import load_plan
     from ...planners.plans.plan import EXPORTERS
     from ...support.packages import call_registered

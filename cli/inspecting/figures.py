@@ -100,11 +100,11 @@ def figure_of_table(file: Path) -> Figure:
 
     try:
         if file.stat().st_size > LARGEST_TABLE:
-            raise FileFormatError(f"{file} is larger than 64 MiB; expected a table that `collopt find --csv` printed")
+            raise FileFormatError(f"{file} is larger than 64 MiB; expected a table printed by `collopt find --csv`")
         table = pd.read_csv(file)
     except OSError as error:
         raise FileFormatError(f"{file} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         reason = str(error).strip().partition("\n")[0]
-        raise FileFormatError(f"{file} is no table in CSV with a header: {reason}") from None
+        raise FileFormatError(f"{file} is not a CSV table with a header: {reason}") from None
     return pareto_figure(table)

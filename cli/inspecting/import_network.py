@@ -24,8 +24,9 @@ FilesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE...",
-        help="What NCCL, RCCL, nvidia-smi, rocm-smi or amd-smi wrote, or an input of another planner; - is standard "
-        "input. Several are boxes to be joined by --fabric, one for each time that a file is named.",
+        help="Output of NCCL, RCCL, nvidia-smi, rocm-smi or amd-smi, or an input file of another planner; - is "
+        "standard "
+        "input. Several files are boxes that --fabric connects; name a file once per box.",
     ),
 ]
 OutputOption = Annotated[
@@ -39,7 +40,7 @@ def import_network(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what files of other tools describe, and write it as a topology file."""
+    """Show the network that files of other tools describe, and write it as a topology file."""
     from ...topologies import link_classes, write_topology
     from ..arguments.networks import find_network, join_files
 
@@ -65,7 +66,7 @@ def _source(file: str) -> Path:
 
     if (source := network_file(file)) is None:
         entry_called(file, ", or the path of a file")
-        raise UsageError(f"{file} is a name of the catalogue; write ./{file} for the file of that name")
+        raise UsageError(f"{file} is a topology of the catalogue; write ./{file} for the file of that name")
     return source
 
 

@@ -26,16 +26,20 @@ WIDTH = len("environment")
 
 FilesArgument = Annotated[
     list[str],
-    typer.Argument(metavar="FILE...", help="MSCCL XML files or MSCCL++ plans from anybody, or folders of them."),
+    typer.Argument(metavar="FILE...", help="MSCCL XML files or MSCCL++ plans from any source, or folders of them."),
 ]
 RUNTIME_NAMES = "msccl, msccl-executor-nccl, rccl, or mscclpp for MSCCL++ plans"
 RuntimeOption = Annotated[
     str | None,
-    typer.Option("--runtime", metavar="NAME", help=f"What will load it: {RUNTIME_NAMES}, of which it may be left out."),
+    typer.Option(
+        "--runtime",
+        metavar="NAME",
+        help=f"Runtime that will load the files: {RUNTIME_NAMES} (may be omitted for these).",
+    ),
 ]
 VersionOption = Annotated[
     str | None,
-    typer.Option("--version", metavar="V", help="Of rccl, the release of ROCm: 6.4. The last with MSCCL if left out."),
+    typer.Option("--version", metavar="V", help="ROCm release, for rccl: 6.4 (default: the last release with MSCCL)."),
 ]
 BlocksOption = Annotated[
     int | None,
@@ -43,7 +47,7 @@ BlocksOption = Annotated[
         "--max-thread-blocks",
         metavar="N",
         parser=whole_number("--max-thread-blocks", 1, MOST_BLOCKS),
-        help="Thread blocks that the GPU runs at once, if not the 108 of an A100.",
+        help="Thread blocks that the GPU runs concurrently (default: 108, as on an A100).",
     ),
 ]
 
@@ -55,13 +59,13 @@ def lint(
     max_thread_blocks: BlocksOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say whether a runtime would reject a file, ignore it, hang on it or compute something else, and why."""
+    """Check whether a runtime would reject a file, ignore it, deadlock or compute wrong results, and why."""
     from ...runtime.families.windows import lint_family
 
     _refuse_others(files)
     runtime = _only_reader(files) if runtime is None else runtime
     if runtime is None:
-        raise UsageError(f"--runtime is missing; say what loads the file, such as --runtime msccl: {RUNTIME_NAMES}")
+        raise UsageError(f"--runtime is missing; expected one of {RUNTIME_NAMES}")
     with working(f"reading {', '.join(files)}"):
         family = lint_family(files, runtime, version, max_thread_blocks=max_thread_blocks)
     if as_json:
@@ -88,7 +92,7 @@ def _refuse_others(files: list[str]) -> None:
     for file in files:
         if file and not Path(file).exists():
             raise UsageError(f"{file} does not exist; check the path")
-        if told := wrong_kind(file, "what MSCCL or MSCCL++ load", [MSCCL_KIND, MSCCLPP_KIND]):
+        if told := wrong_kind(file, "a file for MSCCL or MSCCL++", [MSCCL_KIND, MSCCLPP_KIND]):
             raise UsageError(told)
 
 

@@ -18,26 +18,30 @@ __all__ = ["report"]
 PlansArgument = Annotated[
     list[Path],
     typer.Argument(
-        metavar="PLAN...", help="Files that `collopt plan -o` wrote; several, of one purpose, are compared."
+        metavar="PLAN...",
+        help="Plan files written by `collopt plan -o`; several plans of one collective on one network are compared.",
     ),
 ]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", help="The page; beside the first plan and named like it if left out."
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="HTML page to write (default: the first plan's path with the suffix .html).",
     ),
 ]
 SizesOption = Annotated[
     list[str] | None,
-    sizes_option("Show time lines for so many bytes in all: 64M, 1G. Repeatable; 1M, 64M and 1G if left out."),
+    sizes_option("Show timelines for this total size in bytes (default: 1M, 64M and 1G). Repeatable."),
 ]
-TitleOption = Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Of the page.")]
+TitleOption = Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the page.")]
 
 
 def report(
     plans: PlansArgument, output: OutputOption = None, size: SizesOption = None, title: TitleOption = None
 ) -> None:
-    """Write a page about plans: why nothing is faster, and what each link does when."""
+    """Write an HTML report on plans: the certificate of the bound, and the utilization of each link over time."""
     from ...planners import load_plan
     from ...report import write_report
 

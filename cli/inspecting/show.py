@@ -59,8 +59,9 @@ WhatArgument = Annotated[
     str,
     typer.Argument(
         metavar="WHAT",
-        help="A network: a name from `collopt topologies` or a file. Or a plan that `collopt plan -o` wrote, or what "
-        "`collopt find --csv` printed.",
+        help="Network (name from `collopt topologies` or file), plan file written by `collopt plan -o`, or table "
+        "printed by "
+        "`collopt find --csv`.",
         autocompletion=complete_topology,
     ),
 ]
@@ -68,7 +69,7 @@ OptionalCollective = Annotated[
     str | None,
     typer.Argument(
         metavar="COLLECTIVE",
-        help="Show what limits this collective on the network, or with --figure a plan of it.",
+        help="Show the bottleneck of this collective on the network, or with --figure a plan of it.",
         autocompletion=complete_collective,
     ),
 ]
@@ -77,35 +78,33 @@ FigureOption = Annotated[
     typer.Option(
         "--figure",
         metavar="KIND",
-        help="topology, cut, trees, utilisation, steps, curves or pareto. If left out: topology of a network, cut with "
-        "a collective, trees or steps of a plan, pareto of a table.",
+        help="topology, cut, trees, utilisation, steps, curves or pareto. Default: topology for a network, cut with "
+        "a collective, trees or steps for a plan, pareto for a table.",
         autocompletion=lambda incomplete: [kind for kind in NEEDS if kind.startswith(incomplete)],
     ),
 ]
 OutputOption = Annotated[
     Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", help="Where to: .svg, .png or .pdf; NAME-KIND.svg here if left out."
-    ),
+    typer.Option("--output", "-o", metavar="FILE", help="File to write: .svg, .png or .pdf (default: NAME-KIND.svg)."),
 ]
 PlannersOption = Annotated[
     list[str] | None,
-    planners_option("Who plans; auto if left out. Repeatable for curves."),
+    planners_option("Planner to use (default: auto). Repeatable for curves."),
 ]
 SizesOption = Annotated[
     list[str] | None,
-    sizes_option(
-        "Bytes in all, for steps and curves: 64M, 1G. Repeatable for curves, which go from 1K to 1G if left out."
-    ),
+    sizes_option("Total size in bytes, for steps and curves: 64M, 1G. Repeatable for curves (default: 1K to 1G)."),
 ]
 TreeOption = Annotated[
     str | None,
     typer.Option(
-        "--tree", metavar="RANK[:N]", help="Show the trees of this rank, by number or name, or tree N of them, from 1."
+        "--tree",
+        metavar="RANK[:N]",
+        help="Show the trees of this rank, by number or name, or only its tree N, counted from 1.",
     ),
 ]
 ModelOption = Annotated[
-    str | None, typer.Option("--model", metavar="NAME", help="Of curves: estimate, the default, or simulate.")
+    str | None, typer.Option("--model", metavar="NAME", help="Time model of curves: estimate (default) or simulate.")
 ]
 
 
@@ -121,7 +120,7 @@ def show(
     tree: TreeOption = None,
     model: ModelOption = None,
 ) -> None:
-    """Draw a network, its bottleneck cut, or a plan: trees, steps, how busy links are, bandwidth by size."""
+    """Draw a network, its bottleneck cut, or a plan: trees, steps, link utilization, bandwidth by size."""
     from ...report import save_figure
     from ...report.figures.style import empty_figure
     from ..arguments.networks import network_file
@@ -136,7 +135,7 @@ def show(
     given = {"--planner": planner, "--size": size, "--tree": tree, "--model": model}
     _check_kind(kind, kind_of_file, collective, {flag: value for flag, value in given.items() if value})
     if collective is None and (stray := data.given()):
-        raise UsageError(f"{stray[0]} is about a collective; name one after {what}, or leave {stray[0]} out")
+        raise UsageError(f"{stray[0]} applies to a collective; name one after {what}, or leave {stray[0]} out")
     known = None if collective is None else read_collective(collective)
     check_planners(planner or ())
     for one in size or []:
@@ -181,7 +180,7 @@ def _kind_of_file(file: Path | None) -> str:
 
 def _refuse_stray(what: str, kind: str, collective: str | None, flags: Sequence[str]) -> None:
     """Refuse what would describe a network or a plan beside a file that says everything."""
-    holds = "holds a plan and its network" if kind == "plan" else "holds a table"
+    holds = "contains a plan and its network" if kind == "plan" else "contains a table"
     if stray := [*([collective] if collective else []), *flags]:
         raise UsageError(f"{stray[0]} does not go with {what}, which {holds}; leave it out")
 
@@ -191,7 +190,7 @@ def _check_kind(kind: str | None, kind_of_file: str, collective: str | None, giv
     if kind is not None and kind not in NEEDS:
         raise UsageError(f"--figure is {shown(kind)}; expected one of {', '.join(NEEDS)}")
     if kind is not None and (NEEDS[kind] == "table") != (kind_of_file == "table"):
-        table = "a table that `collopt find --csv` printed, in a file that ends in .csv"
+        table = "a table printed by `collopt find --csv`, in a file that ends in .csv"
         raise UsageError(
             f"--figure {kind} is not drawn from a table; expected pareto"
             if kind_of_file == "table"
@@ -201,10 +200,12 @@ def _check_kind(kind: str | None, kind_of_file: str, collective: str | None, giv
         if NEEDS[kind] in ("bound", "plan") and collective is None:
             raise UsageError(f"--figure {kind} needs a plan file, or a COLLECTIVE after the network")
         if NEEDS[kind] == "network" and collective is not None:
-            raise UsageError(f"--figure {kind} shows no collective; leave {shown(collective)} out, or ask for cut")
+            raise UsageError(
+                f"--figure {kind} shows no collective; leave {shown(collective)} out, or choose --figure cut"
+            )
     for flag, value in given.items():
         if kind is not None and kind not in TAKES[flag]:
-            raise UsageError(f"{flag} is for --figure {' or '.join(TAKES[flag])}, not for {kind}; leave it out")
+            raise UsageError(f"{flag} applies to --figure {' or '.join(TAKES[flag])}, not to {kind}; leave it out")
         if isinstance(value, list) and len(value) > 1 and kind not in SEVERAL[flag]:
             raise UsageError(f"{flag} is given {len(value)} times; only --figure curves takes it more than once")
 

@@ -20,12 +20,12 @@ __all__ = ["topologies"]
 
 NameArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", help="Show the options of this one.", autocompletion=complete_topology),
+    typer.Argument(metavar="[NAME]", help="Topology whose options to list.", autocompletion=complete_topology),
 ]
 
 
 def topologies(name: NameArgument = None, as_json: JsonOption = False, as_csv: CsvOption = False) -> None:
-    """List the topologies that can be built by name, or the options of one."""
+    """List the topologies of the catalogue, or the options of one."""
     from ...topologies import catalogue
     from ..arguments.networks import entry_called
 
@@ -55,10 +55,10 @@ def _refuse_path(name: str) -> None:
         if not Path(name).exists():
             raise UsageError(f"{name} does not exist; check the path")
         if Path(name).is_dir():
-            raise UsageError(f"{name} is a folder and no name of the catalogue; expected a name, or none for all")
+            raise UsageError(f"{name} is a folder, not a topology of the catalogue; expected a name, or none for all")
         kind = kind_of(Path(name))
-        advice = kind.command(name) if kind else f"collopt import {name} says what it describes"
-        raise UsageError(f"{name} is a file and no name of the catalogue; {advice}")
+        advice = kind.command(name) if kind else f"`collopt import {name}` shows what it describes"
+        raise UsageError(f"{name} is a file, not a topology of the catalogue; {advice}")
 
 
 def _as_json(entry: CatalogueEntry) -> dict[str, Any]:

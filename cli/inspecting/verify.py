@@ -24,7 +24,7 @@ TopologyOption = Annotated[
     typer.Option(
         "--topology",
         metavar="TOPOLOGY",
-        help="The network that the plan is to be used on: a name from `collopt topologies`, or the path of a file.",
+        help="Network to check the plan against: name from `collopt topologies`, or path of a topology file.",
         rich_help_panel="Network",
     ),
 ]
@@ -36,7 +36,7 @@ def verify(
     topology: TopologyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check everything that a plan file claims, trusting nothing in it."""
+    """Verify everything that a plan file claims; nothing in the file is trusted."""
     from ...planners import load_plan
     from ..arguments.networks import find_network
 
@@ -56,5 +56,5 @@ def verify(
         from ...report.tables.summary import check_rows
 
         title = f"{plan}: {checked.collective} on {checked.topology.name} by {checked.planner}, verified"
-        origin = "is the one given" if network is not None else "comes from the file; --topology compares it with yours"
+        origin = "matches --topology" if network is not None else "read from the plan file; check it with --topology"
         emit_rows(title, check_rows(checked, origin))

@@ -6,7 +6,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from ...schedules import Cut, Partition, Witness
-from ...support.formatting import SHOWN, rate, shortened
+from ...support.formatting import SHOWN, exact, rate, shortened
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
     CollectiveArgument,
@@ -35,13 +35,13 @@ def bound(
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Find the exact bound on the speed of a collective, and the bottleneck cut that proves it."""
+    """Compute the exact bandwidth bound of a collective, and the bottleneck cut that proves it."""
     from ...planners import bound as find_bound
     from ..arguments.networks import find_network
 
     known = read_collective(collective)
     network = find_network(topology, described)
-    with computing(f"bounding {collective} on {network.name}"):
+    with computing(f"computing the bound of {collective} on {network.name}"):
         found = find_bound(network, known, **data.read())
         found.verify()
     if as_json:
@@ -70,14 +70,14 @@ def _as_json(found: Bound) -> dict[str, Any]:
 
 def _print(found: Bound) -> None:
     network, pairs = found.topology, found.collective.in_pairs
-    part = "a shard" if not pairs else "a traffic of 1" if found.weights else "what one rank has for another"
+    part = "a shard" if not pairs else "one unit of traffic" if found.weights else "the data from one rank to another"
     rows = {
         "algbw": f"at most {rate(found.algbw)}",
         "busbw": f"at most {rate(found.busbw)}",
-        "time": f"at least {found.inverse_rate} ns for each byte of {part}",
+        "time": f"at least {exact(found.inverse_rate, 'ns')} per byte of {part}",
     }
     if not found.collective.has_two_phases and not pairs:
-        rows["trees per root"] = f"{found.trees_per_root} reach it exactly"
+        rows["trees per root"] = f"{found.trees_per_root} attain the bound exactly"
     rows |= _witness_rows(found.witness, found)
     emit_rows(f"{found.collective} on {network.name}, {network.num_ranks} ranks", rows)
 

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
-PlannersOption = Annotated[list[str] | None, planners_option("Only this planner; all if left out. Repeatable.")]
+PlannersOption = Annotated[list[str] | None, planners_option("Planner to include (default: all). Repeatable.")]
 SizesOption = Annotated[
     list[str] | None,
-    sizes_option("Predict times for so many bytes in all: 64M, 1G; bfb plans for one that is alone. Repeatable."),
+    sizes_option(
+        "Predict the time for this total size in bytes: 64M, 1G; with a single size, bfb plans for it. Repeatable."
+    ),
 ]
 
 MICROSECONDS = 10**6
@@ -49,7 +51,7 @@ def compare(
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Plan a collective with every planner, and list what each gives beside what can be proved."""
+    """Plan a collective with every planner, and compare the results with the proven bounds."""
     from ...planners.analysis.compare import compared
     from ...planners.analysis.outcomes import check_possible, outcomes
     from ..arguments.networks import find_network
@@ -78,7 +80,7 @@ def _refusal(frame: pd.DataFrame, collective: str, network: str) -> str:
     refused = frame[frame["kind"] == "plan"].to_dict("records")
     if len(refused) == 1:
         return f"{refused[0]['planner']} has no plan: {refused[0]['reason']}"
-    return f"none of {len(refused)} planners has a plan of {collective} on {network}; see their reasons"
+    return f"none of {len(refused)} planners can plan {collective} on {network}; the reasons are listed above"
 
 
 def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -108,7 +110,7 @@ def _print(frame: pd.DataFrame, title: str, sizes: list[str]) -> None:
 
 def _bounds(frame: pd.DataFrame) -> dict[str, str]:
     return {
-        f"bound by {row['planner']}": f"{rate(row['algbw_exact'])}, in {time_text(row['seconds'] * MICROSECONDS)}"
+        f"bound by {row['planner']}": f"{rate(row['algbw_exact'])}, found in {time_text(row['seconds'] * MICROSECONDS)}"
         + (f"; {row['reason']}" if row["reason"] else "")
         for row in frame.to_dict("records")
     }
@@ -122,7 +124,7 @@ def _table(frame: pd.DataFrame, sizes: list[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("planner", no_wrap=True)
     kinds = {header: name for header, name in SCHEDULES.items() if frame[name].notna().any()}
-    for header in ("algbw GB/s", "gap", *kinds, *sizes, "planned in"):
+    for header in ("algbw GB/s", "optimality gap", *kinds, *sizes, "planning time"):
         table.add_column(header, justify="right", no_wrap=True)
     for row in frame.to_dict("records"):
         missed = 1 - row["algbw_exact"] / row["bound_exact"]

@@ -41,14 +41,16 @@ __all__ = ["family"]
 
 PlannersOption = Annotated[
     str,
-    typer.Option("--planners", metavar="NAMES", help="Whose plans share the sizes, with commas: auto,ring,bfb."),
+    typer.Option("--planners", metavar="NAMES", help="Planners to choose from, comma-separated: auto,ring,bfb."),
 ]
 SizesOption = Annotated[
-    str, typer.Option("--sizes", metavar="LOW-HIGH", help="Bytes in all, the smallest and the largest: 1K-1G.")
+    str, typer.Option("--sizes", metavar="LOW-HIGH", help="Range of total sizes in bytes, smallest and largest: 1K-1G.")
 ]
-RuntimeOption = Annotated[str, typer.Option("--runtime", metavar="NAME", help=f"What will load them: {RUNTIME_NAMES}.")]
+RuntimeOption = Annotated[
+    str, typer.Option("--runtime", metavar="NAME", help=f"Runtime that will load the files: {RUNTIME_NAMES}.")
+]
 FolderOption = Annotated[
-    str, typer.Option("--output", "-o", metavar="FOLDER", help="Write the files there; it must be new or empty.")
+    str, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write the files to; must be new or empty.")
 ]
 
 
@@ -63,7 +65,7 @@ def family(
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a folder of files, of which a runtime picks that of the fastest plan for every size."""
+    """Export a folder of files from which a runtime picks the fastest plan for every size."""
     from ...runtime.families.write import format_of, write_family
     from ..arguments.networks import find_network
 
@@ -92,20 +94,20 @@ def family(
     note(f"wrote {len(frame)} files to {output}")
     unused = list(dict.fromkeys(plan.planner for plan in plans if plan.planner not in set(frame["planner"])))
     if unused:
-        note(f"collopt: note: {', '.join(unused)} is nowhere the fastest and has no file")
+        note(f"collopt: note: {', '.join(unused)} has no file, as it is not the fastest for any size")
 
 
 def _names(planners: str) -> list[str]:
     names = [name.strip() for name in planners.split(",")]
     if not all(names) or len(set(names)) < len(names):
-        raise UsageError(f"--planners is {planners!r}; expected different names with commas between, such as auto,ring")
+        raise UsageError(f"--planners is {planners!r}; expected distinct names separated by commas, such as auto,ring")
     return names
 
 
 def _ends(sizes: str) -> tuple[int, int]:
     low, between, high = sizes.partition("-")
     if not between:
-        raise UsageError(f"--sizes is {sizes!r}; expected the smallest and the largest, such as 1K-1G")
+        raise UsageError(f"--sizes is {sizes!r}; expected smallest-largest, such as 1K-1G")
     if high.strip() == "0":
         raise UsageError(f"--sizes is {sizes!r}; expected the largest to be at least 1 byte")
     return 0 if low.strip() == "0" else as_bytes(low), as_bytes(high)

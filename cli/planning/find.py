@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["find"]
 
 
-NodesArgument = Annotated[int, typer.Argument(metavar="NODES", parser=whole_number("NODES"), help="How many nodes.")]
+NodesArgument = Annotated[int, typer.Argument(metavar="NODES", parser=whole_number("NODES"), help="Number of nodes.")]
 DegreeOption = Annotated[
     int,
     typer.Option(
@@ -34,28 +34,35 @@ DegreeOption = Annotated[
     ),
 ]
 BidirectionalOption = Annotated[
-    bool, typer.Option("--bidirectional", help="Only topologies in which each link has an opposite one.")
+    bool, typer.Option("--bidirectional", help="Only topologies with symmetric bidirectional links.")
 ]
-AlphaOption = Annotated[str, typer.Option("--alpha", metavar="US", help="µs per step.")]
+AlphaOption = Annotated[str, typer.Option("--alpha", metavar="US", help="Latency of a step, in µs.")]
 WorkloadOption = Annotated[
-    str, typer.Option("--size", metavar="SIZE", help="Bytes to exchange: 64M, 1G; see `collopt find` in the manual.")
+    str,
+    typer.Option(
+        "--size",
+        metavar="SIZE",
+        help="Size in bytes to optimize for: 64M, 1G; total size of an allgather, size per rank of the others.",
+    ),
 ]
-BandwidthOption = Annotated[
-    str, typer.Option("--bandwidth", metavar="GBPS", help="GB/s of all links out of a node together.")
-]
-NoAllToAllOption = Annotated[bool, typer.Option("--no-all-to-all", help="Leave all-to-all out.")]
+BandwidthOption = Annotated[str, typer.Option("--bandwidth", metavar="GBPS", help="Total egress of a node, in GB/s.")]
+NoAllToAllOption = Annotated[bool, typer.Option("--no-all-to-all", help="Skip all-to-all.")]
 SaveOption = Annotated[
-    Path | None, typer.Option("--save", metavar="FILE", help="Write a topology as a file to plan on.")
+    Path | None, typer.Option("--save", metavar="FILE", help="Write the chosen topology to this topology file.")
 ]
 PlanOption = Annotated[
     Path | None,
-    typer.Option("--plan", metavar="FILE", help="Write a plan with the topology's own schedule, to verify and run."),
+    typer.Option("--plan", metavar="FILE", help="Write a plan with the topology's own schedule to this file."),
 ]
-XmlOption = Annotated[Path | None, typer.Option("--xml", metavar="FILE", help="Write that schedule as MSCCL XML.")]
+XmlOption = Annotated[
+    Path | None, typer.Option("--xml", metavar="FILE", help="Export that schedule as MSCCL XML to this file.")
+]
 CollectiveOption = Annotated[
     str,
     typer.Option(
-        "--collective", metavar="NAME", help="What to plan: allgather, reduce_scatter or allreduce, the default."
+        "--collective",
+        metavar="NAME",
+        help="Collective to rank by and to plan: allgather, reduce_scatter or allreduce.",
     ),
 ]
 CandidateOption = Annotated[
@@ -64,7 +71,7 @@ CandidateOption = Annotated[
         "--candidate",
         metavar="K",
         parser=whole_number("--candidate"),
-        help="Which to write, as numbered; the best for the collective if left out.",
+        help="Number of the topology to write (default: the best for the collective).",
     ),
 ]
 
@@ -85,18 +92,18 @@ def find(
     xml: XmlOption = None,
     candidate: CandidateOption = None,
 ) -> None:
-    """Find direct-connect topologies that trade few steps for little data per link, and build them.
+    """Find the Pareto-optimal direct-connect topologies in latency and bandwidth, and build them.
 
-    Names are those of the literature: L(G) is the line graph of G, □ a product, Π a generalized Kautz graph, C and
-    DirCirc are circulants.  T_L counts steps, of α each; T_B is in M/B, the time to send all data over all ports of a
-    node.
+    Names follow the literature: L(G) is the line graph of G, □ a Cartesian product, Π a generalized Kautz graph, C and
+    DirCirc are circulant graphs.  T_L is the number of steps, of α each; T_B is the bandwidth factor in units of M/B,
+    the time to send M bytes over all ports of a node.
     """
     from ...planners import find_topologies
 
     targets = {"--save": save, "--plan": plan, "--xml": xml}
     known = _check_request(collective, candidate, targets)
     _check_link(alpha, bandwidth)
-    with computing(f"looking for topologies of {nodes} nodes"):
+    with computing(f"searching topologies of {nodes} nodes"):
         found = find_topologies(
             nodes,
             degree,
@@ -117,8 +124,8 @@ def find(
         _print(found, size, known)
     for option, path in targets.items():
         if path is not None:
-            what = "the links of" if option == "--save" else f"the {collective} of"
-            note(f"wrote {what} {chosen.name} to {path}; {_link_text(found)}")
+            what = "" if option == "--save" else f"the {collective} plan for "
+            note(f"wrote {what}{chosen.name} to {path}; {_link_text(found)}")
 
 
 def _check_request(collective: str, candidate: int | None, targets: dict[str, Path | None]) -> Collective:
@@ -128,7 +135,7 @@ def _check_request(collective: str, candidate: int | None, targets: dict[str, Pa
     if known not in EVERY_ROOT:
         raise UsageError(f"--collective is {shown(collective)}; expected one of {', '.join(map(str, EVERY_ROOT))}")
     if candidate is not None and not any(targets.values()):
-        raise UsageError("--candidate says which topology to write; give --save, --plan or --xml FILE too")
+        raise UsageError("--candidate selects the topology to write; give --save, --plan or --xml FILE too")
     check_targets(targets)
     return known
 
@@ -171,7 +178,7 @@ def _write(chosen: Candidate, found: Frontier, collective: Collective, targets: 
 def _link_text(found: Frontier) -> str:
     """Say what `--bandwidth` and `--alpha` make of each link."""
     bandwidth = bandwidth_text(found.workload.node_bandwidth / found.degree, 3)
-    return f"its links have {bandwidth} and {time_text(found.workload.alpha)} each"
+    return f"each link has {bandwidth} and {time_text(found.workload.alpha)} latency"
 
 
 def _plain(found: Frontier, collective: Collective) -> dict[str, Any]:
@@ -206,20 +213,25 @@ def _rows(found: Frontier) -> list[dict[str, Any]]:
 
 def _print(found: Frontier, size: str, collective: Collective) -> None:
     workload, bounds = found.workload, found.bounds
-    kind = "two-way link" if found.bidirectional else "link"
+    kind = "bidirectional link" if found.bidirectional else "link"
     least = 2 * (bounds.steps * workload.alpha + bounds.bandwidth_factor * workload.transfer)
     rows = {
-        "bound of T_L": f"{bounds.steps} α",
-        "bound of T_B": f"{_factor(bounds.bandwidth_factor)} M/B",
-        "bound of allreduce": f"{time_text(least)} for {size} by a reduce-scatter and an allgather",
+        "bound on T_L": f"{bounds.steps} α",
+        "bound on T_B": f"{_factor(bounds.bandwidth_factor)} M/B",
+        "bound on allreduce": f"{time_text(least)} for {size}, as reduce-scatter and allgather",
     }
     if found[0].all_to_all is not None:
         slowest = workload.transfer * Fraction(found.degree, found.nodes) / bounds.all_to_all
-        rows["bound of all-to-all"] = f"{time_text(slowest)}, {float(bounds.all_to_all):.3e} of a link for each pair"
+        rows["bound on all-to-all"] = (
+            f"{time_text(slowest)}, {float(bounds.all_to_all):.3e} of a link's bandwidth per pair"
+        )
     emit_rows(f"{found.nodes} nodes, {count_text(found.degree, kind)} each", rows)
     emit(_table(found, size, collective))
     if found.unmeasured:
-        note(f"too large to be measured, and left out or taken at what theorems say: {found.unmeasured} topologies")
+        note(
+            f"{found.unmeasured} topologies are too large to evaluate; they are left out or use the cost that "
+            "theorems give"
+        )
 
 
 def _table(found: Frontier, size: str, collective: Collective) -> Table:
@@ -233,7 +245,7 @@ def _table(found: Frontier, size: str, collective: Collective) -> Table:
     differ = any(each.cost != each.reduce_scatter_cost for each in found)
     for header in ("", "T_L", "T_B"):
         table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("exactly", no_wrap=True)
+    table.add_column("exact", no_wrap=True)
     if differ:
         table.add_column("reduce-scatter", no_wrap=True)
     table.add_column(f"{collective.name.replace('_', '-')} {size}", justify="right", no_wrap=True)
@@ -263,4 +275,4 @@ def _all_to_all(candidate: Candidate, found: Frontier) -> str:
 
 
 def _factor(value: Fraction) -> str:
-    return f"{float(value):.4f} (exactly {value})"
+    return f"{float(value):.4f} ({value})"

@@ -43,7 +43,7 @@ TreesOption = Annotated[
         "--trees-per-root",
         metavar="K",
         parser=whole_number("--trees-per-root"),
-        help="Trees per root, or per unit of its part of the data; as many as the bound takes if left out.",
+        help="Trees per root, or per unit of the root's shard (default: as many as attain the bound).",
     ),
 ]
 ChunksOption = Annotated[
@@ -52,7 +52,7 @@ ChunksOption = Annotated[
         "--chunks",
         metavar="N",
         parser=whole_number("--chunks"),
-        help="Chunks per shard, for plans in steps, or per unit of traffic; as many as the best takes if left out.",
+        help="Chunks per shard for step schedules, or per unit of traffic (default: as many as the best plan needs).",
     ),
 ]
 SizeOption = Annotated[
@@ -60,7 +60,7 @@ SizeOption = Annotated[
     typer.Option(
         "--size",
         metavar="SIZE",
-        help="Estimate the time for so many bytes in all: 64M, 1G; bfb also plans for this size.",
+        help="Estimate the time for this total size in bytes: 64M, 1G; bfb also plans for it.",
     ),
 ]
 PlannerOption = Annotated[
@@ -69,8 +69,8 @@ PlannerOption = Annotated[
         "--planner",
         metavar="NAME",
         autocompletion=complete_planner,
-        help="Who plans: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
-        "recursive-halving-doubling, multitree, blink, bfb, multicommodity or shortest-paths; auto if left out.",
+        help="Planner: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
+        "recursive-halving-doubling, multitree, blink, bfb, multicommodity or shortest-paths.",
     ),
 ]
 OutputOption = Annotated[
@@ -92,7 +92,7 @@ def plan(
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Plan a collective, prove the plan, and write it as a plan file or for a runtime."""
+    """Plan a collective, verify the plan, and write it as a plan file or export it for a runtime."""
     from ...planners import bound as find_bound
     from ...planners import plan as make_plan
     from ..arguments.networks import find_network, network_file
@@ -134,7 +134,7 @@ def plan(
         for path in written:
             note(f"wrote {path}{files.calls(path)}")
         if {files.xml, files.mscclpp} & set(written) and files.channels is None and files.instances is None:
-            advise("one thread block seldom fills a link of a GPU; try --instances 4 too, and measure both")
+            advise("one thread block rarely saturates a GPU link; also try --instances 4, and measure both")
 
 
 def _write_files(
@@ -160,15 +160,15 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
         {
             "algbw": rate(made.algbw),
             "busbw": rate(made.busbw),
-            "bound": f"{rate(made.bound.algbw)} algbw",
-            "gap": gap(made.gap),
+            "bound": f"algbw at most {rate(made.bound.algbw)}",
+            "optimality gap": gap(made.gap),
         }
         | schedule_rows(made)
-        | ({} if size is None else {"estimate": f"{size} in {time_text(made.estimate(size))}, {_flow(made)}"})
+        | ({} if size is None else {"estimate": f"{time_text(made.estimate(size))} for {size} bytes, {_flow(made)}"})
         | (
             {}
             if intact is None
-            else {"loss": f"{_lost(made, intact)} of the {rate(intact.algbw)} of the whole network"}
+            else {"loss": f"{_lost(made, intact)} of the bound of the intact network, {rate(intact.algbw)}"}
         ),
     )
 

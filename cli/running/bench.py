@@ -40,7 +40,7 @@ __all__ = ["bench"]
 
 MOST = 10**9
 PLACES = ("out_of_place", "in_place")
-PANEL = "Planned on the spot"
+PANEL = "Plans made for this run"
 
 
 def _size(name: str) -> Callable[[object], int]:
@@ -56,13 +56,16 @@ def _size(name: str) -> Callable[[object], int]:
 
 
 PlansArgument = Annotated[
-    list[Path] | None, typer.Argument(metavar="[PLAN]...", help="Files that `collopt plan -o` wrote.")
+    list[Path] | None, typer.Argument(metavar="[PLAN]...", help="Plan files written by `collopt plan -o`.")
 ]
 MinBytesOption = Annotated[
-    int, typer.Option("--minbytes", "-b", metavar="SIZE", parser=_size("--minbytes"), help="Smallest size: 8, 64K, 1G.")
+    int,
+    typer.Option(
+        "--minbytes", "-b", metavar="SIZE", parser=_size("--minbytes"), help="Minimum size in bytes: 8, 64K, 1G."
+    ),
 ]
 MaxBytesOption = Annotated[
-    int, typer.Option("--maxbytes", "-e", metavar="SIZE", parser=_size("--maxbytes"), help="Largest size.")
+    int, typer.Option("--maxbytes", "-e", metavar="SIZE", parser=_size("--maxbytes"), help="Maximum size in bytes.")
 ]
 FactorOption = Annotated[
     int | None,
@@ -71,7 +74,7 @@ FactorOption = Annotated[
         "-f",
         metavar="N",
         parser=whole_number("--stepfactor", 2, MOST),
-        help="Each size is so many times the one before.",
+        help="Multiplication factor between sizes.",
     ),
 ]
 StepOption = Annotated[
@@ -81,11 +84,11 @@ StepOption = Annotated[
         "-i",
         metavar="SIZE",
         parser=_size("--stepbytes"),
-        help="Each size is so much more than the one before; 1M if neither is given.",
+        help="Increment between sizes (default: 1M, unless --stepfactor is given).",
     ),
 ]
 ItersOption = Annotated[
-    int, typer.Option("--iters", "-n", metavar="N", parser=whole_number("--iters", 1, MOST), help="Timed calls.")
+    int, typer.Option("--iters", "-n", metavar="N", parser=whole_number("--iters", 1, MOST), help="Timed iterations.")
 ]
 WarmupOption = Annotated[
     int,
@@ -94,22 +97,29 @@ WarmupOption = Annotated[
         "-w",
         metavar="N",
         parser=whole_number("--warmup_iters", 0, MOST),
-        help="Calls before those.",
+        help="Warm-up iterations, which are not timed.",
     ),
 ]
 CheckOption = Annotated[
     int,
     typer.Option(
-        "--check", "-c", metavar="N", parser=whole_number("--check", 0, MOST), help="Calls whose data are checked."
+        "--check",
+        "-c",
+        metavar="N",
+        parser=whole_number("--check", 0, MOST),
+        help="Iterations whose results are checked.",
     ),
 ]
 DatatypeOption = Annotated[
     str,
-    typer.Option("--datatype", "-d", help="int8, uint8, int32, int64, half, float, double or bfloat16."),
+    typer.Option("--datatype", "-d", help="Data type: int8, uint8, int32, int64, half, float, double or bfloat16."),
 ]
 OpOption = Annotated[
     str | None,
-    typer.Option("--op", "-o", help="What adding up means: sum, prod, min, max or avg; sum if left out."),
+    typer.Option("--op", "-o", help="Reduction operation: sum (default), prod, min, max or avg."),
+]
+BackendOption = Annotated[
+    str, typer.Option("--backend", help="torch.distributed backend: gloo, or nccl (NCCL or RCCL).")
 ]
 BackendOption = Annotated[str, typer.Option("--backend", help="Transport: gloo, or nccl (NCCL and RCCL).")]
 SlicesOption = Annotated[
@@ -118,7 +128,7 @@ SlicesOption = Annotated[
         "--slices",
         metavar="N",
         parser=whole_number("--slices", 1, MOST),
-        help="Pieces of the data that follow each other through a plan.",
+        help="Slices that the data is pipelined in through a plan.",
     ),
 ]
 TopologyOption = Annotated[
@@ -126,7 +136,7 @@ TopologyOption = Annotated[
     typer.Option(
         "--topology",
         metavar="TOPOLOGY",
-        help="Also plan for this network: a name from `collopt topologies`, or the path of a file.",
+        help="Also plan for this network: name from `collopt topologies`, or path of a topology file.",
         autocompletion=complete_topology,
         rich_help_panel=PANEL,
     ),
@@ -136,12 +146,12 @@ CollectiveOption = Annotated[
     typer.Option(
         "--collective",
         metavar="NAME",
-        help="What to plan for --topology.",
+        help="Collective to plan for --topology.",
         rich_help_panel=PANEL,
         autocompletion=complete_collective,
     ),
 ]
-PlannersOption = Annotated[list[str] | None, planners_option("Who plans; auto if left out. Repeatable.", PANEL)]
+PlannersOption = Annotated[list[str] | None, planners_option("Planner to use (default: auto). Repeatable.", PANEL)]
 
 
 def bench(
@@ -166,15 +176,15 @@ def bench(
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Measure plans and the backend's own collective side by side, with the flags and columns of nccl-tests.
+    """Measure plans side by side with the backend's own collective, with the flags and columns of nccl-tests.
 
-    All ranks start on this machine; under torchrun every process is one of them, and the first one prints.
+    All ranks are started on this machine. Under torchrun, each process is one rank, and rank 0 prints.
     """
     from ...runtime import launched_rank, measure_plans
     from ...support.seed import current_seed
 
     if stepfactor is not None and stepbytes is not None:
-        raise UsageError("--stepfactor and --stepbytes are two ways to go on; give one of them")
+        raise UsageError("--stepfactor and --stepbytes are mutually exclusive; give one of them")
     rank = launched_rank()
     compared = _loaded(plans or [])
     for made in _planned(topology, collective, planner or [], described, data):
@@ -214,7 +224,8 @@ def bench(
     if report.wrong:
         names = [name for name in report.names if any(row.name == name and row.wrong for row in report.rows)]
         raise ProgramError(
-            f"{report.wrong} elements by {', '.join(names)} are wrong; report this, and rule out faulty hardware"
+            f"{report.wrong} elements computed by {', '.join(names)} are wrong; rule out faulty hardware, and report "
+            "this"
         )
 
 
@@ -239,7 +250,7 @@ def _loaded(files: Sequence[Path]) -> dict[str, Plan]:
 
 def _add(plans: dict[str, Plan], name: str, plan: Plan) -> None:
     if name in plans:
-        raise UsageError(f"{name} is there twice; keep one")
+        raise UsageError(f"{name} is given twice; keep one")
     plans[name] = plan
 
 
@@ -257,10 +268,10 @@ def _planned(
     if topology is None:
         described = {"--collective": collective, "--planner": planners}
         if stray := [flag for flag, value in described.items() if value] + shards.given() + options.given():
-            raise UsageError(f"{stray[0]} is about a plan that is yet to be made; give --topology too, or leave it out")
+            raise UsageError(f"{stray[0]} applies to plans made for --topology; give --topology too, or leave it out")
         return []
     if collective is None:
-        raise UsageError(f"--topology {topology} needs --collective: what is to be planned for it")
+        raise UsageError(f"--topology {topology} needs --collective, the collective to plan")
     known = read_collective(collective)
     check_planners(planners)
     network, given = find_network(topology, options), shards.read()
@@ -272,5 +283,5 @@ def _check_op(op: str, plans: dict[str, Plan]) -> None:
     for name, plan in plans.items():
         if not plan.collective.reduces:
             raise UsageError(
-                f"--op {op} says how to add up, and the {plan.collective} of {name} only moves data; leave it out"
+                f"--op {op} is a reduction operation, but the {plan.collective} of {name} does not reduce; leave it out"
             )

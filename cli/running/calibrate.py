@@ -37,7 +37,7 @@ __all__ = ["calibrate"]
 
 POOR, BAD = 0.1, 0.3
 """Median and worst relative error beyond which a model is said not to describe its times."""
-NOT_TOLD = "not told by these sizes"
+NOT_TOLD = "not identifiable from these sizes"
 
 FilesArgument = Annotated[
     list[Path] | None,
@@ -48,7 +48,8 @@ ClassOption = Annotated[
     typer.Option(
         "--class",
         metavar="NAMES=FILE",
-        help="Times between two ranks over links of these classes, with commas: gpu-nic,nic-ib=times.txt. Repeatable.",
+        help="Times between two ranks over links of these classes, comma-separated: gpu-nic,nic-ib=times.txt. "
+        "Repeatable.",
     ),
 ]
 TopologyOption = Annotated[
@@ -56,7 +57,7 @@ TopologyOption = Annotated[
     typer.Option(
         "--topology",
         metavar="TOPOLOGY",
-        help="The network: a name from `collopt topologies`, or the path of a file.",
+        help="Network: name from `collopt topologies`, or path of a topology file.",
         rich_help_panel="Network",
         autocompletion=complete_topology,
     ),
@@ -66,19 +67,19 @@ CollectiveOption = Annotated[
     typer.Option(
         "--collective",
         metavar="NAME",
-        help="What was measured, where a file does not say; sendrecv, gather and scatter too.",
+        help="Measured collective, if a file does not say; also sendrecv, gather and scatter.",
         autocompletion=complete_collective,
     ),
 ]
 ByOption = Annotated[
-    str | None, typer.Option("--by", metavar="NAME", help="Whose times to take, where a file has those of several.")
+    str | None, typer.Option("--by", metavar="NAME", help="Backend or plan whose times to use, if a file has several.")
 ]
 PlannerOption = Annotated[
     str | None,
     typer.Option(
         "--planner",
         metavar="NAME",
-        help="Whose plan stands for what all ranks did; ring or shortest-paths if left out.",
+        help="Planner whose plan models the measured collective (default: ring; shortest-paths for all-to-all).",
     ),
 ]
 OutputOption = Annotated[
@@ -98,10 +99,10 @@ def calibrate(
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Fit latency and bandwidth of links to times that nccl-tests measured.
+    """Fit latency and bandwidth of links to times measured by nccl-tests.
 
-    Without a network, each file gets the alpha and the bandwidth of its own line.  With a network and no file, its link
-    classes are listed.
+    Without a network, alpha and algbw are fitted to each file.  With a network and no file, its link classes are
+    listed.
     """
     from ..arguments.networks import find_network, network_file
 
@@ -146,13 +147,13 @@ def _check_request(
     given = [flag for flag, value in about.items() if value]
     if topology is None:
         if stray := given + options.given():
-            raise UsageError(f"{stray[0]} is about a network; give --topology too, or leave it out")
+            raise UsageError(f"{stray[0]} applies to a network; give --topology too, or leave it out")
         if not asked:
             raise UsageError(
-                "there is nothing to calibrate; give a file of nccl-tests, or --topology to list its links"
+                "there is nothing to calibrate; give output of nccl-tests, or --topology to list its link classes"
             )
     elif not asked and given:
-        raise UsageError(f"{given[0]} needs measured times; give a file of nccl-tests")
+        raise UsageError(f"{given[0]} needs measured times; give output of nccl-tests")
 
 
 def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
@@ -167,7 +168,9 @@ def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
             raise FileFormatError(told) from None
         raise
     if by is None and len(read.names) > 1:
-        raise UsageError(f"{file} has the times of several; choose one of them: --by {' or --by '.join(read.names)}")
+        raise UsageError(
+            f"{file} has times of several backends or plans; choose one: --by {' or --by '.join(read.names)}"
+        )
     times = read.of(by)
     if collective is None:
         return times
@@ -237,16 +240,17 @@ def _classes(network: Topology) -> list[dict[str, Any]]:
 
 
 def _print(found: Calibration) -> None:
-    emit(f"{found.topology.name}; ± is 95 % confidence, within which figures are rounded")
+    emit(f"{found.topology.name}; ± is the 95 % confidence interval, to which values are rounded")
     for model in found.models:
-        emit(f"  assumed of {model}")
+        emit(f"  model for {model}")
     emit(plain_table([_row(fit) for fit in found.fits]))
     for line in dict.fromkeys(fit.line for fit in found.fits):
         if line is not None and (line.median_residual > POOR or line.worst_residual > BAD):
             off, worst = percentage_text(line.median_residual), percentage_text(line.worst_residual)
             note(
-                f"collopt: note: half of {line.num_points} times differ by more than {off} from the assumed run's, "
-                f"the worst by {worst}"
+                f"collopt: note: the model does not describe the {line.num_points} measured times well: median error "
+                f"{off}, "
+                f"worst {worst}"
             )
 
 

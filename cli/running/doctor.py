@@ -65,9 +65,9 @@ class Feature(NamedTuple):
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Tell versions, check that plans can be made and proved here, and say what else runs.
+    """Print versions, check that plans can be made and verified here, and list the available features.
 
-    The exit status is 0 if the core works, whatever else is missing, and 1 otherwise.
+    The exit status is 0 if all core checks pass, even if optional features are missing, and 1 otherwise.
     """
     with working("checking packages") if _can_show() else nullcontext():
         packages = _checked("packages", _packages)
@@ -85,7 +85,7 @@ def doctor(as_json: JsonOption = False) -> None:
                 checks.append(_checked(name, check))
         with _stage("torch"):
             facts = torch_facts()
-        with _stage("what runs here"):
+        with _stage("features"):
             features = _features(facts)
     if as_json:
         emit_json(
@@ -125,8 +125,8 @@ def _packages() -> str:
     wanted = needs()
     told, command = mending(wanted, "")
     if told:
-        raise MissingDependencyError(f"{', and '.join(told)}; mend that with: {command}")
-    return f"the {len(wanted)} that are always needed are here"
+        raise MissingDependencyError(f"{', and '.join(told)}; fix with: {command}")
+    return f"all {len(wanted)} required packages can be imported"
 
 
 def _print_broken(packages: Check, as_json: bool) -> None:
@@ -175,8 +175,8 @@ def _solve() -> str:
 
     rate = solve(throughput.build(ring(4, bandwidth=30))).exact.objective
     if rate != 20:
-        raise ArithmeticError(f"HiGHS finds {rate} where 20 is right")
-    return "HiGHS finds the right rate of a ring, exactly"
+        raise ArithmeticError(f"HiGHS returns {rate}; expected 20")
+    return "HiGHS solves the throughput of a ring to its exact optimum"
 
 
 def _plan() -> str:
@@ -185,13 +185,13 @@ def _plan() -> str:
 
     made = plan(dgx_a100(boxes=2), "allgather", trees_per_root=1)
     made.verify()
-    return f"an allgather on {made.topology.name} is planned and verified"
+    return f"an allgather on {made.topology.name} was planned and verified"
 
 
 def _kernels_ran() -> str:
     from ..terminal.kernel_cache import compiled_before
 
-    return "compiled, and kept" if compiled_before() else "compiled, but not kept: every process compiles them again"
+    return "compiled and cached" if compiled_before() else "compiled, but not cached: every process compiles them again"
 
 
 def _features(facts: TorchFacts) -> list[Feature]:
@@ -199,7 +199,7 @@ def _features(facts: TorchFacts) -> list[Feature]:
     torch = f"{told[0]}; {command}" if told else "pip install 'collopt[torch]'"
     if facts.problem:
         torch = f"torch cannot be imported here ({facts.problem}); pip install --force-reinstall 'collopt[torch]'"
-    gpus = "a GPU, and a build of torch for it: see pytorch.org"
+    gpus = "a GPU and a build of torch for it; see pytorch.org"
     return [
         Feature("collopt run and bench on gloo", "gloo" in facts.backends and not told, torch),
         Feature("collopt run and bench on NCCL or RCCL", "nccl" in facts.backends and bool(facts.devices), gpus),
@@ -217,8 +217,8 @@ def _extra(name: str, extra: str) -> Feature:
 def _print(checks: list[Check], features: list[Feature], facts: TorchFacts, folder: str | None, compiled: bool) -> None:
     emit_rows("versions", {name: found or "not installed" for name, found in _versions().items()})
     emit_rows("core", {check.name: f"{'ok' if check.works else 'FAILED'}: {check.detail}" for check in checks})
-    kept = folder or "numba does not say where"
-    emit_rows("compiled kernels", {"kept in": kept, "before this": "there" if compiled else "not there"})
+    kept = folder or "unknown"
+    emit_rows("compiled kernels", {"cache folder": kept, "cached before": "yes" if compiled else "no"})
     emit_rows(
         "torch",
         {
@@ -228,4 +228,4 @@ def _print(checks: list[Check], features: list[Feature], facts: TorchFacts, fold
             "GPUs": ", ".join(facts.devices) or "none",
         },
     )
-    emit_rows("what runs here", {each.name: "yes" if each.works else f"no: {each.needs}" for each in features})
+    emit_rows("features", {each.name: "yes" if each.works else f"no: {each.needs}" for each in features})

@@ -34,7 +34,7 @@ def as_one_of_the_ranks(what: str, timeout: float) -> Iterator[None]:
     # Their errors come as exceptions too, without stack traces; the libraries look at this when torch is imported.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     message = (
-        f"rank {launch.rank} of {launch.size} was not done with {what} within {timeout:g} s; make sure that all ranks "
+        f"rank {launch.rank} of {launch.size} did not finish {what} within {timeout:g} s; check that all ranks "
         f"are started and can reach {launch.meeting_point}, or give a longer --timeout"
     )
     late = threading.Timer(timeout + GRACE_S, _give_up, (message,))

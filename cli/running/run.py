@@ -23,25 +23,28 @@ MOST_ELEMENTS = 10**15
 MOST_ROUNDS = 10**9
 """Of repeats and slices."""
 
-BackendOption = Annotated[str, typer.Option("--backend", help="Transport: gloo, or nccl (NCCL and RCCL).")]
+BackendOption = Annotated[
+    str, typer.Option("--backend", help="torch.distributed backend: gloo, or nccl (NCCL or RCCL).")
+]
 ElementsOption = Annotated[
     int,
     typer.Option(
         "--elements",
         metavar="N",
         parser=whole_number("--elements", 1, MOST_ELEMENTS),
-        help="Elements of a shard, or from each rank to each; of the whole buffer where there are no shards.",
+        help="Elements per shard, per pair of ranks for an all-to-all, or in the whole buffer where there are no "
+        "shards.",
     ),
 ]
-DtypeOption = Annotated[str, typer.Option("--dtype", help="Their torch type, such as float32, bfloat16 or int8.")]
-OpOption = Annotated[str, typer.Option("--op", help="What adding up means: sum, prod, min, max or avg.")]
+DtypeOption = Annotated[str, typer.Option("--dtype", help="torch data type, such as float32, bfloat16 or int8.")]
+OpOption = Annotated[str, typer.Option("--op", help="Reduction operation: sum, prod, min, max or avg.")]
 RepeatsOption = Annotated[
     int,
     typer.Option(
         "--repeats",
         metavar="N",
         parser=whole_number("--repeats", 1, MOST_ROUNDS),
-        help="Timed runs, after one that is not.",
+        help="Timed runs, after one warm-up run.",
     ),
 ]
 SlicesOption = Annotated[
@@ -50,7 +53,7 @@ SlicesOption = Annotated[
         "--slices",
         metavar="N",
         parser=whole_number("--slices", 1, MOST_ROUNDS),
-        help="Pieces of the data that follow each other.",
+        help="Slices that the data is pipelined in.",
     ),
 ]
 
@@ -66,10 +69,10 @@ def run(
     timeout: TimeoutOption = 120.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a plan on real tensors, one process per rank, and compare the data with torch's own collective.
+    """Run a plan on real tensors, one process per rank, and compare the result with torch's own collective.
 
-    All of them start on this machine, each with torch of its own: 64 ranks take its memory and starting time 64 times.
-    Under torchrun every process is one of the ranks, and the first one prints.
+    All ranks are started on this machine, each importing torch: 64 ranks take 64 times its memory and startup time.
+    Under torchrun, each process is one rank, and rank 0 prints.
     """
     from ...planners import load_plan
     from ...runtime import launched_rank, run_local
@@ -78,7 +81,7 @@ def run(
     loaded, rank = load_plan(plan), launched_rank()
     if op in ("prod", "min", "max", "avg") and not loaded.collective.reduces:
         raise UsageError(
-            f"--op {op} says how to add up, and the {loaded.collective} of {plan} only moves data; leave it out"
+            f"--op {op} is a reduction operation, but the {loaded.collective} of {plan} does not reduce; leave it out"
         )
     # Under torchrun all ranks have the whole report, and one of them is enough.
     told = nullcontext() if rank else working(f"running {plan} on {loaded.topology.num_ranks} ranks")
@@ -101,7 +104,7 @@ def run(
             emit(str(report))
     if not report.all_correct:
         wrong = [rank for rank, correct in enumerate(report.correct) if not correct]
-        raise ProgramError(f"{plan} left wrong data on ranks {wrong}; report this, and rule out faulty hardware")
+        raise ProgramError(f"{plan} left wrong data on ranks {wrong}; rule out faulty hardware, and report this")
 
 
 def _as_json(plan: Path, report: RunReport) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def computing(message: str) -> Iterator[None]:
         from .kernel_cache import compiled_before
 
         if not compiled_before():
-            note("collopt: note: the first run compiles the solvers, which takes up to a minute, once")
+            note("collopt: note: the first run compiles the numba kernels; this takes up to a minute, once")
         yield
 
 

@@ -83,7 +83,7 @@ def outcomes(
 ) -> Iterator[Outcome]:
     """Yield what comes of each bound and planner as soon as it is known, in their order; see `compare`."""
     check_topology(topology)
-    collective = as_collective(collective, COLLECTIVES.values(), "nothing plans or bounds")
+    collective = as_collective(collective, COLLECTIVES.values(), "there is no planner or bound for")
     shard_weights(topology, collective, root, weights)
     _check_sizes(sizes)
     given = (("root", root), ("weights", weights), ("traffic", traffic))
@@ -92,7 +92,7 @@ def outcomes(
     everyone = [*(name for name in PLANNERS if name != "auto"), "auto"]
     tasks += [("plan", name) for name in _names(planners, "planners", everyone, _of_kind(collective))]
     if not tasks:
-        raise UnsupportedError("there are neither planners nor bounds to compare; name one of them")
+        raise UnsupportedError("there is nothing to compare; name a planner or a bound")
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
     calls = [(topology, collective, *task, shards | _size(*task, collective, sizes)) for task in tasks]
@@ -102,7 +102,7 @@ def outcomes(
         here = current_seed(), current_threads()
         futures = [executor.submit(_elsewhere, *call, *here) for call in calls]
     except RuntimeError as error:  # shut down, or broken
-        raise UnsupportedError(f"executor takes no tasks: {_defect(error)}; give one that runs") from None
+        raise UnsupportedError(f"executor accepts no tasks: {_defect(error)}; give a running one") from None
     pairs = zip(futures, tasks, strict=True)
     return (_collected(future, *task) for future, task in counted(pairs, len(tasks)))
 
@@ -212,14 +212,14 @@ TIME_LIMIT = 30
 
 
 def _forestcoll_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
-    as_collective(collective, TREE_COLLECTIVES, "cuts of shards are not about")
+    as_collective(collective, TREE_COLLECTIVES, "cuts of shards do not bound")
     return bound(topology, collective, **shards), ""
 
 
 def _multicommodity_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
     if not collective.in_pairs:
         about = " and ".join(map(str, PAIR_COLLECTIVES))
-        raise UnsupportedError(f"flows between pairs are about {about}, not {collective}")
+        raise UnsupportedError(f"flows between pairs bound {about}, not {collective}")
     return bound(topology, collective, **shards), ""
 
 
@@ -227,7 +227,7 @@ def _strength_bound(topology: Topology, collective: Collective, shards: dict[str
     from ..trees.strength import strength_bound
 
     if collective is not ALLREDUCE:
-        raise UnsupportedError(f"the strength is about allreduce, not {collective}")
+        raise UnsupportedError(f"the network strength bounds allreduce, not {collective}")
     return strength_bound(topology), ""
 
 
@@ -235,7 +235,7 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: di
     from ...solvers import HighsOptions
     from .lp_bounds import lp_bound
 
-    as_collective(collective, TREE_COLLECTIVES, "the program of trees is not about")
+    as_collective(collective, TREE_COLLECTIVES, "the LP over trees does not bound")
     columns = topology.num_ranks * len(topology.links) * len(collective.phases)
     if columns > LARGEST_PROGRAM:
         raise UnsupportedError(
@@ -243,7 +243,7 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: di
             "call collopt.planners.lp_bound to solve it all the same"
         )
     found = lp_bound(topology, collective, **shards, options=HighsOptions(time_limit=TIME_LIMIT))
-    return found, "" if found.scope == EVERY_SCHEDULE else f"about {found.scope}"
+    return found, "" if found.scope == EVERY_SCHEDULE else f"holds for {found.scope} only"
 
 
 BOUNDS: dict[str, Callable[[Topology, Collective, dict[str, Any]], tuple[Bound, str]]] = {

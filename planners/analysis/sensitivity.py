@@ -132,7 +132,7 @@ class _Widened:
         self.rate_as_is = self.rate((), Fraction(1))
         if self.rate_as_is != self._valued(self._bandwidths()):
             raise NoAnswerError(
-                f"the bandwidths of {topology!r} have too many digits for exact prices; round them to fewer"
+                f"the bandwidths of {topology!r} have too many digits for exact dual values; round them to fewer"
             )
 
     def rate(self, links: Sequence[Link], factor: Fraction) -> Fraction:

@@ -79,7 +79,7 @@ class Synthesis:
         """Check the schedule, its rate and the bound; `CertificateError` if anything is not as claimed."""
         self.bound.verify()
         if self.bound.collective is not ALLGATHER or self.bound.topology.digest != self.topology.digest:
-            raise CertificateError(f"the bound is about {self.bound.collective} on {self.bound.topology!r}")
+            raise CertificateError(f"the bound is for {self.bound.collective} on {self.bound.topology!r}")
         reached = _rate(self.schedule, self.topology)
         if reached != self.inverse_rate:
             raise CertificateError(f"the schedule takes {reached} ns per byte of shard; {self.inverse_rate} is claimed")

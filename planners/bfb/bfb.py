@@ -143,7 +143,7 @@ def plan_bfb(
     (Fraction(0, 1), 8)
     """
     check_request(topology, collective)
-    collective = as_collective(collective, EVERY_ROOT, "breadth-first broadcast does not carry out")
+    collective = as_collective(collective, EVERY_ROOT, "breadth-first broadcast does not implement")
     count = None if chunks is None else as_chunks(chunks)
     num_bytes = None if size is None else as_bytes(size)
     given = {"chunks": count, "size": num_bytes}
@@ -176,7 +176,7 @@ def _size_to_plan_for(
     tails, heads, _, _ = topology.arrays
     entered = (heads if direction == "broadcast" else tails for direction in directions)
     if max(int(np.bincount(ends).max()) for ends in entered) > MOST_LINKS:
-        trace.note("planned_for", f"large sizes, as more than {MOST_LINKS} links lead into a rank")
+        trace.note("planned_for", f"large sizes, because a rank has more than {MOST_LINKS} incoming links")
         return None
     trace.note("planned_for", f"{size} bytes")
     return size

@@ -55,8 +55,8 @@ def shared_chunks(
 
     if chunks is not None and sum(traffic.ravel().tolist()) * chunks >= MOST_CHUNKS:
         raise CapacityOverflowError(
-            f"the traffic counts {sum(traffic.ravel().tolist())} of its common unit, and {chunks} chunks of each leave "
-            "64 bits; expected fewer chunks"
+            f"the traffic counts {sum(traffic.ravel().tolist())} of its common unit, and {chunks} chunks of each "
+            "overflow int64; expected fewer chunks"
         )
     ranks, capacities = topology.num_ranks, topology.arrays.capacities
     tails, heads, _, _ = topology.arrays

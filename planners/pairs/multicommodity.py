@@ -88,7 +88,7 @@ def bound_pairs(topology: Topology, collective: CollectiveName | Collective, *, 
 def as_pair_collective(topology: object, collective: object) -> Collective:
     """Look up a collective; raise `UnsupportedError` unless flows between pairs of a topology carry it out."""
     check_topology(topology)
-    return as_collective(collective, PAIR_COLLECTIVES, "flows between pairs do not carry out")
+    return as_collective(collective, PAIR_COLLECTIVES, "flows between pairs do not implement")
 
 
 def asked_traffic(topology: Topology, collective: Collective, traffic: Any) -> IntArray:

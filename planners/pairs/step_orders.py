@@ -40,8 +40,8 @@ def by_rounds(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
 
     if topology.switch_nodes:
         raise UnsupportedError(
-            f"there are no rounds on {topology!r}: they are for direct links, and data does not wait at switches; "
-            "expected order 'hops'"
+            f"order is 'rounds', but {topology!r} has switches, at which data does not wait; expected order 'hops', or "
+            "direct links"
         )
     grain = _grain(paths)
     parts, _ = split(paths, grain)

@@ -49,8 +49,8 @@ def plan_blink(
     through = shard_weights(topology, BROADCAST, root if single or root is not None else 0, None)
     if collective.is_sharded and opposite_links(topology) is None:
         raise UnsupportedError(
-            f"Blink's {collective} sends both ways along its trees, and {topology!r} has links without an opposite "
-            "of the same bandwidth; use another planner"
+            f"Blink's {collective} needs symmetric bidirectional links, and {topology!r} has links without a reverse "
+            "link of the same bandwidth; use another planner"
         )
 
     def build(asked: Network) -> Forest:

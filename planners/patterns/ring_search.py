@@ -252,8 +252,8 @@ def find_rings(
         if rings := _best_rings(near, hops, channels, max(ideal, near.ideal)):
             return rings
     raise UnsupportedError(
-        f"no ring through {len(everyone[0])} ranks of {hops.network.topology!r} was found in which only switches lie "
-        "between neighbours; use another planner, or give the order of a ring if you know one"
+        f"no ring through {len(everyone[0])} ranks of {hops.network.topology!r} was found whose neighbors are "
+        "connected directly or through switches only; use another planner, or give the order of a known ring"
     )
 
 

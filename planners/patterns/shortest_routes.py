@@ -94,8 +94,8 @@ class Hops:
         if self.network.direction == "reduce":
             tail, head = head, tail
         raise UnsupportedError(
-            f"rank {names[tail]!r} would have to send to {names[head]!r}, but every way there in "
-            f"{self.network.topology!r} passes other ranks"
+            f"rank {names[tail]!r} would have to send to {names[head]!r}, but every path there in "
+            f"{self.network.topology!r} passes through other ranks"
         )
 
     def _from(self, tail: int) -> _Ways:

@@ -34,8 +34,8 @@ def check_purpose(collective: Collective, schedule: Schedule, bound: Bound) -> N
         subject = "schedule is" if pairs else schedule.subject
         raise CertificateError(f"the plan's {subject} not of the kind that {collective.name!r} needs")
     if not schedule.has_sizes(bound.weights, bound.topology.num_ranks):
-        what = "traffic is not what" if pairs else "shards are not those that"
-        raise CertificateError(f"the plan's {what} its bound is about")
+        what = "traffic differs from that" if pairs else "shards differ from those"
+        raise CertificateError(f"the plan's {what} of its bound")
 
 
 def refuse_loads(stated: IntArray, loads: IntArray, schedule: Schedule, topology: Topology) -> None:

@@ -140,7 +140,7 @@ class Plan:
         if topology is not None:
             check_network(self.topology, topology)
         if self.bound.collective != self.collective or self.bound.topology.digest != self.topology.digest:
-            raise CertificateError(f"the plan's bound is about {self.bound.collective} on {self.bound.topology!r}")
+            raise CertificateError(f"the plan's bound is for {self.bound.collective} on {self.bound.topology!r}")
         self.bound.verify()
         check_purpose(self.collective, self.schedule, self.bound)
         loads = verified_loads(self.schedule, self.topology)
@@ -148,8 +148,8 @@ class Plan:
             refuse_loads(self.link_loads, loads, self.schedule, self.topology)
         rate = rate_of_loads(loads, self.schedule, self.topology)
         if rate != self.inverse_rate:
-            busiest = "its busiest link makes" if self.schedule.pipelined else "its busiest links make"
-            raise CertificateError(f"the plan claims 1/x = {self.inverse_rate}; {busiest} it {rate}")
+            busiest = "its busiest link gives" if self.schedule.pipelined else "its busiest links give"
+            raise CertificateError(f"the plan claims 1/x = {self.inverse_rate}; {busiest} {rate}")
         if self.algbw > self.bound.algbw:
             raise CertificateError(f"the plan claims algbw = {self.algbw}, which beats its bound: {self.bound}")
 

@@ -62,7 +62,7 @@ def on_stage(
     tight sets
     switch removal
     tree packing
-    tree lowering
+    height reduction
     verification
     """
     token = _listener.set(listener)

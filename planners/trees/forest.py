@@ -68,7 +68,7 @@ def _check_fit(asked: Network, capacities: IntArray, forest: Forest) -> None:
     if (excess > 0).any():
         link = asked.topology.links[int(excess.argmax())]
         raise CertificateError(
-            f"the link from {link.tail!r} to {link.head!r} carries {excess.max()} trees more than it has room for"
+            f"the link from {link.tail!r} to {link.head!r} carries {excess.max()} trees more than its capacity"
         )
 
 
@@ -91,7 +91,7 @@ def _floored_capacities(asked: Network, count: int) -> IntArray:
             return balanced
         scale = min(Fraction(held + 1, int(size)) for held, size in zip(units, capacities, strict=True))
     raise UnsupportedError(
-        f"{count} trees per root leave switches with different capacities in and out once they are rounded, and no "
+        f"with {count} trees per root, rounding leaves switches with different ingress and egress capacity, and no "
         "nearby rate avoids that; leave trees_per_root out, or make every link bidirectional"
     )
 
@@ -161,7 +161,7 @@ def _general_forest(asked: Network, capacities: IntArray, supplies: IntArray, co
 def _packed(asked: Network, graph: RoutedGraph, supplies: IntArray, family: Family, count: int, trace: Trace) -> Forest:
     with trace.stage("tree packing"):
         packing, links = pack_forest(graph, supplies, family)
-    with trace.stage("tree lowering"):
+    with trace.stage("height reduction"):
         packing = lower_trees(packing, graph.tails[links])
     routes = graph.routes(links)
     return Forest(

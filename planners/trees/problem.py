@@ -110,7 +110,7 @@ def shard_weights(
 def check_request(topology: object, collective: object) -> Collective:
     """Look up a collective; raise `UnsupportedError` unless trees on a topology carry it out."""
     check_topology(topology)
-    return as_collective(collective, TREE_COLLECTIVES, "trees do not carry out")
+    return as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
 
 
 def check_topology(topology: object) -> None:
@@ -172,7 +172,7 @@ def _check_balanced(topology: Topology) -> None:
     for number in np.flatnonzero(ingress != egress):
         if number >= topology.num_ranks:
             raise UnsupportedError(
-                f"switch {topology.nodes[number]!r} takes in {float(ingress[number] * unit):g} GB/s and gives out "
-                f"{float(egress[number] * unit):g} GB/s; expected the same, since edge splitting pairs them: add the "
-                "missing direction or lower the larger one"
+                f"switch {topology.nodes[number]!r} has {float(ingress[number] * unit):g} GB/s ingress and "
+                f"{float(egress[number] * unit):g} GB/s egress; expected equal values, since edge splitting pairs "
+                "them: add the missing direction or lower the larger one"
             )

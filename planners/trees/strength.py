@@ -69,7 +69,7 @@ def plan_strength(topology: Topology) -> Plan:
     with trace.stage("orientation"):
         room = orient(len(topology.nodes), topology.num_ranks, *links, best)
     spread = _forest(topology, links, room, trace)
-    with trace.stage("centring"):
+    with trace.stage("centering"):
         spread = _centred(spread)
     schedule = Allreduce(replace(spread, direction="reduce"), spread)
     with trace.stage("verification"):
@@ -90,8 +90,9 @@ def _two_way_links(topology: Topology) -> _Links:
         if back != capacity:
             ends = f"{topology.nodes[tail]!r} to {topology.nodes[head]!r}"
             raise UnsupportedError(
-                f"the link from {ends} has {float(capacity * unit):g} GB/s and its opposite {float(back * unit):g}; "
-                "expected links as fast one way as the other: lower the faster one, or use the planner 'forestcoll'"
+                f"the link from {ends} has {float(capacity * unit):g} GB/s and its reverse link "
+                f"{float(back * unit):g} GB/s; expected symmetric bidirectional links: lower the faster one, or use "
+                "the planner 'forestcoll'"
             )
     once = tails < heads
     return _Links(tails[once], heads[once], capacities[once])

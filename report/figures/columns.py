@@ -42,7 +42,7 @@ def check_table(table: object, columns: Mapping[str, Content]) -> pd.DataFrame:
         if names.count(column) > 1:
             raise UnsupportedError(f"the table has {names.count(column)} columns {column!r}; expected one: drop others")
     if not len(table):
-        raise UnsupportedError("the table has no rows; expected something to draw")
+        raise UnsupportedError("the table has no rows; expected rows to draw")
     for column, content in columns.items():
         for row, value in enumerate(table[column].tolist()):
             if not _fits(value, content):

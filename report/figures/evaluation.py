@@ -167,7 +167,7 @@ def pareto_figure(table: pd.DataFrame) -> Figure:
             fontsize="x-small", ha="left" if side > 0 else "right", parse_math=False,
         )  # fmt: skip
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    finish(axes, "Steps against bandwidth", "steps T_L in α", "bandwidth factor T_B in M/B")
+    finish(axes, "Latency against bandwidth", "steps T_L in α", "bandwidth factor T_B in M/B")
     return figure
 
 

@@ -157,7 +157,7 @@ def draw_nodes(canvas: Canvas) -> list[Artist]:
     numbers = [str(rank) for rank in range(ranks)]
     size = min(1.05 * scale.radius, _fitting(numbers, 1.7 * scale.radius))
     _write(canvas, points[:ranks], numbers, size, "white")
-    handles: list[Artist] = [Line2D([], [], ls="", marker="o", ms=7, color=RANK, label="rank, with its number")]
+    handles: list[Artist] = [Line2D([], [], ls="", marker="o", ms=7, color=RANK, label="rank (with number)")]
     if canvas.topology.switch_nodes:
         axes.scatter(
             points[ranks:, 0], points[ranks:, 1], s=0.6 * area, color=SWITCH, marker="s", lw=0, zorder=NODES,

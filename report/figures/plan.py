@@ -68,7 +68,7 @@ def utilisation_figure(plan: Plan) -> Figure:
     places = np.arange(len(table))
     _draw_utilisation(axes, table, places, few)
     title = f"{plan.collective} on {shortened(plan.topology.name)} by {shortened(plan.planner)}"
-    share, links = "busy share of the time in %", f"{len(table)} links, by bandwidth and share"
+    share, links = "utilization in %", f"{len(table)} links, by bandwidth and utilization"
     counted = places[table["in_cut"].to_numpy()]
     label = "counted by the bound"
     mark: dict[str, Any] = {"color": CUT, "s": 14, "zorder": 3, "clip_on": False, "lw": 0, "label": label}
@@ -145,7 +145,7 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     pieces = f" in {count_text(run.slices, 'slice')}" if plan.schedule.pipelined else ""
     what = f"{plan.collective} of {size_label(as_bytes(size))} bytes on {shortened(plan.topology.name)}"
     title = f"{what}: {time_text(run.microseconds)}{pieces}"
-    across = "time in µs; the last byte has come at the dashed line"
+    across = "time in µs (dashed line: last byte received)"
     finish(axes, title, f"{across}\n{fill(busy.sentence, LETTERS)}".rstrip(), "")
     axes.grid(visible=False, axis="y")
     _explain_steps(figure, plan, [int(step) for step in steps], fills)
@@ -192,7 +192,7 @@ def bandwidth_figure(table: pd.DataFrame) -> Figure:
     axes.set_xticks(ticks, [size_label(int(tick)) for tick in ticks])
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    finish(axes, "Bandwidth by amount of data", "bytes in all", "algbw in GB/s")
+    finish(axes, "Bandwidth by size", "total size in bytes", "algbw in GB/s")
     # Inside the axes, some curve would be behind it.
     axes.legend().remove()
     legend(figure, loc="outside lower center", ncols=3, fontsize="small", frameon=False)
@@ -247,7 +247,7 @@ def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequ
 
     shown = range(len(steps)) if len(steps) <= FEW else np.linspace(0, len(steps) - 1, FEW).round().astype(int)
     handles = [Patch(facecolor=fills[place], label=str(steps[place])) for place in shown]
-    word = "hop; 1 is what is sent first" if plan.schedule.num_trees else "step"
+    word = "hop (1 is sent first)" if plan.schedule.num_trees else "step"
     legend(
         figure, handles=handles, title=word, loc="outside lower center", ncols=len(handles), fontsize="small",
         title_fontsize="small", frameon=False,

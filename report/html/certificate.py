@@ -13,14 +13,14 @@ from functools import singledispatch
 from typing import NamedTuple
 
 from ...schedules import BROADCAST, REDUCE, Bound, Cut, LinkLengths, LinkPrice, Partition, Prices, RankCuts, Witness
-from ...support.formatting import SHOWN, count_text, rate, shortened
+from ...support.formatting import SHOWN, count_text, exact, rate, shortened
 from ..tables.witness_links import witness_view
 
 __all__ = ["Certificate", "Term", "certificate"]
 
 Pair = tuple[str, str]
 
-WITHOUT_CODING = "This is about schedules that send, copy and add up bytes, and do not code several into one."
+WITHOUT_CODING = "This holds for schedules that send, copy and reduce data, without network coding."
 
 
 class Term(NamedTuple):
@@ -76,7 +76,7 @@ def certificate(bound: Bound) -> Certificate:
     >>> proof.terms, proof.total
     ((Term(links=2, bandwidth=Fraction(25, 1), price=Fraction(1, 1)),), Fraction(50, 1))
     >>> proof.divisions[0]
-    'time ≥ 3 / 50 = 3/50 ns per byte of a shard'
+    'time ≥ 3 / 50 = 0.06 ns per byte of a shard'
     """
     counted = witness_view(bound).links
     links = tuple((link.tail, link.head) for link in bound.topology.links if (link.tail, link.head) in counted)
@@ -96,14 +96,13 @@ def _of(witness: Witness, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
 def _of_cut(cut: Cut, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
     entering = bound.collective.direction == "reduce"
     amount, bandwidth = cut.crossing(bound.topology, bound.collective, bound.weights)
-    way = "in" if entering else "out"
+    side = "ingress" if entering else "egress"
     reasons = (
         _line_words(bound, cut),
         _crossing_words(bound, amount),
-        f"Only {_leading(links)} {way}, with {rate(bandwidth)}{' together' if len(links) > 1 else ''}.",
+        f"The {side} of the cut is {rate(bandwidth)}, over {count_text(len(links), 'link')}.",
     )
-    counted = f"bandwidth that {'enters' if entering else 'leaves'} the cut"
-    return _added_up("A bottleneck cut", reasons, counted, links, bound)
+    return _added_up("Bottleneck cut", reasons, f"{side} of the cut", links, bound)
 
 
 def _line_words(bound: Bound, cut: Cut) -> str:
@@ -118,7 +117,7 @@ def _line_words(bound: Bound, cut: Cut) -> str:
     total = len(topology.switch_nodes)
     some = f"all {total}" if len(switches) == total else f"{len(switches)} of the {total}"
     beside = f" and {some} switches" if total > 1 else f" and {shortened(switches)}" if switches else ""
-    inside = f"Draw a line around {len(ranks)} of the {topology.num_ranks} ranks{beside}"
+    inside = f"Take the cut around {len(ranks)} of the {topology.num_ranks} ranks{beside}"
     return f"{inside}: all but {rest}." if len(others) < len(ranks) else f"{inside}: {names}."
 
 
@@ -126,16 +125,26 @@ def _crossing_words(bound: Bound, amount: Fraction) -> str:
     """What must pass the line of a cut, whatever the schedule."""
     collective, units = bound.collective, _units(bound, amount)
     if collective.has_two_phases:
-        return f"Ranks outside want sums that ranks inside add to, so as much as all data must leave: {units}."
+        return (
+            "Ranks outside need sums to which ranks inside contribute, so the size of all data must leave the "
+            f"cut: {units}."
+        )
     if collective.in_pairs:
-        return f"What the ranks inside have for the ranks outside must leave: {units}."
+        return f"The traffic from ranks inside to ranks outside must leave the cut: {units}."
     if collective is BROADCAST:
-        return "The root is inside and ranks are outside, so all its data must leave."
+        return "The root is inside and some ranks are outside, so all data of the root must leave the cut."
     if collective is REDUCE:
-        return "The root is inside, so what the ranks outside add to its sum must enter: as much as the sum at least."
+        return (
+            "The root is inside, so the contributions of ranks outside must enter the cut: at least the size of "
+            "the result."
+        )
     if collective.reduces:
-        return f"Ranks outside add to the sums of the ranks inside, so as much as these sums must enter: {units}."
-    return f"Every rank outside wants the shards of all ranks inside, so these must leave at least once: {units}."
+        return (
+            f"Ranks outside contribute to the shards reduced inside, so the size of these must enter the cut: {units}."
+        )
+    return (
+        f"Every rank outside needs the shards of all ranks inside, so these must leave the cut at least once: {units}."
+    )
 
 
 @_of.register(RankCuts)
@@ -145,16 +154,15 @@ def _of_rank_cuts(witness: RankCuts, bound: Bound, links: tuple[Pair, ...]) -> C
     entering = bool(topology.multicast)
     widths = [cut.entering_bandwidth(topology) if entering else cut.bandwidth(topology) for cut in witness.cuts]
     widest = topology.compute_nodes[widths.index(bandwidth)]
-    verb = "receive" if entering else "send"
-    most = f"The widest is around {widest}, with {rate(bandwidth)}, so no rank can {verb} faster than that."
+    verb, side = ("receive", "ingress") if entering else ("send", "egress")
+    most = f"The largest {side} is that of {widest}, {rate(bandwidth)}, so no rank can {verb} faster."
     least = f"In an allreduce of N ranks some rank must {verb} 2 (N − 1) / N times all data"
     reasons = (
-        f"Draw a line around each of the {topology.num_ranks} ranks that leaves all other ranks outside.",
+        f"For each of the {topology.num_ranks} ranks, take a cut that contains no other rank.",
         most,
         f"{least}: {_units(bound, amount)}. {WITHOUT_CODING}",
     )
-    counted = f"bandwidth that {'enters' if entering else 'leaves'} the widest cut"
-    return _added_up("A cut around every rank", reasons, counted, links, bound)
+    return _added_up("Cuts around single ranks", reasons, f"{side} of the widest cut", links, bound)
 
 
 @_of.register(Partition)
@@ -163,41 +171,39 @@ def _of_partition(witness: Partition, bound: Bound, links: tuple[Pair, ...]) -> 
     members = [[node for node in bound.topology.compute_nodes if node in part] for part in witness.parts]
     named = [shortened(ranks) for ranks in members if ranks]
     more = f" | and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
-    arrivals = "Each byte needs p − 1 arrivals at a part until one part knows its sum, and p − 1 more until all do"
+    arrivals = "Each byte needs p − 1 arrivals at a part until one part has its sum, and p − 1 more until all have it"
     reasons = (
-        f"Cut the network into parts, p = {len(named)} of which hold ranks: {' | '.join(named[:SHOWN])}{more}.",
-        f"{arrivals}: {2 * (len(named) - 1)} times all data, which are {_units(bound, amount)}. {WITHOUT_CODING}",
-        f"Only {_leading(links)} into one of these parts, with {rate(bandwidth)} together.",
+        f"Partition the network; p = {len(named)} parts contain ranks: {' | '.join(named[:SHOWN])}{more}.",
+        f"{arrivals}: {2 * (len(named) - 1)} times all data, which is {_units(bound, amount)}. {WITHOUT_CODING}",
+        f"The ingress of these parts is {rate(bandwidth)}, over {count_text(len(links), 'link')}.",
     )
-    return _added_up("A network in parts", reasons, "bandwidth that enters parts with ranks", links, bound)
+    return _added_up("Partition of the network", reasons, "ingress of the parts with ranks", links, bound)
 
 
 @_of.register(LinkLengths)
 def _of_lengths(witness: LinkLengths, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
     amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
     reasons = (
-        f"Give {count_text(len(links), 'link')} the lengths below, and all others length 0.",
-        "Whichever way data goes from one rank to another, the lengths that it passes add up to the distance at least.",
-        f"Over all pairs, traffic times distance is {amount}: so much every rate of 1 takes of the network.",
-        f"All links together have bandwidth times length to give: {value}.",
+        f"Assign the dual lengths below to {count_text(len(links), 'link')}, and length 0 to all others.",
+        "On every path from one rank to another, the lengths sum to at least the shortest distance.",
+        f"Over all pairs, traffic times distance is {exact(amount)}: what each unit of rate uses.",
+        f"All links together offer bandwidth times length: {exact(value)}.",
     )
-    return _priced("Lengths of links", reasons, "bandwidth times length", witness.links, links, bound)
+    return _priced("Dual lengths of links", reasons, "bandwidth times length", witness.links, links, bound)
 
 
 @_of.register(Prices)
 def _of_prices(witness: Prices, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
     amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
-    priced = f"Put prices on the bandwidth of {count_text(len(links), 'link')}, as below; all others are free."
-    hops = (
-        "What a rank must receive or send takes hops between ranks; those who share a hop pay no more for it together"
-    )
+    priced = f"Assign the dual values below to the bandwidth of {count_text(len(links), 'link')}, and 0 to all others."
+    hops = "Data travels in hops between ranks; the dual values of all ranks for one hop sum to at most"
     reasons = (
-        f"{priced} They are the dual of a linear program, and were checked without it.",
-        f"{hops} than the links of its cheapest way cost.",
-        f"At these prices {bound.scope} use bandwidth worth {amount} per unit of rate.",
-        f"All links together are worth bandwidth times price: {value}.",
+        f"{priced} They come from a linear program, and were verified without it.",
+        f"{hops} those of the links on its cheapest path.",
+        f"Weighted by dual values, {bound.scope} use bandwidth of {exact(amount)} per unit of rate.",
+        f"All links together offer bandwidth times dual value: {exact(value)}.",
     )  # fmt: skip
-    return _priced("Prices of bandwidth", reasons, "bandwidth times price", witness.links, links, bound)
+    return _priced("Dual values of links", reasons, "bandwidth times dual value", witness.links, links, bound)
 
 
 def _added_up(title: str, reasons: tuple[str, ...], counted: str, links: tuple[Pair, ...], bound: Bound) -> Certificate:
@@ -221,16 +227,12 @@ def _priced(
     return Certificate(title, reasons, counted, terms, True, links, _divisions(bound))
 
 
-def _leading(links: tuple[Pair, ...]) -> str:
-    return f"{count_text(len(links), 'link')} {'leads' if len(links) == 1 else 'lead'}"
-
-
 def _divisions(bound: Bound) -> tuple[str, ...]:
     """How the sums become a bound on the time, and on the bandwidth."""
     amount, bandwidth = bound.witness.crossing(bound.topology, bound.collective, bound.weights)
     return (
-        f"time ≥ {amount} / {_divisor(bandwidth)} = {bound.inverse_rate} ns per byte of {_unit(bound)}",
-        f"algbw ≤ {bound.total_weight} / {_divisor(bound.inverse_rate)} = {bound.algbw} GB/s",
+        f"time ≥ {amount} / {_divisor(bandwidth)} = {exact(bound.inverse_rate, 'ns')} per byte of {_unit(bound)}",
+        f"algbw ≤ {bound.total_weight} / {_divisor(bound.inverse_rate)} = {exact(bound.algbw, 'GB/s')}",
     )
 
 
@@ -241,7 +243,7 @@ def _divisor(value: Fraction) -> str:
 def _unit(bound: Bound) -> str:
     """What one unit of data is."""
     if bound.collective.in_pairs:
-        return "a traffic of 1" if bound.weights else "what one rank has for another"
+        return "one unit of traffic" if bound.weights else "the data from one rank to another"
     if bound.collective.has_one_root:
         return "the root's data"
     return "a shard of weight 1" if bound.weights else "a shard"
@@ -250,7 +252,7 @@ def _unit(bound: Bound) -> str:
 def _units(bound: Bound, amount: Fraction) -> str:
     """So many units of data."""
     if bound.collective.in_pairs:
-        return f"a traffic of {amount}" if bound.weights else f"{amount} times what one rank has for another"
+        return f"{amount} units of traffic" if bound.weights else f"{amount} times the data from one rank to another"
     if bound.weights:
-        return f"shards of weight {amount}"
-    return f"{amount} {'shard' if amount == 1 else 'shards'}, where all data are {bound.topology.num_ranks}"
+        return f"shards of total weight {amount}"
+    return f"{amount} {'shard' if amount == 1 else 'shards'} (all data: {bound.topology.num_ranks} shards)"

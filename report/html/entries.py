@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["LINK_COLUMNS", "MOST_LINKS", "plan_entry"]
 
 LINK_COLUMNS = (
-    ("from", False), ("to", False), ("GB/s", True), ("latency, µs", True), ("load", True), ("utilisation", True),
+    ("from", False), ("to", False), ("GB/s", True), ("latency, µs", True), ("load", True), ("utilization", True),
     ("in the bound", False),
 )  # fmt: skip
 """Headings of the table of links, and whether numbers stand below them."""
@@ -37,7 +37,7 @@ def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[
         "scope": "" if everything else plan.bound.scope,
         "tiles": _tiles(plan),
         "proof": certificate(plan.bound),
-        "checks": list(check_rows(plan, "which comes with the plan").items()),
+        "checks": list(check_rows(plan, "stored with the plan").items()),
         "links": _links(plan),
         "provenance": _provenance(plan),
         "algbw_number": f"{float(plan.algbw):.2f}",
@@ -56,13 +56,13 @@ def _verdict(plan: Plan) -> tuple[str, str]:
     bound = plan.bound
     reason = bound.witness.reason(plan.topology, plan.collective)
     if plan.gap == 0 and bound.scope == EVERY_SCHEDULE:
-        return "Optimal.", f"No schedule can be faster, because of a limit that holds for all of them: {reason}."
+        return "Optimal.", f"The plan attains the bound, which holds for all schedules: {reason}."
     if plan.gap == 0:
-        return "As fast as its bound.", f"It holds for {bound.scope}: {reason}. Other schedules may be faster."
+        return "Attains its bound.", f"The bound holds for {bound.scope}: {reason}. Other schedules may be faster."
     limit = "every schedule" if bound.scope == EVERY_SCHEDULE else bound.scope
     return (
         f"{percentage_text(plan.gap)} below the bound",
-        f"that holds for {limit}: {reason}. The best schedule may lie anywhere between the two.",
+        f"that holds for {limit}: {reason}. The optimum lies between the plan and the bound.",
     )
 
 
@@ -72,7 +72,11 @@ def _tiles(plan: Plan) -> list[tuple[str, str, str]]:
         ("algbw", *_rate_and_exact(plan.algbw)),
         ("busbw", *_rate_and_exact(plan.busbw)),
         ("bound on algbw", *_rate_and_exact(plan.bound.algbw)),
-        ("gap", percentage_text(plan.gap) if plan.gap else "0", f"exactly {plan.gap}" if plan.gap else "optimal"),
+        (
+            "optimality gap",
+            percentage_text(plan.gap) if plan.gap else "0",
+            f"exactly {plan.gap}" if plan.gap else "optimal",
+        ),
         ("ranks", str(plan.topology.num_ranks), f"{len(plan.topology.links)} links"),
         ("planner", plan.planner, ""),
         _schedule_tile(plan),
@@ -94,7 +98,7 @@ def _schedule_text(plan: Plan) -> str:
 
 def _rate_and_exact(value: Fraction) -> tuple[str, str]:
     text, _, exact = rate(value).partition(" (")
-    return text, exact.rstrip(")")
+    return text, f"exactly {exact.rstrip(')')}" if exact else ""
 
 
 def _links(plan: Plan) -> dict[str, Any]:
@@ -118,9 +122,10 @@ def _links(plan: Plan) -> dict[str, Any]:
     left = len(table) - len(rows)
     return {
         "rows": rows,
-        "caption": "Load is what the link carries as a share of all data; utilisation, the share of the time for which "
-        "it is busy. The busiest come first.",
-        "left_out": f"{left} more links, none of them busier, are left out of this table." if left else "",
+        "caption": "Load is the share of all data that the link carries; utilization is the share of the time for "
+        "which "
+        "it is busy. Sorted by utilization.",
+        "left_out": f"{left} more links, with no higher utilization, are not listed." if left else "",
     }
 
 
@@ -131,7 +136,7 @@ def _provenance(plan: Plan) -> list[tuple[str, str]]:
         ("digest", plan.topology.digest),
         ("planner", plan.planner),
         ("options", _pairs(plan.options) or "none"),
-        ("recorded", _pairs(plan.provenance) or "nothing: plan files keep what can be checked, not how it came about"),
+        ("recorded", _pairs(plan.provenance) or "none: plan files store only what can be verified"),
         *schedule_rows(plan).items(),
     ]
 

@@ -73,7 +73,7 @@ def report_page(plans: Plans, *, sizes: Iterable[int | str] | None = None, title
     check_extra("reports", "report")
     named, amounts = _named(plans), _sizes(sizes)
     if title is not None and not isinstance(title, str):
-        raise UnsupportedError(f"the title is {shown(title)}; expected a text")
+        raise UnsupportedError(f"the title is {shown(title)}; expected text")
     for plan in named.values():
         plan.verify()
     plan = next(iter(named.values()))
@@ -85,9 +85,9 @@ def report_page(plans: Plans, *, sizes: Iterable[int | str] | None = None, title
         "sizes": [text for text, _ in amounts],
         "first_size": len(amounts) // 2,
         "collective": str(plan.collective),
-        "frames_title": taken.title if len(named) == 1 else "Part by part",
+        "frames_title": taken.title if len(named) == 1 else "Schedule by parts",
         "frame_word": taken.word if len(named) == 1 else "Part",
-        "network_caption": "Links are coloured by utilisation; those that the bound adds up have a wide border.",
+        "network_caption": "Links are colored by utilization; those that the bound counts have a wide border.",
         "link_columns": LINK_COLUMNS,
         "most_terms": MOST_TERMS,
         "most_names": MOST_NAMES,
@@ -127,7 +127,8 @@ def _check_same(first: Plan, other: Plan) -> None:
         )
     if (other.collective, other.bound.weights) != (first.collective, first.bound.weights):
         raise UnsupportedError(
-            f"one plan is of {first.collective}, another of {other.collective} or of other shards; expected plans of "
+            f"one plan is for {first.collective}, another for {other.collective} or for other shards; expected plans "
+            "of "
             "one collective: write a report for each"
         )
 

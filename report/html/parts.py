@@ -42,7 +42,7 @@ class Part(NamedTuple):
 class Parts(NamedTuple):
     """The parts of a schedule that a page has room for.
 
-    `title`: Such as "One tree at a time".
+    `title`: Such as "Trees, one at a time".
     `word`: What one part is called.
     `rank_word`: What `Part.ranks` count, here and in time lines.
     `explained`: What these numbers mean.
@@ -64,7 +64,7 @@ def parts(plan: Plan) -> Parts:
     >>> import collopt
     >>> taken = parts(collopt.plan(collopt.topologies.ring(3, bidirectional=False), "allgather"))
     >>> taken.title, taken.shown[0]
-    ('One tree at a time', Part(label='root gpu0, 33.33 % of all data, 2 hops', ends=[0, 1, 1, 2], ranks=[1, 2]))
+    ('Trees, one at a time', Part(label='root gpu0, 33.33 % of all data, 2 hops', ends=[0, 1, 1, 2], ranks=[1, 2]))
     """
     return _parts(plan.schedule, plan)
 
@@ -73,7 +73,7 @@ def parts(plan: Plan) -> Parts:
 def _parts(schedule: Schedule, plan: Plan) -> Parts:  # noqa: ARG001
     """Show each row of loads: the steps, or everything at once."""
     rows = len(np.atleast_2d(plan.link_loads))
-    return _limited(Parts("One step at a time", "Step", "step", STEPS, [], ""), _steps(plan), rows, "steps")
+    return _limited(Parts("Steps, one at a time", "Step", "step", STEPS, [], ""), _steps(plan), rows, "steps")
 
 
 @_parts.register(Forest)
@@ -84,13 +84,13 @@ def _tree_parts(schedule: TreeSchedule, plan: Plan) -> Parts:
     counted = zip(forests, hops_before(schedule), strict=True)
     found = (part for forest, before in counted for part in _trees(forest, plan, before, len(forests) > 1))
     explained = f"{HOPS} {SUMS_FIRST}" if len(forests) > 1 else HOPS
-    return _limited(Parts("One tree at a time", "Tree", "hop", explained, [], ""), found, total, "trees")
+    return _limited(Parts("Trees, one at a time", "Tree", "hop", explained, [], ""), found, total, "trees")
 
 
 @_parts.register(FlowSchedule)
 def _flow_parts(schedule: FlowSchedule, plan: Plan) -> Parts:
     return _limited(
-        Parts("One sender at a time", "Sender", "step", STEPS, [], ""),
+        Parts("Senders, one at a time", "Sender", "step", STEPS, [], ""),
         _senders(schedule, plan), plan.topology.num_ranks, "senders",
     )  # fmt: skip
 
@@ -107,13 +107,13 @@ def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Part
         about.shown.append(part)
         room -= len(part.ranks)
     left = total - len(about.shown)
-    sentence = f"Of {total} {word}, the page has the first {len(about.shown)}; {left} are left out." if left else ""
+    sentence = f"Shown are the first {len(about.shown)} of {total} {word}; {left} are left out." if left else ""
     return about._replace(left_out=sentence)
 
 
 def _trees(forest: Forest, plan: Plan, before: IntArray, is_twofold: bool) -> Iterator[Part]:
     names, whole = plan.topology.nodes, forest.trees_per_root * forest.total_weight
-    verb = {"reduce": "adds up", "broadcast": "spreads"}[forest.direction]
+    verb = {"reduce": "reduce tree,", "broadcast": "broadcast tree,"}[forest.direction]
     for tree, (root, weight) in enumerate(zip(forest.roots.tolist(), forest.weights.tolist(), strict=True)):
         ends: list[int] = []
         ranks: list[int] = []

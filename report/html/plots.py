@@ -96,7 +96,7 @@ def plan_data(plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
 def _not_drawn(links: int, shown: int) -> str:
     if links == shown:
         return ""
-    return f"Of {links} links, the plot has those of the bound and then the busiest; {links - shown} are left out."
+    return f"Shown are {shown} of {links} links: those of the bound, then the busiest; {links - shown} are left out."
 
 
 def sizes_data(plans: Mapping[str, Plan]) -> dict[str, Any]:
@@ -121,9 +121,7 @@ def sizes_data(plans: Mapping[str, Plan]) -> dict[str, Any]:
 def _left_out(names: Sequence[str]) -> str:
     if not names:
         return ""
-    return (
-        f"Times of {', '.join(names)} are left out: the trees are too many and too high to add up their latencies here."
-    )
+    return f"No times of {', '.join(names)}: its trees are too many and too high to sum their latencies here."
 
 
 def _timeline(plan: Plan, size: int) -> dict[str, Any]:
@@ -132,8 +130,8 @@ def _timeline(plan: Plan, size: int) -> dict[str, Any]:
     slices = min(SLICES, MOST_PIECES // max(pieces, 1))
     if not slices:
         return {
-            "note": f"Left out: the plan moves {pieces} pieces, and pages have time lines of up to {MOST_PIECES}; "
-            "collopt.report.step_table makes the table for any plan."
+            "note": f"No timeline: the plan moves {pieces} pieces, and the limit of this page is {MOST_PIECES}; "
+            "collopt.report.step_table returns the table for any plan."
         }
     import pandas as pd
 
@@ -162,7 +160,7 @@ def _slicing(plan: Plan, slices: int) -> str:
     """Why a time line can end later than the page predicts elsewhere."""
     if not plan.schedule.pipelined:
         return ""
-    return f"Data goes in {count_text(slices, 'slice')} here, and in very fine ones where this page predicts times."
+    return f"Simulated with {count_text(slices, 'slice')}; the predicted times of this page assume full pipelining."
 
 
 @singledispatch

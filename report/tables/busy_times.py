@@ -46,8 +46,8 @@ class Busiest(NamedTuple):
         left = self.as_busy + self.less_busy
         if not left:
             return ""
-        rule = "the busiest, and of equally busy ones the first in the order of the network"
-        counts = {"as busy": self.as_busy, "less busy": self.less_busy}
+        rule = "the busiest first, ties in the order of the network"
+        counts = {"equally busy": self.as_busy, "less busy": self.less_busy}
         rest = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
         return f"Shown are {len(self.links)} of {len(self.links) + left} links: {rule}. Left out: {rest}."
 

@@ -190,7 +190,7 @@ def curve_table(
     named = _named(plans)
     amounts = [as_bytes(size) for size in as_several(sizes, "sizes")]
     if not amounts:
-        raise UnsupportedError("the sizes are none; expected several, such as ['1M', '1G']")
+        raise UnsupportedError("sizes is empty; expected several, such as ['1M', '1G']")
     rows = []
     for name, plan in named:
         if model == "estimate":
@@ -218,7 +218,7 @@ def _named(plans: Any) -> list[tuple[str, Plan]]:
     for _, plan in named:
         _check_plan(plan)
     if not named:
-        raise UnsupportedError("the plans are none; expected at least one")
+        raise UnsupportedError("plans is empty; expected at least one plan")
     return named
 
 

@@ -27,9 +27,9 @@ def check_rows(checked: Plan, origin: str) -> dict[str, str]:
     """Say what `Plan.verify` has checked, one line each."""
     network, bound = checked.topology, checked.bound
     return {
-        "bound": f"{bound.witness.reason(network, checked.collective)}, so {rate(bound.algbw)} at most",
+        "bound": f"{bound.witness.reason(network, checked.collective)}; algbw at most {rate(bound.algbw)}",
         **checks_of(checked.schedule, checked),
-        "gap": gap(checked.gap),
+        "optimality gap": gap(checked.gap),
         "network": f"{network.name}, digest {network.digest[:12]}, {origin}",
     }
 
@@ -39,7 +39,7 @@ def checks_of(schedule: Schedule, checked: Plan) -> dict[str, str]:
     """Say what was checked of a schedule; every kind may register more than this, which holds for all."""
     return {
         schedule.parts: f"{schedule.size_text} do what {checked.collective} needs",
-        "links": f"{len(checked.topology.links)} loads are as stated, which makes {rate(checked.algbw)}",
+        "links": f"{len(checked.topology.links)} link loads match the stated ones; algbw {rate(checked.algbw)}",
     }
 
 
@@ -47,23 +47,23 @@ def checks_of(schedule: Schedule, checked: Plan) -> dict[str, str]:
 @checks_of.register(StepAllreduce)
 def _step_checks(schedule: AnyStepSchedule, checked: Plan) -> dict[str, str]:
     network = checked.topology
-    holds = "have all sums" if checked.collective.has_two_phases else "have every shard"
+    holds = "have the reduced data" if checked.collective.has_two_phases else "have every shard"
     if checked.collective.output == "shard":
-        holds = "have their sums"
+        holds = "have their reduced shard"
     return {
-        "routes": f"{_paths(schedule.schedules)} paths follow links and pass only switches",
-        "steps": f"after {count_text(schedule.num_steps, 'step')} all {network.num_ranks} ranks {holds}; "
-        f"none of {count_text(schedule.num_sends, 'send')} comes before what it passes on",
-        "links": f"{len(network.links)} loads of each step are as stated, which makes {rate(checked.algbw)}",
+        "routes": f"{_paths(schedule.schedules)} paths follow existing links and pass through switches only",
+        "steps": f"all {network.num_ranks} ranks {holds} after {count_text(schedule.num_steps, 'step')}; "
+        f"each of {count_text(schedule.num_sends, 'send')} forwards only data that has arrived",
+        "links": f"{len(network.links)} link loads of each step match the stated ones; algbw {rate(checked.algbw)}",
     }
 
 
 @checks_of.register(FlowSchedule)
 def _flow_checks(schedule: FlowSchedule, checked: Plan) -> dict[str, str]:
     return {
-        "routes": f"{schedule.num_paths} paths follow links and pass no node twice",
-        "traffic": f"all {checked.topology.num_ranks} ranks get their parts of what each other has, whole and once",
-        "links": f"{len(checked.topology.links)} loads are as stated, which makes {rate(checked.algbw)}",
+        "routes": f"{schedule.num_paths} paths follow existing links and visit no node twice",
+        "traffic": f"all {checked.topology.num_ranks} ranks receive all data meant for them exactly once",
+        "links": f"{len(checked.topology.links)} link loads match the stated ones; algbw {rate(checked.algbw)}",
     }
 
 
@@ -71,12 +71,12 @@ def _flow_checks(schedule: FlowSchedule, checked: Plan) -> dict[str, str]:
 @checks_of.register(Allreduce)
 def _tree_checks(schedule: TreeSchedule, checked: Plan) -> dict[str, str]:
     network = checked.topology
-    shard = "the part that it adds up" if checked.collective.has_two_phases else "its shard"
+    shard = "share of the data" if checked.collective.has_two_phases else "shard"
     return {
-        "routes": f"{_paths(schedule.forests)} paths follow links and pass only switches",
-        "trees": f"{schedule.num_trees} trees reach all {network.num_ranks} ranks; "
-        f"those of each root weigh {schedule.forests[-1].trees_per_root} per unit of {shard}",
-        "links": f"{len(network.links)} loads are as stated, which makes {rate(checked.algbw)}",
+        "routes": f"{_paths(schedule.forests)} paths follow existing links and pass through switches only",
+        "trees": f"{schedule.num_trees} trees span all {network.num_ranks} ranks; "
+        f"tree weights sum to {schedule.forests[-1].trees_per_root} per unit of each root's {shard}",
+        "links": f"{len(network.links)} link loads match the stated ones; algbw {rate(checked.algbw)}",
     }
 
 
@@ -92,7 +92,7 @@ def schedule_rows(made: Plan) -> dict[str, str]:
     """Describe steps, a flow, or trees and what switches could save of their traffic."""
     busiest = f"{busiest_links(made)} of {len(made.topology.links)}"
     # What sets the rate of trees and paths is what never rests at it.
-    busiest += ", 100 % busy" if made.schedule.pipelined else ", each in at least one step"
+    busiest += ", 100 % utilized" if made.schedule.pipelined else ", each in at least one step"
     return rows_of(made.schedule, made, {"busiest links": busiest})
 
 
@@ -126,7 +126,7 @@ def _step_rows(schedule: AnyStepSchedule, made: Plan, busiest: dict[str, str]) -
     """Count steps, those of both kinds where there are two, chunks and sends."""
     steps = f"{schedule.size_text}, {count_text(schedule.num_sends, 'send')}"
     if len(schedule.schedules) > 1:
-        verbs = {"reduce": "to add up", "broadcast": "to spread"}
+        verbs = {"reduce": "reduce-scatter", "broadcast": "allgather"}
         steps += f" ({', '.join(f'{part.num_steps} {verbs[part.direction]}' for part in schedule.schedules)})"
     return {"steps": steps, **busiest}
 
@@ -138,9 +138,9 @@ def _flow_rows(schedule: FlowSchedule, made: Plan, busiest: dict[str, str]) -> d
     slower = schedule.step_rate(made.topology) / made.inverse_rate
     lost = "no slower" if slower == 1 else f"{float(slower):.2f} times as long"
     return {
-        "paths": f"{schedule.num_paths}, of {transfers.min()} to {transfers.max()} transfers",
+        "paths": f"{schedule.num_paths}, of {transfers.min()} to {transfers.max()} transfers each",
         "chunks per unit": f"{schedule.chunks_per_unit}",
-        "steps": f"{schedule.num_steps}, {lost} if each is waited for",
+        "steps": f"{schedule.num_steps}, {lost} with a barrier after each step",
         **busiest,
     }
 
@@ -151,24 +151,24 @@ def _trees_per_root(schedule: TreeSchedule) -> str:
     if len(set(forest.root_weights[forest.root_weights > 0].tolist())) == 1:
         return str(forest.trees_per_root)
     different = np.unique(forest.roots, return_counts=True)[1]
-    return f"{different.min()} to {different.max()} different ones, by the root's part of the data"
+    return f"{different.min()} to {different.max()} distinct trees, by the root's share of the data"
 
 
 def _trees(schedule: TreeSchedule) -> str:
     """Count the different trees, and those of both kinds where there are two."""
-    text = f"{schedule.num_trees} different ones"
+    text = f"{schedule.num_trees} distinct"
     if len(schedule.forests) == 1:
         return text
-    verbs = {"reduce": "add up", "broadcast": "spread"}
-    return f"{text} in all ({', '.join(f'{part.num_trees} {verbs[part.direction]}' for part in schedule.forests)})"
+    kinds = {"reduce": "reduce trees", "broadcast": "broadcast trees"}
+    return f"{text} ({', '.join(f'{part.num_trees} {kinds[part.direction]}' for part in schedule.forests)})"
 
 
 def hop_heights(made: Plan) -> str:
     """Say how many hops the lowest tree of a plan takes, and the highest."""
     heights = made.heights
     if heights.lowest == heights.highest:
-        return f"{count_text(heights.highest, 'hop')} high"
-    return f"{heights.lowest} to {heights.highest} hops high, {heights.mean:.1f} on average"
+        return f"height {count_text(heights.highest, 'hop')}"
+    return f"height {heights.lowest} to {heights.highest} hops, mean {heights.mean:.1f}"
 
 
 def _roots(made: Plan) -> dict[str, str]:
@@ -178,9 +178,9 @@ def _roots(made: Plan) -> dict[str, str]:
         return {}
     parts = sorted({Fraction(weight, total) for weight in weights if weight})
     if parts == [1]:
-        return {"roots": f"{made.topology.compute_nodes[weights.index(total)]} alone adds up all data"}
-    each = " to ".join(map(str, dict.fromkeys((parts[0], parts[-1]))))
-    return {"roots": f"{sum(weight > 0 for weight in weights)} of {len(weights)} ranks add up {each} of the data each"}
+        return {"roots": f"{made.topology.compute_nodes[weights.index(total)]} alone reduces all data"}
+    each = " to ".join(f"{percentage_text(part)} ({part})" for part in dict.fromkeys((parts[0], parts[-1])))
+    return {"roots": f"{sum(weight > 0 for weight in weights)} of {len(weights)} ranks reduce {each} of the data each"}
 
 
 def _savings(made: Plan) -> dict[str, str]:
@@ -191,7 +191,7 @@ def _savings(made: Plan) -> dict[str, str]:
     saved = max(pruned.saving for pruned in made.in_network())
     # A bound that holds for every schedule holds for those too in which switches copy and add.
     at_bound = made.gap == 0 and made.bound.scope == EVERY_SCHEDULE
-    of_what = "traffic, not of the time" if at_bound else "traffic"
+    of_what = "traffic, but no time" if at_bound else "traffic"
     # Who sees a gap has to know that it may be to what such switches alone can do.
-    bounds = ", and the bound counts on them" if made.gap and made.topology.aggregation else ""
-    return {"in-network": f"switches that copy or add could save {percentage_text(saved)} of the {of_what}{bounds}"}
+    bounds = "; the bound assumes it" if made.gap and made.topology.aggregation else ""
+    return {"in-network": f"multicast and aggregation could save {percentage_text(saved)} of the {of_what}{bounds}"}

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["HOPS", "STEPS", "SUMS_FIRST", "TreeHop", "hops_before", "numbered", "tree_hops"]
 
 
-HOPS = "Hop 1 is what is sent first; each further hop waits for the ones before it."
-SUMS_FIRST = "Trees that spread sums go on counting where those that add them up have ended."
-STEPS = "Step 1 is what is sent first."
+HOPS = "Hop 1 is sent first; each further hop waits for the ones before it."
+SUMS_FIRST = "Broadcast trees continue the hop numbers of the reduce trees."
+STEPS = "Step 1 is sent first."
 """What pages say of these numbers, and of those of steps."""
 
 

@@ -85,7 +85,7 @@ def witness_view(bound: Bound) -> WitnessView:
 def _view(witness: Witness, bound: Bound) -> WitnessView:
     if not isinstance(witness, Witness):
         raise UnsupportedError(
-            f"the bound's witness is {shown(witness)}; expected a cut, a partition, prices or lengths"
+            f"the bound's witness is {shown(witness)}; expected a cut, a partition, dual values or dual lengths"
         )
     weights = witness.link_weights(bound.topology, bound.collective)
     return WitnessView((), frozenset(pair for pair, weight in weights.items() if weight > 0), "link in the bound")
@@ -115,12 +115,12 @@ def _of_partition(witness: Partition, bound: Bound) -> WitnessView:
 
 @_view.register(LinkLengths)
 def _of_lengths(witness: LinkLengths, bound: Bound) -> WitnessView:  # noqa: ARG001
-    return _priced(witness.links, "length")
+    return _priced(witness.links, "dual length")
 
 
 @_view.register(Prices)
 def _of_prices(witness: Prices, bound: Bound) -> WitnessView:  # noqa: ARG001
-    return _priced(witness.links, "price")
+    return _priced(witness.links, "dual value")
 
 
 def _priced(links: Iterable[LinkPrice], what: str) -> WitnessView:

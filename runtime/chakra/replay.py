@@ -111,7 +111,7 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     )
     timeline = run_events(network, 1)
     if timeline.unfinished:
-        raise ProgramError(f"{timeline.unfinished} of {len(lengths)} nodes never start, for they wait in a circle")
+        raise ProgramError(f"{timeline.unfinished} of {len(lengths)} nodes never start, because they wait in a cycle")
     return Replay(timeline.finish, work.num_messages)
 
 

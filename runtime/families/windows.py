@@ -241,8 +241,8 @@ def window_report(reports: Iterable[LintReport]) -> tuple[Span, ...]:
 
 def _check_spans(spans: tuple[Span, ...], runtime: str, findings: Findings) -> None:
     order = {
-        MSCCLPP: "whoever runs them chooses",
-        "msccl": "which one is picked is up to the runtime",
+        MSCCLPP: "the caller chooses",
+        "msccl": "the runtime decides which one is picked",
         "msccl-executor-nccl": "the first by name is picked",
         "rccl": "the first by name is picked, or by some versions the first that the file system lists",
     }

@@ -46,17 +46,17 @@ def check_fitting(schedule: Schedule, collective: Collective) -> None:
     if not wanted or not found:
         if wanted or found:
             raise UnsupportedError(
-                f"{collective} was asked for, but the schedule is a {type(schedule).__name__}; a FlowSchedule or an "
+                f"{collective} was requested, but the schedule is a {type(schedule).__name__}; a FlowSchedule or an "
                 f"AllToAllvSchedule is for {' or '.join(map(str, PAIR_COLLECTIVES))}, and nothing else is"
             )
         return
     if collective.has_one_root and not schedule.pipelined:
         raise UnsupportedError(
-            f"{collective} was asked for, but a schedule in steps is for shards of all ranks; expected allgather, "
+            f"{collective} was requested, but a schedule in steps is for shards of all ranks; expected allgather, "
             "reduce_scatter or allreduce, or a schedule made of trees"
         )
     if found != wanted:
         needs, has = (each[0] if len(each) == 1 else "both" for each in (wanted, found))
         raise UnsupportedError(
-            f"{collective} was asked for, but the schedule's {schedule.parts} are for {has}; {collective} needs {needs}"
+            f"{collective} was requested, but the schedule's {schedule.parts} are for {has}; {collective} needs {needs}"
         )

@@ -51,7 +51,7 @@ def pair_layout(collective: Collective, num_ranks: int, shards: list[int]) -> La
     equal = len(set(shards)) == 1
     if not (collective.takes_traffic or equal):
         raise UnsupportedError(
-            "all_to_all was asked for, but the schedule's traffic is not the same everywhere; expected all_to_allv"
+            "all_to_all was requested, but the schedule's traffic is not the same everywhere; expected all_to_allv"
         )
     if not 0 < sum(shards) < LIMIT:
         raise UnsupportedError(f"the schedule divides the data into {sum(shards)} chunks; expected 1 to 2^62 - 1")

@@ -176,7 +176,7 @@ def _collector_paused() -> Iterator[None]:
 def _lowered_forest(schedule: Forest, collective: Collective, options: LoweringOptions, name: str) -> Program:
     roots = int((schedule.root_weights > 0).sum())
     if collective.has_one_root and roots != 1:
-        raise UnsupportedError(f"{collective} was asked for, but {roots} ranks have data; expected one, the root")
+        raise UnsupportedError(f"{collective} was requested, but {roots} ranks have data; expected one, the root")
     check_forest(schedule)
     return _written(_routed_trees(schedule, collective, options.max_count), collective, options, name)
 

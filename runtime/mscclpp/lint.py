@@ -21,8 +21,8 @@ __all__ = ["LOADING", "RUNTIME", "VERSION", "lint_plan"]
 RUNTIME = "mscclpp"
 VERSION = "0.9.0"
 LOADING = (
-    "give it to mscclpp.ExecutionPlan(path, rank) and that to Executor.execute; there is no folder that is looked into",
-    "names must differ among the plans of a process: what has been set up is kept by name",
+    "pass it to mscclpp.ExecutionPlan(path, rank) and pass that to Executor.execute; no folder is searched",
+    "plan names must be unique within a process: their setup is cached by name",
 )
 
 
@@ -50,7 +50,7 @@ def lint_plan(path: str | os.PathLike[str], *, max_thread_blocks: int = DEFAULT_
         message = f"the plan is for one root, and every {plan.collective} can pick it, whatever its root"
         findings.append(Finding("note", message, ""))
     if plan.collective.reduces:
-        findings.append(Finding("note", "the executor adds up, whatever operation the call asks for", ""))
+        findings.append(Finding("note", "the executor always sums, whatever reduction operation the call requests", ""))
     return _report(path, plan, findings)
 
 

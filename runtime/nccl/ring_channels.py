@@ -36,7 +36,7 @@ def ring_channels(plan: Plan) -> tuple[Ring, ...]:
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
     shares = [_shares(forest, plan.planner) for forest in plan.trees.forests]
     if shares[0] != shares[-1] and _turned(shares[0]) != shares[-1]:
-        raise UnsupportedError(f"the plan by {plan.planner!r} adds up along other rings than it spreads sums; {WANTED}")
+        raise UnsupportedError(f"the plan by {plan.planner!r} reduces along other rings than it broadcasts; {WANTED}")
     # The least common number of shares that makes each ring's a whole one.
     total = math.lcm(*(share.denominator for share in shares[-1].values()))
     if total > MAX_CHANNELS:

@@ -138,7 +138,7 @@ def _algorithm(plan: object) -> tuple[str, int]:
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
     if plan.collective not in TREE_COLLECTIVES:
         raise UnsupportedError(
-            f"the plan is for {plan.collective}, of which NCCL's tuner knows nothing; expected one of "
+            f"the plan is for {plan.collective}, which NCCL's tuner does not support; expected one of "
             f"{', '.join(map(str, TREE_COLLECTIVES))}"
         )
     if plan.planner == TREE_PLANNER and plan.collective is ALLREDUCE:

@@ -69,7 +69,7 @@ def simulate(plan: Plan, size: int | str, slices: int | None = None, *, steps: W
     UnsupportedError
         If an argument is not understood, does not suit the plan, or makes for more than 2^26 events.
     CertificateError
-        If the schedule uses links that its topology lacks, or its transfers wait for each other in a circle.
+        If the schedule uses links that its topology lacks, or its transfers wait for each other in a cycle.
 
     Examples
     --------

@@ -128,7 +128,7 @@ class Bound:
         _check_witness(witness)
         amount, bandwidth = witness.verify(topology, known, weights)
         if amount == 0 or bandwidth == 0:
-            raise CertificateError(f"the witness shows {amount} shards over {bandwidth} GB/s, which bounds nothing")
+            raise CertificateError(f"the witness shows {amount} shards over {bandwidth} GB/s, which is no bound")
         return cls(topology, known, amount / bandwidth, witness, weights)
 
     def verify(self) -> None:
@@ -207,7 +207,7 @@ def link_prices(bound: Bound) -> tuple[LinkPrice, ...]:
         raise UnsupportedError(f"the bound is {shown(bound)}; expected a Bound, such as collopt.bound returns")
     topology, witness, collective = bound.topology, bound.witness, bound.collective
     if not isinstance(witness, Witness):
-        raise UnsupportedError(f"a bound by {type(witness).__name__} does not say what a link is worth")
+        raise UnsupportedError(f"a bound by {type(witness).__name__} has no dual values of links")
     weights = witness.link_weights(topology, collective)
     amount, _ = witness.crossing(topology, collective, bound.weights)
     return tuple(LinkPrice(*pair, weight * bound.total_weight / amount) for pair, weight in weights.items() if weight)
@@ -239,7 +239,7 @@ def bound_sensitivity(bound: Bound) -> pd.DataFrame:
 
 def _check_witness(witness: object) -> None:
     if not isinstance(witness, Witness):
-        raise CertificateError(f"the bound's witness is {shown(witness)}; expected one such as a Cut")
+        raise CertificateError(f"the bound's witness is {shown(witness)}; expected a witness such as a Cut")
 
 
 def _check_asked(topology: object, collective: object, weights: object) -> None:
@@ -247,18 +247,18 @@ def _check_asked(topology: object, collective: object, weights: object) -> None:
         raise CertificateError(f"the bound is about {shown(topology)}; expected a Topology")
     if not isinstance(collective, Collective) or COLLECTIVES.get(collective.name) != collective:
         known = ", ".join(COLLECTIVES)
-        raise CertificateError(f"a bound says nothing about {shown(collective)}; expected one of {known}")
+        raise CertificateError(f"there is no bound for {shown(collective)}; expected one of {known}")
     # Weights of numpy would overflow when they are added up, and floats round.
     if not isinstance(weights, tuple) or any(type(weight) is not int for weight in weights):
         raise CertificateError(f"the bound's weights are {shown(weights)}; expected a tuple of integers")
     if collective.takes_traffic and not weights:
-        raise CertificateError("an all-to-allv has traffic; the bound's weights are empty")
+        raise CertificateError("the bound of an all_to_allv has no weights; expected its traffic")
     pairs = collective.in_pairs
     shards = topology.num_ranks**2 if pairs else topology.num_ranks
     if weights and (len(weights) != shards or min(weights) < 0):
         what = "pair of ranks" if pairs else "rank"
-        raise CertificateError(f"the bound's weights are not one number of at least 0 per {what}")
+        raise CertificateError(f"the bound's weights are not one non-negative number per {what}")
     if weights and pairs and not collective.takes_traffic:
-        raise CertificateError("an all-to-all has equal parts; the bound's weights say otherwise")
+        raise CertificateError("the bound of an all_to_all has weights; expected none, since all parts are equal")
     if collective.has_one_root and sum(weight > 0 for weight in weights) != 1:
-        raise CertificateError(f"{collective} has one shard, that of its root; the bound's weights say otherwise")
+        raise CertificateError(f"the bound of a {collective} has weights for several ranks; expected one, the root")

@@ -10,6 +10,7 @@ from math import lcm
 from typing import Any, ClassVar, Self
 
 from ...errors import CertificateError
+from ...support.formatting import exact
 from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.collective import Collective, CollectiveName, as_collective
@@ -93,7 +94,7 @@ class Prices(Witness):
         """Keep prices as exact numbers, in tuples."""
         object.__setattr__(self, "links", as_link_prices(self.links))
         for name in ("into", "out_of"):
-            lists = as_parts(getattr(self, name), f"prices {name}", "lists of prices, one per rank")
+            lists = as_parts(getattr(self, name), f"dual values {name}", "lists of dual values, one per rank")
             object.__setattr__(self, name, tuple(as_link_prices(prices) for prices in lists))
         object.__setattr__(self, "relays", as_node_set(self.relays, "relays"))
 
@@ -105,7 +106,8 @@ class Prices(Witness):
         for lengths in (self.into, self.out_of):
             if lengths and len(lengths) != topology.num_ranks:
                 raise CertificateError(
-                    f"the bound has prices for {len(lengths)} ranks; expected one list per rank, {topology.num_ranks}"
+                    f"the bound has dual values for {len(lengths)} ranks; expected one list per rank, "
+                    f"{topology.num_ranks}"
                 )
             sums = dict.fromkeys(limits, Fraction(0))
             for prices in lengths:
@@ -113,8 +115,8 @@ class Prices(Witness):
                     sums[pair] += price
             if dear := [pair for pair, price in sums.items() if price > limits[pair]]:
                 raise CertificateError(
-                    f"the bound's prices of hop {dear[0]} add up to {sums[dear[0]]}; its links are worth "
-                    f"{limits[dear[0]]}"
+                    f"the bound's dual values of hop {dear[0]} sum to {sums[dear[0]]}; expected at most that of its "
+                    f"links, {limits[dear[0]]}"
                 )
 
     def crossing(
@@ -129,7 +131,7 @@ class Prices(Witness):
             sums = [there + back for there, back in both if there is not None and back is not None]
             return Crossing(sum(sizes) * min(sums, default=Fraction(0)), value)
         if collective.direction is None:
-            raise CertificateError(f"prices of trees say nothing about {collective.name!r}")
+            raise CertificateError(f"dual values of trees do not bound {collective.name!r}")
         amount = Fraction(0)
         uses = self._spreading(topology) if collective.direction == "broadcast" else self._adding(topology)
         for rank, size, use in zip(topology.compute_nodes, sizes, uses, strict=True):
@@ -141,12 +143,15 @@ class Prices(Witness):
     def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:
         """Say what the bandwidth is worth, and whom the bound is about."""
         amount, value = self.crossing(topology, collective)
-        return f"links are worth {value}, of which {self.scope(collective)} use {amount} per unit of rate"
+        return (
+            f"weighted by dual values, the links offer {exact(value)}, and {self.scope(collective)} use "
+            f"{exact(amount)} per unit of rate"
+        )
 
     def scope(self, collective: CollectiveName | Collective) -> str:
         """Say which schedules the bound is about."""
         if as_collective(collective).has_two_phases:
-            return "allreduces that add up every byte at one rank and spread it from there"
+            return "allreduces that reduce every byte at one rank and broadcast it from there"
         return EVERY_SCHEDULE
 
     def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:  # noqa: ARG002
@@ -171,7 +176,7 @@ class Prices(Witness):
     def _spreading(self, topology: Topology) -> list[Fraction | None]:
         """For every rank v: what its data uses, the sum over all t of ``dist(v, t)``; None if it cannot reach all."""
         if not self.into:
-            raise CertificateError("the bound has no prices for what ranks receive")
+            raise CertificateError("the bound has no dual values for what ranks receive")
         forward = _hops(topology, self.relays)
         backward: dict[str, list[str]] = {}
         for tail, heads in forward.items():
@@ -183,14 +188,16 @@ class Prices(Witness):
     def _adding(self, topology: Topology) -> list[Fraction | None]:
         """For every rank v: what is used to send everything to it, the sum of ``dist'(t, v)``; None as above."""
         if not self.out_of:
-            raise CertificateError("the bound has no prices for what ranks send")
+            raise CertificateError("the bound has no dual values for what ranks send")
         return _sums_of_distances(topology, _hops(topology, self.relays), self.out_of)
 
     def _check_relays(self, topology: Topology) -> None:
         if strangers := sorted(self.relays - set(topology.switch_nodes)):
             raise CertificateError(f"the bound's relay {shown(strangers[0])} is not a switch of {topology!r}")
         if left_out := sorted((topology.multicast | topology.aggregation) - self.relays):
-            raise CertificateError(f"the bound leaves out of its relays {left_out[0]!r}, which can copy or add up data")
+            raise CertificateError(
+                f"the bound leaves out of its relays {left_out[0]!r}, which can copy or aggregate data"
+            )
 
 
 def hop_limits(topology: Topology, links: Mapping[Pair, Fraction], relays: frozenset[str]) -> dict[Pair, Fraction]:

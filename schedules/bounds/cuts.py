@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from ...errors import CertificateError
+from ...support.formatting import exact
 from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.collective import ALLREDUCE, Collective, CollectiveName, as_collective
@@ -190,7 +191,7 @@ class Cut(Witness):
         inside = self.supply(topology)
         if not 0 < inside < topology.num_ranks:
             raise CertificateError(
-                f"the bound's cut holds {inside} of {topology.num_ranks} ranks; expected some in and some out"
+                f"the bound's cut contains {inside} of {topology.num_ranks} ranks; expected ranks on both sides"
             )
 
     def crossing(
@@ -211,12 +212,15 @@ class Cut(Witness):
     def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:
         """Say how many ranks are inside, and what crosses."""
         collective = as_collective(collective)
-        bandwidth = self.crossing(topology, collective).bandwidth
-        way = "enter" if collective.direction == "reduce" else "leave"
-        what = "which all data must leave" if collective.has_two_phases else f"whose shards {way}"
+        bandwidth = exact(self.crossing(topology, collective).bandwidth, "GB/s")
+        side = "ingress" if collective.direction == "reduce" else "egress"
+        part = f"{self.supply(topology)} of {topology.num_ranks}"
         if collective.in_pairs:
-            what = "whose data for the others leave"
-        return f"{self.supply(topology)} of {topology.num_ranks} ranks, {what} over {bandwidth} GB/s"
+            return f"{side} of the cut around {part} ranks: {bandwidth}, carrying their traffic to the others"
+        if not collective.is_sharded:
+            what = "all data" if collective.has_two_phases else "the data of the root"
+            return f"{side} of the cut around {part} ranks: {bandwidth}, carrying {what}"
+        return f"{side} of the cut: {bandwidth}, carrying {part} shards"
 
     def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:
         """Weight 1 for every link that leaves it, or enters it where that is what counts."""
@@ -264,7 +268,7 @@ class RankCuts(Witness):
         """Take nothing but cuts."""
         cuts = as_parts(self.cuts, "list of cuts", "cuts, one per rank")
         if strangers := [cut for cut in cuts if not isinstance(cut, Cut)]:
-            raise CertificateError(f"the bound's list of cuts holds {shown(strangers[0])}; expected a Cut per rank")
+            raise CertificateError(f"the bound's list of cuts contains {shown(strangers[0])}; expected a Cut per rank")
         object.__setattr__(self, "cuts", cuts)
 
     def bandwidth(self, topology: Topology) -> Fraction:
@@ -280,23 +284,26 @@ class RankCuts(Witness):
         for rank, cut in zip(topology.compute_nodes, self.cuts, strict=True):
             cut.check(topology)
             if rank not in cut.nodes or cut.supply(topology) != 1:
-                raise CertificateError(f"the bound's cut for rank {rank!r} does not hold this rank alone")
+                raise CertificateError(f"the bound's cut for rank {rank!r} does not contain this rank alone")
 
     def crossing(
         self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
     ) -> Crossing:
         """Take the widest cut, see `Witness.crossing`."""
         if (collective := as_collective(collective)) is not ALLREDUCE:
-            raise CertificateError(f"cuts around single ranks say nothing about {collective.name!r}")
+            raise CertificateError(f"cuts around single ranks do not bound {collective.name!r}")
         if topology.aggregation:
-            raise CertificateError("cuts around single ranks say nothing where switches can add up data")
+            raise CertificateError(
+                "cuts around single ranks do not bound an allreduce where switches can aggregate data"
+            )
         ranks = topology.num_ranks
         return Crossing(2 * _total(topology, weights) * (ranks - 1) / ranks, self.bandwidth(topology))
 
     def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:  # noqa: ARG002
         """Say what the busiest rank does, and how fast it can."""
-        way = "receives" if topology.multicast else "sends"
-        return f"some rank {way} 2 (N - 1) / N of all data, and none has more than {self.bandwidth(topology)} GB/s"
+        way, side = ("receives", "ingress") if topology.multicast else ("sends", "egress")
+        bandwidth = exact(self.bandwidth(topology), "GB/s")
+        return f"some rank {way} 2 (N - 1) / N of all data; the largest {side} of a rank is {bandwidth}"
 
     def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:  # noqa: ARG002
         """Weight 1 for every link that crosses one of the widest cuts."""
@@ -372,14 +379,18 @@ class Partition(Witness):
                 raise CertificateError(f"the bound's partition has {twice[0]!r} in two parts; expected one")
             seen |= part
         if missing := [node for node in topology.nodes if node not in seen]:
-            raise CertificateError(f"the bound's partition leaves out {missing[0]!r}; expected every node in a part")
+            raise CertificateError(
+                f"the bound's partition has no part with {missing[0]!r}; expected every node in a part"
+            )
         parties = self._parties(topology)
         if len(parties) < 2:
-            raise CertificateError("one part of the bound's partition holds all ranks; expected ranks in two or more")
+            raise CertificateError(
+                "one part of the bound's partition contains all ranks; expected ranks in at least two"
+            )
         idle = topology.aggregation.difference(*parties)
         if idle:
             raise CertificateError(
-                f"the bound's partition has {min(idle)!r}, which can add up data, in a part without ranks"
+                f"the bound's partition has {min(idle)!r}, which can aggregate data, in a part without ranks"
             )
 
     def crossing(
@@ -387,7 +398,7 @@ class Partition(Witness):
     ) -> Crossing:
         """Add up the links that enter parts with ranks, see `Witness.crossing`."""
         if (collective := as_collective(collective)) is not ALLREDUCE:
-            raise CertificateError(f"a partition says nothing about {collective.name!r}")
+            raise CertificateError(f"a partition does not bound {collective.name!r}")
         parties = self._parties(topology)
         party_of = np.full(len(topology.nodes), -1)
         for number, party in enumerate(parties):
@@ -399,11 +410,8 @@ class Partition(Witness):
 
     def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:
         """Say how many parts there are, and what they can receive."""
-        bandwidth = self.crossing(topology, collective).bandwidth
-        return (
-            f"{len(self._parties(topology))} parts must receive 2 (p - 1) times all data between them, "
-            f"over {bandwidth} GB/s"
-        )
+        bandwidth = exact(self.crossing(topology, collective).bandwidth, "GB/s")
+        return f"ingress of p = {len(self._parties(topology))} parts: {bandwidth}, carrying 2 (p - 1) times all data"
 
     def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:  # noqa: ARG002
         """Weight 1 for every link that enters a part with ranks."""
@@ -449,12 +457,12 @@ class LinkPrice(NamedTuple):
 
 def as_link_prices(rows: object) -> tuple[LinkPrice, ...]:
     """Read prices with both ends of their links; raises `CertificateError` for anything else."""
-    return tuple(_as_link_price(row) for row in as_parts(rows, "list of prices", "prices with both ends"))
+    return tuple(_as_link_price(row) for row in as_parts(rows, "list of dual values", "dual values with both ends"))
 
 
 def _as_link_price(row: object) -> LinkPrice:
     if not isinstance(row, tuple) or [type(end) for end in row[:2]] != [str, str] or len(row) != 3:
-        raise CertificateError(f"the bound's list of prices holds {shown(row)}; expected (tail, head, price)")
+        raise CertificateError(f"the bound's list of dual values contains {shown(row)}; expected (tail, head, value)")
     tail, head, price = row
     return LinkPrice(tail, head, as_price(price, tail, head))
 
@@ -475,12 +483,14 @@ def price_by_link(prices: Sequence[LinkPrice], known: Iterable[Pair], what: str)
     for tail, head, price in prices:
         if (tail, head) not in known:
             raise CertificateError(
-                f"the bound has a price for {what} {shown((tail, head))}, which is none of this topology"
+                f"the bound has a dual value for {what} {shown((tail, head))}, which this topology does not have"
             )
         if (tail, head) in mapping:
-            raise CertificateError(f"the bound has two prices for {what} {shown((tail, head))}; expected one")
+            raise CertificateError(f"the bound has two dual values for {what} {shown((tail, head))}; expected one")
         if price < 0:
-            raise CertificateError(f"the bound's price of {what} {shown((tail, head))} is {price}; expected at least 0")
+            raise CertificateError(
+                f"the bound's dual value of {what} {shown((tail, head))} is {price}; expected at least 0"
+            )
         mapping[tail, head] = price
     return mapping
 
@@ -493,7 +503,7 @@ def as_node_set(nodes: object, what: str) -> frozenset[str]:
     """
     names = as_parts(nodes, what, "names of nodes")
     if strangers := [name for name in names if type(name) is not str]:
-        raise CertificateError(f"the bound's {what} holds {shown(strangers[0])}; expected names of nodes")
+        raise CertificateError(f"the bound's {what} contains {shown(strangers[0])}; expected names of nodes")
     return nodes if type(nodes) is frozenset else frozenset(names)
 
 
@@ -510,7 +520,7 @@ def as_price(price: object, tail: str, head: str) -> Fraction:
         return price
     if type(price) is not int:
         raise CertificateError(
-            f"the bound's price of {shown((tail, head))} is {shown(price)}; expected a Fraction or an integer"
+            f"the bound's dual value of {shown((tail, head))} is {shown(price)}; expected a Fraction or an integer"
         )
     return Fraction(price)
 

@@ -71,7 +71,7 @@ class LinkLengths(Witness):
     ) -> Crossing:
         """Add up distances, and what all links have to give away; see `Witness.crossing`."""
         if not (collective := as_collective(collective)).in_pairs:
-            raise CertificateError(f"lengths of links say nothing about {collective.name!r}")
+            raise CertificateError(f"dual lengths of links do not bound {collective.name!r}")
         value = sum((length * topology.link(tail, head).bandwidth for tail, head, length in self.links), Fraction(0))
         scale = lcm(*(length.denominator for _, _, length in self.links))
         amount = 0
@@ -79,14 +79,16 @@ class LinkLengths(Witness):
         for source, distances in enumerate(self._distances(topology, scale)):
             wanted = np.flatnonzero(traffic[source] != 0)
             if not np.isfinite(distances[wanted]).all():
-                raise CertificateError(f"rank {topology.compute_nodes[source]!r} cannot reach every other it sends to")
+                raise CertificateError(
+                    f"rank {topology.compute_nodes[source]!r} cannot reach every rank to which it sends"
+                )
             whole = distances[wanted].astype(np.int64).astype(object)
             amount += int((whole * traffic[source, wanted]).sum())
         return Crossing(Fraction(amount, scale), value)
 
     def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:  # noqa: ARG002
         """Say what the bound compares."""
-        return f"each pair passes its distance at least, in lengths of {len(self.links)} links, which give no more"
+        return f"dual lengths of {len(self.links)} links: traffic times distance is at most bandwidth times length"
 
     def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:  # noqa: ARG002
         """Return the length of every link."""
@@ -112,7 +114,7 @@ class LinkLengths(Witness):
         whole = {places[tail, head]: int(length * scale) for tail, head, length in self.links}
         # No path passes a node twice, so no distance is more than all lengths together.
         if sum(whole.values()) >= EXACT_FLOATS:
-            raise CertificateError("the bound's lengths of links add up to 2^53 or more of their common unit")
+            raise CertificateError("the bound's dual lengths sum to 2^53 or more of their common unit")
         lengths[list(whole)] = list(whole.values())
         size = len(topology.nodes)
         # Stored zeros are links of length 0, not missing ones.

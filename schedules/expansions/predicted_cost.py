@@ -245,7 +245,7 @@ def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> S
     """
     nodes, pairs = 1, [_as_factor(factor) for factor in as_list(factors, "the factors", most=MOST_TIMES)]
     if not pairs:
-        raise UnsupportedError("the Cartesian product of no graphs was asked for; expected at least one factor")
+        raise UnsupportedError("the list of factors is empty; expected at least one factor")
     for graph, cost in pairs:
         if not graph.is_simple:
             raise UnsupportedError(f"{graph.name} has self-loops or parallel arcs; Theorem 13 is for graphs without")

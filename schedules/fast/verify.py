@@ -51,7 +51,7 @@ def _check_arrays(schedule: StagedArrays) -> None:
     _require(bool((schedule.traffic >= 0).all()), "the traffic has negative entries")
     starts = schedule.stream_starts
     fine = starts[0] == 0 and starts[-1] == len(schedule.segments) and bool((np.diff(starts) >= 0).all())
-    _require(fine, "streams do not take up the segments one after another")
+    _require(fine, "streams do not cover the segments in order")
 
 
 def _check_segments(schedule: StagedArrays) -> IntArray:
@@ -59,7 +59,7 @@ def _check_segments(schedule: StagedArrays) -> IntArray:
     n, m, ranks, homes = schedule.servers, schedule.gpus_per_server, schedule.num_ranks, schedule.homes
     origin, final, first, length = schedule.segments.T
     inside = (schedule.segments >= 0).all() and (origin < ranks).all() and (final < ranks).all() and (length > 0).all()
-    _require(bool(inside), "a segment is of no rank or of no bytes")
+    _require(bool(inside), "a segment has no valid rank or no bytes")
     stream = np.repeat(np.arange(n * n * m), np.diff(schedule.stream_starts))
     sender, receiver = (homes[part * m] for part in np.divmod(stream // m, n))
     strays = np.flatnonzero((homes[origin] != sender) | (homes[final] != receiver) | (sender == receiver))
@@ -97,7 +97,7 @@ def _check_stages(schedule: StagedArrays, longest: IntArray) -> None:
     n, partners, sizes = schedule.servers, schedule.partners, schedule.stage_bytes
     stage, sender = np.nonzero(partners != -1)
     receiver = partners[stage, sender]
-    _require(bool(((receiver >= 0) & (receiver < n) & (receiver != sender)).all()), "a partner is no other server")
+    _require(bool(((receiver >= 0) & (receiver < n) & (receiver != sender)).all()), "a partner is not another server")
     twice = np.flatnonzero(np.bincount(stage * n + receiver) > 1)
     if twice.size:
         _require(False, f"in stage {twice[0] // n} two servers send to the same one")
@@ -109,7 +109,7 @@ def _check_stages(schedule: StagedArrays, longest: IntArray) -> None:
     pair = (sender * n + receiver)[order]
     new = np.diff(pair, prepend=-1) != 0
     before = np.where(new, 0, np.roll(ends[order], 1))
-    _require(np.array_equal(begins[order], before), "a stage does not go on where the one before ended")
+    _require(np.array_equal(begins[order], before), "a stage does not start where the previous one ended")
     done = np.zeros(n * n, dtype=np.int64)
     done[pair] = ends[order]
     if not np.array_equal(done.reshape(n, n), longest):

@@ -80,5 +80,5 @@ def _links_between(tails: IntArray, heads: IntArray, paths: IntArray, topology: 
     if missing.any():
         hop = int(np.flatnonzero(missing)[0])
         tail, head = topology.nodes[tails[hop]], topology.nodes[heads[hop]]
-        raise CertificateError(f"path {paths[hop]} uses a link from {tail!r} to {head!r}, which is not there")
+        raise CertificateError(f"path {paths[hop]} uses a link from {tail!r} to {head!r}, which does not exist")
     return order[place]

@@ -87,7 +87,9 @@ def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) 
         for part in (schedule.reduce, schedule.broadcast):
             _check_kinds(part, topology)
         if (schedule.reduce.direction, schedule.broadcast.direction) != ("reduce", "broadcast"):
-            raise CertificateError("the allreduce does not consist of a schedule that reduces and one that broadcasts")
+            raise CertificateError(
+                "the allreduce does not consist of one schedule that reduces and one that broadcasts"
+            )
         return tuple(verified_step_loads(part, topology) for part in (schedule.reduce, schedule.broadcast))
     return (verified_step_loads(schedule, topology),)
 
@@ -153,11 +155,11 @@ def _check_shapes(schedule: StepSchedule, topology: Topology) -> None:
 def _check_sends(schedule: StepSchedule) -> None:
     """Check each send for itself, and that no step is left out, for it would cost time."""
     source, route, step = schedule.sources, schedule.routes, schedule.steps
-    _refuse_if((source < 0) | (source >= schedule.num_ranks), "send {} has a source that is no rank")
-    _refuse_if((route < 0) | (route >= len(schedule.path_starts) - 1), "send {} has a route that is no path")
+    _refuse_if((source < 0) | (source >= schedule.num_ranks), "send {} has a source that is not a rank")
+    _refuse_if((route < 0) | (route >= len(schedule.path_starts) - 1), "send {} has a route that is not a path")
     _refuse_if(
         (schedule.lower < 0) | (schedule.lower >= schedule.upper) | (schedule.upper > schedule.chunks_per_shard),
-        "send {} carries no interval of the chunks of a shard",
+        "send {} does not carry an interval of chunks of a shard",
     )
     _refuse_if(step < 0, "send {} happens before step 0")
     # With more steps than sends one of the first is empty, so there is no need to look at later ones.

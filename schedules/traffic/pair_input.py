@@ -146,5 +146,5 @@ def _whole(amounts: list[int], num_ranks: int) -> IntArray:
         )
     matrix = np.array(units, dtype=np.int64).reshape(num_ranks, num_ranks)
     if not matrix[~np.eye(num_ranks, dtype=np.bool_)].any():
-        raise UnsupportedError("no rank has anything for another in the traffic; expected some entry off the diagonal")
+        raise UnsupportedError("all off-diagonal traffic is 0; expected a positive entry")
     return matrix

@@ -139,7 +139,7 @@ class Allreduce(Schedule):
     def __repr__(self) -> str:
         """One line in angle brackets."""
         added, spread = self.reduce.num_trees, self.broadcast.num_trees
-        return f"<Allreduce: {self.num_ranks} ranks, {added} trees that reduce, {spread} that broadcast>"
+        return f"<Allreduce: {self.num_ranks} ranks, {added} reduce trees, {spread} broadcast trees>"
 
 
 TreeSchedule = Forest | Allreduce

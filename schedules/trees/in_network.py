@@ -81,7 +81,7 @@ class InNetwork:
                 wrong = into[node] != (node != root) if rank else node not in able and into[node] != out[node]
                 if wrong or ((rank or out[node]) and node not in reached):
                     raise CertificateError(
-                        f"tree {tree} with data copied in the network fails at {self.topology.nodes[node]!r}"
+                        f"tree {tree} with in-network multicast fails at {self.topology.nodes[node]!r}"
                     )
 
     def _hops(self, tree: int) -> list[tuple[int, int]]:

@@ -100,9 +100,9 @@ def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntAr
     for forest in (added, spread):
         _check_kinds(forest, topology)
     if (added.direction, spread.direction) != ("reduce", "broadcast"):
-        raise CertificateError("the allreduce does not consist of a forest that reduces and one that broadcasts")
+        raise CertificateError("the allreduce does not consist of one forest that reduces and one that broadcasts")
     if not np.array_equal(added.root_weights, spread.root_weights):
-        raise CertificateError("the allreduce spreads other shards than it adds up")
+        raise CertificateError("the allreduce broadcasts other shards than it reduces")
     loads = [verified_link_loads(forest, topology) for forest in (added, spread)]
     common = lcm(added.trees_per_root, spread.trees_per_root)
     scales = [common // forest.trees_per_root for forest in (added, spread)]
@@ -164,7 +164,7 @@ def _checked_parents(forest: Forest, trees: slice) -> IntArray:
     first = trees.start
     _refuse_if(at_root & (routes != -1), "the root of tree {} receives: rank {}", first)
     unrouted = (routes < 0) | (routes >= len(forest.path_starts) - 1)
-    _refuse_if(~at_root & unrouted, "tree {} brings nothing to rank {}", first)
+    _refuse_if(~at_root & unrouted, "tree {} does not deliver to rank {}", first)
     known = np.where(at_root, 0, routes)
     receivers = forest.path_nodes[forest.path_starts[1:] - 1][known]
     _refuse_if(~at_root & (receivers != np.arange(ranks)), "in tree {} the path to rank {} ends elsewhere", first)

@@ -44,7 +44,7 @@ def share_out(network: Intake, chunks: int, capacities: IntArray) -> Shares:
     # More than everything is as good as everything, and keeps sums small.
     counts, *columns = _shared_out(network, chunks, np.minimum(capacities, chunks * network.num_ranks))
     if counts[-1] < 0:
-        raise SolverError(f"the links cannot bring all that comes in {len(counts)} hops")
+        raise SolverError(f"the links cannot carry all data that arrives in {len(counts)} hops")
     return Shares(np.repeat(np.arange(len(counts)), counts), *columns)
 
 

@@ -76,7 +76,7 @@ def message(attempt: Attempt, termination: Termination, ray: FloatArray | None) 
         remedy = "raise it" if attempt.program.whole.any() else "raise it or choose another algorithm"
         return f"{name} was not solved within {limit} seconds; {remedy}"
     if termination is Termination.INTERRUPTED:
-        return f"{name} was not solved, since the listener in HighsOptions.progress stopped it"
+        return f"{name} was not solved, since the callback in HighsOptions.progress stopped it"
     if termination is Termination.OPTIMAL:
         return f"{name} is solved to optimality"
     stopped = attempt.highs.modelStatusToString(attempt.highs.getModelStatus())

@@ -64,8 +64,8 @@ class ExactAnswer:
         reached, bound = self._program.reached(self._point), self._program.bound(self._prices)
         if not reached == bound == self.objective:
             raise CertificateError(
-                f"the exact answer to {self._program.program.name} claims {self.objective}, but its values reach "
-                f"{reached} and its prices prove {bound}"
+                f"the exact answer to {self._program.program.name} claims {self.objective}, but its primal values "
+                f"reach {reached} and its dual values prove {bound}"
             )
 
 
@@ -97,7 +97,9 @@ def _of_basis(program: LinearProgram, basis: Basis) -> ExactAnswer:
     except CertificateError as error:
         raise NoAnswerError(f"{loose}: {error}") from error
     if reached != bound:
-        raise NoAnswerError(f"{loose}: its values reach {float(reached)!r}, but prices prove {float(bound)!r}")
+        raise NoAnswerError(
+            f"{loose}: its primal values reach {float(reached)!r}, but its dual values prove {float(bound)!r}"
+        )
     return ExactAnswer(reached, rational, point, prices)
 
 

@@ -87,7 +87,7 @@ def instance(
     longest = min(LONGEST, (SUM_LIMIT - 1) // (most * num_nodes))
     if longest < LEAST_LONGEST:
         raise CapacityOverflowError(
-            f"the demands of one rank add up to {most}, which times path lengths leaves 64 bits; "
+            f"the demands of one rank add up to {most}, which times path lengths overflows int64; "
             "state them in larger units"
         )
     needs, amount = scaled_needs(demands, alike.sources, num_nodes)

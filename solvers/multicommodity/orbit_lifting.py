@@ -125,7 +125,7 @@ def _label(
 
 def _overflow(scale: int) -> CapacityOverflowError:
     return CapacityOverflowError(
-        f"equal parts of the flows are whole numbers only {shown(scale)} times as large, which leaves 64 bits; "
+        f"equal parts of the flows are whole numbers only {shown(scale)} times as large, which overflows int64; "
         "state the flows in larger units"
     )
 

@@ -53,7 +53,7 @@ def rate_certificate(
     [1.99, 2.0]
     """
     if not 0 < rate < np.inf or not np.isfinite(flows).all() or not (prices > 0).any() or not np.isfinite(prices).all():
-        raise SolverError(f"the rate is {rate}, prices add up to {prices.sum()}; expected finite numbers above 0")
+        raise SolverError(f"the rate is {rate}, dual values sum to {prices.sum()}; expected finite numbers above 0")
     rows = demands[orbits.sources]
     rows[np.arange(len(rows)), orbits.sources] = 0
     upper = _shortest_ways(num_nodes, tails, heads, capacities, rows, orbits, np.maximum(prices, 0.0))
@@ -89,7 +89,7 @@ def _shortest_ways(
     longest = min(2**LENGTH_BITS, SUM_LIMIT // (most * num_nodes))
     if longest < 2**LEAST_LENGTH_BITS:
         raise CapacityOverflowError(
-            f"the demands of one rank add up to {most}, which times path lengths leaves 64 bits; "
+            f"the demands of one rank add up to {most}, which times path lengths overflows int64; "
             "state them in larger units"
         )
     shares = (prices / orbits.sizes)[orbits.classes]

@@ -44,7 +44,7 @@ def _unit(num_nodes: int) -> int:
     """Largest product of the factors, over and over, with which no sum leaves 64 bits."""
     most = LOAD_LIMIT // num_nodes**2
     if most < 2**20:
-        raise CapacityOverflowError(f"all-to-all among {num_nodes} nodes would leave 64 bits; expected fewer nodes")
+        raise CapacityOverflowError(f"all-to-all among {num_nodes} nodes would overflow int64; expected fewer nodes")
     unit = 1
     while True:
         for factor in FACTORS:

@@ -104,7 +104,7 @@ def _check_arrays(
     if not 0 <= source <= last < num_nodes:
         raise SolverError(f"the source is {source} and the last node {last}; expected nodes from 0 to {num_nodes - 1}")
     if demands[source]:
-        raise SolverError(f"node {source} asks itself for {demands[source]}; expected 0")
+        raise SolverError(f"node {source} has a demand of {demands[source]} for itself; expected 0")
     check_capacities(len(flow) * int(flow.max(initial=0)))
 
 

@@ -72,7 +72,7 @@ def rank_needs(
         for begin, end in portions(len(wish)):
             _take_back(cuts, level, limit, begin, end, needs, settled)
     if (excess := int(needs.sum()) - level) > 0:
-        raise SolverError(f"the ranks need {excess} more than {level}, which is beyond twice the strength")
+        raise SolverError(f"the unmet demand at level {level} is {excess}; the level is beyond twice the strength")
     return needs
 
 

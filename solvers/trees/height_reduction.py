@@ -85,11 +85,11 @@ def _lowered(forest: _Forest, count: int) -> tuple[IntArray, IntArray, SmallArra
     Returns roots, weights and links of all trees there are then.
     """
     with texts() as say:
-        say(f"{_height(forest, count)} hops high")
+        say(f"height {_height(forest, count)} hops")
         count = _exchange(forest, count, forest.links.shape[1], EFFORT)
         while True:
             height = _height(forest, count)
-            say(f"{height} hops high")
+            say(f"height {height} hops")
             kept = forest.roots[:count].copy(), forest.weights[:count].copy(), forest.links[:count].copy()
             count = _exchange(forest, count, height - 1 - height // HIGH, EFFORT)
             if _height(forest, count) >= height:

@@ -121,7 +121,7 @@ def _initial_state(
     for part in portions(num_ranks):
         short = _first_flows(network.first, network.following, network.heads, network.capacities, flows, *part)
         if short >= 0:
-            raise SolverError(f"rank {short} cannot receive every supply at once, so the trees asked for do not fit")
+            raise SolverError(f"rank {short} cannot receive every supply at once, so the requested trees do not fit")
     return _State(
         tails,
         heads,

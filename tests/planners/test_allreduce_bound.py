@@ -79,7 +79,7 @@ def test_boxes_that_add_up_inside_are_parties_like_any_other() -> None:
 
 
 def test_bandwidths_without_a_common_unit_leave_out_the_costly_witness() -> None:
-    """A partition's arithmetic may leave 64 bits where a cut's does not: no error, and the bound still holds."""
+    """A partition's arithmetic may overflow int64 where a cut's does not: no error, and the bound still holds."""
     odd = [f"{number}.{digits}" for number, digits in ((1, "000000000039"), (2, "000000000061"), (3, "000000000007"))]
     links = [(f"gpu{rank}", f"gpu{(rank + 1) % 3}", bandwidth) for rank, bandwidth in enumerate(odd)]
     topology = Topology.from_links(links, compute=[link[0] for link in links], bidirectional=True)
@@ -91,7 +91,7 @@ def test_bandwidths_without_a_common_unit_leave_out_the_costly_witness() -> None
 def test_a_switch_that_is_not_balanced_is_refused() -> None:
     """As for every collective."""
     links = [("a", "s", 2), ("s", "b", 1), ("b", "a", 1)]
-    with pytest.raises(UnsupportedError, match="switch 's' takes in 2 GB/s and gives out 1 GB/s"):
+    with pytest.raises(UnsupportedError, match="switch 's' has 2 GB/s ingress and 1 GB/s egress"):
         allreduce_bound(Topology.from_links(links, compute="ab", switches="s"))
 
 

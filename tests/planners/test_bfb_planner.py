@@ -342,7 +342,7 @@ def bad(value: Any) -> Any:
         (lambda: bfb_cost(bad(None)), "the topology is None; expected a Topology"),
         (lambda: timed_bfb(bad(None), 1), "the topology is None; expected a Topology"),
         (lambda: plan_bfb(bad(None), "allgather"), "the topology is None; expected a Topology"),
-        (lambda: plan_bfb(ring(4), "broadcast"), "does not carry out the collective 'broadcast'; expected one of all"),
+        (lambda: plan_bfb(ring(4), "broadcast"), "does not implement the collective 'broadcast'; expected one of all"),
         (lambda: bfb_schedule(ring(4), chunks=0), r"chunks is 0; expected a whole number from 1 to 1048576"),
         (lambda: bfb_schedule(ring(4), chunks=2**21), "chunks is 2097152; expected"),
         (lambda: bfb_schedule(ring(4), chunks=True), "chunks is True; expected"),

@@ -65,7 +65,7 @@ def test_what_collopt_writes_is_recognized(tmp_path: Path) -> None:
     names = {path.name: kind.name for path in tmp_path.iterdir() if (kind := kind_of(path))}
     traces = {name: names.pop(name) for name in list(names) if name.endswith(".et")}
     assert names == {
-        "plan": "a plan of collopt",
+        "plan": "a collopt plan",
         "xml": "MSCCL XML",
         "mscclpp": "an MSCCL++ execution plan",
         "topology": "a topology file",
@@ -80,7 +80,7 @@ def test_the_message_names_the_file_its_kind_and_the_command(tmp_path: Path) -> 
     path = tmp_path / "mine.xml"
     path.write_text('<algo name="mine">')
     assert wrong_kind(path, PLAN_KIND, [PLAN_KIND]) == (
-        f"{path} is MSCCL XML, not a plan of collopt; collopt lint {path} --runtime NAME checks it, "
+        f"{path} is MSCCL XML, not a collopt plan; collopt lint {path} --runtime NAME checks it, "
         "collopt plan -o FILE writes a plan to verify"
     )
     assert wrong_kind(path, "what MSCCL loads", ["MSCCL XML"]) is None

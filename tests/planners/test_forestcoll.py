@@ -256,7 +256,7 @@ def test_bandwidths_of_twelve_decimals_stay_exact() -> None:
 @pytest.mark.parametrize("nic", ["24.1", "24.123456789", "24.123456789123", "65/3"])
 @pytest.mark.parametrize("count", [None, 1, 7, 1000])
 def test_uneven_nics_of_any_precision_are_planned(nic: str, count: int | None) -> None:
-    """All links of one NIC; capacities times trees would leave 64 bits, but no sum that is needed does."""
+    """All links of one NIC; capacities times trees would overflow int64, but no sum that is needed does."""
     base = dgx_a100(boxes=2)
     links = [
         link._replace(bandwidth=Fraction(nic)) if "box1/nic3" in (link.tail, link.head) else link for link in base.links
@@ -339,7 +339,7 @@ def test_an_unbalanced_switch_is_named_with_its_figures() -> None:
     )
     for ask in (bound, plan):
         with pytest.raises(
-            UnsupportedError, match=r"switch 's' takes in 3 GB/s and gives out 2\.5 GB/s; expected the same"
+            UnsupportedError, match=r"switch 's' has 3 GB/s ingress and 2\.5 GB/s egress; expected equal values"
         ):
             ask(topology, "allgather")
 
@@ -403,7 +403,7 @@ def test_fixed_numbers_on_directed_networks_are_planned_or_refused(topology: Top
         assert plan_holds(made)
     else:
         assert topology.switch_nodes
-        assert "once they are rounded" in refusal
+        assert "rounding leaves switches" in refusal
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_single_root_reads_like_any_other_plan() -> None:
     assert figures["algbw_exact"] == figures["bound"]["algbw_exact"] == "100/3"
     assert (figures["root_weights"], figures["busiest_links"]) == ([1, 0, 0, 0], 8)
     assert busiest_links(made) == 8
-    assert witness_text(made.bound) == "4 parts must receive 2 (p - 1) times all data between them, over 200 GB/s"
+    assert witness_text(made.bound) == "ingress of p = 4 parts: 200 GB/s, carrying 2 (p - 1) times all data"
     assert witness_figures(made.bound) == {
         "cut_bandwidth": "200",
         "partition": [["gpu0"], ["gpu1"], ["gpu2"], ["gpu3"]],
@@ -155,7 +155,7 @@ def test_both_halves_need_the_same_roots() -> None:
     other = ring_plan(1, 1, 1, 1).schedule
     assert isinstance(other, Allreduce)
     mixed = replace(made, schedule=Allreduce(made.schedule.reduce, other.broadcast))
-    with pytest.raises(CertificateError, match="spreads other shards than it adds up"):
+    with pytest.raises(CertificateError, match="broadcasts other shards than it reduces"):
         mixed.verify()
 
 
@@ -165,7 +165,7 @@ def test_other_collectives_keep_their_shards() -> None:
     bound = collopt.bound(RING, "allgather")
     loads = spread.link_loads(RING)
     rate = congestion(loads, spread.trees_per_root, RING)
-    with pytest.raises(CertificateError, match="shards are not those that its bound is about"):
+    with pytest.raises(CertificateError, match="shards differ from those of its bound"):
         Plan(RING, "allgather", spread, bound, rate, loads, "by-hand").verify()
 
 

@@ -53,7 +53,7 @@ def test_impossible_hops_are_refused_in_the_direction_of_the_data() -> None:
         assert hops.routes(0, 2) == ()
         with pytest.raises(
             UnsupportedError,
-            match=rf"^rank '{sender}' would have to send to '{receiver}', but every way there .* passes",
+            match=rf"^rank '{sender}' would have to send to '{receiver}', but every path there .* passes",
         ):
             hops.needed(0, 2)
 

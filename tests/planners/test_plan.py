@@ -162,21 +162,21 @@ def test_a_worse_plan_is_a_plan_with_a_gap() -> None:
     )
     worse.verify()
     assert (worse.gap, worse.algbw) == (Fraction(1, 3), 10)
-    with pytest.raises(CertificateError, match=r"^the plan claims 1/x = 1/5; its busiest link makes it 3/10$"):
+    with pytest.raises(CertificateError, match=r"^the plan claims 1/x = 1/5; its busiest link gives 3/10$"):
         replace(worse, inverse_rate=Fraction(1, 5)).verify()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"collective": "reduce"}, "^the plan's bound is about allgather on <Topology 'star'"),
-        ({"topology": ring(3)}, "^the plan's bound is about allgather on <Topology 'star'"),
+        ({"collective": "reduce"}, "^the plan's bound is for allgather on <Topology 'star'"),
+        ({"topology": ring(3)}, "^the plan's bound is for allgather on <Topology 'star'"),
         (
             {"link_loads": np.array([2, 2, 2, 1, 2, 2])},
             "^the trees put 2 copies on the link from 'sw' to 'gpu1'; the plan states 1$",
         ),
         ({"link_loads": np.full(5, 2)}, "^the plan states 5 link loads; its topology has 6 links$"),
-        ({"inverse_rate": Fraction(1, 4)}, "^the plan claims 1/x = 1/4; its busiest link makes it 1/5$"),
+        ({"inverse_rate": Fraction(1, 4)}, "^the plan claims 1/x = 1/4; its busiest link gives 1/5$"),
         ({"schedule": Forest.from_paths(3, 1, [(0, 1, [(0, 3, 1), (0, 3, 2)])])}, "^the trees of root 1 weigh 0"),
     ],
 )

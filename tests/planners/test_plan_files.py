@@ -245,7 +245,7 @@ BAD: dict[str, tuple[Change, str]] = {
     "no version": (lambda made: made.pop("version"), "field version of .* is None; expected a whole number from 1"),
     "a topology's format": (
         put("collopt-topology", "format"),
-        "is a topology file, not a plan of collopt",
+        "is a topology file, not a collopt plan",
     ),
     **cases("format", [None, 1, ["collopt-plan"]], "is of format .*; expected 'collopt-plan'", "format"),
     "a newer version": (put(5, "version"), "is version 5; this release reads versions 1 to 4: upgrade collopt"),
@@ -396,7 +396,7 @@ def test_what_proves_nothing_is_refused(case: str, tmp_path: Path) -> None:
         ('{"format": "collopt-plan", "version": ' + "1" * 200 + "}", "an integer has 200 digits"),
         ("[" * 100_000, "nested too deeply|not valid JSON"),
         ("\ud800", "not valid JSON|not UTF-8"),
-        ("<algo></algo>", "is MSCCL XML, not a plan of collopt; collopt lint .* checks it"),
+        ("<algo></algo>", "is MSCCL XML, not a collopt plan; collopt lint .* checks it"),
     ],
 )
 def test_what_is_no_document_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_numbers_that_are_not_numbers_are_refused_deep_inside(tmp_path: Path) ->
 def test_a_topology_file_is_no_plan(tmp_path: Path) -> None:
     """The message says what it is and what was expected."""
     write_topology(ring(3), tmp_path / "ring.json")
-    with pytest.raises(FileFormatError, match=r"ring\.json is a topology file, not a plan of collopt; collopt import "):
+    with pytest.raises(FileFormatError, match=r"ring\.json is a topology file, not a collopt plan; collopt import "):
         load_plan(tmp_path / "ring.json")
 
 

@@ -142,7 +142,7 @@ def refused(collective: str, schedule: Callable[[], object], **options: Any) -> 
     [
         (lambda: plan_of_schedule(None, "allgather", ring_allgather()), "the topology is None; expected a Topology"),  # type: ignore[arg-type]
         (refused("all_to_all", ring_allgather), "expected a FlowSchedule for all_to_all"),
-        (refused("scan", ring_allgather), "no schedule carries out the collective 'scan'"),
+        (refused("scan", ring_allgather), "no schedule implements the collective 'scan'"),
         (refused("allgather", lambda: None), "the schedule is None; expected a Forest"),
         (refused("allgather", lambda: [ring_allgather()]), "the schedule is .*; expected a Forest"),
         (

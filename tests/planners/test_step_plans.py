@@ -122,7 +122,7 @@ UNFIT: dict[str, tuple[Plan, str]] = {
     ),
     "an allreduce that only spreads": (
         made(StepAllreduce(AROUND, AROUND), "allreduce"),
-        "the allreduce does not consist of a schedule that reduces and one that broadcasts",
+        "the allreduce does not consist of one schedule that reduces and one that broadcasts",
     ),
     "an allgather for a broadcast": (
         replace(
@@ -130,11 +130,11 @@ UNFIT: dict[str, tuple[Plan, str]] = {
             collective="broadcast",
             bound=Bound.from_witness(RING, "broadcast", Cut(frozenset({"gpu0"})), (1, 0, 0, 0)),
         ),
-        "the plan's shards are not those that its bound is about",
+        "the plan's shards differ from those of its bound",
     ),
     "unequal shards": (
         made(bound=Bound.from_witness(RING, "allgather", Cut(frozenset({"gpu0"})), (2, 1, 1, 1))),
-        "the plan's shards are not those that its bound is about",
+        "the plan's shards differ from those of its bound",
     ),
     "a rank too few": (made(schedule=replace(AROUND, num_ranks=3)), "the schedule is for 3 ranks; the topology has 4"),
     "huge ranks": (
@@ -160,7 +160,7 @@ UNFIT: dict[str, tuple[Plan, str]] = {
     ),
     "a faster rate": (
         made(inverse_rate=Fraction(1, 50)),
-        "^the plan claims 1/x = 1/50; its busiest links make it 3/50$",
+        "^the plan claims 1/x = 1/50; its busiest links give 3/50$",
     ),
     "a send less": (
         replace(made(), schedule=StepSchedule.from_sends(4, 2, SENDS[:-1])),
@@ -237,10 +237,20 @@ CHANGES: dict[str, tuple[tuple[str, ...], object, type[ColloptError], str]] = {
     "other loads": (("link_loads",), [[2] * 8, [2] * 8], CertificateError, "step 1 puts 1 chunks on the link"),
     "a huge number of ranks": (("schedule", "num_ranks"), 2**62, CertificateError, "is for 4611686018427387904 ranks"),
     "huge chunks": (("schedule", "chunks_per_shard"), 2**62, CertificateError, "could overflow the 64-bit sums"),
-    "other chunks": (("schedule", "chunks_per_shard"), 1, CertificateError, "send 0 carries no interval of the chunks"),
+    "other chunks": (
+        ("schedule", "chunks_per_shard"),
+        1,
+        CertificateError,
+        "send 0 does not carry an interval of chunks",
+    ),
     "more chunks": (("schedule", "chunks_per_shard"), 3, CertificateError, "rank 1 never gets chunk 2"),
     "steps elsewhere": (("schedule", "steps"), [2**62] * 16, CertificateError, "nothing is sent in step 0"),
-    "routes elsewhere": (("schedule", "routes"), [2**62] * 16, CertificateError, "send 0 has a route that is no path"),
+    "routes elsewhere": (
+        ("schedule", "routes"),
+        [2**62] * 16,
+        CertificateError,
+        "send 0 has a route that is not a path",
+    ),
     "no sends": (
         ("schedule",),
         made().to_json()["schedule"] | {"steps": [], "sources": [], "lower": [], "upper": [], "routes": []},

@@ -195,7 +195,7 @@ def test_links_without_an_equal_opposite_are_refused(links: list[tuple[str, str,
     """A ring that leads one way, and one whose links differ in their directions."""
     topology = Topology.from_links(links, compute="abc")
     for function in (plan_strength, strength_bound):
-        with pytest.raises(UnsupportedError, match=r"its opposite \d; expected links as fast one way as the other"):
+        with pytest.raises(UnsupportedError, match=r"its reverse link \d GB/s; expected symmetric bidirectional links"):
             function(topology)
 
 

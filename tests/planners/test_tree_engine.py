@@ -19,7 +19,7 @@ from collopt.topologies import Topology, dgx_a100, dragonfly, fat_tree, leaf_spi
 Integers = npt.NDArray[np.int64]
 Lowering = Callable[[Packing, Integers], Packing]
 
-STAGES = ["bottleneck", "tight sets", "switch removal", "tree packing", "tree lowering", "verification"]
+STAGES = ["bottleneck", "tight sets", "switch removal", "tree packing", "height reduction", "verification"]
 
 
 @pytest.mark.parametrize("topology", [dgx_a100(boxes=2), mi250(boxes=2), dragonfly(2, 2, 1)], ids=lambda t: t.name)
@@ -67,9 +67,9 @@ def with_one_tree_for_all(packing: Packing, tails: Integers) -> Packing:
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [
-        (without_a_rank, "tree 0 brings nothing to rank "),
+        (without_a_rank, "tree 0 does not deliver to rank "),
         (with_another_weight, "weigh 84 together; expected 83"),
-        (with_one_tree_for_all, "trees more than it has room for"),
+        (with_one_tree_for_all, "trees more than its capacity"),
     ],
 )
 def test_a_wrong_forest_of_the_fast_way_is_refused(

@@ -252,7 +252,7 @@ def test_a_broken_matplotlib_is_no_missing_one(monkeypatch: pytest.MonkeyPatch, 
         broken.syspath_prepend(tmp_path)
         with pytest.raises(MissingDependencyError) as caught:
             report.timeline_figure(TIMELINE)
-    assert "matplotlib cannot be imported here (RuntimeError: numpy ABI); mend that with: pip" in str(caught.value)
+    assert "matplotlib cannot be imported here (RuntimeError: numpy ABI); fix with: pip" in str(caught.value)
     monkeypatch.setattr("collopt.support.packages.version", lambda _: "3.1.2rc1")
     with pytest.raises(
         MissingDependencyError, match=r"need 'matplotlib>=3\.9', but matplotlib is of version 3\.1\.2rc1"

@@ -52,8 +52,8 @@ def test_the_page_states_the_plans_exact_numbers(made: Plan) -> None:
     page = text_of(made)
     assert f"exactly {made.algbw}" in page
     crossing = made.bound.witness.crossing(made.topology, made.collective)
-    assert f"time ≥ {crossing.amount} / {crossing.bandwidth} = {made.bound.inverse_rate} ns per byte of a shard" in page
-    assert f"= {made.bound.algbw} GB/s" in page
+    assert f"time ≥ {crossing.amount} / {crossing.bandwidth} = 0.0462 ns ({made.bound.inverse_rate}) per byte" in page
+    assert f"= 346.67 GB/s ({made.bound.algbw})" in page
     assert "<strong>Optimal.</strong>" in page
     assert made.topology.digest in page
 
@@ -62,7 +62,7 @@ def test_a_plan_below_its_bound_is_not_called_optimal(made: Plan) -> None:
     """It says by how much, and that the best may lie between."""
     page = text_of(collopt.plan(made.topology, "allgather", planner="ring"))
     assert "38.46 % below the bound" in page
-    assert "may lie anywhere between" in page
+    assert "The optimum lies between" in page
     assert "Optimal" not in page
 
 
@@ -72,7 +72,7 @@ def test_a_bound_of_some_schedules_is_named_as_such() -> None:
     bound = collopt.planners.lp_bound(plan.topology, "allreduce")
     page = text_of(replace(plan, bound=bound))
     assert "<strong>Optimal.</strong>" not in page
-    assert f"This bound is about {bound.scope}." in page
+    assert f"This bound holds for {bound.scope}." in page
 
 
 def test_what_does_not_verify_is_not_written(made: Plan, tmp_path: Path) -> None:
@@ -120,17 +120,20 @@ def test_the_table_has_every_link_until_there_are_too_many(made: Plan, monkeypat
     monkeypatch.setattr(parts, "MOST_PARTS", 5)
     page = text_of(made)
     left = len(made.topology.links)
-    assert f"{left - 10} more links, none of them busier, are left out of this table" in page
+    assert f"{left - 10} more links, with no higher utilization, are not listed" in page
     assert page.count('<td class="number" data-value=') == 40
     shown = data_of(page)["plans"][0]
     assert len(shown["links"]["tails"]) == 12
     assert f"{left - 12} are left out" in shown["links"]["leftOut"]
     assert len(shown["parts"]["labels"]) == 5
-    assert f"the first 5; {made.trees.num_trees - 5} are left out" in shown["parts"]["leftOut"]
+    assert (
+        f"the first 5 of {made.trees.num_trees} trees; {made.trees.num_trees - 5} are left out"
+        in shown["parts"]["leftOut"]
+    )
     line = shown["timelines"][0]
     assert len(set(zip(line["tails"], line["heads"], strict=True))) == 7
-    assert f" Shown are 7 of {left} links: the busiest, and of equally busy ones the first in" in line["note"]
-    assert line["note"].endswith(f"Left out: {left - 7} as busy.")
+    assert f" Shown are 7 of {left} links: the busiest first, ties in the order of" in line["note"]
+    assert line["note"].endswith(f"Left out: {left - 7} equally busy.")
 
 
 def test_the_time_line_has_the_links_that_are_busy_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,19 +162,19 @@ def test_large_plans_do_without_what_takes_too_long(made: Plan, monkeypatch: pyt
     monkeypatch.setattr(plots, "MOST_PIECES", 10)
     monkeypatch.setattr(predicted_times, "MOST_WORK", 10)
     data = data_of(text_of(made))
-    assert data["plans"][0]["timelines"][0]["note"].startswith("Left out: the plan moves ")
+    assert data["plans"][0]["timelines"][0]["note"].startswith("No timeline: the plan moves ")
     assert "start" not in data["plans"][0]["timelines"][0]
-    assert data["curves"]["leftOut"].startswith("Times of forestcoll are left out")
+    assert data["curves"]["leftOut"].startswith("No times of forestcoll: ")
     assert data["curves"]["plans"][0]["time"] == []
 
 
 def test_time_lines_of_large_plans_have_fewer_slices(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """They end later than the page predicts elsewhere, and say why; steps are not sliced, and do not."""
     fine = data_of(text_of(made, sizes=["64M"]))["plans"][0]["timelines"][0]
-    assert fine["note"].startswith("Data goes in 8 slices here, and in very fine ones where this page predicts times.")
+    assert fine["note"].startswith("Simulated with 8 slices; the predicted times of this page assume full pipelining.")
     monkeypatch.setattr(plots, "MOST_PIECES", 2 * plots._pieces(made))
     coarse = data_of(text_of(made, sizes=["64M"]))["plans"][0]["timelines"][0]
-    assert coarse["note"].startswith("Data goes in 2 slices here")
+    assert coarse["note"].startswith("Simulated with 2 slices; ")
     assert coarse["done"] > fine["done"] > made.estimate("64M")
     stepped = collopt.plan(collopt.topologies.kautz(2, 1), "allgather", planner="bfb")
     line = data_of(text_of(stepped, sizes=["64M"]))["plans"][0]["timelines"][0]
@@ -190,11 +193,11 @@ def test_one_large_part_is_cut_short(made: Plan, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("topology", "collective", "planner", "title"),
     [
-        (ring(4, bandwidth=25), "allreduce", "auto", "One tree at a time"),
-        (torus(3, 3), "all_to_all", "auto", "One sender at a time"),
-        (collopt.topologies.kautz(2, 1), "allgather", "bfb", "One step at a time"),
-        (collopt.topologies.kautz(2, 1), "allreduce", "bfb", "One step at a time"),
-        (ring(4), "broadcast", "auto", "One tree at a time"),
+        (ring(4, bandwidth=25), "allreduce", "auto", "Trees, one at a time"),
+        (torus(3, 3), "all_to_all", "auto", "Senders, one at a time"),
+        (collopt.topologies.kautz(2, 1), "allgather", "bfb", "Steps, one at a time"),
+        (collopt.topologies.kautz(2, 1), "allreduce", "bfb", "Steps, one at a time"),
+        (ring(4), "broadcast", "auto", "Trees, one at a time"),
     ],
 )
 def test_every_kind_of_schedule_has_its_parts(topology: Topology, collective: str, planner: str, title: str) -> None:

@@ -212,8 +212,8 @@ def test_of_many_links_the_busiest_are_drawn() -> None:
     assert names == sorted(names, key=order.index)
     assert names == order[:64]
     below = " ".join(axes.get_xlabel().splitlines()[1:])
-    rule = "the busiest, and of equally busy ones the first in the order of the network"
-    assert below == f"Shown are 64 of 96 links: {rule}. Left out: 32 as busy."
+    rule = "the busiest first, ties in the order of the network"
+    assert below == f"Shown are 64 of 96 links: {rule}. Left out: 32 equally busy."
 
 
 def test_curves_rise_towards_their_bound() -> None:

@@ -96,8 +96,8 @@ def test_pages_say_what_the_numbers_mean() -> None:
     assert parts(made(TORUS, "reduce_scatter", "auto")).explained == HOPS
     both = parts(made(TORUS, "allreduce", "auto"))
     assert both.explained == f"{HOPS} {SUMS_FIRST}"
-    assert both.shown[0].label.endswith("adds up 11.11 % of all data, hops 1 to 2")
-    assert both.shown[-1].label.endswith("spreads 11.11 % of all data, hops 3 to 4")
+    assert both.shown[0].label.endswith("reduce tree, 11.11 % of all data, hops 1 to 2")
+    assert both.shown[-1].label.endswith("broadcast tree, 11.11 % of all data, hops 3 to 4")
 
 
 def test_senders_of_a_flow_have_the_steps_of_the_time_line() -> None:

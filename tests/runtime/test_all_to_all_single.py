@@ -178,7 +178,7 @@ def test_waiting_tells_of_a_rank_that_sends_nothing(answers: list[all_to_all_tas
     for rank, each in enumerate(answers[:3]):
         first, second = each.late_beside
         assert first.startswith(f"ProgramError: rank {rank} could not finish step "), first
-        told = "an earlier call on the group failed, so this one was not begun; that one's error: "
+        told = "an earlier call on the group failed, so this one was not started; the earlier error: "
         assert second == f"ProgramError: {told}{first.removeprefix('ProgramError: ')}"
 
 

@@ -82,11 +82,12 @@ def test_waiting_tells_of_a_rank_that_stays_away() -> None:
     *answers, (nothing, _, _) = run_ranks(async_tasks.absent_rank, RANKS, timeout_s=120, preload=PRELOAD)
     assert nothing == []
     for rank, ((early, *messages), said, seconds) in enumerate(answers):
-        assert early.startswith("ProgramError: the call was not over after 0.05 s of waiting; it goes on")
+        assert early.startswith("ProgramError: the call did not finish within 0.05 s; it continues")
         failure = f"rank {rank} could not finish round "
         assert [message.startswith(f"ProgramError: {failure}") for message in messages[:2]] == [True, True]
         later = (
-            f"ProgramError: an earlier call on the group failed, so this one was not begun; that one's error: {failure}"
+            "ProgramError: an earlier call on the group failed, so this one was not started; the earlier error: "
+            f"{failure}"
         )
         assert [message.startswith(later) for message in messages[2:]] == [True] * 3
         assert [each.startswith(f"a call that went on beside its caller failed: {failure}") for each in said] == [True]
@@ -125,7 +126,7 @@ def test_a_fork_ends_at_once_and_is_told_what_it_cannot_do() -> None:
     first, *others = (each["said"].splitlines() for each in leave("forked"))
     assert others == [[]] * (RANKS - 1)
     assert [line.partition(";")[0] for line in first if "Warning" not in line] == [
-        "ProgramError: the call goes on in the process that this one was forked from",
+        "ProgramError: the call continues in the process that this one was forked from",
         first[1].partition(";")[0],
         "the fork has ended with 0 while the call went on",
         "the call has brought 6",

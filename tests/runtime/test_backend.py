@@ -97,7 +97,7 @@ def test_each_reason_is_said_once_by_the_first_rank(
     assert first.said == [
         f"{start} runs without a plan: {reason}"
         for start, reason in (
-            ("allreduce on 4 ranks", "BOR is not made by plans"),
+            ("allreduce on 4 ranks", "BOR is not supported by plans"),
             ("broadcast on 4 ranks", no_root.format(3)),
             (
                 "all_to_all on 4 ranks",

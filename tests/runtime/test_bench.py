@@ -195,7 +195,7 @@ def test_plans_that_cannot_be_compared_are_refused() -> None:
         ({"stepfactor": 1}, "stepfactor is 1"),
         ({"minbytes": 2, "maxbytes": 1}, "ends at 1 bytes and begins at 2"),
         ({"minbytes": 1, "maxbytes": 4}, "less than one element"),
-        ({"op": "avg", "datatype": "int8"}, "avg is not made on int8"),
+        ({"op": "avg", "datatype": "int8"}, "avg is not supported on int8"),
         ({"timeout_s": 0}, "timeout_s is 0"),
     ],
 )

@@ -165,7 +165,7 @@ def rows(*sizes: int) -> MeasuredTimes:
     ("times", "classes", "message"),
     [
         (rows(64, 64), ("gpu-nic", "nic-ib"), "times.txt: there are 2 measured times; expected at least 3"),
-        (rows(64, 64, 64), ("gpu-nic", "nic-ib"), "cannot tell latency from bandwidth; measure at least two"),
+        (rows(64, 64, 64), ("gpu-nic", "nic-ib"), "cannot separate latency from bandwidth; measure at least two"),
         (measured(float, None), ("gpu-nvswitch",), "times.txt does not say which collective was measured"),
         (measured(float), (), "measured on 2 ranks, and the network has 16; name the link classes between them"),
         (measured(float, num_ranks=4), (), "measured on 4 ranks, and the network has 16; give the network"),
@@ -173,13 +173,13 @@ def rows(*sizes: int) -> MeasuredTimes:
         (
             measured(float, num_ranks=16),
             (),
-            "measured sendrecv on 16 ranks, which no plan stands for; measure it between",
+            "measured sendrecv on 16 ranks, which no plan models; measure it between",
         ),
         (measured(float, "gather", 16), (), "name the link classes between them: --class NAMES=FILE"),
         (measured(float, "all_to_allv", 16), (), "times.txt: "),
-        (measured(float), ("nic-ib",), "no two ranks are joined by these links alone"),
+        (measured(float), ("nic-ib",), "no two ranks are connected by these links alone"),
         (measured(float), ("gpu-nvswitch", "gpu-nic", "nic-ib"), "is about gpu-nic, but the shortest path"),
-        (measured(float, "all_to_allv"), ("gpu-nvswitch",), "nothing is known of all_to_allv between two ranks"),
+        (measured(float, "all_to_allv"), ("gpu-nvswitch",), "there is no model of all_to_allv between two ranks"),
     ],
 )
 def test_measurements_that_do_not_fit_are_refused(times: MeasuredTimes, classes: tuple[str, ...], message: str) -> None:
@@ -203,7 +203,7 @@ def test_classes_are_measured_together_or_apart() -> None:
 def test_times_that_show_nothing_are_refused() -> None:
     """Noise, of which half is far from every line."""
     rows = tuple(MeasuredRow(size, 10.0 ** (number % 5)) for number, size in enumerate(SIZES))
-    with pytest.raises(UnsupportedError, match=r"times\.txt: the times tell neither latency nor bandwidth"):
+    with pytest.raises(UnsupportedError, match=r"times\.txt: the times determine neither latency nor bandwidth"):
         calibrate(ring(2), [MeasuredTimes("times.txt", "sendrecv", 2, rows)])
 
 

@@ -63,7 +63,7 @@ def test_what_comes_after_a_failure_is_not_begun(caplog: pytest.LogCaptureFixtur
         first = queue.submit(failing("rank 3 is gone"))
         second = queue.submit(lambda: seen.append(2))
         assert str(first.exception(LONG_S)) == "rank 3 is gone"
-        told = "an earlier call on the group failed, so this one was not begun; that one's error: rank 3 is gone"
+        told = "an earlier call on the group failed, so this one was not started; the earlier error: rank 3 is gone"
         assert str(second.exception(LONG_S)) == told
         with pytest.raises(ProgramError, match="earlier call on the group failed"):
             queue.join()
@@ -188,7 +188,7 @@ def test_a_fork_has_no_use_for_calls_and_groups(monkeypatch: pytest.MonkeyPatch)
         call_queue._finish()
         assert time.monotonic() - begin < call_queue.EXIT_PATIENCE_S
         for limit in (None, 0.01):
-            with pytest.raises(ProgramError, match="goes on in the process that this one was forked from"):
+            with pytest.raises(ProgramError, match="continues in the process that this one was forked from"):
                 work.wait(limit)
         assert over.result() is None
         with pytest.raises(UnsupportedError, match=f"the group is that of process {here}, of which this one is a fork"):
@@ -296,7 +296,7 @@ def test_a_wait_can_be_given_up_and_begun_again(limit: float | timedelta) -> Non
     done: Future[None] = Future()
     work = AsyncWork(done, [])
     for _ in range(2):
-        with pytest.raises(ProgramError, match=r"was not over after 0\.01 s of waiting; it goes on"):
+        with pytest.raises(ProgramError, match=r"did not finish within 0\.01 s; it continues"):
             work.wait(limit)
     assert not work.is_completed()
     done.set_result(None)

@@ -223,7 +223,7 @@ def test_every_cut_and_every_changed_byte_is_read_or_refused(tmp_path: Path) -> 
     ("nodes", "message"),
     [
         ((TraceNode(1, "", 4), TraceNode(1, "", 4)), "of 2 nodes, only 1 have ids of their own"),
-        ((TraceNode(1, "", 4, (2,)),), "node 1 waits for node 2, which is not there"),
+        ((TraceNode(1, "", 4, (2,)),), "node 1 waits for node 2, which does not exist"),
     ],
 )
 def test_refuses_ids_that_make_no_sense(nodes: tuple[TraceNode, ...], message: str, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_latency_and_transfer_are_rounded_down_together() -> None:
             (message(NodeKind.COMM_RECV, 0, 1), message(NodeKind.COMM_SEND, 1, 1, waits=(0,))),
             (message(NodeKind.COMM_RECV, 0, 0), message(NodeKind.COMM_SEND, 1, 0, waits=(0,))),
             ProgramError,
-            "4 nodes never start, for they wait in a circle",
+            "4 nodes never start, because they wait in a cycle",
         ),
     ],
 )

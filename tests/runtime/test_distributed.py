@@ -90,7 +90,7 @@ def test_calls_that_differ_stop_all_ranks(refusals: list[dict[str, str]], name: 
         ("timeout", "UnsupportedError: timeout is 0"),
         ("plan", "UnsupportedError: the schedule for allreduce is a NoneType; only those made of trees"),
         ("no such op", "UnsupportedError: op is 'xor'; expected one of sum, prod, min, max, avg"),
-        ("op and type", "UnsupportedError: avg is not made on torch.int32; expected one of float16"),
+        ("op and type", "UnsupportedError: avg is not supported on torch.int32; expected one of float16"),
         ("no output", "UnsupportedError: output is None; allreduce needs one on every rank"),
         ("allreduce sizes", "UnsupportedError: output has 11 elements and input has 10; expected the same number"),
         (
@@ -120,7 +120,7 @@ def test_a_rank_that_stays_away_is_noticed_in_time() -> None:
 
 def test_a_rank_that_dies_is_named() -> None:
     """Not one of those that lost their connection to it."""
-    with pytest.raises(ProgramError, match=r"^rank 1: the process died of SIGKILL"):
+    with pytest.raises(ProgramError, match=r"^rank 1: the process was killed by SIGKILL"):
         run_ranks(runtime_tasks.dying_rank, runtime_tasks.RANKS, timeout_s=120, preload=PRELOAD)
 
 

@@ -288,9 +288,9 @@ def test_what_is_no_flow_is_refused(broken: dict[str, object], message: str) -> 
 def test_schedules_are_for_their_collectives() -> None:
     """Paths for nothing else, and nothing else for an all-to-all."""
     forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
-    with pytest.raises(UnsupportedError, match="allgather was asked for, but the schedule is a FlowSchedule"):
+    with pytest.raises(UnsupportedError, match="allgather was requested, but the schedule is a FlowSchedule"):
         lower(ring_flow(3), "allgather")
-    with pytest.raises(UnsupportedError, match="all_to_all was asked for, but the schedule is a Forest"):
+    with pytest.raises(UnsupportedError, match="all_to_all was requested, but the schedule is a Forest"):
         lower(forest, "all_to_all")
     with pytest.raises(UnsupportedError, match="expected all_to_allv"):
         lower(random_flow(3, 0, 1), "all_to_all")

@@ -96,7 +96,7 @@ def test_missing_attributes_are_named(tmp_path: Path, line: str, runtime: str) -
         ('chan="0"', "chan='0'", "rejected", "near"),
         (' chan="0"', '\tchan="0"', "rejected", "no tab or line end before each"),
         (' chan="0"', 'chan="0"', "rejected", "near"),
-        (' chan="0"', ' chan="0"' + " " * 20, "rejected", "has 24 attributes; the parsers have room for 16"),
+        (' chan="0"', ' chan="0"' + " " * 20, "rejected", "has 24 attributes; the parsers have space for 16"),
         (' chan="0"', f' chan="0{" " * 300}"', "wrong data", "longer than the 254 characters"),
         ("</algo>", "", "rejected", "the file ends before </algo>; it was cut short"),
         ("</algo>", "</algo><algo></algo>", "rejected", "more than one element"),
@@ -126,7 +126,7 @@ def test_missing_attributes_are_named(tmp_path: Path, line: str, runtime: str) -
         ('send="-1" recv="2"', 'send="-1" recv="3"', "hangs", "recv is 3; the last rank is 2"),
         ('send="-1" recv="2"', 'send="-1" recv="-1"', "hangs", "type is r, but recv of its thread block is -1"),
         ('send="-1" recv="2"', 'send="1" recv="2"', "wrong data", "both send to rank 1 on channel 0"),
-        ('chan="0"', 'chan="1"', "hangs", "connections are made for 0 to 0 alone"),
+        ('chan="0"', 'chan="1"', "hangs", "connections exist for 0 to 0 only"),
         ('chan="0"', 'chan="-1"', "rejected", "chan is -1"),
         ('type="cpy"', 'type="copy"', "rejected", "type is 'copy'"),
         ('type="cpy"', 'type="ra"', "rejected", "type is 'ra'"),
@@ -134,7 +134,7 @@ def test_missing_attributes_are_named(tmp_path: Path, line: str, runtime: str) -
         ('cnt="1"', 'cnt="72"', "rejected", "cnt is 72; expected 1 to 71"),
         ('cnt="1"', 'cnt="0"', "wrong data", "cnt is 0, so nothing is moved"),
         ('cnt="1"', 'cnt="one"', "wrong data", "cnt is 'one', which is no whole number; the parsers read 0"),
-        ('hasdep="1"', 'hasdep="0"', "hangs", 'has no hasdep="1" and never tells'),
+        ('hasdep="1"', 'hasdep="0"', "hangs", 'has no hasdep="1" and never signals'),
         ('hasdep="1"', 'hasdep="2"', "rejected", "hasdep is 2"),
         (WAIT, 'depid="7" deps="0" hasdep="0"', "hangs", "thread block 7 step 0 of rank"),
         (WAIT, 'depid="0" deps="7" hasdep="0"', "hangs", "which does not exist"),
@@ -157,10 +157,10 @@ def test_one_change_decides_what_becomes_of_a_file(
     ("old", "new", "message"),
     [
         ('chan="0"', 'chan="0x0"', "chan '0x0' is read as 0"),
-        ('step s="1"', 'step s="2"', "steps run, and are counted, as they stand: this is 1"),
+        ('step s="1"', 'step s="2"', "steps are numbered by their position: this is 1"),
         ('i_chunks="1"', 'i_chunks="3"', "i_chunks is 3, but the buffer has 1 chunks"),
-        ("</gpu>", "<future/></gpu>", "<future> is an element that the parsers pass over"),
-        (' chan="0"', ' chan="0" chan="5"', "chan is there twice; the first one counts"),
+        ("</gpu>", "<future/></gpu>", "<future> is an element that the parsers ignore"),
+        (' chan="0"', ' chan="0" chan="5"', "chan appears twice; the first one is used"),
         ("<gpu", "<!-- a comment --><gpu", ""),
         ('name="allgather"', 'name="caf\xe9 &amp;"', ""),
     ],
@@ -184,7 +184,7 @@ def test_harmless_oddities_are_notes(tmp_path: Path, old: str, new: str, message
         ('name="allgather"', f'name="{"x" * 64}"', "accepted", "cut after 63"),
         ('s_chunks="0"', 's_chunks="2"', "accepted", f"loading it allocates {2**40 * 2 // 3} bytes of scratch"),
         ('proto="Simple"', 'proto="Simple" nthreads="100"', "rejected", "nthreads is 100; expected a multiple of 32"),
-        ('nchannels="1"', 'nchannels="33"', "wrong data", "warns, and writes on behind them"),
+        ('nchannels="1"', 'nchannels="33"', "wrong data", "warns, and writes beyond them"),
         ('send="-1" recv="2"', 'send="-1" recv="3"', "rejected", "the last rank is 2"),
     ],
 )
@@ -351,7 +351,7 @@ def test_other_collectives_are_not_executed(tmp_path: Path) -> None:
     """What a gather or a custom algorithm has to do is not known."""
     report = lint(tmp_path, TEXT.replace('coll="allgather"', 'coll="gather"'))
     assert (report.verdict, report.runs) == ("not checked", False)
-    assert "its data are not looked at" in str(report)
+    assert "its data is not checked" in str(report)
     custom = TEXT.replace('coll="allgather"', 'coll="custom"').replace('i_chunks="1"', 'i_chunks="3"')
     assert lint(tmp_path, custom, "msccl").verdict == "not checked"
 
@@ -360,7 +360,7 @@ def test_files_too_large_to_run_are_not_called_right(tmp_path: Path) -> None:
     """Nobody has looked at their data."""
     report = lint(tmp_path, TEXT.replace('s_chunks="0"', 's_chunks="2000000000"', 1))
     assert (report.verdict, report.runs) == ("not checked", False)
-    assert "2000000018 chunks on 3 ranks are too many to run" in str(report)
+    assert "2000000018 chunks on 3 ranks are too many to interpret" in str(report)
 
 
 def test_all_to_alls_of_more_ranks_than_a_table_of_pairs_has_are_not_run(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_microsofts_runtime_leaves_the_last_size_out(tmp_path: Path) -> None:
     [
         (AZURE, "the first by name is picked"),
         ("rccl", "or by some versions the first that the file system lists"),
-        ("msccl", "up to the runtime"),
+        ("msccl", "the runtime decides"),
     ],
 )
 def test_overlaps_are_told(tmp_path: Path, runtime: str, message: str) -> None:

@@ -92,7 +92,7 @@ def test_a_rank_that_ends_early_is_told() -> None:
 
 def test_ranks_that_take_too_long_are_stopped(tmp_path: Path) -> None:
     """The message names those that are not done."""
-    with pytest.raises(ProgramError, match=r"ranks \[0, 1\] were not done within 6 s"):
+    with pytest.raises(ProgramError, match=r"ranks \[0, 1\] did not finish within 6 s"):
         run_ranks(partial(rank_tasks.note_and_sleep, notes=str(tmp_path)), 2, timeout_s=6)
     assert_all_gone(tmp_path, 2)
 

@@ -134,7 +134,7 @@ def test_refuses_a_nop_at_the_end(tmp_path: Path) -> None:
 
 
 def test_refuses_waiting_for_a_nop(tmp_path: Path) -> None:
-    """A nop never tells that it is done."""
+    """A nop never signals that it is done."""
     changed = TEXT.replace(WAITING, _nop(1, 0, 0) + _moved(2), 1)
     copy = 'cnt="1" depid="-1" deps="-1" hasdep="0" />'
     at = changed.index('type="cpy"')

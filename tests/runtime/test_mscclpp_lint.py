@@ -50,7 +50,7 @@ def test_a_good_plan_is_accepted(tmp_path: Path, good: Document) -> None:
     assert report.runs
     assert report.summary.startswith(f"allreduce on {len(good['gpus'])} ranks, out of place, from ")
     assert [finding.message for finding in report.findings] == [
-        "the executor adds up, whatever operation the call asks for"
+        "the executor always sums, whatever reduction operation the call requests"
     ]
     (window,) = report.windows
     assert (window.first, window.beyond) == (good["min_message_size"], good["max_message_size"] + 1)
@@ -92,7 +92,7 @@ def test_overlapping_plans_are_told(tmp_path: Path, good: Document) -> None:
     other = tmp_path / "other.json"
     other.write_text(json.dumps(good))
     report = lint_family([written(tmp_path, good), other], "mscclpp")
-    assert "whoever runs them chooses" in report.findings[0].message
+    assert "the caller chooses" in report.findings[0].message
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ def test_tuner_files_refuse_plans_that_nccl_has_no_algorithm_for(tmp_path: Path)
     best = collopt.plan(dgx_a100(boxes=2), "allreduce")
     with pytest.raises(UnsupportedError, match="expected the same rings"):
         best.export("nccl-tuner-csv", tmp_path / "a")
-    with pytest.raises(UnsupportedError, match="the plan is for all_to_all, of which NCCL's tuner knows nothing"):
+    with pytest.raises(UnsupportedError, match="the plan is for all_to_all, which NCCL's tuner does not support"):
         collopt.plan(ring(3), "all_to_all").export("nccl-tuner-csv", tmp_path / "a")
     pair: Sequence[collopt.Plan] = [collopt.plan(ring(ranks), "allgather", planner="ring") for ranks in (3, 4)]
     with pytest.raises(UnsupportedError, match="the plans are for allgather on ring-3 and for allgather on ring-4"):

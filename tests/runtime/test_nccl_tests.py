@@ -181,7 +181,7 @@ def test_our_own_benchmarks_are_read_too(tmp_path: Path, form: str) -> None:
     ]
     with pytest.raises(UnsupportedError, match=r"several; choose one of 'a plan\.json', 'gloo'"):
         found.of(None)
-    with pytest.raises(UnsupportedError, match="nothing but wrong data"):
+    with pytest.raises(UnsupportedError, match="only wrong results"):
         found.of("gloo").right()
     assert len(found.of("a plan.json").right().rows) == 2
 

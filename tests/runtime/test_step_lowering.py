@@ -333,7 +333,7 @@ def test_a_single_rank_copies_what_it_has(collective: str) -> None:
         (pair(), "allreduce", "steps are for broadcast; allreduce needs both"),
         (allreduce_of(pair()), "allgather", "steps are for both; allgather needs broadcast"),
         (pair(direction="reduce"), "allgather", "steps are for reduce; allgather needs broadcast"),
-        (pair(), "broadcast", "broadcast was asked for, but a schedule in steps is for shards of all ranks"),
+        (pair(), "broadcast", "broadcast was requested, but a schedule in steps is for shards of all ranks"),
         (pair(direction="reduce"), "reduce", "expected allgather, reduce_scatter or allreduce, or a schedule made of"),
         (pair(), "alltoall", "no lowering for the collective 'alltoall'"),
         (pair(direction="sideways"), "allgather", "steps are for sideways"),

@@ -124,7 +124,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "nothing": (lambda: flow(paths=[]), "has no paths"),
     "other way": (
         lambda: flow(paths=[*NEAR[1:], *FAR, (1, (1, 0), (0,))]),
-        "from 'gpu1' to 'gpu0', which is not there",
+        "from 'gpu1' to 'gpu0', which does not exist",
     ),
     "missing": (lambda: flow(paths=[*NEAR, *FAR[1:]]), "from rank 0 to rank 2 carry 0 chunks; expected 1"),
 }

@@ -71,7 +71,7 @@ def test_a_cut_counts_pairs_on_both_sides() -> None:
     cut = Cut(frozenset({"gpu0"}))
     assert cut.crossing(ONE_WAY, "all_to_all") == (2, 10)
     assert cut.crossing(ONE_WAY, "all_to_allv", (9, 4, 5, 1, 9, 1, 1, 1, 9)) == (9, 10)
-    assert "data for the others" in cut.reason(ONE_WAY, "all_to_all")
+    assert "their traffic to the others" in cut.reason(ONE_WAY, "all_to_all")
 
 
 def test_prices_say_what_more_bandwidth_is_worth() -> None:
@@ -80,19 +80,19 @@ def test_prices_say_what_more_bandwidth_is_worth() -> None:
     assert bound.algbw == 10
     assert bound.busbw == Fraction(20, 3)
     assert {price for _, _, price in link_prices(bound)} == {Fraction(1, 3)}
-    assert "in lengths of 3 links" in ALIKE.reason(ONE_WAY, "all_to_all")
+    assert "dual lengths of 3 links" in ALIKE.reason(ONE_WAY, "all_to_all")
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "stranger": (LinkLengths((LinkPrice("gpu1", "gpu0", Fraction(1)),)), "none of this topology"),
-    "twice": (LinkLengths(ALIKE.links + ALIKE.links[:1]), "two prices for link"),
+    "stranger": (LinkLengths((LinkPrice("gpu1", "gpu0", Fraction(1)),)), "which this topology does not have"),
+    "twice": (LinkLengths(ALIKE.links + ALIKE.links[:1]), "two dual values for link"),
     "negative": (LinkLengths((LinkPrice("gpu0", "gpu1", Fraction(-1)),)), "is -1; expected at least 0"),
-    "nothing": (LinkLengths(()), "bounds nothing"),
+    "nothing": (LinkLengths(()), "which is no bound"),
     "huge": (
         LinkLengths((*ALIKE.links[:2], LinkPrice("gpu2", "gpu0", Fraction(1, 3**40)))),
-        "add up to 2\\^53 or more of their common unit",
+        "sum to 2\\^53 or more of their common unit",
     ),
-    "partition": (Partition((frozenset({"gpu0"}), frozenset({"gpu1", "gpu2"}))), "says nothing about 'all_to_all'"),
+    "partition": (Partition((frozenset({"gpu0"}), frozenset({"gpu1", "gpu2"}))), "does not bound 'all_to_all'"),
 }
 
 
@@ -106,7 +106,7 @@ def test_what_proves_nothing_is_refused(name: str) -> None:
 
 def test_lengths_are_about_pairs_only() -> None:
     """What spreads can share links."""
-    with pytest.raises(CertificateError, match="say nothing about 'allgather'"):
+    with pytest.raises(CertificateError, match="do not bound 'allgather'"):
         Bound.from_witness(ONE_WAY, "allgather", ALIKE)
     alone = Topology.from_links([("a", "b", 1)], compute="ab")
     with pytest.raises(CertificateError, match="rank 'b' cannot reach"):
@@ -116,11 +116,11 @@ def test_lengths_are_about_pairs_only() -> None:
 @pytest.mark.parametrize(
     ("collective", "weights", "message"),
     [
-        ("all_to_all", (1,) * 9, "has equal parts"),
-        ("all_to_allv", (), "weights are empty"),
+        ("all_to_all", (1,) * 9, "has weights; expected none, since all parts are equal"),
+        ("all_to_allv", (), "has no weights; expected its traffic"),
         ("all_to_allv", (1, 1, 1), "per pair of ranks"),
         ("all_to_allv", (1,) * 8 + (-1,), "per pair of ranks"),
-        ("all_to_allw", (), "a bound says nothing about 'all_to_allw'"),
+        ("all_to_allw", (), "there is no bound for 'all_to_allw'"),
     ],
 )
 def test_bounds_of_other_traffic_are_refused(collective: str, weights: tuple[int, ...], message: str) -> None:

@@ -78,7 +78,7 @@ def test_refuses_witnesses_that_it_does_not_know() -> None:
 
     bound = Bound.from_witness(ring(3), "allgather", Cut(frozenset({"gpu0"})))
     assert link_prices(replace(bound, witness=Promise(frozenset({"gpu0"}))))
-    with pytest.raises(UnsupportedError, match="a bound by object does not say what a link is worth"):
+    with pytest.raises(UnsupportedError, match="a bound by object has no dual values of links"):
         link_prices(replace(bound, witness=object()))  # type: ignore[arg-type]
 
 

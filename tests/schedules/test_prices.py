@@ -78,7 +78,7 @@ def test_a_bound_is_verified_by_its_prices() -> None:
     bound.verify()
     assert bound.algbw == 15
     assert incoming().reason(ONE_WAY, "allgather") == (
-        "links are worth 30, of which all schedules use 6 per unit of rate"
+        "weighted by dual values, the links offer 30, and all schedules use 6 per unit of rate"
     )
     with pytest.raises(CertificateError, match="claims"):
         replace(bound, inverse_rate=Fraction(1, 3)).verify()
@@ -95,7 +95,7 @@ def test_both_ways_of_an_allreduce_share_the_links() -> None:
     assert "at one rank" in prices.scope("allreduce")
     assert "all schedules" not in prices.reason(line, "allreduce")
     spread_alone = Prices(first, ((), first, ()), ((), (), ()))
-    with pytest.raises(CertificateError, match="bounds nothing"):
+    with pytest.raises(CertificateError, match="which is no bound"):
         Bound.from_witness(line, "allreduce", spread_alone)
 
 
@@ -115,7 +115,7 @@ def test_a_rank_out_of_reach_has_no_bound() -> None:
     prices = Prices(tuple(LinkPrice(*link[:2], Fraction(1)) for link in line.links), ((), (), ()), ((), (), ()))
     with pytest.raises(CertificateError, match="rank 'b' is not connected with every other"):
         prices.crossing(line, "allgather")
-    with pytest.raises(CertificateError, match="bounds nothing"):
+    with pytest.raises(CertificateError, match="which is no bound"):
         Bound.from_witness(line, "allreduce", prices)
     own = Prices(prices.links, ((), (LinkPrice("a", "b", Fraction(1)),), (LinkPrice("b", "c", Fraction(1)),)))
     bound = Bound.from_witness(line, "broadcast", own, (1, 0, 0))
@@ -131,17 +131,20 @@ def dearer(prices: Prices) -> Prices:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (dearer, r"prices of hop \('gpu2', 'gpu0'\) add up to 5/4; its links are worth 1"),
-        (lambda prices: replace(prices, into=prices.into[:2]), "prices for 2 ranks; expected one list per rank, 3"),
-        (lambda prices: replace(prices, links=prices.links[:2]), "add up to 1; its links are worth 0"),
-        (lambda prices: replace(prices, links=prices.links * 2), r"two prices for link \('gpu0', 'gpu1'\)"),
+        (dearer, r"dual values of hop \('gpu2', 'gpu0'\) sum to 5/4; expected at most that of its links, 1"),
+        (
+            lambda prices: replace(prices, into=prices.into[:2]),
+            "dual values for 2 ranks; expected one list per rank, 3",
+        ),
+        (lambda prices: replace(prices, links=prices.links[:2]), "sum to 1; expected at most that of its links, 0"),
+        (lambda prices: replace(prices, links=prices.links * 2), r"two dual values for link \('gpu0', 'gpu1'\)"),
         (
             lambda prices: replace(prices, links=(*prices.links, LinkPrice("gpu1", "gpu0", Fraction(1)))),
-            r"a price for link \('gpu1', 'gpu0'\), which is none",
+            r"a dual value for link \('gpu1', 'gpu0'\), which this topology does not have",
         ),
         (
             lambda prices: replace(prices, into=((LinkPrice("gpu1", "gpu0", Fraction(1)),), *prices.into[1:])),
-            r"a price for hop \('gpu1', 'gpu0'\), which is none",
+            r"a dual value for hop \('gpu1', 'gpu0'\), which this topology does not have",
         ),
         (
             lambda prices: replace(prices, links=(prices.links[0]._replace(price=Fraction(-1)), *prices.links[1:])),
@@ -177,30 +180,33 @@ def test_prices_are_written_and_read() -> None:
 
 def test_refuses_what_the_prices_are_not_about() -> None:
     """Other collectives, and the kind of data that has no prices."""
-    with pytest.raises(CertificateError, match="prices of trees say nothing about 'all_to_all'"):
+    with pytest.raises(CertificateError, match="dual values of trees do not bound 'all_to_all'"):
         incoming().crossing(ONE_WAY, "all_to_all")
     for collective in ("reduce_scatter", "reduce", "allreduce"):
-        with pytest.raises(CertificateError, match="no prices for what ranks send"):
+        with pytest.raises(CertificateError, match="no dual values for what ranks send"):
             incoming().crossing(ONE_WAY, collective)
-    with pytest.raises(CertificateError, match="no prices for what ranks receive"):
+    with pytest.raises(CertificateError, match="no dual values for what ranks receive"):
         Prices(incoming().links, out_of=incoming().into).crossing(ONE_WAY, "allgather")
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"links": None}, "list of prices is None; expected a collection of prices"),
-        ({"links": [("gpu0", "gpu1", 0.5)]}, r"price of \('gpu0', 'gpu1'\) is 0.5; expected a Fraction or an integer"),
+        ({"links": None}, "list of dual values is None; expected a collection of dual values"),
+        (
+            {"links": [("gpu0", "gpu1", 0.5)]},
+            r"dual value of \('gpu0', 'gpu1'\) is 0.5; expected a Fraction or an integer",
+        ),
         ({"links": [("gpu0", "gpu1", "1/2")]}, "is '1/2'; expected a Fraction or an integer"),
         ({"links": [("gpu0", "gpu1", True)]}, "is True; expected a Fraction or an integer"),
-        ({"links": [("gpu0", "gpu1")]}, r"holds \('gpu0', 'gpu1'\); expected \(tail, head, price\)"),
-        ({"links": [(0, 1, 1)]}, r"holds \(0, 1, 1\); expected"),
-        ({"links": [None]}, "holds None; expected"),
-        ({"links": (), "into": None}, "prices into is None"),
-        ({"links": (), "into": [None, (), ()]}, "list of prices is None"),
+        ({"links": [("gpu0", "gpu1")]}, r"contains \('gpu0', 'gpu1'\); expected \(tail, head, value\)"),
+        ({"links": [(0, 1, 1)]}, r"contains \(0, 1, 1\); expected"),
+        ({"links": [None]}, "contains None; expected"),
+        ({"links": (), "into": None}, "dual values into is None"),
+        ({"links": (), "into": [None, (), ()]}, "list of dual values is None"),
         ({"links": (), "out_of": [[("gpu0", "gpu1", 0.5)], (), ()]}, "is 0.5; expected a Fraction or an integer"),
         ({"links": (), "relays": None}, "relays is None; expected a collection of names of nodes"),
-        ({"links": (), "relays": [1]}, "relays holds 1; expected names of nodes"),
+        ({"links": (), "relays": [1]}, "relays contains 1; expected names of nodes"),
     ],
 )
 def test_what_are_no_prices_is_refused(fields: dict[str, Any], message: str) -> None:

@@ -145,15 +145,15 @@ BAD_PATHS: dict[str, Case] = {
 }
 
 BAD_SENDS: dict[str, Case] = {
-    "a source beyond the ranks": (lambda: with_send(3, source=3), "send 3 has a source that is no rank$"),
-    "a negative source": (lambda: with_send(3, source=-1), "send 3 has a source that is no rank$"),
-    "a path that does not exist": (lambda: changed("routes", 2, 5), "send 2 has a route that is no path$"),
+    "a source beyond the ranks": (lambda: with_send(3, source=3), "send 3 has a source that is not a rank$"),
+    "a negative source": (lambda: with_send(3, source=-1), "send 3 has a source that is not a rank$"),
+    "a path that does not exist": (lambda: changed("routes", 2, 5), "send 2 has a route that is not a path$"),
     "chunks beyond the shard": (
         lambda: with_send(1, upper=5),
-        "send 1 carries no interval of the chunks of a shard$",
+        "send 1 does not carry an interval of chunks of a shard$",
     ),
-    "chunks before the shard": (lambda: with_send(1, lower=-1), "send 1 carries no interval"),
-    "no chunks sent": (lambda: with_send(4, upper=2), "send 4 carries no interval"),
+    "chunks before the shard": (lambda: with_send(1, lower=-1), "send 1 does not carry an interval"),
+    "no chunks sent": (lambda: with_send(4, upper=2), "send 4 does not carry an interval"),
     "a step before the first": (lambda: with_send(5, step=-1), "send 5 happens before step 0$"),
     "steps that start late": (lambda: schedule(steps=schedule().steps + 1), "nothing is sent in step 0$"),
     "a step without sends": (lambda: schedule(steps=2 * schedule().steps), "nothing is sent in step 1$"),
@@ -237,7 +237,7 @@ def test_both_halves_of_an_allreduce_are_checked() -> None:
     (alone,) = verified_step_schedule_loads(spread, TOPOLOGY)
     assert np.array_equal(alone, parts[1])
     for first, second in ((spread, spread), (added, added), (spread, added)):
-        with pytest.raises(CertificateError, match=r"^the allreduce does not consist of a schedule that reduces"):
+        with pytest.raises(CertificateError, match=r"^the allreduce does not consist of one schedule that reduces"):
             verified_step_schedule_loads(StepAllreduce(first, second), TOPOLOGY)
     with pytest.raises(CertificateError, match="never gets"):
         verified_step_schedule_loads(StepAllreduce(replace(without(9), direction="reduce"), spread), TOPOLOGY)

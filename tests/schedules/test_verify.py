@@ -167,8 +167,8 @@ BAD_TREES: dict[str, Case] = {
     ),
     "a root that receives": (lambda: with_route(2, 1, 0), "the root of tree 2 receives: rank 1$"),
     "a root marked otherwise": (lambda: with_route(2, 1, -2), "the root of tree 2 receives: rank 1$"),
-    "a rank that gets nothing": (lambda: with_route(3, 0, -1), "tree 3 brings nothing to rank 0$"),
-    "a path that does not exist": (lambda: with_route(3, 0, 6), "tree 3 brings nothing to rank 0$"),
+    "a rank that gets nothing": (lambda: with_route(3, 0, -1), "tree 3 does not deliver to rank 0$"),
+    "a path that does not exist": (lambda: with_route(3, 0, 6), "tree 3 does not deliver to rank 0$"),
     "a path to another rank": (lambda: with_route(0, 1, 1), "in tree 0 the path to rank 1 ends elsewhere$"),
     "ranks that send to each other": (with_cycle, "tree 3 does not reach rank 0 from its root$"),
     "more trees than can be added up": (
@@ -265,9 +265,11 @@ def test_both_halves_of_an_allreduce_are_checked() -> None:
     thrice = forest(trees_per_root=6, weights=3 * forest().weights)
     assert np.array_equal(verified_schedule_loads(Allreduce(added, thrice), TOPOLOGY), 3 * both)
     for first, second in ((spread, spread), (added, added), (spread, added)):
-        with pytest.raises(CertificateError, match=r"^the allreduce does not consist of a forest that reduces and one"):
+        with pytest.raises(
+            CertificateError, match=r"^the allreduce does not consist of one forest that reduces and one"
+        ):
             verified_schedule_loads(Allreduce(first, second), TOPOLOGY)
-    with pytest.raises(CertificateError, match=r"^the allreduce spreads other shards than it adds up$"):
+    with pytest.raises(CertificateError, match=r"^the allreduce broadcasts other shards than it reduces$"):
         verified_schedule_loads(Allreduce(added, forest(root_weights=np.array([1, 1, 2]))), TOPOLOGY)
     with pytest.raises(CertificateError, match=r"^the trees of root 0 weigh 2 together; expected 6$"):
         verified_schedule_loads(Allreduce(replace(added, trees_per_root=6), spread), TOPOLOGY)

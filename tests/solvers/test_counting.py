@@ -212,7 +212,7 @@ def test_lowering_tells_how_high_trees_are() -> None:
     """It has no total."""
     with heard_within() as heard:
         lowered()
-    heights = [int(text.removesuffix(" hops high")) for text in heard.texts[:-1]]
+    heights = [int(text.removeprefix("height ").removesuffix(" hops")) for text in heard.texts[:-1]]
     assert len(heights) > 1
     assert heights == sorted(heights, reverse=True)
     assert heard.texts[-1] == ""

@@ -176,7 +176,7 @@ def test_joined_paths_keep_their_links() -> None:
         ({"source": 4}, "the source is 4"),
         ({"source": -1}, "the source is -1"),
         ({"heads": np.array([1, 2, 3, 4])}, "the last node 4"),
-        ({"demands": np.array([1, 0, 0, 0])}, "node 0 asks itself for 1"),
+        ({"demands": np.array([1, 0, 0, 0])}, "node 0 has a demand of 1 for itself"),
     ],
 )
 def test_other_arrays_are_refused(changes: dict[str, object], message: str) -> None:

@@ -379,9 +379,9 @@ def test_a_listener_hears_how_far_it_is_and_can_stop_it() -> None:
     assert 0 < last.best < last.bound
     assert last.seconds > 0
     assert solution.status == Status(Termination.INTERRUPTED, PrimalStatus.FEASIBLE, DualStatus.NONE)
-    assert "knapsack was not solved, since the listener" in solution.message
+    assert "knapsack was not solved, since the callback" in solution.message
     assert repr(solution).startswith("<Solution knapsack: interrupted, best so far ")
-    with pytest.raises(NoAnswerError, match="listener"):
+    with pytest.raises(NoAnswerError, match="callback"):
         solution.objective  # noqa: B018
     low, high = solution.interval
     assert low is not None

@@ -92,7 +92,7 @@ def test_no_less_time_is_enough_for_whole_chunks(topology: Topology, chunks: int
         # Just before the time, links that would finish a chunk then have one less.
         shorter = list(times)
         shorter[step] = time - Fraction(1, 10**6)
-        with pytest.raises(SolverError, match=f"cannot bring all that comes in {step + 1} hops"):
+        with pytest.raises(SolverError, match=f"cannot carry all data that arrives in {step + 1} hops"):
             share_out(network, chunks, chunk_capacities(network, shorter))
 
 

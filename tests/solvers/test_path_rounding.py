@@ -249,7 +249,7 @@ def test_numbers_beyond_64_bits_are_refused() -> None:
 
 
 def test_many_chunks_are_shared_out_by_largest_remainders() -> None:
-    """Also where chunks times weights, or chunks times capacities, leave 64 bits."""
+    """Also where chunks times weights, or chunks times capacities, overflow int64."""
     ways, pairs = paths_of([[0], [1], [2]], [2**40 + 1, 2**41, 3]), np.array([0, 0, 0])
     for amount, width in ((2**40, 2**40), (2**40 + 7, 2**30), (3, 2**61)):
         found = rounded(ways, pairs, np.array([amount]), np.array([1, width, 1])).tolist()

@@ -141,7 +141,7 @@ def test_without_weights_all_gpus_are_on_one_cpu() -> None:
     del tables["WEIGHT"]
     box = read(text(tables), pcie_bandwidth=24)
     assert box.switches == ("cpu0",)
-    assert "all GPUs are taken to be on one CPU, as no table of weights tells" in box.notes
+    assert "all GPUs are assumed to be on one CPU, as there is no table of weights" in box.notes
 
 
 WHOLE = text(cells(MESH))
@@ -151,7 +151,7 @@ BARE = text(cells(MESH, stated=False))
 @pytest.mark.parametrize(
     ("content", "gpu", "message"),
     [
-        (BARE, None, "does not say how fast xGMI links are, nor how many a pair has; say which GPU it is (gpu)"),
+        (BARE, None, "states neither the speed of xGMI links nor their number per pair; say which GPU it is (gpu)"),
         (BARE, "mi250", "pairs of mi250 have one to four links"),
         (WHOLE.replace("LINK TYPE", "KIND"), None, "there is no table of link types; expected all that `amd-smi"),
         (WHOLE.replace("XGMI", "PCIE"), None, "cell 0000:0c:00.0-0000:1c:00.0 is PCIE, but has a bandwidth; expected"),
@@ -161,7 +161,7 @@ BARE = text(cells(MESH, stated=False))
         (WHOLE.replace("50000-50000", "50000-75000"), None, "expected MB/s of one link and"),
         (WHOLE.replace("0000:0c:00.0", "0000:0d:00.0", 2), None, "tables of link types and WEIGHT are of different GP"),
         (WHOLE[:-200], None, "is the table cut or wrapped?"),
-        (text({"LINK TYPE": cells(MESH)["LINK TYPE"]}), "mi300x", "no table of weights, which alone tells direct"),
+        (text({"LINK TYPE": cells(MESH)["LINK TYPE"]}), "mi300x", "no table of weights, which identifies direct"),
         (WHOLE.replace("15\n", "15\t15\n", 1), None, "row 0000:0c:00.0 goes on with '15' after its 8 cells"),
         (WHOLE.replace("15", "16", 1), None, "-0000:0c:00.0 is '15', but cell 0000:0c:00.0-0000:1c:00.0 on line 3 is"),
         (

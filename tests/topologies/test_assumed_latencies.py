@@ -14,7 +14,7 @@ from nccl_texts import cpu, gpu, link, nic, port, slot, switched, system
 
 PROFILE = {"name": "lab_1MB", "gpus_per_node": 4, "alpha": 1, "node_betas_list": [20]}
 REMOTE = {"nics_per_node": 2, "remote_alpha": 2, "remote_beta": 80, "remote_invbw": 82}
-MEASURED = "collopt calibrate measures them"
+MEASURED = "collopt calibrate fits them to measured times"
 
 
 @pytest.fixture

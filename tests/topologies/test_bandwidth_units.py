@@ -55,7 +55,7 @@ def test_bare_numbers_of_gigabits_are_doubted(value: float | str | Fraction) -> 
     bandwidth = as_bandwidth(value, "every NIC")
     told = doubt_about_nic(value, bandwidth)
     assert told is not None
-    assert f"counts as {bandwidth} GB/s" in told
+    assert f"means {bandwidth} GB/s" in told
     assert f"give nic_bandwidth='{bandwidth}Gb/s'" in told
     assert as_bandwidth(f"{bandwidth}Gb/s", "every NIC") == bandwidth / 8
 
@@ -70,10 +70,10 @@ def test_the_doubt_is_among_the_notes_and_the_number_is_kept(file: Path) -> None
     """Of a box, and of a network of boxes."""
     box = read_box(file, nic_bandwidth=400, pcie_bandwidth=1000)
     assert [card.port or card.bandwidth for card in box.nics] == [400, 400]
-    assert sum("counts as 400 GB/s, which no card has" in note for note in box.notes) == 1
+    assert sum("means 400 GB/s, which no card has" in note for note in box.notes) == 1
     made = import_network(file, {"boxes": 2, "fabric": "full", "nic_bandwidth": "400", "pcie_bandwidth": 1000})
     assert made.topology.link("box0/nic0", "fabric").bandwidth == 400
-    assert sum("counts as 400 GB/s, which no card has" in note for note in made.notes) == 1
+    assert sum("means 400 GB/s, which no card has" in note for note in made.notes) == 1
 
 
 def test_units_are_taken_wherever_a_network_is_described(file: Path) -> None:

@@ -64,7 +64,7 @@ def test_gpus_of_one_code_are_told_apart_by_the_caller() -> None:
     text = system(cpu(gpu(0, switched(count=8)), gpu(1, switched(count=8))))
     box = box_of(text, gpu="h800")
     assert (box.name, box.links[0].bandwidth) == ("h800-2gpu", 200)
-    assert not any(note.startswith("not used") for note in box.notes)
+    assert not any(note.startswith("ignored") for note in box.notes)
     assert box_of(text).links == box.links
     assert product_of("nvidia", "90") == find_product("h100")
 

@@ -51,7 +51,7 @@ def test_rows_are_receivers() -> None:
     assert made.topology.link("gpu0", "gpu2").bandwidth == 3
     assert ("gpu0", "gpu1") not in {link[:2] for link in made.topology.links}
     assert (made.topology.name, made.topology.num_ranks) == ("Ring(n=3)", 3)
-    assert made.notes == ("a unit of bandwidth counts with 1 GB/s and a link with no latency",)
+    assert made.notes == ("a unit of bandwidth is modeled as 1 GB/s, and latencies as 0",)
 
 
 def test_a_unit_is_a_link_of_the_gpu() -> None:

@@ -144,8 +144,8 @@ def test_both_figures_are_offered_and_named() -> None:
     """The data sheet's and the one that NCCL plans with"""
     line, derated = box_of(pair()), box_of(pair(), figures="nccl")
     assert (line.links[0].bandwidth, derated.links[0].bandwidth) == (50, Fraction("41.2"))
-    assert "an NVLink counts with the line rate, 25 GB/s in each direction" in line.notes
-    assert "an NVLink counts with what NCCL plans with, 20.6 GB/s in each direction" in derated.notes
+    assert "an NVLink is modeled with the line rate, 25 GB/s in each direction" in line.notes
+    assert "an NVLink is modeled with the bandwidth that NCCL plans with, 20.6 GB/s in each direction" in derated.notes
 
 
 def test_gpus_are_counted_by_their_number_and_not_by_their_place() -> None:
@@ -183,14 +183,14 @@ def test_amds_gpus_are_known_by_their_architecture(gcn: str, name: str) -> None:
     ]
     box = box_of(system(cpu(*devices), version=2))
     assert box.name == f"{name}-2gpu"
-    assert "an xGMI link counts with the line rate" in box.notes[0]
+    assert "an xGMI link is modeled with the line rate" in box.notes[0]
 
 
 def test_what_the_file_says_of_the_gpu_is_not_overruled() -> None:
     """A given product that differs is named and not used."""
     box = box_of(pair(), gpu="b200")
     assert box.links[0].bandwidth == 50
-    assert "not used: gpu='b200', as the file itself says h100" in box.notes
+    assert "ignored: gpu='b200', as the file itself says h100" in box.notes
 
 
 @pytest.mark.parametrize("sm", [90, 103])
@@ -220,7 +220,9 @@ def test_ranks_that_contradict_the_order_of_the_gpus_are_said() -> None:
 
 def test_gpus_that_the_table_lacks_need_a_product_only_if_they_have_links() -> None:
     """Compute capability 7.5 has NVLinks on some cards."""
-    with pytest.raises(FileFormatError, match=r"has GPUs that our table lacks \(75\), .* say which it is like"):
+    with pytest.raises(
+        FileFormatError, match=r"has GPUs that are not in the table of links \(75\), .* name a similar GPU"
+    ):
         box_of(pair(sm=75))
     assert box_of(pair(sm=75), gpu="v100").name == "v100-2gpu"
     assert box_of(system(cpu(gpu(0, sm=89), gpu(1, sm=89)))).name == "sm89-2gpu"
@@ -260,7 +262,7 @@ def test_known_boxes_of_eight_are_assumed_where_a_file_lists_pcie_only(product: 
 @pytest.mark.parametrize(("product", "count"), [("h100", 4), ("v100", 16), ("mi300x", 8), ("p100", 8)])
 def test_other_boxes_are_not_guessed(product: str, count: int) -> None:
     """Their links might run in several ways."""
-    with pytest.raises(FileFormatError, match=f"nothing tells how the links of {count} {product} run"):
+    with pytest.raises(FileFormatError, match=f"the wiring of {count} {product} is unknown"):
         box_of(bare(count), gpu=product)
 
 

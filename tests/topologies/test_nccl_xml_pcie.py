@@ -88,7 +88,7 @@ def test_bridges_of_a_virtual_machine_are_not_believed() -> None:
     bridges = [pci(f"0000:a{n}:00.0", alone(n), alone(n + 2), speed="2.5 GT/s PCIe", width=1) for n in range(2)]
     box = box_of(system(cpu(*bridges)), figures="nccl")
     assert rows(box)["pcie0", "cpu0"] == rows(box)["gpu0", "pcie0"] == 24
-    assert any(note.startswith("2 PCIe links not believed") for note in box.notes)
+    assert any(note.startswith("2 PCIe links ignored") for note in box.notes)
 
 
 def test_a_slow_bridge_is_believed_if_it_might_be_true() -> None:
@@ -96,7 +96,7 @@ def test_a_slow_bridge_is_believed_if_it_might_be_true() -> None:
     bridges = [pci(f"0000:a{n}:00.0", alone(n), alone(n + 2), speed="8 GT/s", width=4) for n in range(2)]
     box = box_of(system(cpu(*bridges)), figures="nccl")
     assert rows(box)["pcie0", "cpu0"] == 3
-    assert not any("believed" in note for note in box.notes)
+    assert not any("implausible" in note for note in box.notes)
 
 
 def test_chains_of_bridges_count_with_their_slowest_link() -> None:
@@ -128,7 +128,7 @@ def test_gpus_that_links_do_not_all_join_use_pcie_as_well() -> None:
     assert rows(box)["gpu0", "gpu1"] == 48
     assert rows(box)["gpu0", "cpu0"] == 24
     assert rows(box)["cpu0", "cpu1"] == 22
-    assert "PCIe links count with what NCCL plans with" in box.notes
+    assert "PCIe links are modeled with the bandwidth that NCCL plans with" in box.notes
 
 
 def test_pcie_between_gpus_is_left_out_where_links_join_all() -> None:
@@ -154,7 +154,7 @@ def test_the_slowest_link_to_the_card_counts() -> None:
     switch = pci("0000:a0:00.0", gpu(0, switched()), card(port(0), width=8))
     box = box_of(system(cpu(switch, gpu(1, switched()))), figures="nccl")
     assert box.nics[0][:3] == (("gpu0",), 12, 12)
-    assert "nic0 counts with 12 of 25 GB/s, because a card's own PCIe link has 12" in box.notes
+    assert "nic0 is modeled with 12 of 25 GB/s, because a card's own PCIe link has 12 GB/s" in box.notes
 
 
 def test_a_card_that_says_nothing_of_its_speed_stays_unknown() -> None:
@@ -205,7 +205,10 @@ def test_the_way_to_gpus_limits_what_a_card_gives_them_together() -> None:
     text = four_gpus(fast_card(0), speed="16.0 GT/s PCIe")
     assert box_of(text).nics[0].bandwidth == GEN4
     assert two_boxes(text) == 2 * GEN4
-    assert "nic0 counts with 31.51 of 50 GB/s, because a PCIe link on the way to GPUs has 31.51" in box_of(text).notes
+    assert (
+        "nic0 is modeled with 31.51 of 50 GB/s, because a PCIe link on the way to GPUs has 31.51 GB/s"
+        in box_of(text).notes
+    )
 
 
 def test_cards_divide_the_way_to_their_gpus() -> None:
@@ -228,7 +231,10 @@ def test_cards_of_another_cpu_divide_the_link_between_cpus() -> None:
     box = box_of(text)
     assert [found[:3] for found in box.nics] == [(("gpu0", "gpu1"), 11, 11)] * 2
     assert two_boxes(text) == 44
-    assert "nic0, nic1 count with 11 of 50 GB/s, because the link between CPUs has 22 for 2 of them" in box.notes
+    assert (
+        "nic0, nic1 are modeled with 11 of 50 GB/s, because the link between CPUs has 22 GB/s for 2 of them"
+        in box.notes
+    )
 
 
 def test_a_way_that_branches_is_loaded_with_a_part_only() -> None:
@@ -341,7 +347,7 @@ def test_a_controller_that_understates_its_link_is_not_believed() -> None:
     """Ten Gb/s do not come out of one lane of the first generation."""
     box = box_of(system(cpu(gpu(0, switched()), gpu(1, switched()), card(port(0, 10000), speed="2.5 GT/s", width=1))))
     assert box.nics[0].near_bandwidth == Fraction(5, 4)
-    assert any("1 PCIe link not believed" in note for note in box.notes)
+    assert any("1 PCIe link ignored: stated speed is implausible" in note for note in box.notes)
 
 
 def test_cards_without_a_slot_are_next_to_their_cpu() -> None:
@@ -364,8 +370,8 @@ def test_given_bandwidths_overrule_the_file() -> None:
     assert set(rows(box).values()) == {14}
     assert (box.nics[0].near_bandwidth, box.nics[0].bandwidth, box.nics[0].port) == (14, 14, 50)
     assert {
-        "every PCIe link counts with the given 14 GB/s",
-        "every network card counts with the given 50 GB/s",
+        "every PCIe link is modeled with the given 14 GB/s",
+        "every network card is modeled with the given 50 GB/s",
     } <= set(box.notes)
 
 

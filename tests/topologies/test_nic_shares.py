@@ -65,6 +65,6 @@ def test_many_cards_of_one_kind_are_told_in_one_note() -> None:
     own = [link(10, (card, 1)) for card in range(6)]
     ports: list[Fraction | None] = [Fraction(25)] * 6
     assert notes_on(share_out([1] * 6, ports, own), ports) == [
-        "nic0, nic1, nic2, nic3 and 2 more count with 10 of 25 GB/s, because a PCIe link has 10"
+        "nic0, nic1, nic2, nic3 and 2 more are modeled with 10 of 25 GB/s, because a PCIe link has 10 GB/s"
     ]
     assert notes_on([Share(Fraction(5), Fraction(5), own[0])], [None]) == []

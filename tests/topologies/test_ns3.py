@@ -99,11 +99,11 @@ def test_rates_have_the_units_of_ns3(rate: str, gigabytes: Fraction) -> None:
         ("6 2 5", "6 2 0", ", line 1: the number of links is '0'; expected a whole number of at least 1"),
         ("6 2 5", "6 2 -5", ", line 1: the number of links is '-5'; expected a whole number"),
         ("6 2 5", "6 2 6", ", line 9: an end of link 5 is 'First'; expected a whole number"),
-        ("4 5\n0", "4 4\n0", ", line 2: switch 4 is there twice, before on line 2; keep one"),
+        ("4 5\n0", "4 4\n0", ", line 2: switch 4 appears twice, first on line 2; keep one"),
         ("4 5\n0", "4 6\n0", ", line 2: the number of a switch is '6'; expected a whole number from 0 to 5"),
         ("0 4 2", "0 7 2", ", line 3: an end of link 0 is '7'; expected a whole number from 0 to 5"),
         ("0 4 2", "4 4 2", ", line 3: a link leads from node 4 to itself"),
-        ("1 4 2", "4 0 2", ", line 4: nodes 4 and 0 are linked twice, before on line 3; expected one link with"),
+        ("1 4 2", "4 0 2", ", line 4: nodes 4 and 0 are linked twice, first on line 3; expected one link with"),
         ("100Gb/s", "0Gbps", ", line 5: a data rate is '0Gbps'; expected more than 0"),
         ("100Gb/s", "100Tbps", ", line 5: a data rate is '100Tbps'; expected one such as 200Gbps"),
         (

@@ -76,7 +76,7 @@ def test_the_real_table_of_eight_a100_gives_our_dgx_a100() -> None:
     assert repeat_box(box, 1) == dgx_a100()
     assert [nic.near for nic in box.nics] == [(f"gpu{nic // 2 * 2}", f"gpu{nic // 2 * 2 + 1}") for nic in range(8)]
     assert {nic.bandwidth for nic in box.nics} == {None}
-    with pytest.raises(TopologyError, match="nothing says how fast nic0"):
+    with pytest.raises(TopologyError, match="the bandwidth of nic0"):
         repeat_box(box, 2)
 
 
@@ -98,8 +98,8 @@ def test_nccls_figures_are_those_that_nccl_plans_with() -> None:
     box = read(cube_mesh(), gpu="V100", figures="nccl")
     assert Counter(link.bandwidth for link in box.links) == {Fraction(20): 8, Fraction(40): 8}
     assert box.notes == (
-        "every NVLink of v100 counts with 20 GB/s in each direction, what NCCL plans with",
-        "PCIe between GPUs is left out, as faster links join all of them",
+        "every NVLink of v100 is modeled with 20 GB/s in each direction, the bandwidth that NCCL plans with",
+        "PCIe between GPUs is left out, as faster links connect all of them",
     )
 
 
@@ -169,7 +169,7 @@ def test_a_cpu_stays_where_something_else_leads_to_it() -> None:
 
 def test_pcie_without_a_figure_is_refused() -> None:
     """Nothing is guessed."""
-    with pytest.raises(FileFormatError, match=r"does not say how fast PCIe is; give its bandwidth in GB/s \(pcie_band"):
+    with pytest.raises(FileFormatError, match=r"the PCIe bandwidth is unknown; give it in GB/s \(pcie_band"):
         read(table(["PHB"]))
 
 
@@ -200,7 +200,7 @@ def test_nics_in_a_tree_hang_on_what_they_share_with_gpus() -> None:
     box = read(text, pcie_bandwidth=16, nic_bandwidth=25)
     assert [nic.near for nic in box.nics] == [("pcie0",), ("cpu1",)]
     assert {nic[1:3] for nic in box.nics} == {(Fraction(16), Fraction(16))}
-    assert "nic0, nic1 count with 16 of 25 GB/s, because a card's own PCIe link has 16" in box.notes
+    assert "nic0, nic1 are modeled with 16 of 25 GB/s, because a card's own PCIe link has 16 GB/s" in box.notes
     assert repeat_box(box, 2).num_ranks == 4
 
 
@@ -246,7 +246,7 @@ def test_copies_are_read_like_the_original(change: object) -> None:
         (lambda text: text[: text.index("\nGPU6")] + LEGEND, "a column 'GPU6', but no row of that name below"),
         (lambda text: text[: len(text) // 3], "line 4: row GPU2 has 3 cells; expected 8, one for each column: is the"),
         (lambda text: text.replace("GPU5\t", "GPU4\t"), "two columns are called 'GPU4'"),
-        (lambda text: text.replace("\nGPU5\t", "\nGPU4\t"), "row GPU4 is there twice, before on line 6"),
+        (lambda text: text.replace("\nGPU5\t", "\nGPU4\t"), "row GPU4 appears twice, first on line 6"),
         (lambda text: text.replace(" X \tNV1", " X \tNV1\tNV1", 1), "line 2: row GPU0 has more than 8 cells"),
     ],
 )  # fmt: skip

@@ -227,7 +227,7 @@ def test_what_is_wrong_with_a_network_of_astra_sim_is_named(file: Path, old: str
 
 def test_options_for_several_boxes_do_not_go_with_whole_networks(file: Path) -> None:
     """The message names the option and the file."""
-    with pytest.raises(TopologyError, match=r"boxes does not go with .*file, which says everything about its network"):
+    with pytest.raises(TopologyError, match=r"boxes does not go with .*file, which describes its network completely"):
         read_topology(astra(file), boxes=2)
 
 
@@ -258,7 +258,7 @@ def test_options_that_a_reader_does_not_use_are_refused(
     file: Path, write: Callable[[Path], Path], options: dict[str, Any]
 ) -> None:
     """Rather than ignored."""
-    told = f"{next(iter(options))} does not go with {file}, which says everything about its network"
+    told = f"{next(iter(options))} does not go with {file}, which describes its network completely"
     assert told in refusal(write(file), **options)
 
 

@@ -49,10 +49,10 @@ REFUSED = {
     "msccl_ring_allreduce_8npus.xml": "an MSCCL schedule, not a network",
     "nccl-graph_azure-ncv4.xml": "a result of NCCL's search",
     "nccl-topo_aws-g5.xml": "the file names no GPU",
-    "nccl-topo_azure-ndv5-h100.xml": "the file lists PCIe only, as those of clouds do",
+    "nccl-topo_azure-ndv5-h100.xml": "the file lists PCIe only, as files of cloud providers do",
     "nccl_tuner_example.conf": "a tuner table of NCCL",
-    "nvidia-smi-topo_a100-8gpu-8nic.txt": "it counts NVLinks but does not say how fast they are",
-    "rocm-smi-showtopo_8gpu-two-hives.txt": "it does not say how fast xGMI links are",
+    "nvidia-smi-topo_a100-8gpu-8nic.txt": "it counts NVLinks but does not state their speed",
+    "rocm-smi-showtopo_8gpu-two-hives.txt": "it states neither the speed of xGMI links",
     "taccl-sketch_dgx2-n2.json": "a TACCL sketch",
     "teccl-schedule_mesh4.json": "a schedule of TE-CCL",
 }

@@ -59,14 +59,14 @@ def test_links_are_counted_by_the_quotient_of_the_bandwidths() -> None:
     box = read(rocm_smi_bandwidth, node_bandwidths(FRONTIER))
     assert counts_of(box, 50) == FRONTIER
     assert box.name == "amd-8gpu"
-    assert box.notes[0] == "an xGMI link counts with 50 GB/s in each direction, which the driver states unmeasured"
+    assert box.notes[0] == "an xGMI link is modeled with 50 GB/s in each direction, which the driver states unmeasured"
 
 
 def test_the_driver_s_own_count_gives_the_same_box() -> None:
     """Its file says no bandwidth, so it takes that of the GPU."""
     table = read(rocm_smi_bandwidth, node_bandwidths(FRONTIER), gpu="mi250")
     assert read(amd_sysfs, SYSFS, gpu="mi250") == table
-    with pytest.raises(FileFormatError, match="does not say how fast an xGMI link is; say which GPU it is"):
+    with pytest.raises(FileFormatError, match="does not state the speed of an xGMI link; say which GPU it is"):
         read(amd_sysfs, SYSFS)
 
 
@@ -90,7 +90,9 @@ def test_a_gpu_brings_its_own_figure_and_the_file_s_is_told() -> None:
     assert "the file states 50 GB/s for a link, which the driver does not measure" in box.notes
     planned = read(rocm_smi_bandwidth, node_bandwidths(mesh), gpu="mi300x", figures="nccl")
     assert {link.bandwidth for link in planned.links} == {Fraction(48)}
-    with pytest.raises(FileFormatError, match="with what RCCL plans for an xGMI link; say which GPU it is"):
+    with pytest.raises(
+        FileFormatError, match="the bandwidth that RCCL plans with for an xGMI link; say which GPU it is"
+    ):
         read(rocm_smi_bandwidth, node_bandwidths(mesh), figures="nccl")
 
 
@@ -99,7 +101,7 @@ def test_a_gpu_brings_its_own_figure_and_the_file_s_is_told() -> None:
     [
         (node_bandwidths(NO_LINKS), "every pair has 0-0, which newer drivers print whatever the links are"),
         (node_bandwidths(FRONTIER).replace("0-0", "N/A").replace("50000-50000", "N/A").replace("50000-100000", "N/A"),
-         "xGMI does not join all of its GPUs, and it says nothing about PCIe; take what `rocm-smi --showtopo`"),
+         "xGMI does not join all of its GPUs, and it says nothing about PCIe; use the output of `rocm-smi --showtopo`"),
         (node_bandwidths(FRONTIER).replace("50000-200000", "50000-120000"), "line 4: cell GPU0-GPU1 is '50000-12"),
         (node_bandwidths(FRONTIER).replace("50000-200000", "-50000-200000", 1), "expected min-max in MB/s"),
         (node_bandwidths(FRONTIER).replace("50000-200000", "0-200000"), "expected MB/s of one link and"),
@@ -156,7 +158,7 @@ def test_numa_nodes_count_more_than_weights() -> None:
         ("cpu0", "cpu1"),
         *((f"gpu{gpu}", f"cpu{gpu < 4:d}") for gpu in range(8)),
     }
-    assert "every NUMA node is taken as one CPU" in box.notes
+    assert "every NUMA node is modeled as one CPU" in box.notes
 
 
 def test_only_weight_15_is_a_direct_link() -> None:
@@ -184,11 +186,15 @@ TWO_HIVES = rocm_topology(two_hives())
 @pytest.mark.parametrize(
     ("text", "gpu", "message"),
     [
-        (TWO_HIVES, None, "does not say how fast xGMI links are, nor how many a pair has; say which GPU it is (gpu)"),
-        (TWO_HIVES, "mi250", "pairs of mi250 have one to four links, and it does not say how many; take what"),
+        (
+            TWO_HIVES,
+            None,
+            "states neither the speed of xGMI links nor their number per pair; say which GPU it is (gpu)",
+        ),
+        (TWO_HIVES, "mi250", "pairs of mi250 have one to four links, and it does not say how many; use the"),
         (TWO_HIVES, "h100", "h100 has no such links; say which GPU it is (gpu), one of mi100, mi250, mi300x"),
         (TWO_HIVES.replace("Link Type between", "X"), "mi100", "there is no table 'Link Type between two GPUs'"),
-        (TWO_HIVES.replace("Weight between", "X"), "mi100", "no table of weights, which alone tells direct links"),
+        (TWO_HIVES.replace("Weight between", "X"), "mi100", "no table of weights, which identifies direct links"),
         (TWO_HIVES.replace("XGMI", "NVLINK", 1), "mi100", "line 27: cell GPU0-GPU1 is 'NVLINK'; expected XGMI or PCIE"),
         (TWO_HIVES.replace("XGMI", "PCIE", 1), "mi100", "but cell GPU0-GPU1 on line 27 is 'PCIE'; expected the same"),
         (TWO_HIVES.replace("XGMI", "0"), "mi100", "line 27: cell GPU0-GPU1 is '0'; expected XGMI or PCIE"),

@@ -15,7 +15,7 @@ from collopt.topologies.importing.sources.document import Document
         ("17 8 1 8 128 H100 8\n8\n16\n0 8 2880Gbps 0.000025ms 0\n", "a topology of SimAI"),
         ("Nodes 8\nTiers 2\n", "a topology of htsim"),
         ("collective,...\n  allreduce,0,65536,tree\n", "a tuner table of NCCL"),
-        ("0 1\n1 0\n", "a table of bare numbers"),
+        ("0 1\n1 0\n", "a table of numbers without a description"),
     ],
 )
 def test_files_of_other_kinds_are_named(text: str, what: str) -> None:

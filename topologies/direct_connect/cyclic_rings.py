@@ -84,7 +84,8 @@ def bidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Ex
     degree, n = as_size(degree, "degree", least=2), as_size(n, "n", least=3)
     if degree % 2:
         raise TopologyError(
-            f"degree is {degree}; expected an even number, as a bidirectional ring has as many links either way"
+            f"degree is {degree}; expected an even number, as a bidirectional ring has equally many links in both "
+            "directions"
         )
     return cyclic_graph(n, [1, -1] * (degree // 2), f"BiRing({degree}, {n})", bandwidth, latency)
 

@@ -167,7 +167,7 @@ def cartesian_product(*graphs: DirectGraph) -> DirectGraph:
     <DirectGraph K(2) □ UniRing(1, 3): 6 nodes, 12 arcs>
     """
     if not graphs:
-        raise UnsupportedError("the Cartesian product of no graphs was asked for; expected at least one DirectGraph")
+        raise UnsupportedError("the list of factors is empty; expected at least one DirectGraph")
     for graph in graphs:
         as_direct_graph(graph)
     name = graphs[0].name if len(graphs) == 1 else " □ ".join(operand(graph.name, "□") for graph in graphs)

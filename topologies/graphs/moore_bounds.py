@@ -142,7 +142,7 @@ def undirected_moore_steps(nodes: int, degree: int) -> int:
     nodes, degree = as_size(nodes, "nodes", most=MOST_NODES), as_size(degree, "degree")
     if degree == 1 and nodes > 2:
         raise UnsupportedError(
-            f"two-way links of degree 1 cannot connect {nodes} nodes; expected a degree of 2 or more"
+            f"bidirectional links of degree 1 cannot connect {nodes} nodes; expected a degree of 2 or more"
         )
     if degree == 2:
         return nodes // 2

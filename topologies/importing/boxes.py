@@ -73,7 +73,7 @@ def imported(document: Document, format_: Format, options: BoxOptions) -> Box | 
     if len(document.text) > MAX_CHARACTERS:
         raise document.error(f"it has more than {MAX_CHARACTERS} characters; expected the description of one network")
     if unused := [name for name in options.given() if name not in format_.options]:
-        taken = f"takes {', '.join(format_.options)} only" if format_.options else "says everything"
+        taken = f"takes {', '.join(format_.options)} only" if format_.options else "describes its network completely"
         raise document.error(
             f"{unused[0]} does not go with a file of the format {format_.name}, which {taken}; leave it out"
         )

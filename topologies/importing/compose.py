@@ -95,7 +95,7 @@ def compose(
 
 def _listed(nodes: Sequence[Box | str | os.PathLike[str]]) -> tuple[Box | str | os.PathLike[str], ...]:
     if isinstance(nodes, (str, bytes, os.PathLike, Box)):
-        raise TopologyError(f"the boxes are {shown(nodes)}, which is one; expected a list, such as [box, box]")
+        raise TopologyError(f"boxes is {shown(nodes)}, a single box; expected a list, such as [box, box]")
     boxes = as_list(nodes, "the boxes", most=MAX_BOXES)
     if not boxes:
         raise TopologyError("there are no boxes to compose; give at least one")
@@ -111,14 +111,16 @@ def _checked(fabric: str, oversubscription: Exact | None, boxes_per_leaf: int | 
         raise TopologyError(f"boxes_per_leaf is {per_leaf}, but fabric {fabric!r} has no leaves; leave it out")
     if oversubscription is None:
         if fabric != "rail":
-            raise TopologyError(f"oversubscription is None; only rails can do without a spine, {fabric} cannot")
+            raise TopologyError(
+                f"oversubscription is None, but fabric {fabric!r} needs a spine; expected a number, or fabric 'rail'"
+            )
         return None, per_leaf
     taper = as_factor(oversubscription, "oversubscription")
     if fabric != "full":
         return taper, per_leaf
     if taper != 1:
         raise TopologyError(
-            f"oversubscription is {shown(oversubscription)}, but fabric 'full' never blocks; leave it out, or take "
+            f"oversubscription is {shown(oversubscription)}, but fabric 'full' is non-blocking; leave it out, or use "
             "rail or leaf_spine"
         )
     return None, per_leaf
@@ -136,7 +138,7 @@ def _with_nics(box: Box, nics: int | None, speed: Fraction | None) -> Box:
     if not box.nics:
         if nics is None or speed is None:
             raise TopologyError(
-                f"nothing says which NICs box {box.name!r} has; give nics and nic_bandwidth, such as nics={box.gpus} "
+                f"the NICs of box {box.name!r} are unknown; give nics and nic_bandwidth, such as nics={box.gpus} "
                 "and nic_bandwidth=50"
             )
         count = as_size(nics, "nics", most=box.gpus)

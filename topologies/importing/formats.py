@@ -86,7 +86,7 @@ def find_format(document: Document) -> Format | None:
     if document.text.lstrip().startswith(("{", "[")):
         return None
     names = ", ".join(candidate.name for candidate in FORMATS)
-    raise document.error(f"it is of no format that describes a network; expected collopt's own JSON or {names}")
+    raise document.error(f"it is not in a known network format; expected collopt's own JSON or {names}")
 
 
 STRANGERS = (
@@ -101,7 +101,10 @@ STRANGERS = (
     ),
     (r"\A\s*Nodes \d+\s+Tiers \d+", "a topology of htsim, which is not read; describe it as JSON or in Python"),
     (r"(?m)^[ \t]*(allreduce|allgather|broadcast|reduce\w*),\d+,", "a tuner table of NCCL, not a network"),
-    (r"\A\d+( \d+)*\s*(\n\d+( \d+)*\s*)*\Z", "a table of bare numbers; say what they are in a topology file of ours"),
+    (
+        r"\A\d+( \d+)*\s*(\n\d+( \d+)*\s*)*\Z",
+        "a table of numbers without a description; write a collopt topology file instead",
+    ),
 )
 """What is in them, and what they are."""
 

@@ -22,7 +22,7 @@ def latencies_note(latencies: Latencies) -> str | None:
 
     >>> latencies_note([("gpu-gpu", Fraction(7, 10)), ("nic-rail", Fraction(1, 2)), ("rail-spine", Fraction(1, 2))])
     "latencies are assumed, after TACCL's measurements of NVLink and InfiniBand: 0.7 µs for gpu-gpu, 0.5 µs for \
-nic-rail, rail-spine; collopt calibrate measures them"
+nic-rail, rail-spine; collopt calibrate fits them to measured times"
     """
     kinds: dict[Fraction, dict[str, None]] = {}
     for kind, latency in latencies:

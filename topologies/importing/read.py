@@ -77,8 +77,8 @@ def import_boxes(paths: Sequence[str | os.PathLike[str]], options: ImportOptions
     _check_known(given)
     if "boxes" in given:
         raise TopologyError(
-            "boxes does not go with several files, which are a box each; leave it out, and name a file once for each "
-            "box that is like it"
+            "boxes does not go with several files, which describe one box each; leave it out, and name a file once "
+            "for each box"
         )
     if "fabric" not in given:
         raise TopologyError(
@@ -120,7 +120,7 @@ def _silence(box: Box, given: dict[str, Any]) -> str | None:
     """Say what the network of one box does not show."""
     if "boxes" in given or not box.nics:
         return None
-    return f"a box alone has no network, so its network cards ({len(box.nics)}) are left out; give boxes and fabric"
+    return f"a single box has no network, so its network cards ({len(box.nics)}) are left out; give boxes and fabric"
 
 
 def _several(box: Box, given: dict[str, Any], document: Document) -> Topology:
@@ -140,5 +140,5 @@ def _several(box: Box, given: dict[str, Any], document: Document) -> Topology:
 def _refuse(given: dict[str, Any], document: Document) -> None:
     if given:
         raise TopologyError(
-            f"{min(given)} does not go with {document.where}, which says everything about its network; leave it out"
+            f"{min(given)} does not go with {document.where}, which describes its network completely; leave it out"
         )

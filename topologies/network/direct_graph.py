@@ -182,7 +182,7 @@ class DirectGraph:
             node = int(np.flatnonzero((out != out[0]) | (into != out[0]))[0])
             raise UnsupportedError(
                 f"{self.name} is not regular: {out[0]} arcs leave node 0, {out[node]} leave and {into[node]} enter "
-                f"node {node}; expected as many everywhere"
+                f"node {node}; expected equal degrees everywhere"
             )
         return int(out[0])
 

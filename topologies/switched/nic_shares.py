@@ -135,11 +135,11 @@ def notes_on(shares: Sequence[Share], ports: Sequence[Fraction | None]) -> list[
             groups.setdefault((name, bandwidth, len(ways), share.bandwidth, port), []).append(f"nic{card}")
     return [
         f"{_listed(cards)} with {float(lowered):.4g} of {float(port):.4g} GB/s, because {name} has "
-        f"{float(bandwidth):.4g}{f' for {sharing} of them' if sharing > 1 else ''}"
+        f"{float(bandwidth):.4g} GB/s{f' for {sharing} of them' if sharing > 1 else ''}"
         for (name, bandwidth, sharing, lowered, port), cards in groups.items()
     ]
 
 
 def _listed(cards: Sequence[str]) -> str:
     more = f" and {len(cards) - MOST_NAMED} more" if len(cards) > MOST_NAMED else ""
-    return f"{', '.join(cards[:MOST_NAMED])}{more} {'counts' if len(cards) == 1 else 'count'}"
+    return f"{', '.join(cards[:MOST_NAMED])}{more} {'is modeled' if len(cards) == 1 else 'are modeled'}"

@@ -169,7 +169,9 @@ def _uplinks(box: Box, prefix: str, sockets: Sequence[str]) -> list[Link]:
     rows: list[tuple[str, str, Exact, Exact]] = []
     for number, nic in enumerate(box.nics):
         if nic.bandwidth is None:
-            raise TopologyError(f"nothing says how fast nic{number} of box {box.name!r} is; give nic_bandwidth in GB/s")
+            raise TopologyError(
+                f"the bandwidth of nic{number} of box {box.name!r} is unknown; give nic_bandwidth in GB/s"
+            )
         card = f"{prefix}nic{number}"
         rows += [(prefix + node, card, nic.near_bandwidth, nic.near_latency) for node in nic.near]
         rows.append((card, sockets[number], nic.bandwidth, nic.latency))

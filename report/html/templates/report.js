@@ -163,11 +163,11 @@
       tail: tail, head: links.heads[at], use: links.use[at], cut: links.cut[at],
       text: plain(network.nodes[tail]) + " → " + plain(network.nodes[links.heads[at]])
         + "<br>" + digits(links.bandwidth[at]) + " GB/s, " + digits(links.latency[at]) + " µs"
-        + "<br>carries " + percent(links.load[at]) + " of all data<br>busy " + percent(links.use[at]) + " of the time"
+        + "<br>carries " + percent(links.load[at]) + " of all data<br>utilization " + percent(links.use[at])
         + (links.cut[at] ? "<br>in the bound" : ""),
     }));
     const bins = [["not used", (use) => use === 0], ["up to 50 %", (use) => use > 0 && use <= 0.5], ["up to 90 %", (use) => use > 0.5 && use <= 0.9],
-      ["below 100 %", (use) => use > 0.9 && use < 0.999999], ["100 % busy", (use) => use >= 0.999999]];
+      ["below 100 %", (use) => use > 0.9 && use < 0.999999], ["100 %", (use) => use >= 0.999999]];
     const dense = list.length > 400, scale = pixels("plot-network");
     const traces = [];
     const cut = list.filter((link) => link.cut);
@@ -220,7 +220,7 @@
   function drawTimeline() {
     const line = data.plans[state.plan].timelines[state.size];
     const parts = data.plans[state.plan].parts;
-    const last = line.done ? "The dashed line is where the last byte has come, after " + microseconds(line.done) + "." : "";
+    const last = line.done ? "Dashed line: last byte received, after " + microseconds(line.done) + "." : "";
     note("timeline", [last, line.done ? parts.explained : "", line.note].filter(Boolean).join(" "));
     const target = byId("plot-timeline");
     if (!line.start || !line.start.length) {
@@ -267,7 +267,7 @@
   function sizeAxis() {
     const sizes = data.curves.sizes;
     const shown = sizes.filter((_, at) => at % (narrow() ? 4 : 2) === 0);
-    return { type: "log", title: { text: "bytes in all" }, tickvals: shown, ticktext: shown.map((size) => bytes(size).replace("iB", "").replace(" ", "")) };
+    return { type: "log", title: { text: "total size in bytes" }, tickvals: shown, ticktext: shown.map((size) => bytes(size).replace("iB", "").replace(" ", "")) };
   }
   function drawSizes(target, key, limitKey, title, words, log) {
     const curvesShown = data.curves, limit = curvesShown.plans[state.plan][limitKey];
@@ -325,8 +325,8 @@
     const next = THEMES[(THEMES.indexOf(root.dataset.theme || "system") + 1) % THEMES.length];
     if (next === "system") delete root.dataset.theme;
     else root.dataset.theme = next;
-    byId("theme").textContent = "Colours: " + next;
-    byId("theme").setAttribute("aria-label", "Colours: " + (next === "system" ? "as the system has them" : next) + ". Change.");
+    byId("theme").textContent = "Colors: " + next;
+    byId("theme").setAttribute("aria-label", "Colors: " + (next === "system" ? "system default" : next) + ". Change.");
     draw(EVERYTHING);
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(EVERYTHING));

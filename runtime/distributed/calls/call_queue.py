@@ -100,7 +100,7 @@ class _Runner:
         if call.done():
             return
         if self.process != os.getpid():
-            raise ProgramError("the call goes on in the process that this one was forked from; wait for it there")
+            raise ProgramError("the call continues in the process that this one was forked from; wait for it there")
         if self.thread != get_ident():
             return
         while not call.done():
@@ -114,7 +114,8 @@ class _Runner:
         try:
             if is_left_out:
                 raise ProgramError(
-                    f"an earlier call on the group failed, so this one was not begun; that one's error: {self.failure}"
+                    "an earlier call on the group failed, so this one was not started; the earlier error: "
+                    f"{self.failure}"
                 )
             try:
                 job()
@@ -299,7 +300,7 @@ class AsyncWork:
                 time.sleep(POLL_S)
         except TimeoutError:
             raise ProgramError(
-                f"the call was not over after {seconds:g} s of waiting; it goes on, and can be waited for again"
+                f"the call did not finish within {seconds:g} s; it continues, and can be waited for again"
             ) from None
 
 

@@ -37,7 +37,7 @@ def check_operation(op: str, dtype: Any, layout: Layout) -> None:
     """Refuse an operation that there is not, or that is not made on this type."""
     check_choice("op", op, OPERATIONS)
     if layout.reduces and str(dtype).removeprefix("torch.") not in TYPES[op]:
-        raise UnsupportedError(f"{op} is not made on {dtype}; expected one of {', '.join(TYPES[op])}")
+        raise UnsupportedError(f"{op} is not supported on {dtype}; expected one of {', '.join(TYPES[op])}")
 
 
 def combine(op: str, one: Any, other: Any, target: Any) -> None:

@@ -220,7 +220,7 @@ class _Ranks:
         if sys.stdin.fileno() in ready:
             raise SystemExit(1)
         if not ready and not self.failures:
-            message = f"ranks {waiting} were not done within {self.timeout_s:g} s"
+            message = f"ranks {waiting} did not finish within {self.timeout_s:g} s"
             self.failures.append(_Failure(True, len(self.failures), "ProgramError", message))
         for rank in waiting:
             if self.pipes[rank] in ready or self.processes[rank].sentinel in ready:
@@ -246,7 +246,7 @@ class _Ranks:
 def _exit_reason(code: int | None) -> str:
     if code is not None and code < 0:
         with contextlib.suppress(ValueError):
-            return f"the process died of {signal.Signals(-code).name}"
+            return f"the process was killed by {signal.Signals(-code).name}"
     return f"the process ended with exit status {code} before it was done"
 
 

@@ -216,9 +216,9 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             kind = opts.reduceOp.op
             op, dtype = OPERATIONS.get(kind), str(whole.dtype).removeprefix("torch.")
             if op is None:
-                return f"{str(kind).rpartition('.')[2]} is not made by plans"
+                return f"{str(kind).rpartition('.')[2]} is not supported by plans"
             if dtype not in TYPES[op]:
-                return f"{op} is not made on {dtype} by plans"
+                return f"{op} is not supported on {dtype} by plans"
         return None
 
     def _pass_on(self, collective: Collective, reason: str) -> None:

@@ -109,9 +109,9 @@ def comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Program], ..
             ("root", first.layout.root, program.layout.root),
         ):
             if one != two:
-                raise UnsupportedError(f"{name} and {other} differ in {what}: {one} and {two}; measure them apart")
+                raise UnsupportedError(f"{name} and {other} differ in {what}: {one} and {two}; measure them separately")
         if _shares(first) != _shares(program):
-            raise UnsupportedError(f"{name} and {other} differ in the shares of the ranks; measure them apart")
+            raise UnsupportedError(f"{name} and {other} differ in the shares of the ranks; measure them separately")
     return tuple(programs.items())
 
 

@@ -76,7 +76,8 @@ def fit_alpha_beta(
     scale = np.linalg.norm(relative, axis=0)
     if not scale.all() or np.linalg.matrix_rank(relative / scale, tol=1e-6) < 2:
         raise UnsupportedError(
-            "the measured sizes cannot tell latency from bandwidth; measure at least two that are far apart, such as "
+            "the measured sizes cannot separate latency from bandwidth; measure at least two that are far apart, "
+            "such as "
             "-b 1K -e 1G -f 4"
         )
     columns, ones = relative / scale, np.ones(len(times))

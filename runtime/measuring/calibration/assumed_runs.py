@@ -56,7 +56,7 @@ def assumed_run(
         )
     if not isinstance(collective, Collective):
         raise UnsupportedError(
-            f"{source} measured {collective} on {ranks} ranks, which no plan stands for; measure it between two, and "
+            f"{source} measured {collective} on {ranks} ranks, which no plan models; measure it between two, and "
             "name the link classes between them: --class NAMES=FILE"
         )
     chosen = planner or ("shortest-paths" if collective.in_pairs else "ring")

@@ -211,8 +211,8 @@ def _check_told(line: AlphaBeta, runs: Sequence[MeasuredTimes]) -> None:
     if not line.has_slope and not line.has_latency:
         off = percentage_text(line.median_residual)
         raise UnsupportedError(
-            f"{', '.join(times.source for times in runs)}: the times tell neither latency nor bandwidth, as half of "
-            f"them differ by more than {off} from any line; measure again while nothing else runs"
+            f"{', '.join(times.source for times in runs)}: the times determine neither latency nor bandwidth, as half "
+            f"of them differ by more than {off} from any line; measure again while nothing else runs"
         )
 
 

@@ -101,9 +101,7 @@ class MeasuredTimes:
         """
         rows = tuple(row for row in self.rows if not row.wrong)
         if not rows:
-            raise UnsupportedError(
-                f"{self.source} has nothing but wrong data; mend that before its times mean anything"
-            )
+            raise UnsupportedError(f"{self.source} has only wrong results; fix that before using its times")
         return replace(self, rows=rows)
 
 

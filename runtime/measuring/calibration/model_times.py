@@ -41,12 +41,14 @@ def over_one_path(topology: Topology, collective: Collective | str, links: Itera
     elif collective in PARTS:
         messages, part = 1, PARTS[collective]
     else:
-        raise UnsupportedError(f"nothing is known of {collective} between two ranks; measure sendrecv or broadcast")
+        raise UnsupportedError(f"there is no model of {collective} between two ranks; measure sendrecv or broadcast")
     path = _shortest_path(topology, list(links))
     if not path:
-        raise UnsupportedError("no two ranks are joined by these links alone; name the other classes on the way too")
+        raise UnsupportedError(
+            "no two ranks are connected by these links alone; also name the other classes on the path"
+        )
     slowest = min(link.bandwidth for link in path)
-    waits = "one message" if messages == 1 else f"{messages} messages in turn"
+    waits = "one message" if messages == 1 else f"{messages} sequential messages"
     return Reference(
         messages * sum((link.latency for link in path), Fraction(0)),
         part / slowest / NS_PER_US,
@@ -61,10 +63,12 @@ def over_the_network(topology: Topology, collective: Collective, planner: str) -
     root = {"root": 0} if collective.has_one_root else {}
     made = plan(topology, collective, planner=planner, **root)
     if not made.schedule.pipelined:
-        raise UnsupportedError(f"{planner} plans in steps here, whose time is no line; choose another, such as ring")
+        raise UnsupportedError(
+            f"{planner} plans in steps here, whose time is not linear in the size; choose another, such as ring"
+        )
     small, large = (schedule_time(made.schedule, topology, 2**power) for power in (20, 21))
     per_byte = (large - small) / 2**20
-    return Reference(small - per_byte * 2**20, per_byte, frozenset(), f"the plan of {planner}, finely pipelined")
+    return Reference(small - per_byte * 2**20, per_byte, frozenset(), f"the plan of {planner}, fully pipelined")
 
 
 def _shortest_path(topology: Topology, links: list[Link]) -> list[Link]:

@@ -256,9 +256,9 @@ class _Reader:
         if block not in steps or position >= len(steps[block]):
             self._fail(f"{where} waits for tb {block} step {position}, which does not exist")
         if (block, position) not in targets:
-            self._fail(f"{where} waits for tb {block} step {position}, a nop, which never tells that it is done")
+            self._fail(f"{where} waits for tb {block} step {position}, a nop, which never signals that it is done")
         if steps[block][position].get("hasdep") != "1":
-            self._fail(f'{where} waits for tb {block} step {position}, which has no hasdep="1" and never tells')
+            self._fail(f'{where} waits for tb {block} step {position}, which has no hasdep="1" and never signals')
         return Dependency(block, targets[block, position])
 
     def _text(self, element: ET.Element, name: str, where: str) -> str:

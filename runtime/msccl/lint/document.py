@@ -122,7 +122,7 @@ class _Builder:
             if self._has(element, STEP):
                 self.document.gpus[-1].blocks[-1].steps.append(self._step(element))
         else:
-            self.findings.add("note", f"<{path[-1][:40]}> is an element that the parsers pass over", at(element.line))
+            self.findings.add("note", f"<{path[-1][:40]}> is an element that the parsers ignore", at(element.line))
 
     def _add_algorithm(self, element: Element) -> None:
         self._has(element, self.dialect.required)

@@ -40,23 +40,23 @@ def loading_of(dialect: Dialect, document: Document | None) -> tuple[str, ...]:
     channels = document.numbers["nchannels"] if document else 1
     lines = []
     if dialect.is_microsoft:
-        lines.append("a file that is refused is passed over with a warning; NCCL_DEBUG=INFO says which are connected")
+        lines.append("a file that is rejected is skipped with a warning; NCCL_DEBUG=INFO says which are connected")
         lines.append("MSCCL_XML_FILES holds 4 files at most, with colons between them, so that no path may hold one")
     else:
         lines.append(
-            f"files are found in MSCCL_ALGO_DIR, or else in {FOLDERS[dialect.name]}; keep nothing else there: all "
-            "files for as many ranks are loaded, and one that is refused stops the communicator"
+            f"files are read from MSCCL_ALGO_DIR, or else from {FOLDERS[dialect.name]}; keep no other files there: "
+            "all files for this number of ranks are loaded, and one that is rejected stops the communicator"
         )
     if dialect.name == "msccl-executor-nccl":
         lines.append("the library must be the executor's own libnccl.so, and each process have one GPU")
     if dialect.name == "rccl":
         lines.append("RCCL has no MSCCL from ROCm 7.13 on, and before it must have been built with its kernels")
-        lines.append("only where RCCL knows the machine, as 8x MI300X, does it do without RCCL_MSCCL_FORCE_ENABLE")
-        lines.append("if ncclCommSplit crashes, set RCCL_MSCCL_ENABLE=0 and do without (ROCm/TheRock#7874)")
+        lines.append("RCCL needs RCCL_MSCCL_FORCE_ENABLE except on machines that it knows, such as 8x MI300X")
+        lines.append("if ncclCommSplit crashes, set RCCL_MSCCL_ENABLE=0 to run without MSCCL (ROCm/TheRock#7874)")
     if channels > 1:
         lines.append(f"the communicator must have {channels} channels; NCCL_MAX_NCHANNELS must not be below")
     if chunks > 1:
-        lines.append(f"only calls whose elements are, in all, a multiple of {chunks} pick the file")
+        lines.append(f"only calls whose total number of elements is a multiple of {chunks} pick the file")
     return tuple(lines)
 
 

@@ -58,7 +58,7 @@ def _check_channels(channels: int, dialect: Dialect, findings: Findings, where: 
         message = f"nchannels is {channels}; {dialect.name} {dialect.version} has {dialect.max_channels}"
         severities = {"msccl": "wrong data", "rccl": "ignored"}
         if severities.get(dialect.name) == "wrong data":
-            findings.add("wrong data", f"{message}, warns, and writes on behind them", where)
+            findings.add("wrong data", f"{message}, warns, and writes beyond them", where)
         elif severities.get(dialect.name) == "ignored":
             findings.add("ignored", message, where)
         else:
@@ -134,10 +134,10 @@ def check_gpus(document: Document, layout: Layout | None, dialect: Dialect, find
         nodes = 1 + len(document.gpus) + len(gpu.blocks) + sum(len(block.steps) for block in gpu.blocks)
         if nodes > MAX_NODES:
             findings.add(
-                "rejected", f"rank {gpu.number} needs {nodes} elements; the parsers keep {MAX_NODES}", at(gpu.line)
+                "rejected", f"rank {gpu.number} needs {nodes} elements; the parsers store {MAX_NODES}", at(gpu.line)
             )
         if not gpu.blocks:
-            findings.add("note", f"rank {gpu.number} has no thread block, which nobody has tried", at(gpu.line))
+            findings.add("note", f"rank {gpu.number} has no thread block, which is untested", at(gpu.line))
 
 
 def _check_sizes(document: Document, gpu: Gpu, layout: Layout | None, dialect: Dialect, findings: Findings) -> None:
@@ -160,7 +160,7 @@ def _check_sizes(document: Document, gpu: Gpu, layout: Layout | None, dialect: D
         if sizes[name] not in (0, real) and not layout.collective.has_one_root:
             findings.add(
                 "note",
-                f"{name} is {sizes[name]}, but the buffer has {real} chunks; it bounds offsets and no more",
+                f"{name} is {sizes[name]}, but the buffer has {real} chunks; it only bounds offsets",
                 where,
             )
 
@@ -279,7 +279,7 @@ def _check_block(document: Document, gpu: Gpu, block: Block, dialect: Dialect, f
     if not 0 <= block.channel <= dialect.max_channels:
         findings.add("rejected", f"chan is {block.channel}; expected 0 to {dialect.max_channels - 1}", where)
     elif block.channel >= channels:
-        findings.add("hangs", f"chan is {block.channel}, but connections are made for 0 to {channels - 1} alone", where)
+        findings.add("hangs", f"chan is {block.channel}, but connections exist for 0 to {channels - 1} only", where)
     if len(block.steps) > dialect.limits.max_steps:
         compiled = "" if dialect.is_microsoft else "; it can be compiled with MSCCL_MAX_NUM_STEPS for more"
         if dialect.name == "rccl":
@@ -300,9 +300,7 @@ def _check_step(step: Step, position: int, block: Block, dialect: Dialect, findi
     if not 0 <= step.number < dialect.limits.max_steps:
         findings.add("rejected", f"s is {step.number}; expected 0 to {dialect.limits.max_steps - 1}", where)
     elif step.number != position:
-        findings.add(
-            "note", f"s is {step.number}, but steps run, and are counted, as they stand: this is {position}", where
-        )
+        findings.add("note", f"s is {step.number}, but steps are numbered by their position: this is {position}", where)
     if step.tells not in (0, 1):
         findings.add("rejected", f"hasdep is {step.tells}; expected 0 or 1", where)
     for name, buffer in (("srcbuf", step.source), ("dstbuf", step.target)):
@@ -361,8 +359,8 @@ def _check_chains(block: Block, findings: Findings) -> None:
         if length == MAX_CHAIN + 1:
             findings.add(
                 "note",
-                f"more than {MAX_CHAIN} additions to one chunk follow each other; they are made in one go, for which "
-                f'{MAX_CHAIN} is the most: give one of them hasdep="1"',
+                f"more than {MAX_CHAIN} consecutive reductions into one chunk; they are fused, and the limit is "
+                f'{MAX_CHAIN}: give one of them hasdep="1"',
                 at(step.line),
             )
         before = place if step.kind == "re" and not step.tells else None

@@ -73,11 +73,11 @@ def scan(text: str, findings: Findings) -> Iterator[Element]:
             children[-1] += 1
             elements += 1
             if elements > MAX_ELEMENTS:
-                _refuse(findings, f"there are more than {MAX_ELEMENTS} elements; no parser keeps so many", line)
+                _refuse(findings, f"there are more than {MAX_ELEMENTS} elements; no parser stores as many", line)
             if stack and children[-1] == MAX_CHILDREN + 1:
                 findings.add(
                     "wrong data",
-                    f"<{stack[-1]}> has more than {MAX_CHILDREN} elements, for which the parsers have no room",
+                    f"<{stack[-1]}> has more than {MAX_CHILDREN} elements, for which the parsers have no space",
                     at(line),
                 )
             yield Element((*stack[:DEPTH], name), line, attributes)
@@ -140,13 +140,13 @@ def _attributes(rest: str, line: int, findings: Findings) -> dict[str, str]:
         if max(len(name), len(value)) > MAX_TEXT:
             findings.add(
                 "wrong data",
-                f"attribute {name[:40]} is longer than the {MAX_TEXT} characters that the parsers have room for, and "
-                "they write on behind it",
+                f"attribute {name[:40]} is longer than the {MAX_TEXT} characters that the parsers allocate, and "
+                "they write beyond it",
                 at(line),
             )
         if name in attributes:
-            findings.add("note", f"attribute {name[:40]} is there twice; the first one counts", at(line))
+            findings.add("note", f"attribute {name[:40]} appears twice; the first one is used", at(line))
         attributes.setdefault(name, value)
     if number > MAX_ATTRIBUTES:
-        _refuse(findings, f"an element has {number} attributes; the parsers have room for {MAX_ATTRIBUTES}", line)
+        _refuse(findings, f"an element has {number} attributes; the parsers have space for {MAX_ATTRIBUTES}", line)
     return attributes

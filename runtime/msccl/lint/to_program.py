@@ -32,7 +32,7 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
     ranks, chunks = document.numbers["ngpus"], document.numbers["nchunksperloop"]
     if collective is None:
         findings.add(
-            "not checked", f"what {document.words['coll'][:40]!r} has to do is not known, so its data are not looked at"
+            "not checked", f"what {document.words['coll'][:40]!r} computes is not known, so its data is not checked"
         )
         return None
     if sorted(gpu.number for gpu in document.gpus) != list(range(len(document.gpus))) or ranks != len(document.gpus):
@@ -40,7 +40,9 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
     most = MAX_PAIRED if collective.in_pairs else MAX_RANKS
     total = sum(max(0, gpu.scratch_chunks) for gpu in document.gpus) + 2 * ranks * max(0, chunks)
     if ranks > most or chunks < 1 or total > MAX_CHUNKS:
-        findings.add("not checked", f"{total} chunks on {ranks} ranks are too many to run, so data are not looked at")
+        findings.add(
+            "not checked", f"{total} chunks on {ranks} ranks are too many to interpret, so data is not checked"
+        )
         return None
     try:
         if collective.in_pairs:
@@ -165,7 +167,7 @@ class _Waits:
                 "wrong data", "a nop that waits for nothing shifts the numbers of the steps after it", where
             )
         if step.kind == "nop" and position == len(self.block.steps) - 1:
-            self.findings.add("note", "the thread block ends with a nop, which holds nothing back", where)
+            self.findings.add("note", "the thread block ends with a nop, which delays nothing", where)
         self.chain = step.kind == "nop"
         return self._answer(position, *wait, where) if waits else None
 
@@ -187,7 +189,7 @@ class _Waits:
         )
         if tells is None:
             what = "which is a nop and" if steps[awaited].kind == "nop" else 'which has no hasdep="1" and'
-            self.findings.add("hangs", f"the step waits for {name}, {what} never tells that it is done", where)
+            self.findings.add("hangs", f"the step waits for {name}, {what} never signals that it is done", where)
             return None
         if number == self.block.number and tells >= position:
             self.findings.add(
@@ -195,6 +197,8 @@ class _Waits:
             )
             return None
         if tells != awaited:
-            self.findings.add("note", f"the step waits for {name}, which does not tell; step {tells} of it does", where)
+            self.findings.add(
+                "note", f"the step waits for {name}, which does not signal; step {tells} of it does", where
+            )
         # What comes before a step in its own thread block has been done anyway.
         return None if number == self.block.number else Dependency(number, self.numbers[number, tells])

@@ -300,8 +300,8 @@ class _Machine:
                 kind, _, number = self._missing(block, operation) or ("", 0, 0)
                 what = f"semaphore {number}" if kind == "semaphore" else f"{kind} channel {number}"
                 raise ProgramError(
-                    f"the plan deadlocks: {block} waits at operation {block.at} ({operation.name}) for {what}, on "
-                    "which nothing more comes"
+                    f"the plan deadlocks: {block} waits at operation {block.at} ({operation.name}) for {what}, "
+                    "which receives no further signal"
                 )
         for (kind, rank, number), tokens in self.tokens.items():
             gpu = self.plan.gpus[rank]
@@ -310,9 +310,9 @@ class _Machine:
                 what = (
                     f"semaphore {number} at {len(tokens)}"
                     if kind == "semaphore"
-                    else (f"{len(tokens)} signals on {kind} channel {number} unheard")
+                    else (f"{len(tokens)} signals on {kind} channel {number} not waited for")
                 )
-                raise ProgramError(f"rank {rank} ends with {what}, so the next call would go wrong")
+                raise ProgramError(f"rank {rank} ends with {what}, so the next call would fail")
 
     def _check_known(self) -> None:
         """Every GPU must know of all accesses to its memory before its kernel ends."""

@@ -57,7 +57,7 @@ class Accesses:
         for (buffer, element), index, count in accesses:
             if clock[index] < count:
                 raise ProgramError(
-                    f"race: rank {rank} may end before {self.names[index]} is through with {buffer} chunk "
+                    f"race: rank {rank} may end before {self.names[index]} has finished with {buffer} chunk "
                     f"{element // memory.slices}; let it wait for that"
                 )
 

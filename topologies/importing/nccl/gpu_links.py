@@ -154,7 +154,7 @@ def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
     system, count, product = machine.system, len(machine.gpus), options.gpu
     if product is None:
         raise system.error(
-            "the file lists PCIe only, as those of clouds do: NCCL finds the NVLinks by itself when it starts; dump "
+            "the file lists PCIe only, as files of cloud providers do: NCCL detects NVLinks when it starts; dump "
             'them with NCCL_TOPO_DUMP_FILE on the machine, or say which GPU it is (gpu="h100")'
         )
     if not product.links:
@@ -172,7 +172,7 @@ def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
         note = "assumed: the hybrid cube mesh of a DGX-1, its GPUs in the order of this file, which says nothing of it"
         return GpuLinks(product, tuple(mesh), notes=(note, _counted(product, options)))
     raise system.error(
-        f"the file lists PCIe only, and nothing tells how the links of {count} {product.name} run (known are 8 of "
+        f"the file lists PCIe only, and the wiring of {count} {product.name} is unknown (known are 8 of "
         f"{', '.join(BEHIND_NVSWITCH)} or v100); dump them with NCCL_TOPO_DUMP_FILE on the machine"
     )
 
@@ -192,17 +192,17 @@ def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[Gp
     if found and given and found.code == given.code:
         found = given  # the file says of which generation it is, and the caller which one of it
     if found and given and found != given:
-        return found, [f"not used: gpu={given.name!r}, as the file itself says {found.name}"]
+        return found, [f"ignored: gpu={given.name!r}, as the file itself says {found.name}"]
     if not linked and given is None:
         return (found if kind and is_always_linked(*kind) else None), []
     if found or not linked:
         return found or (given if kind is None else None), []
     if given:
-        return given, [f"the file does not name the GPU in a way that we know; counted as the given {given.name}"]
-    what = "does not say which GPU it is" if kind is None else f"has GPUs that our table lacks ({kind[1]})"
-    raise machine.system.error(
-        f"the file {what}, so nothing says how fast its links are; say which it is like (gpu=...)"
+        return given, [f"the file names the GPU in an unknown way; taken as the given {given.name}"]
+    what = (
+        "does not say which GPU it is" if kind is None else f"has GPUs that are not in the table of links ({kind[1]})"
     )
+    raise machine.system.error(f"the file {what}, so the speed of its links is unknown; name a similar GPU (gpu=...)")
 
 
 def _vendor(machine: Machine, kind: tuple[str, str] | None) -> str | None:
@@ -215,8 +215,8 @@ def _vendor(machine: Machine, kind: tuple[str, str] | None) -> str | None:
 def _counted(product: GpuProduct, options: BoxOptions) -> str:
     name = "NVLink" if product.vendor == "nvidia" else "xGMI link"
     library = "NCCL" if product.vendor == "nvidia" else "RCCL"
-    whose = "the line rate" if options.figures == "line" else f"what {library} plans with"
-    return f"an {name} counts with {whose}, {float(product.link(options.figures)):g} GB/s in each direction"
+    whose = "the line rate" if options.figures == "line" else f"the bandwidth that {library} plans with"
+    return f"an {name} is modeled with {whose}, {float(product.link(options.figures)):g} GB/s in each direction"
 
 
 def _notes(listing: _Listing, product: GpuProduct, options: BoxOptions, totals: list[int]) -> list[str]:
@@ -225,7 +225,5 @@ def _notes(listing: _Listing, product: GpuProduct, options: BoxOptions, totals: 
         notes.append(f"{len(listing.nvswitches)} NVSwitches became one, as in NCCL")
     gpu = max(range(len(totals)), key=totals.__getitem__)
     if totals[gpu] > product.links:
-        notes.append(
-            f"gpu{gpu} has {totals[gpu]} links in this file; one {product.name} that we know has {product.links}"
-        )
+        notes.append(f"gpu{gpu} has {totals[gpu]} links in this file; a known {product.name} has {product.links}")
     return notes

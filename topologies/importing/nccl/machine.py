@@ -111,7 +111,7 @@ def read_machine(system: Element, options: BoxOptions) -> Machine:
     if len(cards) > MAX_CARDS:
         raise cards[MAX_CARDS].place.error(f"there are more than {MAX_CARDS} network cards; expected those of one rack")
     if options.nic_bandwidth is not None and cards:
-        notes.append(f"every network card counts with the given {float(options.nic_bandwidth):g} GB/s")
+        notes.append(f"every network card is modeled with the given {float(options.nic_bandwidth):g} GB/s")
         cards = [card._replace(bandwidth=options.nic_bandwidth) for card in cards]
     else:
         notes.extend(_speeds(cards))
@@ -121,7 +121,7 @@ def read_machine(system: Element, options: BoxOptions) -> Machine:
 def _speeds(cards: list[Card]) -> Iterator[str]:
     """Say how fast cards are by the file, which states what they ran at, or what a driver made up."""
     for bandwidth, number in Counter(card.bandwidth for card in cards if card.bandwidth is not None).items():
-        cards_count = "1 network card counts" if number == 1 else f"{number} network cards count"
+        cards_count = "1 network card is modeled" if number == 1 else f"{number} network cards are modeled"
         yield (
             f"{cards_count} with {float(bandwidth):g} GB/s, {float(8 * bandwidth):g} Gb/s, as the file says; if that "
             "is not their speed, give nic_bandwidth"

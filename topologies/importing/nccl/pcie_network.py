@@ -214,12 +214,14 @@ def _between_cpus(cpus: list[Node]) -> Iterator[tuple[Node, Node, Fraction]]:
 
 
 def _notes(left_out: bool, several_cpus: bool, options: BoxOptions) -> list[str]:
-    notes = ["PCIe joins the GPUs that have no other way to each other: switches and CPUs are switches of the box"]
+    notes = ["PCIe connects GPUs that have no other link: PCIe switches and CPUs are switches of the box"]
     if options.pcie_bandwidth is None:
-        whose = "the line rate of their lanes" if options.figures == "line" else "what NCCL plans with"
-        notes.append(f"PCIe links count with {whose}")
+        whose = "the line rate of their lanes" if options.figures == "line" else "the bandwidth that NCCL plans with"
+        notes.append(f"PCIe links are modeled with {whose}")
     if several_cpus:
-        notes.append("links between CPUs count with what NCCL plans with, as no file states their speed")
+        notes.append(
+            "links between CPUs are modeled with the bandwidth that NCCL plans with, as no file states their speed"
+        )
     if left_out:
         notes.append(LEFT_OUT)
     return notes

@@ -175,16 +175,17 @@ class _Reader:
     def notes(self) -> Iterator[str]:
         """Say what was overruled, missing or doubtful."""
         if self.options.pcie_bandwidth is not None:
-            yield f"every PCIe link counts with the given {float(self.options.pcie_bandwidth):g} GB/s"
+            yield f"every PCIe link is modeled with the given {float(self.options.pcie_bandwidth):g} GB/s"
         if self.silent:
             yield (
-                f"{_counted(self.silent)} without a speed or a width: a missing speed counts as {SPEED} GT/s, a "
-                f"missing width as {LANES} lanes, as in NCCL"
+                f"{_counted(self.silent)} without a speed or a width: a missing speed is modeled as {SPEED} GT/s, "
+                f"a missing width as {LANES} lanes, as in NCCL"
             )
         if self.false:
             yield (
-                f"{_counted(self.false)} not believed: said to be far slower than what is plugged in below, as virtual "
-                "machines show it; pcie_bandwidth overrules all of them"
+                f"{_counted(self.false)} ignored: stated speed is implausible, far below that of the devices behind "
+                "them, as "
+                "virtual machines report; pcie_bandwidth overrides all of them"
             )
 
 

@@ -73,7 +73,7 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
     name = "-".join(f"{dimension.kind.lower()}{dimension.npus}" for dimension in dimensions)
     ranks = [f"npu{npu}" for npu in range(npus)]
     made = Topology.from_links(links, compute=ranks, switches=switches, bidirectional=True, name=f"astra-sim-{name}")
-    return Imported(made, ("bandwidths are taken in GiB/s, as ASTRA-sim computes, though its files say GB/s",))
+    return Imported(made, ("bandwidths are read as GiB/s, as ASTRA-sim computes, although its files say GB/s",))
 
 
 def _line(dimension: Dimension, members: list[str], switch: str) -> Iterator[Link]:

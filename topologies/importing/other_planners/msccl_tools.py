@@ -69,7 +69,7 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
     links += [Link("hub", node, rate * entering[number], latency / 2) for number, node in enumerate(names)]
     return Imported(
         Topology.from_links(links, compute=names, switches=["hub"], name=title),
-        (note, "what it bounds for each sender and each receiver is taken as the port of that node on one switch"),
+        (note, "its bound for each sender and receiver is modeled as the port of that node on one switch"),
     )
 
 
@@ -124,13 +124,17 @@ def _is_whole(value: object, least: int, most: int) -> bool:
 def _unit(document: Document, options: BoxOptions) -> tuple[Fraction, Fraction, str]:
     """Return GB/s of a unit, µs of a link, and what is to be said about them."""
     if options.gpu is None:
-        return Fraction(1), Fraction(0), "a unit of bandwidth counts with 1 GB/s and a link with no latency"
+        return Fraction(1), Fraction(0), "a unit of bandwidth is modeled as 1 GB/s, and latencies as 0"
     if not options.gpu.links:
         raise document.error(
             f"{options.gpu.name} has no links to other GPUs of which a unit could be one; leave out gpu"
         )
     rate = options.gpu.link(options.figures)
-    return rate, SCALE_UP_LATENCY, f"a unit of bandwidth counts with {float(rate):g} GB/s, a link of {options.gpu.name}"
+    return (
+        rate,
+        SCALE_UP_LATENCY,
+        f"a unit of bandwidth is modeled with {float(rate):g} GB/s, a link of {options.gpu.name}",
+    )
 
 
 def _ports(

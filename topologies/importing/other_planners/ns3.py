@@ -114,7 +114,7 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
         line = reader.line
         number = reader.whole("the number of a switch", 0, nodes - 1)
         if number in numbers:
-            raise document.error(f"switch {number} is there twice, before on line {numbers[number]}; keep one", line)
+            raise document.error(f"switch {number} appears twice, first on line {numbers[number]}; keep one", line)
         numbers[number] = line
     names = [f"switch{node}" if node in numbers else f"npu{node}" for node in range(nodes)]
     links = [Link(names[tail], names[head], *rest) for tail, head, *rest in reader.links(count, nodes)]
@@ -174,7 +174,7 @@ class _Reader:
             if ends in known:
                 # The simulators keep one port for each neighbour, so of several links they use the last.
                 raise self.document.error(
-                    f"nodes {tail} and {head} are linked twice, before on line {known[ends]}; expected one link with "
+                    f"nodes {tail} and {head} are linked twice, first on line {known[ends]}; expected one link with "
                     "the sum of their rates",
                     line,
                 )

@@ -107,7 +107,7 @@ def find_product(name: str) -> GpuProduct:
     word = ALIASES.get(word, word)
     if word not in PRODUCTS:
         known = ", ".join([*PRODUCTS, *ALIASES])
-        raise TopologyError(f"there is no GPU {shown(name)} in our table of links; expected one of {known}")
+        raise TopologyError(f"there is no GPU {shown(name)} in the table of links; expected one of {known}")
     return PRODUCTS[word]
 
 

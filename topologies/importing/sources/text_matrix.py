@@ -163,7 +163,7 @@ def read_rows(document: Document, lines: Sequence[str], header: Header, cell: Ce
             following = _WORD.search(line, position)
             if following is not None and following.group() in known:
                 break  # the header of the next table
-            raise document.error(f"row {label} is there twice, before on line {rows[label][1]}; keep one", number)
+            raise document.error(f"row {label} appears twice, first on line {rows[label][1]}; keep one", number)
         cells, tail = _cells(document, number, line, (label, position), labels, cell)
         rows[label] = (cells, number, tail)
     missing = [label for label in labels if label not in rows]

@@ -31,7 +31,9 @@ def read_box(document: Document, options: BoxOptions) -> Box:
     """Read the numbers."""
     matrix = _matrix(document)
     if matrix is None:
-        raise document.error("it is no square of hexadecimal numbers; expected one line per GPU of xgmi_num_links")
+        raise document.error(
+            "it is not a square matrix of hexadecimal numbers; expected one line per GPU of xgmi_num_links"
+        )
     matrix.check_symmetry(document)
     counts = {}
     for row, cells in enumerate(matrix.cells):
@@ -41,8 +43,8 @@ def read_box(document: Document, options: BoxOptions) -> Box:
 
     def places() -> tuple[list[Place], str]:
         raise document.error(
-            "xGMI does not join all of its GPUs, and it says nothing about PCIe; take what `rocm-smi --showtopo` or "
-            "`amd-smi topology` prints, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
+            "xGMI does not join all of its GPUs, and it says nothing about PCIe; use the output of `rocm-smi "
+            "--showtopo` or `amd-smi topology`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
         )
 
     found = {pair: (None, count) for pair, count in counts.items() if count}

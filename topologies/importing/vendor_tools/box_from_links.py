@@ -140,7 +140,7 @@ def linked_box(
 
 def gpu_nics(document: Document, options: BoxOptions, near: Sequence[tuple[int, ...]]) -> Cards:
     """Plug NICs into GPUs; each is in a slot like those of the GPUs."""
-    left_out = "PCIe between GPUs is left out, as faster links join all of them"
+    left_out = "PCIe between GPUs is left out, as faster links connect all of them"
     if not near:
         return Cards((), (), (left_out,))
     rate, rate_from = slot_bandwidth(document, options)
@@ -156,7 +156,7 @@ def gpu_nics(document: Document, options: BoxOptions, near: Sequence[tuple[int, 
     ]
     names = [tuple(f"gpu{gpu}" for gpu in near_gpus) for near_gpus in near]
     cards = plugged_in(names, [options.nic_bandwidth] * len(near), [*own, *slots])
-    return cards._replace(notes=(left_out, rate_from, "every NIC is plugged into the GPUs nearest to it", *cards.notes))
+    return cards._replace(notes=(left_out, rate_from, "every NIC is attached to its nearest GPUs", *cards.notes))
 
 
 def _own_slot(nic: int, near: int, rate: Fraction) -> SharedLink:

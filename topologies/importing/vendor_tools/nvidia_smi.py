@@ -50,10 +50,10 @@ def read_box(document: Document, options: BoxOptions) -> Box:
     counts = _nvlinks(document, table)
     if not counts:
         return _linked(document, options, table, {}, ())
-    product = needed_product(document, options, "nvidia", "it counts NVLinks but does not say how fast they are")
+    product = needed_product(document, options, "nvidia", "it counts NVLinks but does not state their speed")
     rate = product.link(options.figures)
-    figure = "its line rate" if options.figures == "line" else "what NCCL plans with"
-    notes = (f"every NVLink of {product.name} counts with {float(rate):g} GB/s in each direction, {figure}",)
+    figure = "its line rate" if options.figures == "line" else "the bandwidth that NCCL plans with"
+    notes = (f"every NVLink of {product.name} is modeled with {float(rate):g} GB/s in each direction, {figure}",)
     if (switched := _switched(table, counts, product)) is not None:
         return _switch_box(document, options, table, product, switched, notes)
     check_counts(document, product, counts, table.line)
@@ -104,9 +104,14 @@ def _switch_box(
 ) -> Box:
     gpus = len(table.gpus)
     cards = gpu_nics(document, options, _near(table))
-    said = [*notes, f"every pair shares NV{count}, more than {product.name} could give each, so it is one NVSwitch"]
+    said = [
+        *notes,
+        f"every pair has NV{count}, more than {product.name} can give each pair, so the GPUs share one NVSwitch",
+    ]
     if product.adds:
-        said.append("that NVSwitch can copy and add up data on its way, as the one sold with this GPU can")
+        said.append(
+            "the NVSwitch is assumed to support in-network multicast and reduction, like the one sold with this GPU"
+        )
     rate = count * product.link(options.figures)
     return Box(
         box_name("nvidia", options, gpus),
@@ -170,7 +175,7 @@ def _places(document: Document, table: Table) -> tuple[list[Place], str]:
                 table.matrix.lines[row],
             )
     return _numbered(len(table.gpus), bridges.numbers(), cpus.numbers()), (
-        "PIX and PXB are taken as one bridge above all such GPUs, PHB and NODE as one CPU"
+        "PIX and PXB are modeled as one bridge above all such GPUs, PHB and NODE as one CPU"
     )
 
 

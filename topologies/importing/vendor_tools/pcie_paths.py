@@ -67,17 +67,20 @@ def slot_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, s
     Fraction(48, 1)
     """
     if options.pcie_bandwidth is not None:
-        return options.pcie_bandwidth, f"every PCIe link counts with {float(options.pcie_bandwidth):.4g} GB/s, as given"
+        return (
+            options.pcie_bandwidth,
+            f"every PCIe link is modeled with {float(options.pcie_bandwidth):.4g} GB/s, as given",
+        )
     if options.gpu is None:
         raise document.error(
-            "it does not say how fast PCIe is; give its bandwidth in GB/s (pcie_bandwidth), or the GPU (gpu), whose "
-            "slot is then taken"
+            "the PCIe bandwidth is unknown; give it in GB/s (pcie_bandwidth), or the GPU (gpu), whose slot is then "
+            "assumed"
         )
     speed = SLOTS[options.gpu.name]
     lane = LANE[speed]
     bandwidth = LANES * (lane.line if options.figures == "line" else lane.nccl)
     return bandwidth, (
-        f"every PCIe link counts with {float(bandwidth):.4g} GB/s, what the slot of {options.gpu.name} has with "
+        f"every PCIe link is modeled with {float(bandwidth):.4g} GB/s, what the slot of {options.gpu.name} has with "
         f"{LANES} lanes of {speed} GT/s"
     )
 

@@ -37,8 +37,9 @@ def read_box(document: Document, options: BoxOptions) -> Box:
 
     def places() -> tuple[list[Place], str]:
         raise document.error(
-            "xGMI does not join all of its GPUs, and it says nothing about PCIe; take what `rocm-smi --showtopo` or "
-            "`amd-smi topology` prints, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
+            "xGMI does not join all of its GPUs, and it says nothing about PCIe; use the output of `rocm-smi "
+            "--showtopo` "
+            "or `amd-smi topology`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
         )
 
     return box_of_bandwidths(document, options, matrix, found, places)

@@ -73,4 +73,4 @@ def _places(
     if not nodes.keys() >= set(types.labels) or min(nodes.values()) < 0:
         return places_by_weight(weights, len(types.labels))
     order = {node: cpu for cpu, node in enumerate(sorted({nodes[label] for label in types.labels}))}
-    return [Place(order[nodes[label]]) for label in types.labels], "every NUMA node is taken as one CPU"
+    return [Place(order[nodes[label]]) for label in types.labels], "every NUMA node is modeled as one CPU"

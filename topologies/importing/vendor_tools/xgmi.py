@@ -79,8 +79,8 @@ def link_bandwidths(document: Document, matrix: TextMatrix) -> dict[Pair, tuple[
 def no_bandwidths(document: Document) -> Exception:
     """Make the error for a table that has 0-0 everywhere."""
     return document.error(
-        "every pair has 0-0, which newer drivers print whatever the links are; take what `amd-smi topology` or "
-        "`rocm-smi --showtopo` prints, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
+        "every pair has 0-0, which newer drivers print whatever the links are; use the output of `amd-smi topology` or "
+        "`rocm-smi --showtopo`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
     )
 
 
@@ -97,10 +97,10 @@ def box_of_bandwidths(
     if options.gpu is None and options.figures == "line" and stated:
         direct = {pair: Fraction(least or 0, 1000) * count for pair, (least, count) in found.items()}
         notes = [
-            f"an xGMI link counts with {_listed(stated)} GB/s in each direction, which the driver states unmeasured"
+            f"an xGMI link is modeled with {_listed(stated)} GB/s in each direction, which the driver states unmeasured"
         ]
     else:
-        product = needed_product(document, options, "amd", f"it does not say {_figure_missing(options)}")
+        product = needed_product(document, options, "amd", f"it does not state {_figure_missing(options)}")
         check_counts(document, product, counts, lambda gpu: matrix.lines[gpu])
         rate = product.link(options.figures)
         direct = {pair: count * rate for pair, count in counts.items()}
@@ -129,15 +129,15 @@ def box_of_types(
         )
     if weights is None:
         raise document.error(
-            "it has XGMI pairs but no table of weights, which alone tells direct links; expected all tables"
+            "it has XGMI pairs but no table of weights, which identifies direct links; expected all tables"
         )
     product = needed_product(
-        document, options, "amd", "it does not say how fast xGMI links are, nor how many a pair has"
+        document, options, "amd", "it states neither the speed of xGMI links nor their number per pair"
     )
     if product.name not in SINGLE_LINK:
         raise document.error(
-            f"pairs of {product.name} have one to four links, and it does not say how many; take what "
-            "`rocm-smi --shownodesbw` prints, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
+            f"pairs of {product.name} have one to four links, and it does not say how many; use the "
+            "output of `rocm-smi --shownodesbw`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
         )
     counts = {pair: 1 for pair in pairs if weights.cells[pair[0]][pair[1]] == DIRECT_WEIGHT}
     check_counts(document, product, counts, lambda gpu: types.lines[gpu])
@@ -174,7 +174,7 @@ def check_types(document: Document, types: TextMatrix) -> list[Pair]:
 def places_by_weight(weights: TextMatrix | None, gpus: int) -> tuple[list[Place], str]:
     """Place GPUs on CPUs by the weight of the path between them, and say so in a sentence."""
     if weights is None:
-        return [Place(0)] * gpus, "all GPUs are taken to be on one CPU, as no table of weights tells"
+        return [Place(0)] * gpus, "all GPUs are assumed to be on one CPU, as there is no table of weights"
     cpus = GroupFinder(gpus)
     for one in range(gpus):
         for other in range(one):
@@ -183,19 +183,23 @@ def places_by_weight(weights: TextMatrix | None, gpus: int) -> tuple[list[Place]
                 cpus.join(one, other)
     numbers = cpus.numbers()
     return [Place(cpu) for cpu in numbers], (
-        f"GPUs are taken to be on one CPU if the weight of their path is at most {MOST_WITHIN_CPU}, as that of two "
+        f"GPUs are assumed to be on one CPU if the weight of their path is at most {MOST_WITHIN_CPU}, as that of two "
         "PCIe segments"
     )
 
 
 def _figure_missing(options: BoxOptions) -> str:
-    return "how fast an xGMI link is" if options.figures == "line" else "with what RCCL plans for an xGMI link"
+    return (
+        "the speed of an xGMI link"
+        if options.figures == "line"
+        else "the bandwidth that RCCL plans with for an xGMI link"
+    )
 
 
 def _rate_note(options: BoxOptions, rate: Fraction) -> str:
     assert options.gpu is not None, "the product was needed"
-    figure = "its line rate" if options.figures == "line" else "what RCCL plans with"
-    return f"every xGMI link of {options.gpu.name} counts with {float(rate):g} GB/s in each direction, {figure}"
+    figure = "its line rate" if options.figures == "line" else "the bandwidth that RCCL plans with"
+    return f"every xGMI link of {options.gpu.name} is modeled with {float(rate):g} GB/s in each direction, {figure}"
 
 
 def _listed(rates: Sequence[int]) -> str:
