@@ -26,7 +26,7 @@ from ..topologies import Topology
 from .plans.plan import Plan
 from .trees.problem import check_topology, shard_weights
 
-__all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "bound", "check_planner", "plan", "unknown_name"]
+__all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "as_planner", "bound", "plan", "unknown_name"]
 
 PlannerName = Literal[
     "auto",
@@ -304,11 +304,9 @@ def plan(
     Fraction(40, 1)
     """
     check_topology(topology)
-    if not isinstance(planner, Planner):
-        check_planner(planner)
-        planner = PLANNERS[planner]
-    covered = [each for each in COLLECTIVES.values() if each.name in planner.options]
-    collective = as_collective(collective, covered, f"the planner {planner.name!r} does not cover")
+    chosen = as_planner(planner)
+    covered = [each for each in COLLECTIVES.values() if each.name in chosen.options]
+    collective = as_collective(collective, covered, f"the planner {chosen.name!r} does not cover")
     given = {
         "trees_per_root": trees_per_root,
         "root": root,
@@ -320,8 +318,8 @@ def plan(
         "order": order,
     }
     options = {name: value for name, value in given.items() if value is not None}
-    _check_options(planner, collective, options)
-    return planner(topology, collective, **options)
+    _check_options(chosen, collective, options)
+    return chosen(topology, collective, **options)
 
 
 def plan_auto(topology: Topology, collective: Collective, **options: Any) -> Plan:
@@ -335,16 +333,19 @@ def plan_auto(topology: Topology, collective: Collective, **options: Any) -> Pla
     return PLANNERS["forestcoll"](topology, collective, **options)
 
 
-def check_planner(name: object) -> None:
-    """Raise `UnsupportedError` for a name that is no planner's, before anything else is looked at.
+def as_planner(value: object) -> Planner:
+    """Return the planner of this name, or the planner itself; anything else raises `UnsupportedError`.
 
-    >>> check_planner("forest_coll")
+    >>> as_planner("forest_coll")
     Traceback (most recent call last):
         ...
     collopt.errors.UnsupportedError: there is no planner 'forest_coll'; did you mean forestcoll?
     """
-    if not isinstance(name, str) or name not in PLANNERS:
-        raise unknown_name("planner", name, PLANNERS)
+    if isinstance(value, Planner):
+        return value
+    if not isinstance(value, str) or value not in PLANNERS:
+        raise unknown_name("planner", value, PLANNERS)
+    return PLANNERS[value]
 
 
 def unknown_name(what: str, name: object, known: Iterable[str]) -> UnsupportedError:

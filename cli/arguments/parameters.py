@@ -191,10 +191,10 @@ def read_collective(name: str) -> Collective:
 
 def check_planners(names: Iterable[str]) -> None:
     """Raise `UnsupportedError` for a planner that there is not, before anything else is looked at."""
-    from ...planners.registry import check_planner
+    from ...planners.registry import as_planner
 
     for name in names:
-        check_planner(name)
+        as_planner(name)
 
 
 def size_option(planner: str, collective: Collective, size: str | None) -> dict[str, Any]:

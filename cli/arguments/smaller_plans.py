@@ -77,11 +77,12 @@ def _counts(made: Plan) -> Iterator[int]:
 
 def _fewer_chunks(made: Plan, planner: str, asked: Mapping[str, Any]) -> Iterator[tuple[Plan, str]]:
     from ...planners import plan
+    from ...planners.registry import as_planner
 
     for count in FEW_CHUNKS:
         if count < _chunks(made):
             with computing(f"planning {made.collective} on {made.topology.name} with --chunks {count}"):
-                other = plan(made.topology, made.collective, planner=planner, chunks=count, **asked)
+                other = plan(made.topology, made.collective, planner=as_planner(planner), chunks=count, **asked)
             yield other, f"--chunks {count}"
 
 

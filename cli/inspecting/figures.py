@@ -54,12 +54,15 @@ def figure_of_bound(network: Topology, asked: Asked) -> Figure:
 def plans_of(network: Topology, kind: str, asked: Asked) -> list[Plan]:
     """Plan the collective with each of the planners."""
     from ...planners import plan
+    from ...planners.registry import as_planner
 
     assert asked.collective is not None  # As of `figure_of_bound`.
     collective = asked.collective
     planned_for = (asked.sizes or [DEFAULT_SIZE])[0] if kind == "steps" else None
     return [
-        plan(network, collective, planner=name, **size_option(name, collective, planned_for), **asked.shards)
+        plan(
+            network, collective, planner=as_planner(name), **size_option(name, collective, planned_for), **asked.shards
+        )
         for name in asked.planners or ["auto"]
     ]
 

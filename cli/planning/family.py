@@ -118,13 +118,16 @@ def _plans(
 ) -> list[tuple[Plan, dict[str, Any]]]:
     """Make a planner's plan, or where it plans for a size, one for each end; with what each was asked with."""
     from ...planners import plan as make_plan
+    from ...planners.registry import as_planner
 
     found: list[tuple[Plan, dict[str, Any]]] = []
     for size in ends:
         options = size_option(planner, collective, str(max(size, 1)))
         if not found or options:
             with _about(planner):
-                found.append((make_plan(network, collective, planner=planner, **options, **shards), options | shards))
+                found.append(
+                    (make_plan(network, collective, planner=as_planner(planner), **options, **shards), options | shards)
+                )
     # Not of every network: links of equal latency are used in the same way for all sizes.
     return found if all("planned_for" in made.provenance for made, _ in found) else found[:1]
 

@@ -121,7 +121,6 @@ OpOption = Annotated[
 BackendOption = Annotated[
     str, typer.Option("--backend", help="torch.distributed backend: gloo, or nccl (NCCL or RCCL).")
 ]
-BackendOption = Annotated[str, typer.Option("--backend", help="Transport: gloo, or nccl (NCCL and RCCL).")]
 SlicesOption = Annotated[
     int,
     typer.Option(
@@ -263,6 +262,7 @@ def _planned(
 ) -> list[Plan]:
     """Plan for the network that was described, if any was."""
     from ...planners import plan
+    from ...planners.registry import as_planner
     from ..arguments.networks import find_network
 
     if topology is None:
@@ -276,7 +276,7 @@ def _planned(
     check_planners(planners)
     network, given = find_network(topology, options), shards.read()
     with computing(f"planning {collective} on {network.name}"):
-        return [plan(network, known, planner=name, **given) for name in planners or ["auto"]]
+        return [plan(network, known, planner=as_planner(name), **given) for name in planners or ["auto"]]
 
 
 def _check_op(op: str, plans: dict[str, Plan]) -> None:

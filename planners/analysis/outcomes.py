@@ -127,7 +127,7 @@ def outcome(topology: Topology, collective: Collective, kind: Kind, name: str, s
     try:
         with Trace().stage(f"{kind} by {name}"):
             if kind == "plan":
-                answer = plan(topology, collective, planner=name, **shards)
+                answer = plan(topology, collective, planner=PLANNERS[name], **shards)
             else:
                 answer, reason = BOUNDS[name](topology, collective, shards)
     except (UnsupportedError, BoundError, CapacityOverflowError) as error:

@@ -12,7 +12,7 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import counted
-from ..registry import plan
+from ..registry import as_planner, plan
 from ..trees.problem import checked_count
 
 if TYPE_CHECKING:
@@ -77,11 +77,11 @@ def scan_trees_per_root(
     if unknown := sorted(set(options) - set(OPTIONS)):
         raise UnsupportedError(f"there is no option {unknown[0]!r} here; expected one of {', '.join(OPTIONS)}")
     asked = None if counts is None else _checked_counts(counts)
-    best = plan(topology, collective, planner=planner, **options)
+    best = plan(topology, collective, planner=as_planner(planner), **options)
     if asked is None:
         asked = list(_usual_counts(best))
     plans = [
-        plan(topology, collective, planner=planner, trees_per_root=count, **options)
+        plan(topology, collective, planner=as_planner(planner), trees_per_root=count, **options)
         for count in counted(asked, len(asked))
     ]
     plans.append(best)

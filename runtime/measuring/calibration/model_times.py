@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ....errors import UnsupportedError
 from ....planners import plan
+from ....planners.registry import as_planner
 from ....schedules import Collective, schedule_time
 from ....topologies import Link, Topology
 
@@ -60,8 +61,8 @@ def over_one_path(topology: Topology, collective: Collective | str, links: Itera
 def over_the_network(topology: Topology, collective: Collective, planner: str) -> Reference:
     """Assume that all ranks run the schedule of a planner."""
     # nccl-tests' own root, unless it is told another.
-    root = {"root": 0} if collective.has_one_root else {}
-    made = plan(topology, collective, planner=planner, **root)
+    root = 0 if collective.has_one_root else None
+    made = plan(topology, collective, planner=as_planner(planner), root=root)
     if not made.schedule.pipelined:
         raise UnsupportedError(
             f"{planner} plans in steps here, whose time is not linear in the size; choose another, such as ring"
