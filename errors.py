@@ -1,7 +1,7 @@
-"""The exceptions that collopt raises on purpose.
+"""Exceptions that collopt raises on purpose.
 
-Every one of them derives from `ColloptError` and from the builtin that fits, and carries one sentence: what was
-wrong, where, and how to mend it.  The command line prints that sentence and nothing else.
+Each derives from `ColloptError` and from the builtin exception that fits.  Its message is one sentence: what was wrong,
+where, and how to fix it.  The command line prints that sentence and nothing else.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class ColloptError(Exception):
 
 
 class TopologyError(ColloptError, ValueError):
-    """A topology, or a change asked of one, makes no sense."""
+    """A topology, or a requested change of one, is not valid."""
 
 
 class FileFormatError(ColloptError, ValueError):
-    """A file is not what it claims to be, is cut short, or is of a version this release does not read."""
+    """A file is malformed, truncated, or of a version that this release does not read."""
 
 
 class UnsupportedError(ColloptError, ValueError):
@@ -39,7 +39,7 @@ class UnsupportedError(ColloptError, ValueError):
 
 
 class TooLargeError(UnsupportedError):
-    """A plan has more pieces than a runtime takes: one with fewer trees, or fewer chunks, may fit."""
+    """A plan exceeds the limits of a runtime: one with fewer trees, or fewer chunks, may fit."""
 
 
 class BoundError(ColloptError, ValueError):
@@ -51,11 +51,11 @@ class CertificateError(ColloptError, RuntimeError):
 
 
 class ProgramError(ColloptError, RuntimeError):
-    """A per-rank program is malformed, deadlocks, races, or leaves wrong data behind."""
+    """A per-rank program is malformed, deadlocks, has a data race, or leaves wrong data."""
 
 
 class SolverError(ColloptError, RuntimeError):
-    """An algorithm reached a state that its theorem rules out: a defect in collopt, never in the input."""
+    """An algorithm reached a state that its theorem rules out: a bug in collopt, never in the input."""
 
 
 class CapacityOverflowError(ColloptError, OverflowError):
@@ -67,4 +67,4 @@ class MissingDependencyError(ColloptError, ImportError):
 
 
 class NoAnswerError(ColloptError, RuntimeError):
-    """A number was asked of a solution that has none: the model is infeasible, unbounded, or was not solved in time."""
+    """A solution has no such value: the model is infeasible, unbounded, or was not solved in time."""

@@ -22,7 +22,7 @@ GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles)
 """Options that several commands take together: a command has one parameter for all of a group."""
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 MOST_THREADS = 1024
-MOST_SEED = 2**31 - 1
+MAX_SEED = 2**31 - 1
 """As `collopt.solvers.seeded` takes, whose module is read only where it is needed."""
 
 VerboseOption = Annotated[
@@ -49,7 +49,7 @@ SeedOption = Annotated[
     typer.Option(
         "--seed",
         metavar="N",
-        parser=whole_number("--seed", 0, MOST_SEED),
+        parser=whole_number("--seed", 0, MAX_SEED),
         help="Random seed (default: 0).",
     ),
 ]

@@ -87,7 +87,7 @@ from ..schedules.traffic.pair_input import pair_amounts
 from ..support.arrays import FloatArray, IntArray
 from ..support.validation import as_integers
 from ..topologies import Topology
-from ..topologies.graphs.orbits import LinkOrbits, link_orbits, no_link_orbits
+from ..topologies.graphs.orbits import LinkOrbits, link_orbits, trivial_link_orbits
 from .modelling.block_model import BlockModel
 from .modelling.blocks import Blocks
 from .modelling.inputs import as_topology
@@ -259,7 +259,7 @@ class _Amounts(NamedTuple):
 
 def _orbits(topology: Topology, amounts: _Amounts, symmetries: npt.ArrayLike | None) -> LinkOrbits:
     if symmetries is None:
-        return no_link_orbits(len(topology.links), amounts.numbers)
+        return trivial_link_orbits(len(topology.links), amounts.numbers)
     expected = f"rows that tell where each of {len(topology.nodes)} nodes goes, as collopt.topologies.symmetries does"
     try:
         rows = as_integers(symmetries, "the symmetries", expected)

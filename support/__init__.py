@@ -1,1 +1,1 @@
-"""Checks of input, units and words, files, progress, seed: what every layer needs and none owns."""
+"""Input validation, quantities with units, file access, formatting, progress reports and the random seed."""

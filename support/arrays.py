@@ -1,4 +1,4 @@
-"""Types of arrays, and arrays that nobody writes to, for schedules that stay what was proved of them."""
+"""Array types, and read-only views of arrays."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
-__all__ = ["BoolArray", "FloatArray", "IntArray", "RandomArray", "ShortArray", "SmallArray", "read_only"]
 
 IntArray = npt.NDArray[np.int64]
 SmallArray = npt.NDArray[np.int32]
@@ -20,7 +18,7 @@ Item = TypeVar("Item", bound=np.generic)
 
 
 def read_only(array: npt.NDArray[Item]) -> npt.NDArray[Item]:
-    """Return a view that cannot be written to, or the array itself if it cannot be written to already.
+    """Return a read-only view of an array, or the array itself if it is read-only already.
 
     >>> loads = np.arange(3)
     >>> view = read_only(loads)

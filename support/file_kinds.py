@@ -1,4 +1,4 @@
-"""Which kind a file is of that came to the wrong reader, and what is for it."""
+"""File type detection by content, for messages about files given to the wrong command."""
 
 from __future__ import annotations
 
@@ -10,18 +10,6 @@ from typing import NamedTuple
 
 from .reading import name_of
 
-__all__ = [
-    "MEASURED_KIND",
-    "MSCCLPP_KIND",
-    "MSCCL_KIND",
-    "NETWORK_KINDS",
-    "NUMBERS_KIND",
-    "PLAN_KIND",
-    "FileKind",
-    "kind_of",
-    "wrong_kind",
-]
-
 PLAN_KIND = "a collopt plan"
 TOPOLOGY_KIND = "a topology file"
 MSCCL_KIND = "MSCCL XML"
@@ -32,27 +20,27 @@ NCCL_KIND = "a topology dump of NCCL or RCCL"
 NVIDIA_KIND = "the output of nvidia-smi topo -m"
 NETWORK_KINDS = (TOPOLOGY_KIND, NCCL_KIND, NVIDIA_KIND)
 
-LOOKED_AT = 2**16
-"""Bytes: what a file is, its beginning tells."""
+PREFIX_BYTES = 2**16
+"""Bytes at the beginning of a file that are searched."""
 
 
 class FileKind(NamedTuple):
-    """What a file is, and what can be done with it.
+    """A type of file and the command for it.
 
     `name`: With its article.
-    `advice`: With ``{}`` for the file.
+    `advice`: What to do with the file, ``{}`` standing for its path.
     """
 
     name: str
     advice: str
 
     def command(self, file: str | os.PathLike[str]) -> str:
-        """Say which command is for this file."""
+        """Fill the path into the advice."""
         return self.advice.replace("{}", os.fspath(file))
 
 
 COMMENT = r"(?><!--(?>[\s\S]*?-->)\s*)"
-"""Atomic, or a comment could be divided from the next in two ways, and thirty of them in a billion."""
+"""Atomic groups: otherwise n comments could be split in 2**n ways."""
 XML = rf"\A\s*(?:<\?xml[^>]*>\s*)?(?>{COMMENT}*)"
 """What may come before the first element."""
 DESCRIBES = "collopt import {} shows what it describes, and collopt plan plans for it"
@@ -67,7 +55,7 @@ BINARY_KINDS = (
     (b"\x1f\x8b", FileKind("a compressed file", "unpack it first")),
     (b"PK\x03\x04", FileKind("a compressed file", "unpack it first")),
 )
-"""Bytes that files begin with, and what they are."""
+"""Magic bytes of binary files."""
 CHAKRA = FileKind("a Chakra execution trace", "simulators such as ASTRA-sim read it")
 
 KINDS = (
@@ -115,17 +103,17 @@ KINDS = (
     (r"(?i)\A\s*<(?:!doctype html|html)\b", FileKind("a web page", "web pages are not read")),
     (rf"(?i)\A\s*(?:<\?xml[^>]*>\s*)?(?>(?:{COMMENT}|<!doctype svg[^>]*>\s*)*)<svg\b", PICTURE),
 )
-"""What texts begin with, and what they are."""
+"""Patterns of text files."""
 
 
 def kind_of(path: str | os.PathLike[str]) -> FileKind | None:
-    """Recognise a file by its beginning; None for those of another kind, and where there is nothing to read."""
+    """Detect the type of a file; None if it is unknown or the file cannot be read."""
     path = Path(path)
     try:
         if not path.is_file():
             return None
         with path.open("rb") as file:
-            beginning = file.read(LOOKED_AT)
+            beginning = file.read(PREFIX_BYTES)
     except (OSError, ValueError):
         return None
     if path.suffix == ".et":
@@ -137,9 +125,9 @@ def kind_of(path: str | os.PathLike[str]) -> FileKind | None:
     )
 
 
-def wrong_kind(path: str | os.PathLike[str], wanted: str, fitting: Container[str]) -> str | None:
-    """Say of a file that could not be read what it is, and what is for it."""
+def wrong_kind(path: str | os.PathLike[str], wanted: str, accepted: Container[str]) -> str | None:
+    """Describe a file of another type than `wanted`; None if its type is unknown or among `accepted`."""
     kind = kind_of(path)
-    if kind is None or kind.name in fitting:
+    if kind is None or kind.name in accepted:
         return None
     return f"{name_of(path)} is {kind.name}, not {wanted}; {kind.command(path)}"

@@ -1,7 +1,4 @@
-"""How figures are written for people: three significant digits at least, and a unit that suits them.
-
-How figures and names are written for people: rounded for the eye, and exactly beside it.
-"""
+"""Formatting of bandwidths, times, ratios and node names: at least three significant digits, with a fitting unit."""
 
 from __future__ import annotations
 
@@ -11,11 +8,8 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import groupby
 
-__all__ = ["SHOWN", "bandwidth_text", "count_text", "gap", "percentage_text", "rate", "shortened", "time_text"]
-
-
 BANDWIDTHS = (("GB/s", Fraction(1)), ("MB/s", Fraction(1, 10**3)), ("kB/s", Fraction(1, 10**6)))
-"""In GB/s.  Nothing above GB/s, in which the field compares links and libraries."""
+"""In GB/s, the largest unit, in which links and libraries are compared."""
 BYTES_PER_S = ("B/s", Fraction(1, 10**9))
 TIMES = (("s", Fraction(10**6)), ("ms", Fraction(10**3)), ("µs", Fraction(1)))
 """In µs."""
@@ -23,11 +17,11 @@ NANOSECONDS = ("ns", Fraction(1, 10**3))
 
 DIGITS = 3
 TINY = 1e-4
-"""Below this in the smallest unit, figures are written with an exponent."""
+"""Values below this, in the smallest unit, are written with an exponent."""
 
 
 def bandwidth_text(value: float | Fraction, decimals: int = 0) -> str:
-    """Write a bandwidth.
+    """Format a bandwidth.
 
     Units: `value` in GB/s.
 
@@ -38,7 +32,9 @@ def bandwidth_text(value: float | Fraction, decimals: int = 0) -> str:
 
 
 def time_text(microseconds: float | Fraction) -> str:
-    """Write a time that is given in µs.
+    """Format a time.
+
+    Units: `microseconds` in µs.
 
     >>> time_text(191.04), time_text(2384.9), time_text(0.02)
     ('191 µs', '2.38 ms', '20.0 ns')
@@ -47,7 +43,7 @@ def time_text(microseconds: float | Fraction) -> str:
 
 
 def percentage_text(share: float | Fraction) -> str:
-    """Write a share of 1 in percent.
+    """Format a ratio in percent.
 
     >>> percentage_text(Fraction(37, 1162)), percentage_text(0.5), percentage_text(0.00001234)
     ('3.18 %', '50.00 %', '0.00123 %')
@@ -56,7 +52,7 @@ def percentage_text(share: float | Fraction) -> str:
 
 
 def count_text(count: int, word: str) -> str:
-    """Write a number of things whose plural ends in an s.
+    """Format a count with its noun, whose plural ends in s.
 
     >>> count_text(1, "step"), count_text(12, "chunk")
     ('1 step', '12 chunks')
@@ -67,7 +63,7 @@ def count_text(count: int, word: str) -> str:
 def _in_units(
     value: float | Fraction, units: Sequence[tuple[str, Fraction]], smallest: tuple[str, Fraction], decimals: int
 ) -> str:
-    """Write a value in the first unit of which it is at least one, once it is rounded."""
+    """Format a value in the largest unit in which it is at least 1 after rounding."""
     for name, unit in units:
         # 999.7 MB/s are 1000 MB/s to three digits.
         if float(value / unit) >= 1 - 0.5 * 10**-DIGITS:
@@ -77,7 +73,7 @@ def _in_units(
 
 
 def _digits(value: float, decimals: int) -> str:
-    """Write a number with three significant digits at least, and as many decimals."""
+    """Format a number with at least three significant digits and at least `decimals` decimals."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if abs(value) < TINY:
@@ -87,14 +83,14 @@ def _digits(value: float, decimals: int) -> str:
     return f"{value:.{max(decimals, DIGITS - 1 - exponent, 0)}f}"
 
 
-SHOWN = 12
-"""Names, or runs of names, that are written out."""
+MAX_NAMES = 12
+"""Names, or ranges of names, that are listed."""
 
 
-def rate(value: Fraction) -> str:
-    """Write a bandwidth in GB/s with two decimals or three digits and, where these round, exactly.
+def rate_text(value: Fraction) -> str:
+    """Format a bandwidth in GB/s, followed by the exact fraction where rounding changes it.
 
-    >>> rate(Fraction(5312, 15)), rate(Fraction(320)), rate(Fraction(1, 3000))
+    >>> rate_text(Fraction(5312, 15)), rate_text(Fraction(320)), rate_text(Fraction(1, 3000))
     ('354.13 GB/s (5312/15)', '320.00 GB/s', '333.33 kB/s (1/3000 GB/s)')
     """
     text = bandwidth_text(value, decimals=2)
@@ -119,28 +115,28 @@ def exact(value: Fraction, unit: str = "") -> str:
     return text if Fraction(decimal) == value else f"{text} ({value})"
 
 
-def gap(missed: Fraction) -> str:
-    """Write the share of the bound that is missed.
+def gap_text(missed: Fraction) -> str:
+    """Format an optimality gap.
 
-    >>> gap(Fraction(0)), gap(Fraction(37, 1162))
+    >>> gap_text(Fraction(0)), gap_text(Fraction(37, 1162))
     ('0 (optimal)', '3.18 % (37/1162)')
     """
     return "0 (optimal)" if missed == 0 else f"{percentage_text(missed)} ({missed})"
 
 
-def shortened(names: Iterable[str]) -> str:
-    """Write different names in their order, and runs of numbered ones in short.
+def abbreviated_names(names: Iterable[str]) -> str:
+    """List names in their order, consecutively numbered ones as a range.
 
-    >>> shortened(["box0/gpu0", "box0/gpu1", "box0/gpu2", "box0/nic0", "ib"])
+    >>> abbreviated_names(["box0/gpu0", "box0/gpu1", "box0/gpu2", "box0/nic0", "ib"])
     'box0/gpu0..2, box0/nic0, ib'
     """
     runs = [run[0] if len(run) == 1 else f"{run[0]}..{_split(run[-1])[1]}" for run in _runs(list(names))]
-    more = f", and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-    return ", ".join(runs[:SHOWN]) + more
+    more = f", and {len(runs) - MAX_NAMES} more" if len(runs) > MAX_NAMES else ""
+    return ", ".join(runs[:MAX_NAMES]) + more
 
 
 def _runs(names: Sequence[str]) -> list[list[str]]:
-    """Cut the list wherever a name is not the one before it with the next number."""
+    """Split the list wherever a name is not its predecessor with the next number."""
 
     def offset(entry: tuple[int, str]) -> tuple[str, int | None]:
         prefix, digits = _split(entry[1])
@@ -150,7 +146,7 @@ def _runs(names: Sequence[str]) -> list[list[str]]:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Split off the number that a name ends with."""
+    """Split a name into prefix and trailing digits."""
     match = re.fullmatch(r"(.*?)([0-9]{0,18})", name, re.DOTALL)
     assert match  # Both parts may be empty.
     return match[1], match[2]

@@ -1,4 +1,4 @@
-"""Reading our versioned JSON files from a world where files are cut short, mistyped or something else entirely."""
+"""Strict reader of collopt's versioned JSON files."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from ..errors import FileFormatError
 from .reading import name_of, read_text
 from .validation import is_whole, shown
 
-__all__ = ["MAX_BYTES", "check_header", "parse_json", "read_json"]
-
 MAX_BYTES = 256 * 2**20
 """Larger files are refused unread: no network that can be planned needs them."""
 MAX_DIGITS = 100
-"""Digits of a JSON integer; nothing in our formats comes near."""
+"""Digits of a JSON integer; valid files stay far below."""
 
 
 def read_json(path: str | os.PathLike[str], expected_format: str, max_version: int) -> dict[str, Any]:
-    """Read one of our versioned JSON files and check its header."""
+    """Read a versioned JSON file and check its header."""
     where = name_of(path)
     return parse_json(_read_text(path, where), where, expected_format, max_version)
 
 
 def parse_json(text: str, where: str, expected_format: str, max_version: int) -> dict[str, Any]:
-    """Decode the text of one of our JSON files, which `where` names, and check its header; errors as of `read_json`."""
+    """Decode the text of the JSON file `where` and check its header."""
     try:
         data = json.loads(
             text,
@@ -57,7 +55,7 @@ def parse_json(text: str, where: str, expected_format: str, max_version: int) ->
 
 
 def check_header(data: object, expected_format: str, max_version: int, where: str) -> None:
-    """Refuse a decoded document that is not an object of the expected format and a version from 1 to `max_version`."""
+    """Raise `FileFormatError` unless a document has the expected format and a version from 1 to `max_version`."""
     if not isinstance(data, Mapping):
         raise FileFormatError(f"{where} holds {shown(data)}; expected a JSON object of format {expected_format!r}")
     if "format" not in data:

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from ..errors import MissingDependencyError, UnsupportedError
 from .validation import shown
 
-__all__ = ["ABSENT", "Need", "call_registered", "check_extra", "mending", "needs", "trouble"]
-
 ABSENT = "is not installed"
 
 MODULES = {
@@ -23,80 +21,80 @@ MODULES = {
     "plotly": "plotly.offline",
     "mkdocs-material": "material",
 }
-"""What is imported, where a package is not called like its module, or its module loads too little to tell."""
+"""Module to import, where its name differs from the package's or the top-level module loads too little."""
 
 _REQUIREMENT = re.compile(
     r"""([A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*>=\s*([0-9.]+)\s*(?:;\s*extra\s*==\s*["']([\w-]+)["'])?\s*"""
 )
 
 
-class Need(NamedTuple):
-    """A package and its oldest version that will do."""
+class Requirement(NamedTuple):
+    """A package and its minimum version."""
 
     package: str
-    least: str
+    min_version: str
 
     def __str__(self) -> str:
-        """As pip takes it."""
-        return f"'{self.package}>={self.least}'"
+        """Format as a pip argument."""
+        return f"'{self.package}>={self.min_version}'"
 
 
-def needs(extra: str = "") -> tuple[Need, ...]:
-    """List what collopt itself, or one of its extras, asks for.
+def requirements(extra: str = "") -> tuple[Requirement, ...]:
+    """List the requirements of collopt itself or of one of its extras.
 
-    >>> [need.package for need in needs("plot")]
+    >>> [requirement.package for requirement in requirements("plot")]
     ['matplotlib']
     """
     found = (_REQUIREMENT.fullmatch(text) for text in requires("collopt") or ())
-    return tuple(Need(each[1], each[2]) for each in found if each and (each[3] or "") == extra)
+    return tuple(Requirement(each[1], each[2]) for each in found if each and (each[3] or "") == extra)
 
 
-def trouble(need: Need) -> str:
-    """Import a package and say what is wrong with it."""
-    module = MODULES.get(need.package, need.package)
+def problem_with(requirement: Requirement) -> str:
+    """Import a package and describe what is wrong with it; an empty text if nothing is."""
+    module = MODULES.get(requirement.package, requirement.package)
     package = module.partition(".")[0]
     try:
         importlib.import_module(package)
         importlib.import_module(module)
     except Exception as error:  # noqa: BLE001 - broken packages fail in every way
         if isinstance(error, ModuleNotFoundError) and error.name == package:
-            return f"{need.package} {ABSENT}"
+            return f"{requirement.package} {ABSENT}"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        return f"{need.package} cannot be imported here ({reason})"
+        return f"{requirement.package} cannot be imported here ({reason})"
     try:
-        found = version(need.package)
+        found = version(requirement.package)
     except PackageNotFoundError:
         return ""
-    return f"{need.package} is of version {found}" if _numbers(found) < _numbers(need.least) else ""
+    return f"{requirement.package} is of version {found}" if _numbers(found) < _numbers(requirement.min_version) else ""
 
 
-def mending(wanted: Sequence[Need], whole: str) -> tuple[list[str], str]:
-    """Say what is wrong with packages, and what mends it."""
-    found = {need: told for need in wanted if (told := trouble(need))}
+def remedy(wanted: Sequence[Requirement], whole: str) -> tuple[list[str], str]:
+    """Return the problems of packages and the pip command that fixes them."""
+    found = {requirement: problems for requirement in wanted if (problems := problem_with(requirement))}
     if not found:
         return [], ""
-    if all(told.endswith(ABSENT) for told in found.values()):
+    if all(problems.endswith(ABSENT) for problems in found.values()):
         return list(found.values()), f"pip install {whole or ' '.join(map(str, found))}"
     return list(found.values()), f"pip install --upgrade --force-reinstall {' '.join(map(str, found))}"
 
 
 def check_extra(what: str, extra: str) -> None:
-    """See to it that the packages of an extra can be used."""
-    wanted = needs(extra)
-    told, command = mending(wanted, f"'collopt[{extra}]'")
-    if not told:
+    """Raise `MissingDependencyError` unless the packages of an extra can be used."""
+    wanted = requirements(extra)
+    problems, command = remedy(wanted, f"'collopt[{extra}]'")
+    if not problems:
         return
     them = "it" if len(wanted) == 1 else "them"
-    if all(each.endswith(ABSENT) for each in told):
-        names = " and ".join(need.package for need in wanted)
+    if all(each.endswith(ABSENT) for each in problems):
+        names = " and ".join(requirement.package for requirement in wanted)
         raise MissingDependencyError(f"{what} need {names}; install {them} with: {command}")
     raise MissingDependencyError(
-        f"{what} need {' and '.join(map(str, wanted))}, but {', and '.join(told)}; fix with: {command}"
+        f"{what} need {' and '.join(map(str, wanted))}, but {', and '.join(problems)}; fix with: {command}"
     )
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Read the numbers that a version begins with."""
+    """Parse the leading numbers of a version."""
     found = re.match(r"\d{1,9}(?:\.\d{1,9})*", text)
     return tuple(map(int, found[0].split("."))) if found else ()
 
@@ -104,7 +102,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def call_registered(
     group: str, kind: str, name: object, arguments: tuple[object, ...], options: Mapping[str, object]
 ) -> Any:
-    """Look up a function by its name and call it."""
+    """Call the function that is registered in an entry point group under a name."""
     known = entry_points(group=group)
     if not isinstance(name, str) or name not in known.names:
         raise UnsupportedError(f"there is no {kind} {shown(name)}; expected one of {', '.join(sorted(known.names))}")

@@ -1,8 +1,6 @@
-"""Bandwidths written with their unit, and numbers that somebody may have meant in another one.
+"""Parsing of bandwidths, latencies, data sizes and factors into exact numbers.
 
-A bare number is GB/s everywhere, and is never taken for anything else.
-
-The sizes of data that people write, such as "1M".
+A bandwidth without a unit is in GB/s everywhere.
 """
 
 from __future__ import annotations
@@ -16,22 +14,6 @@ from numbers import Rational
 from ..errors import TopologyError, UnsupportedError
 from .validation import is_whole, shown
 
-__all__ = [
-    "MAX_BANDWIDTH",
-    "MAX_DENOMINATOR",
-    "MAX_LATENCY",
-    "Exact",
-    "as_amount",
-    "as_bandwidth",
-    "as_bytes",
-    "as_factor",
-    "as_gigabytes",
-    "as_latency",
-    "doubt_about_nic",
-    "looks_like_unit",
-]
-
-
 BITS = Fraction(1, 8)
 BYTES = Fraction(1)
 KINDS = {"b/s": BITS, "bps": BITS, "bit/s": BITS, "B/s": BYTES, "Bps": BYTES}
@@ -41,11 +23,11 @@ _WITH_UNIT = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([MGT])(b/s|bps|b
 _UNIT = re.compile(r"[0-9. ][A-Za-z]{2,5}(?:/s)?\s*\Z", re.ASCII)
 
 LINE_RATES = (400, 800, 1600, 3200)
-"""Gb/s of cards, as numbers that are no GB/s of any: a port of 1.6 Tb/s, the fastest of 2026, has 200 GB/s."""
+"""Gb/s of NICs that cannot be GB/s: a port of 1.6 Tb/s, the fastest of 2026, has 200 GB/s."""
 
 
 def as_gigabytes(value: object) -> object:
-    """Turn text with a unit into GB/s, and leave everything else as it is.
+    """Convert text with a unit to GB/s, and return everything else unchanged.
 
     >>> as_gigabytes("400Gb/s")
     Fraction(50, 1)
@@ -57,7 +39,7 @@ def as_gigabytes(value: object) -> object:
 
 
 def looks_like_unit(value: object) -> bool:
-    """Tell whether a text ends in what may be meant for a unit.
+    """Return whether a text ends in what may be a unit.
 
     >>> looks_like_unit("400gbps"), looks_like_unit("fast")
     (True, False)
@@ -65,12 +47,12 @@ def looks_like_unit(value: object) -> bool:
     return isinstance(value, str) and _UNIT.search(value[-16:]) is not None
 
 
-def doubt_about_nic(value: object, bandwidth: Fraction | None) -> str | None:
-    """Say that a bare number, which no card has in GB/s, is the Gb/s of one.
+def nic_unit_warning(value: object, bandwidth: Fraction | None) -> str | None:
+    """Warn if a NIC bandwidth without a unit was probably meant in Gb/s.
 
-    >>> print(doubt_about_nic("400", Fraction(400)))
+    >>> print(nic_unit_warning("400", Fraction(400)))
     nic_bandwidth=400 counts as 400 GB/s, which no card has; one of 400 Gb/s has 50 GB/s: give nic_bandwidth='400Gb/s'
-    >>> doubt_about_nic("400GB/s", Fraction(400)), doubt_about_nic(100, Fraction(100))
+    >>> nic_unit_warning("400GB/s", Fraction(400)), nic_unit_warning(100, Fraction(100))
     (None, None)
     """
     if bandwidth not in LINE_RATES or (isinstance(value, str) and _WITH_UNIT.fullmatch(value)):
@@ -83,9 +65,9 @@ def doubt_about_nic(value: object, bandwidth: Fraction | None) -> str | None:
 
 
 SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-MOST_DIGITS = 18
-"""Sizes have at most as many, which 64 bits hold."""
-WHITE = " \t\n\r\f\v"
+MAX_DIGITS = 18
+"""Decimal digits of a size, which fit into 64 bits."""
+WHITESPACE = " \t\n\r\f\v"
 
 
 def as_bytes(size: int | str) -> int:
@@ -117,39 +99,36 @@ def as_bytes(size: int | str) -> int:
     if not isinstance(size, str) and not is_whole(size):
         raise refusal
     if isinstance(size, str):
-        match = re.fullmatch(r"(\d+)(\.\d{1,9})?\s*([KMGT]?)(?:I?B)?", size.strip(WHITE), re.IGNORECASE | re.ASCII)
+        match = re.fullmatch(r"(\d+)(\.\d{1,9})?\s*([KMGT]?)(?:I?B)?", size.strip(WHITESPACE), re.IGNORECASE | re.ASCII)
         if not match:
             raise refusal
-        # Of millions of digits, which take long to read, the first that are too many will do.
-        digits = (match[1].lstrip("0") or "0")[: MOST_DIGITS + 1]
+        # Parsing millions of digits takes long; one digit too many is enough to refuse.
+        digits = (match[1].lstrip("0") or "0")[: MAX_DIGITS + 1]
         exact = Fraction(digits + (match[2] or "")) * 2 ** SUFFIXES[match[3].upper()]
     else:
         exact = Fraction(int(size))
     if exact.denominator != 1 or exact < 1:
         raise refusal
-    if exact >= 10**MOST_DIGITS:
-        raise UnsupportedError(f"size {shown(size)} is too large; expected less than 10^{MOST_DIGITS} bytes")
+    if exact >= 10**MAX_DIGITS:
+        raise UnsupportedError(f"size {shown(size)} is too large; expected less than 10^{MAX_DIGITS} bytes")
     return int(exact)
 
 
 Exact = int | float | str | Fraction | Decimal
-"""What a number may be written as; floats are read by their shortest decimal form, so ``0.1`` is 1/10."""
-
+"""Types of numbers in arguments; floats are read by their shortest decimal form, so ``0.1`` is 1/10."""
 
 MAX_BANDWIDTH = Fraction(10**9)
-"""GB/s; a thousand petabytes per second per link is a typing error, not a network."""
-
+"""GB/s; larger values are typing errors."""
 
 MAX_LATENCY = Fraction(10**12)
 """Microseconds."""
 
 
 MAX_DENOMINATOR = 10**12
-"""A finer grain than this cannot be scaled to int64 next to ordinary bandwidths."""
-
+"""Finer fractions cannot be scaled to int64 next to ordinary bandwidths."""
 
 MAX_EXPONENT = 400
-"""Writing out a larger power of ten would take long; floats end at 308."""
+"""Larger powers of ten take long to expand; floats end at 308."""
 
 
 def as_bandwidth(value: object, where: str) -> Fraction:
@@ -228,7 +207,7 @@ def _as_fraction(value: object, what: str, expected: str) -> Fraction:
 
 
 def _exponent(value: object) -> int:
-    """Size of the power of ten that turning `value` into a fraction writes out."""
+    """Return the absolute decimal exponent of `value`."""
     if isinstance(value, Decimal) and value.is_finite():
         return abs(int(value.as_tuple().exponent))
     if isinstance(value, str) and (match := re.search(r"e([+-]?\d[\d_]*)\s*$", value, re.IGNORECASE)):

@@ -1,7 +1,4 @@
-"""Reading a file whole, as long as it is one: never waiting for a pipe, and never more bytes than were asked for.
-
-Every reader of this package reads through here, so that all of them refuse the same things in the same words.
-"""
+"""Bounded reading of regular files: never blocks on a pipe, and never reads more than a given number of bytes."""
 
 from __future__ import annotations
 
@@ -13,39 +10,37 @@ from typing import BinaryIO
 from ..errors import FileFormatError
 from .validation import as_path
 
-__all__ = ["name_of", "read_bytes", "read_text"]
-
 KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
-PIECE = 2**20
+BLOCK_BYTES = 2**20
 """Bytes read at once."""
 
-_GIVEN = re.compile(r"/dev/stdin|/dev/fd/[0-9]+|/proc/(self|[0-9]+)/fd/[0-9]+")
-"""What somebody has opened already: standard input, and the shell's ``<(command)``."""
+_OPEN_DESCRIPTOR = re.compile(r"/dev/stdin|/dev/fd/[0-9]+|/proc/(self|[0-9]+)/fd/[0-9]+")
+"""Descriptors that are open already: standard input, and the shell's ``<(command)``."""
 
 
-def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
-    """Read a file that a user named."""
+def read_bytes(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    """Read a file of at most `max_bytes`, or raise `FileFormatError`."""
     where = name_of(path)
     if not os.fspath(path):
         raise FileFormatError("the path is empty; expected the name of a file")
     file = as_path(path)
     try:
-        # Before it is opened, which would wait for a pipe's writer, and may do things to a device.
+        # Before opening, which would block on a pipe and may affect a device.
         found = file.stat()
         kind = stat.S_IFMT(found.st_mode)
-        if kind in KINDS and not _GIVEN.fullmatch(os.path.normpath(file)):
+        if kind in KINDS and not _OPEN_DESCRIPTOR.fullmatch(os.path.normpath(file)):
             raise FileFormatError(f"{where} is {KINDS[kind]}; expected a file, or /dev/stdin")
-        if kind == stat.S_IFREG and found.st_size > most_bytes:
-            raise _too_large(where, most_bytes)
+        if kind == stat.S_IFREG and found.st_size > max_bytes:
+            raise _too_large(where, max_bytes)
         with file.open("rb") as stream:
-            content = _at_most(stream, most_bytes + 1)
+            content = _at_most(stream, max_bytes + 1)
     except FileFormatError:
         raise
     except FileNotFoundError:
         raise FileFormatError(f"{where} does not exist; check the path") from None
     except IsADirectoryError:
-        # pathlib makes "." of nothing at all, which is more often what was typed, by a variable that is not set.
+        # pathlib turns an empty path, such as an unset shell variable, into ".".
         given = "the path is empty, or ., which" if where == "." and not isinstance(path, str) else where
         raise FileFormatError(f"{given} is a folder; expected a file") from None
     except OSError as error:
@@ -53,33 +48,33 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     except ValueError:
         # A null byte, the one character that no path may hold.
         raise FileFormatError(f"{where} is not a path; remove the null byte") from None
-    if len(content) > most_bytes:
-        raise _too_large(where, most_bytes)
+    if len(content) > max_bytes:
+        raise _too_large(where, max_bytes)
     return content
 
 
-def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
+def read_text(path: str | os.PathLike[str], max_bytes: int) -> str:
     """Read a file of UTF-8 text, with or without a byte order mark; otherwise as `read_bytes`."""
-    content = read_bytes(path, most_bytes)
+    content = read_bytes(path, max_bytes)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{name_of(path)} is not UTF-8 text (byte {error.start}); expected text") from None
 
 
-def _too_large(where: str, most_bytes: int) -> FileFormatError:
-    return FileFormatError(f"{where} is larger than {most_bytes} bytes; expected a smaller file")
+def _too_large(where: str, max_bytes: int) -> FileFormatError:
+    return FileFormatError(f"{where} is larger than {max_bytes} bytes; expected a smaller file")
 
 
-def _at_most(stream: BinaryIO, most_bytes: int) -> bytes:
-    """Read piece by piece: a pipe does not tell how much is in it, and room for the most may be far too much."""
+def _at_most(stream: BinaryIO, max_bytes: int) -> bytes:
+    """Read block by block: the size of a pipe is unknown, and a buffer for the maximum may be far too large."""
     content = bytearray()
-    while piece := stream.read(min(most_bytes - len(content), PIECE)):
-        content += piece
+    while block := stream.read(min(max_bytes - len(content), BLOCK_BYTES)):
+        content += block
     return bytes(content)
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
-    """Show a path in an error message on one line."""
+    """Format a path for an error message, on one line."""
     name = str(as_path(path))
     return name if name.isprintable() else repr(name)

@@ -1,8 +1,7 @@
-"""Where what is left to chance starts.
+"""Random seed of everything that is randomized.
 
-Nothing is random that decides whether a plan is right or how good its bound is.  But heuristics try orders at random,
-one of equally good answers has to be taken, and what checks a program runs it in several orders: all of these depend
-on one seed, so that the same one does the same again.
+No proof and no bound is random.  Heuristics that try random orders, the choice among equally good answers, and the
+interpreter's execution orders depend on one seed, so that equal seeds give equal results.
 """
 
 from __future__ import annotations
@@ -13,26 +12,24 @@ from contextvars import ContextVar
 
 from .validation import as_whole
 
-__all__ = ["MOST_SEED", "as_seed", "current_seed", "seeded"]
-
-MOST_SEED = 2**31 - 1
-"""HiGHS takes no larger one."""
+MAX_SEED = 2**31 - 1
+"""The largest seed of HiGHS."""
 _seed: ContextVar[int] = ContextVar("collopt_seed", default=0)
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Start whatever is left to chance within the context from this seed.
+    """Set the random seed of everything that is randomized within the context.
 
     Parameters
     ----------
     seed : int
-        0, as everywhere else, to 2147483647.
+        From 0, the default, to 2147483647.
 
     Raises
     ------
     UnsupportedError
-        If it is no such number.
+        If it is not a whole number in this range.
 
     Examples
     --------
@@ -53,11 +50,11 @@ def current_seed() -> int:
 
 
 def as_seed(seed: int) -> int:
-    """Return a seed as Python's own integer, or raise `UnsupportedError`.
+    """Validate a seed and return it as an int, or raise `UnsupportedError`.
 
     >>> as_seed(-1)
     Traceback (most recent call last):
         ...
     collopt.errors.UnsupportedError: seed is -1; expected a whole number from 0 to 2147483647
     """
-    return as_whole(seed, "seed", least=0, most=MOST_SEED)
+    return as_whole(seed, "seed", least=0, most=MAX_SEED)

@@ -1,9 +1,4 @@
-"""Turns what users write into exact values, or says what is wrong with it.
-
-Checks on the sizes that people ask topology builders for.
-
-How values that people give stand in error messages.
-"""
+"""Validation of arguments, and their representation in error messages."""
 
 from __future__ import annotations
 
@@ -19,46 +14,27 @@ import numpy.typing as npt
 
 from ..errors import ColloptError, TopologyError, UnsupportedError
 
-__all__ = [
-    "MAX_LINKS",
-    "as_flag",
-    "as_integers",
-    "as_list",
-    "as_name",
-    "as_names",
-    "as_path",
-    "as_several",
-    "as_size",
-    "as_title",
-    "as_whole",
-    "check_links",
-    "is_int",
-    "is_whole",
-    "shown",
-]
-
-
 MAX_LISTED = 2**22
-"""Entries of a list that is read; one that goes on longer may have no end."""
+"""Entries of a list; longer iterables may be infinite."""
 
 
 def as_flag(value: object, what: str) -> bool:
-    """Read True or False; anything else raises `TopologyError`."""
+    """Return a boolean; anything else raises `TopologyError`."""
     if not isinstance(value, (bool, np.bool_)):
         raise TopologyError(f"{what} is {shown(value)}; expected True or False")
     return bool(value)
 
 
 def as_several(values: object, what: str) -> Iterable[Any]:
-    """Read things one by one, as there may be too many to keep; what cannot be gone through raises `TopologyError`."""
-    # A numpy array without dimensions says that it can be gone through, but cannot.
+    """Return an iterable unchanged; anything else raises `TopologyError`."""
+    # A numpy array without dimensions has __iter__, which raises.
     if not isinstance(values, Iterable) or isinstance(values, bytes) or getattr(values, "shape", None) == ():
         raise TopologyError(f"{what} are {shown(values)}; expected a list")
     return values
 
 
 def as_list(values: object, what: str, *, most: int = MAX_LISTED) -> tuple[Any, ...]:
-    """Read several things and keep them; errors as in `as_several`, or if there are more than `most`."""
+    """Return the entries of an iterable; `TopologyError` if it is none or has more than `most`."""
     kept = tuple(islice(as_several(values, what), most + 1))
     if len(kept) > most:
         raise TopologyError(f"{what} are more than {most}; expected a list of at most that many")
@@ -66,12 +42,12 @@ def as_list(values: object, what: str, *, most: int = MAX_LISTED) -> tuple[Any, 
 
 
 def is_int(value: object) -> TypeGuard[int]:
-    """Whether it is an integer of Python's own, of which booleans are none here."""
+    """Return whether a value is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is an integer of Python or numpy; booleans are none, nor are floats and text."""
+    """Return whether a value is an integer of Python or numpy, and not a bool."""
     return is_int(value) or isinstance(value, np.integer)
 
 
@@ -83,7 +59,7 @@ def as_whole(
     most: int | None = None,
     error: type[ColloptError] = UnsupportedError,
 ) -> int:
-    """Read a whole number of at least `least`, and at most `most` if that is given.
+    """Return an int of at least `least`, and at most `most` if that is given.
 
     >>> as_whole(4, "chunks", most=8)
     4
@@ -95,7 +71,7 @@ def as_whole(
 
 
 def as_integers(values: object, what: str, expected: str) -> npt.NDArray[np.int64]:
-    """Read an array, or lists in lists, of whole numbers; anything else raises `TopologyError`.
+    """Convert an array or nested lists of integers to int64; anything else raises `TopologyError`.
 
     >>> as_integers([(0, 1), (1, 0)], "the arcs", "pairs of whole numbers").shape
     (2, 2)
@@ -114,7 +90,7 @@ def as_integers(values: object, what: str, expected: str) -> npt.NDArray[np.int6
 
 
 def as_path(value: object) -> Path:
-    """Read the path of a file, or raise `UnsupportedError`."""
+    """Convert text or a path object to a `Path`, or raise `UnsupportedError`."""
     try:
         return Path(os.fsdecode(value))  # type: ignore[arg-type]
     except TypeError:
@@ -122,7 +98,7 @@ def as_path(value: object) -> Path:
 
 
 def as_name(value: object) -> str:
-    """Read a node name: non-empty text, or an integer, which becomes its decimal digits."""
+    """Return a node name: non-empty text, or the decimal digits of an integer."""
     if is_int(value) and abs(value) < 10**18:
         return str(value)
     if not isinstance(value, str) or not value.strip() or value != value.strip() or not value.isprintable():
@@ -133,14 +109,14 @@ def as_name(value: object) -> str:
 
 
 def as_title(value: object, what: str) -> str:
-    """Read what a network or a graph is called: any printable text; anything else raises `TopologyError`."""
+    """Return the name of a network or graph: printable text; anything else raises `TopologyError`."""
     if not isinstance(value, str) or not value.isprintable():
         raise TopologyError(f"{what} is {shown(value)}; expected printable text")
     return value
 
 
 def as_names(values: Iterable[object], kind: str) -> tuple[str, ...]:
-    """Read several node names and refuse one that occurs twice."""
+    """Return node names; `TopologyError` if one occurs twice."""
     if isinstance(values, str):
         raise TopologyError(f"{kind} nodes are given as the text {shown(values)}; expected a list of names")
     names = tuple(as_name(value) for value in as_list(values, f"{kind} nodes"))
@@ -153,11 +129,11 @@ def as_names(values: Iterable[object], kind: str) -> tuple[str, ...]:
 
 
 MAX_LINKS = 2**20
-"""Directed links of a generated topology; beyond it, building alone takes minutes and gigabytes."""
+"""Directed links of a generated topology; larger ones take minutes and gigabytes to build."""
 
 
 def as_size(value: object, what: str, *, least: int = 1, most: int = 2**16) -> int:
-    """Read a whole number between `least` and `most`.
+    """Return a size from `least` to `most`, or raise `TopologyError`.
 
     >>> as_size(4, "boxes")
     4
@@ -166,7 +142,7 @@ def as_size(value: object, what: str, *, least: int = 1, most: int = 2**16) -> i
 
 
 def check_links(links: int, what: str) -> None:
-    """Refuse, before anything is built, a topology of more than `MAX_LINKS` directed links."""
+    """Raise `TopologyError` for more than `MAX_LINKS` directed links, before anything is built."""
     if links > MAX_LINKS:
         raise TopologyError(f"{what} would have {links} links; expected at most {MAX_LINKS}, ask for a smaller one")
 
@@ -180,10 +156,10 @@ _SHORT.maxlevel = 3
 
 
 def shown(value: object) -> str:
-    """Show `value` in an error message: its repr in one line, cut to a readable length and depth."""
+    """Format a value for an error message: its repr on one line, limited in length and depth."""
     try:
         text = _SHORT.repr(value)
-    except Exception as error:  # noqa: BLE001 - the repr of a stranger may fail in any way
+    except Exception as error:  # noqa: BLE001 - any repr may fail in any way
         # Python refuses to print an integer of more than 4300 digits.
         huge = isinstance(value, int) and isinstance(error, ValueError)
         text = "an integer of more than 4300 digits" if huge else f"something of type {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all: each is staged beside its target and then renamed."""
+"""Atomic writing of files: each is written beside its target and then renamed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .validation import as_path, shown
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write text or bytes to a temporary name beside `path` and rename it, so that no reader ever sees half a file."""
-    target = _target_of(path)
-    with _told_of(target):
-        temporary = _staged(target, content)
+    """Write a file atomically, so that no reader sees a part of it."""
+    target = _resolved(path)
+    with _naming(target):
+        temporary = _stage(target, content)
         try:
             temporary.replace(target)
         except BaseException:
@@ -27,29 +27,29 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
 
 
 def write_all_whole(contents: Mapping[str, str | bytes]) -> None:
-    """Write several files, all of them or none; each as `write_whole` does.
+    """Write all files or none, each as `write_whole` does.
 
-    Files that are replaced are moved aside first and come back if anything goes wrong: for a moment a reader may find
-    some of the files missing, but never old and new ones side by side.
+    Old files are moved aside first and restored on failure: a reader may briefly miss some, but never finds old and new
+    ones side by side.
     """
-    targets = {_target_of(path): content for path, content in contents.items()}
+    targets = {_resolved(path): content for path, content in contents.items()}
     if len(targets) < len(contents):
         raise UnsupportedError(f"of {len(contents)} paths, some are the same file; expected different ones")
     with contextlib.ExitStack() as undo:
         new: dict[Path, Path] = {}
         for target, content in targets.items():
-            with _told_of(target):
-                new[target] = _staged(target, content)
+            with _naming(target):
+                new[target] = _stage(target, content)
             undo.callback(new[target].unlink, missing_ok=True)
         old: list[Path] = []
         for target in filter(Path.exists, targets):
             aside = new[target].with_suffix(".old")
-            with _told_of(target):
+            with _naming(target):
                 target.replace(aside)
             undo.callback(aside.replace, target)
             old.append(aside)
         for target, temporary in new.items():
-            with _told_of(target):
+            with _naming(target):
                 temporary.replace(target)
             undo.callback(target.unlink)
         undo.pop_all()
@@ -57,8 +57,8 @@ def write_all_whole(contents: Mapping[str, str | bytes]) -> None:
         aside.unlink(missing_ok=True)
 
 
-def _target_of(path: str | os.PathLike[str]) -> Path:
-    """Find the file to write, through a symbolic link, which stays."""
+def _resolved(path: str | os.PathLike[str]) -> Path:
+    """Resolve symbolic links, which stay, and check the target."""
     if "\0" in str(as_path(path)):
         raise UnsupportedError(f"the path {shown(str(path))} holds a null byte; expected one that a file can have")
     target = Path(os.path.realpath(as_path(path)))
@@ -69,16 +69,16 @@ def _target_of(path: str | os.PathLike[str]) -> Path:
 
 
 @contextlib.contextmanager
-def _told_of(target: Path) -> Iterator[None]:
-    """Let what goes wrong name the file: the user knows nothing of a temporary one."""
+def _naming(target: Path) -> Iterator[None]:
+    """Name the target, not the temporary file, in errors."""
     try:
         yield
     except OSError as error:
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(target)) from error
 
 
-def _staged(target: Path, content: str | bytes) -> Path:
-    """Write what is to become `target` beside it, and return where."""
+def _stage(target: Path, content: str | bytes) -> Path:
+    """Write the content to a temporary file beside `target`, and return its path."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     temporary = Path(name)
     try:
@@ -94,7 +94,7 @@ def _staged(target: Path, content: str | bytes) -> Path:
 
 
 def _permissions(target: Path) -> int:
-    """Those of the file that is replaced, or what open() would give a new one; mkstemp makes private files."""
+    """Return the mode of the replaced file, or the default of open(); mkstemp makes private files."""
     with contextlib.suppress(FileNotFoundError):
         return stat.S_IMODE(target.stat().st_mode)
     umask = os.umask(0)

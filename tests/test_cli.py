@@ -24,7 +24,7 @@ from collopt.cli.terminal.progress import computing
 from collopt.errors import SolverError
 from collopt.planners import PLANNERS
 from collopt.runtime.msccl.format.limits import RUNTIMES
-from collopt.support.formatting import gap, rate, shortened
+from collopt.support.formatting import abbreviated_names, gap_text, rate_text
 
 COMMANDS = [
     "import",
@@ -314,12 +314,12 @@ def test_messages_are_one_line_of_printable_characters(capsys: pytest.CaptureFix
 )  # fmt: skip
 def test_names_in_short(names: list[str], text: str) -> None:
     """Runs of numbers, gaps, leading zeros, names without a number, too many, and too long ones."""
-    assert shortened(names) == text
+    assert abbreviated_names(names) == text
 
 
 def test_figures_in_words() -> None:
     """Exact where two decimals are not, and never called optimal short of the bound."""
-    assert rate(Fraction(2600, 3)) == "866.67 GB/s (2600/3)"
-    assert rate(Fraction(1, 4)) == "250.00 MB/s (1/4 GB/s)"
-    assert gap(Fraction(1, 10**9)) == "1.00e-07 % (1/1000000000)"
-    assert gap(Fraction(0)) == "0 (optimal)"
+    assert rate_text(Fraction(2600, 3)) == "866.67 GB/s (2600/3)"
+    assert rate_text(Fraction(1, 4)) == "250.00 MB/s (1/4 GB/s)"
+    assert gap_text(Fraction(1, 10**9)) == "1.00e-07 % (1/1000000000)"
+    assert gap_text(Fraction(0)) == "0 (optimal)"

@@ -16,7 +16,8 @@ from cli_calls import call, process, refusal
 from collopt.cli.arguments.parameters import complete_collective, complete_planner, complete_topology
 from collopt.cli.terminal.output import emit, emit_csv, flat, plain_table
 from collopt.planners import PLANNERS
-from collopt.planners.plans.stages import Trace, counted, on_stage
+from collopt.planners.plans.stages import Trace, on_stage
+from collopt.support import progress
 
 RING = ("ring", "--nodes", "4", "allgather")
 
@@ -220,12 +221,12 @@ def test_counts_of_long_work_are_told_once() -> None:
     """Of counts within counts, the outermost; what ends early is over; and nothing to nobody."""
     told: list[tuple[int, int]] = []
     with on_stage(lambda _: None, lambda done, total: told.append((done, total))):
-        for _ in counted(range(2), 2):
-            assert list(counted("abc", 3)) == ["a", "b", "c"]
-        for _ in counted(range(5), 5):
+        for _ in progress.iterate(range(2), 2):
+            assert list(progress.iterate("abc", 3)) == ["a", "b", "c"]
+        for _ in progress.iterate(range(5), 5):
             break
     assert told == [(0, 2), (1, 2), (2, 2), (0, 5), (5, 5)]
-    assert list(counted("ab", 2)) == ["a", "b"]
+    assert list(progress.iterate("ab", 2)) == ["a", "b"]
 
 
 def test_traces_speak_through_the_standard_log(caplog: pytest.LogCaptureFixture) -> None:

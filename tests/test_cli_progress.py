@@ -20,10 +20,10 @@ from collopt.cli.terminal.progress_bar import progress_shown
 from collopt.formulations import all_to_all
 from collopt.planners import plan
 from collopt.planners.analysis.outcomes import outcomes
-from collopt.planners.plans.stages import counted
 from collopt.solvers import solve
 from collopt.solvers.highs import callbacks
 from collopt.solvers.trees.bottleneck import bottleneck_cut
+from collopt.support import progress
 from collopt.topologies import hypercube, ring, torus, write_topology
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_counts_come_with_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until all is done; the clock and what turns go on."""
 
     def work() -> None:
-        assert list(counted("abc", 3)) == ["a", "b", "c"]
+        assert list(progress.iterate("abc", 3)) == ["a", "b", "c"]
         plan(ring(4), "allgather")
 
     counted_part, then = seen_of(monkeypatch, work).split("3 of 3")

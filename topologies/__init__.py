@@ -1,4 +1,4 @@
-"""Networks to plan on: the `Topology` type, vendor boxes, fabrics, direct-connect families, files."""
+"""Network topologies: the `Topology` type, vendor boxes, fabrics, direct-connect families, imported files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The builders of this room by name, for the command line and for anyone who loops over topologies."""
+"""Catalogue of topology builders by name."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ from .direct_connect import (
 from .network.topology import Topology
 from .switched import amd, fabrics, nvidia
 
-__all__ = ["REQUIRED", "CatalogueEntry", "Parameter", "build", "catalogue"]
-
 REQUIRED = inspect.Parameter.empty
-"""Stands in `Parameter.default` for an option that must be given."""
+"""Value of `Parameter.default` for a required option."""
 
 BUILDERS: dict[str, Callable[..., Topology]] = {
     "dgx-a100": nvidia.dgx_a100,
@@ -98,7 +96,7 @@ class Parameter:
 
     @property
     def expected(self) -> str:
-        """What a value looks like, in words."""
+        """The expected form of a value, for messages."""
         return EXPECTED[self.kind] + (", or none" if self.optional else "")
 
 
@@ -219,7 +217,7 @@ def _parameter(parameter: inspect.Parameter, hint: object) -> Parameter:
 
 
 def _converted(value: object, parameter: Parameter, builder: str) -> object:
-    """Turn the text of a command line into the Python value; values that are not text pass, the builder checks them."""
+    """Convert text from the command line to a Python value; other values are left to the builder's checks."""
     refusal = TopologyError(f"option {parameter.name!r} of {builder} is {shown(value)}; expected {parameter.expected}")
     if parameter.kind == "shape":
         return _shape(value, refusal)

@@ -1,4 +1,4 @@
-"""Reading a topology from any file that describes one, and writing it as JSON."""
+"""Reading of topologies from JSON and imported formats, and writing as JSON."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from .importing.read import ImportOptions, import_network
 from .network.topology import Topology
 from .network.topology_json import topology_to_json
 
-__all__ = ["read_topology", "write_topology"]
-
 
 def read_topology(path: str | os.PathLike[str], **options: Unpack[ImportOptions]) -> Topology:
-    """Read a topology from a file of ours, or from one that a tool wrote.
+    """Read a topology from collopt's JSON or from a file of another tool.
 
     Parameters
     ----------
@@ -24,8 +22,8 @@ def read_topology(path: str | os.PathLike[str], **options: Unpack[ImportOptions]
         JSON that `write_topology` wrote or that follows its schema, or a file of another format
         (``docs/reference/imported-files.md`` lists them).  The content decides, not the name.
     **options
-        For files that describe one box: `boxes`, how many there are like it (1 if left out); `fabric`, what is between
-        them, which no such file says; and whatever `read_box` and `compose` take.
+        For files that describe one box: `boxes`, the number of such boxes (1 by default); `fabric`, the network between
+        them, which no such file describes; and the options of `read_box` and `compose`.
 
     Returns
     -------
@@ -34,10 +32,10 @@ def read_topology(path: str | os.PathLike[str], **options: Unpack[ImportOptions]
     Raises
     ------
     FileFormatError
-        If the file cannot be read, is of no known format or of a newer version, or describes a network that makes no
-        sense; the message names the file and the field or line.
+        If the file cannot be read, has an unknown format or a newer version, or describes an invalid network; the
+        message names the file and the field or line.
     TopologyError
-        If an option is not usable, is missing, or asks for what the file says itself.
+        If an option is not usable, is missing, or contradicts a file that is complete.
     """
     return import_network(path, options).topology
 
@@ -48,9 +46,9 @@ def write_topology(topology: Topology, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     topology : Topology
-        What to write.
+        The topology.
     path : str or path
-        A file there before is replaced.
+        An existing file is replaced.
 
     Raises
     ------

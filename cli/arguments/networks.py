@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ...errors import FileFormatError, TopologyError
-from ...support.quantities import as_bandwidth, doubt_about_nic
+from ...support.quantities import as_bandwidth, nic_unit_warning
 from ...support.validation import shown
 from ...topologies import CatalogueEntry, Topology, build, catalogue
 from ..terminal.output import note
@@ -135,7 +135,7 @@ def _built(name: str, options: NetworkOptions) -> Topology:
     except TopologyError as error:
         raise TopologyError(as_typed(str(error))) from None
     if (given := values.get("nic_bandwidth")) is not None and (
-        doubt := doubt_about_nic(given, as_bandwidth(given, "every NIC"))
+        doubt := nic_unit_warning(given, as_bandwidth(given, "every NIC"))
     ):
         note(f"collopt: note: {as_typed(doubt)}")
     return built

@@ -71,11 +71,11 @@ def _source(file: str) -> Path:
 
 
 def _rows(network: Topology, classes: tuple[LinkClass, ...]) -> dict[str, str]:
-    from ...support.formatting import rate, shortened
+    from ...support.formatting import abbreviated_names, rate_text
 
-    switches = shortened(network.switch_nodes) if network.switch_nodes else "none"
-    links = {f"{len(each.links)} x {each.name}": rate(each.bandwidth) for each in classes}
-    return {"ranks": f"{network.num_ranks}: {shortened(network.compute_nodes)}", "switches": switches} | links
+    switches = abbreviated_names(network.switch_nodes) if network.switch_nodes else "none"
+    links = {f"{len(each.links)} x {each.name}": rate_text(each.bandwidth) for each in classes}
+    return {"ranks": f"{network.num_ranks}: {abbreviated_names(network.compute_nodes)}", "switches": switches} | links
 
 
 def _figures(network: Topology, classes: tuple[LinkClass, ...]) -> dict[str, Any]:

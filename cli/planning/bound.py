@@ -6,7 +6,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from ...schedules import Cut, Partition, Witness
-from ...support.formatting import SHOWN, exact, rate, shortened
+from ...support.formatting import MAX_NAMES, abbreviated_names, exact, rate_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
     CollectiveArgument,
@@ -72,8 +72,8 @@ def _print(found: Bound) -> None:
     network, pairs = found.topology, found.collective.in_pairs
     part = "a shard" if not pairs else "one unit of traffic" if found.weights else "the data from one rank to another"
     rows = {
-        "algbw": f"at most {rate(found.algbw)}",
-        "busbw": f"at most {rate(found.busbw)}",
+        "algbw": f"at most {rate_text(found.algbw)}",
+        "busbw": f"at most {rate_text(found.busbw)}",
         "time": f"at least {exact(found.inverse_rate, 'ns')} per byte of {part}",
     }
     if not found.collective.has_two_phases and not pairs:
@@ -93,8 +93,8 @@ def _cut_rows(witness: Cut, found: Bound) -> dict[str, str]:
         [node for node in nodes if node in witness.nodes]
         for nodes in (found.topology.compute_nodes, found.topology.switch_nodes)
     )
-    rows = {"bottleneck cut": witness_text(found), "ranks inside": shortened(ranks)}
-    return rows | ({"switches inside": shortened(switches)} if switches else {})
+    rows = {"bottleneck cut": witness_text(found), "ranks inside": abbreviated_names(ranks)}
+    return rows | ({"switches inside": abbreviated_names(switches)} if switches else {})
 
 
 @_witness_rows.register(Partition)
@@ -105,6 +105,6 @@ def _partition_rows(witness: Partition, found: Bound) -> dict[str, str]:
 def _parts(witness: Partition, network: Topology) -> str:
     """Name the ranks of each part that has some."""
     members = [[node for node in network.compute_nodes if node in part] for part in witness.parts]
-    shown = [shortened(ranks) for ranks in members if ranks]
-    more = f" | and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-    return " | ".join(shown[:SHOWN]) + more
+    shown = [abbreviated_names(ranks) for ranks in members if ranks]
+    more = f" | and {len(shown) - MAX_NAMES} more" if len(shown) > MAX_NAMES else ""
+    return " | ".join(shown[:MAX_NAMES]) + more

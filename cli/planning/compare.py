@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ...errors import UnsupportedError
-from ...support.formatting import percentage_text, rate, time_text
+from ...support.formatting import percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
     CollectiveArgument,
@@ -110,8 +110,8 @@ def _print(frame: pd.DataFrame, title: str, sizes: list[str]) -> None:
 
 def _bounds(frame: pd.DataFrame) -> dict[str, str]:
     return {
-        f"bound by {row['planner']}": f"{rate(row['algbw_exact'])}, found in {time_text(row['seconds'] * MICROSECONDS)}"
-        + (f"; {row['reason']}" if row["reason"] else "")
+        f"bound by {row['planner']}": f"{rate_text(row['algbw_exact'])}, "
+        f"found in {time_text(row['seconds'] * MICROSECONDS)}" + (f"; {row['reason']}" if row["reason"] else "")
         for row in frame.to_dict("records")
     }
 

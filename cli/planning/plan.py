@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schedules import as_bytes
-from ...support.formatting import gap, percentage_text, rate, time_text
+from ...support.formatting import gap_text, percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets
 from ..arguments.parameters import (
@@ -159,17 +159,17 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
     emit_rows(
         f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified",
         {
-            "algbw": rate(made.algbw),
-            "busbw": rate(made.busbw),
-            "bound": f"algbw at most {rate(made.bound.algbw)}",
-            "optimality gap": gap(made.gap),
+            "algbw": rate_text(made.algbw),
+            "busbw": rate_text(made.busbw),
+            "bound": f"algbw at most {rate_text(made.bound.algbw)}",
+            "optimality gap": gap_text(made.gap),
         }
         | schedule_rows(made)
         | ({} if size is None else {"estimate": f"{time_text(made.estimate(size))} for {size} bytes, {_flow(made)}"})
         | (
             {}
             if intact is None
-            else {"loss": f"{_lost(made, intact)} of the bound of the intact network, {rate(intact.algbw)}"}
+            else {"loss": f"{_lost(made, intact)} of the bound of the intact network, {rate_text(intact.algbw)}"}
         ),
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from ...errors import ColloptError, MissingDependencyError
-from ...support.packages import ABSENT, mending, needs
+from ...support.packages import ABSENT, remedy, requirements
 from ..arguments.parameters import JsonOption
 from ..terminal.output import emit_json, emit_rows
 from ..terminal.progress import computing, working
@@ -122,8 +122,8 @@ def _stage(name: str) -> AbstractContextManager[None]:
 
 def _packages() -> str:
     """Import what collopt always needs."""
-    wanted = needs()
-    told, command = mending(wanted, "")
+    wanted = requirements()
+    told, command = remedy(wanted, "")
     if told:
         raise MissingDependencyError(f"{', and '.join(told)}; fix with: {command}")
     return f"all {len(wanted)} required packages can be imported"
@@ -195,7 +195,7 @@ def _kernels_ran() -> str:
 
 
 def _features(facts: TorchFacts) -> list[Feature]:
-    told, command = mending(needs("torch"), "'collopt[torch]'") if facts.version else ([], "")
+    told, command = remedy(requirements("torch"), "'collopt[torch]'") if facts.version else ([], "")
     torch = f"{told[0]}; {command}" if told else "pip install 'collopt[torch]'"
     if facts.problem:
         torch = f"torch cannot be imported here ({facts.problem}); pip install --force-reinstall 'collopt[torch]'"
@@ -208,7 +208,7 @@ def _features(facts: TorchFacts) -> list[Feature]:
 
 
 def _extra(name: str, extra: str) -> Feature:
-    told, command = mending(needs(extra), f"'collopt[{extra}]'")
+    told, command = remedy(requirements(extra), f"'collopt[{extra}]'")
     if all(each.endswith(ABSENT) for each in told):
         return Feature(name, not told, command or f"pip install 'collopt[{extra}]'")
     return Feature(name, False, f"{', and '.join(told)}; {command}")

@@ -49,9 +49,9 @@ class LiveTable:
         elif self._prints:
             self._print(report)
         if self._reached is None:
-            from ...support.progress import counter
+            from ...support import progress
 
-            self._reached = self._shown.enter_context(counter(total))
+            self._reached = self._shown.enter_context(progress.task(total))
         self._reached(len(report.rows))
 
     def finish(self, report: BenchReport, plans: Mapping[str, Plan]) -> None:

@@ -11,7 +11,7 @@ from ...errors import BoundError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
-from ...topologies.network.hop_distances import hops_where_found
+from ...topologies.network.hop_distances import partial_hop_distances
 
 __all__ = ["as_count", "as_topology", "hop_distances"]
 
@@ -41,7 +41,7 @@ def hop_distances(topology: Topology) -> IntArray:
         raise UnsupportedError(
             f"{topology!r} has switches, such as {topology.switch_nodes[0]!r}; expected direct links between ranks only"
         )
-    found = hops_where_found(topology.num_ranks, topology.arrays.tails, topology.arrays.heads)
+    found = partial_hop_distances(topology.num_ranks, topology.arrays.tails, topology.arrays.heads)
     if (found < 0).any():
         source, rank = (topology.compute_nodes[place] for place in np.argwhere(found < 0)[0])
         raise BoundError(f"rank {source!r} cannot reach rank {rank!r}; add links until every rank reaches every other")

@@ -27,11 +27,12 @@ from ...schedules import (
 )
 from ...schedules.traffic.collective import CollectiveName, as_collective
 from ...solvers.highs.options import current_threads, limited_threads
+from ...support import progress
 from ...support.seed import current_seed, seeded
 from ...support.validation import shown
 from ...topologies import Topology
 from ..plans.plan import Plan
-from ..plans.stages import Trace, counted
+from ..plans.stages import Trace
 from ..registry import PLANNERS, bound, plan, unknown_name
 from ..trees.problem import check_reachable, check_topology, shard_weights
 
@@ -97,14 +98,14 @@ def outcomes(
         raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
     calls = [(topology, collective, *task, shards | _size(*task, collective, sizes)) for task in tasks]
     if executor is None:
-        return (outcome(*call) for call in counted(calls, len(calls)))
+        return (outcome(*call) for call in progress.iterate(calls, len(calls)))
     try:
         here = current_seed(), current_threads()
         futures = [executor.submit(_elsewhere, *call, *here) for call in calls]
     except RuntimeError as error:  # shut down, or broken
         raise UnsupportedError(f"executor accepts no tasks: {_defect(error)}; give a running one") from None
     pairs = zip(futures, tasks, strict=True)
-    return (_collected(future, *task) for future, task in counted(pairs, len(tasks)))
+    return (_collected(future, *task) for future, task in progress.iterate(pairs, len(tasks)))
 
 
 def check_possible(topology: Topology, collective: Collective, *, traffic: Any = None, **shards: Any) -> None:

@@ -107,7 +107,7 @@ def sensitivity(
     widened = _Widened(topology, collective, sizes)
     prices = widened.prices
     rows: list[tuple[Any, ...]] = []
-    for name, links in progress.counted(groups.items(), len(groups)):
+    for name, links in progress.iterate(groups.items(), len(groups)):
         worth = sum((prices[link[:2]] * link.bandwidth for link in links), Fraction(0))
         gain = (widened.rate(links, 1 + part) - widened.rate_as_is) / part if worth else Fraction(0)
         assert 0 <= gain <= worth, "the best rate is concave, and prices are a supergradient of it"

@@ -14,9 +14,9 @@ from ...formulations.modelling.inputs import hop_distances
 from ...schedules import ALLGATHER, Bound, StepSchedule, congestion, verified_step_loads
 from ...solvers.highs.options import HighsOptions
 from ...solvers.highs.session import solve
+from ...support import progress
 from ...support.validation import shown
 from ...topologies import Topology
-from ..plans.stages import counted
 from ..registry import bound
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def synthesis_frontier(
     if not counts or not lengths:
         raise UnsupportedError(f"{'steps' if counts else 'chunks'} is empty; name at least one number")
     found: list[Synthesis] = []
-    for length in counted(lengths, len(lengths)):
+    for length in progress.iterate(lengths, len(lengths)):
         found += [synthesise(topology, steps=length, chunks=count, time_limit=time_limit) for count in counts]
         if steps is None and min(each.gap for each in found) == 0:
             break

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UnsupportedError
 from ...schedules import as_bytes
 from ...schedules.traffic.collective import Collective, CollectiveName
+from ...support import progress
 from ...support.validation import shown
 from ...topologies import Topology
 from ..plans.plan import Plan
-from ..plans.stages import counted
 from ..registry import as_planner, plan
 from ..trees.problem import checked_count
 
@@ -82,7 +82,7 @@ def scan_trees_per_root(
         asked = list(_usual_counts(best))
     plans = [
         plan(topology, collective, planner=as_planner(planner), trees_per_root=count, **options)
-        for count in counted(asked, len(asked))
+        for count in progress.iterate(asked, len(asked))
     ]
     plans.append(best)
     frame = pd.DataFrame([_row(made, size) for made in plans])

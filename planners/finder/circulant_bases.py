@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...topologies.direct_connect.offset_sets import digraph_offset_sets, two_way_offset_sets
+from ...topologies.direct_connect.offset_sets import bidirectional_offset_sets, digraph_offset_sets
 from ...topologies.graphs.names import offset_names
 from .constructions import Base
 
@@ -84,7 +84,7 @@ def _searched(nodes: int, degree: int, effort: int) -> tuple[_Found, ...]:
     most = min(effort // (degree * (nodes + 2 ** (degree + 1))) + 1, MOST_SETS)
     one_way = _best_of(nodes, digraph_offset_sets(nodes, degree, most))
     # Of two-way graphs of degree 2 and 4 theorems say which are best.
-    two_way = () if degree in (2, 4) else _best_of(nodes, two_way_offset_sets(nodes, degree, most))
+    two_way = () if degree in (2, 4) else _best_of(nodes, bidirectional_offset_sets(nodes, degree, most))
     return (*one_way, *two_way)
 
 

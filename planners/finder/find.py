@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from ...errors import UnsupportedError
 from ...schedules import ALLREDUCE
+from ...support import progress
 from ...support.quantities import Exact
 from ...support.validation import as_flag, as_list, as_size
-from ..plans.stages import Trace, counted
+from ..plans.stages import Trace
 from .candidate import Candidate
 from .costs import Costing
 from .entries import Entry
@@ -109,7 +110,7 @@ def find_topologies(
     with trace.stage("circulants"):
         circulants = list(costing.of_circulants())
     with trace.stage("breadth-first broadcasts"):
-        found = [*costing.of_entries(counted(entries, len(entries))), *circulants]
+        found = [*costing.of_entries(progress.iterate(entries, len(entries))), *circulants]
     with trace.stage("line graphs"):
         # The order matters only where a limit is reached: what is measured first uses up work that is left.
         found += costing.of_line_graphs(_tables(), found)
@@ -117,7 +118,7 @@ def find_topologies(
         candidates = efficient(found, ties)
     if ties > 1 and len(candidates) * nodes**2 * degree <= MOST_ALL_TO_ALL_WORK:
         with trace.stage("all-to-all"):
-            candidates = undecided(list(map(_with_all_to_all, counted(candidates, len(candidates)))))
+            candidates = undecided(list(map(_with_all_to_all, progress.iterate(candidates, len(candidates)))))
     else:
         candidates = efficient(candidates, 1)
     bounds = FrontierBounds.of(nodes, degree, bidirectional=two_way)
@@ -194,7 +195,7 @@ def sweep_topologies(
     rows_of = partial(_rows, degree=degree, kind=kind, workload=workload, many=many)
     found = iter(map(rows_of, sizes) if executor is None else executor.map(rows_of, sizes, chunksize=MANY_SIZES))
     rows: list[dict[str, object]] = []
-    for done in counted(range(0, len(sizes), MANY_SIZES), -(-len(sizes) // MANY_SIZES)):
+    for done in progress.iterate(range(0, len(sizes), MANY_SIZES), -(-len(sizes) // MANY_SIZES)):
         with trace.stage(f"sizes from number {done + 1} of {len(sizes)}"):
             rows += [row for each in islice(found, MANY_SIZES) for row in each]
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -11,10 +11,10 @@ import numpy as np
 
 from ...errors import CapacityOverflowError
 from ...schedules import Bound, congestion
+from ...support import progress
 from ...support.arrays import IntArray
 from ...support.validation import as_whole
 from ...topologies import Topology
-from ..plans.stages import counted
 
 if TYPE_CHECKING:
     from ...solvers.paths.decomposition import Paths
@@ -65,7 +65,7 @@ def shared_chunks(
     parts = traffic.reshape(-1)[known]
     best: tuple[Fraction, int, IntArray] | None = None
     numbers = [chunks] if chunks is not None else list(_numbers(paths, parts, pairs))
-    for count in counted(numbers, len(numbers)):
+    for count in progress.iterate(numbers, len(numbers)):
         goal = bound.inverse_rate * count * topology.arrays.unit
         weights = rounded(paths, pairs, parts * count, capacities, goal=goal, effort=EFFORT)
         rate = congestion(path_loads(paths, weights, len(capacities)), count, topology)

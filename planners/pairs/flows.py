@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError, NoAnswerError
+from ...support import progress
 from ...support.arrays import FloatArray, IntArray
 from ...topologies import Topology, symmetries
 from ...topologies.graphs.orbits import link_orbits
-from ..plans.stages import Trace, counted
+from ..plans.stages import Trace
 
 if TYPE_CHECKING:
     from ...formulations.all_to_all import AllToAllModel
@@ -175,7 +176,7 @@ def _whole(
     amount = max(1, GRAIN // int(demands.max()))
     floats = np.maximum(rows.astype(np.float64) * float(amount / rate), 0.0)
     whole = np.zeros(rows.shape, dtype=np.int64)
-    for row, source in enumerate(counted(sources.tolist(), len(sources))):
+    for row, source in enumerate(progress.iterate(sources.tolist(), len(sources))):
         wanted = node_demands(topology, demands, source) * amount
         whole[row] = whole_flow(len(topology.nodes), tails, heads, floats[row], source, wanted)
     return whole, amount

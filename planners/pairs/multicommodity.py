@@ -24,12 +24,13 @@ from ...errors import CertificateError, UnsupportedError
 from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, LinkLengths, LinkPrice
 from ...schedules.traffic.collective import CollectiveName, as_collective
 from ...schedules.traffic.pair_input import as_pair_traffic
+from ...support import progress
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.proving import proved_plan
-from ..plans.stages import Trace, counted
+from ..plans.stages import Trace
 from ..trees.problem import check_topology
 from .chunks import as_chunks, shared_chunks
 from .flows import PairAnswer, node_demands, solve_pairs
@@ -112,7 +113,7 @@ def _paths(topology: Topology, traffic: IntArray, answer: PairAnswer) -> Paths:
     return joined(
         [
             source_paths(size, tails, heads, flow, source, found.amount * node_demands(topology, traffic, source))
-            for source, flow in enumerate(counted(found.flows, len(found.flows)))
+            for source, flow in enumerate(progress.iterate(found.flows, len(found.flows)))
             if traffic[source].any()
         ]
     )

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...schedules.traffic.collective import Collective, CollectiveName
+from ...support import progress
 from ...support.arrays import IntArray
 from ...support.seed import current_seed
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.proving import proved_plan
-from ..plans.stages import Trace, counted
+from ..plans.stages import Trace
 from .flows import check_pairs_reachable
 from .multicommodity import as_pair_collective, asked_traffic, bound_pairs
 from .step_orders import best_order
@@ -70,7 +71,7 @@ def _last_links(topology: Topology) -> IntArray:
     # To pass another rank is dearer than to pass all switches.
     lengths = np.where(heads < topology.num_ranks, float(size), 1.0)
     before = np.empty((topology.num_ranks, size), dtype=np.int64)
-    for source in counted(range(topology.num_ranks), topology.num_ranks):
+    for source in progress.iterate(range(topology.num_ranks), topology.num_ranks):
         # Without a little noise, all ranks would take the same ones of equally short paths.
         noise = np.random.default_rng([source, current_seed()]).random(len(tails)) / (2 * size)
         graph = csr_array((lengths + noise, (tails, heads)), shape=(size, size))

@@ -69,14 +69,14 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
     """Build the plan that a decoded JSON document describes; its claims are not checked here."""
     from pydantic import ValidationError
 
-    from ...topologies.network.schema import first_problem
+    from ...topologies.network.schema import first_error
     from .schema import document_kind
 
     kind = document_kind(data.get("schedule"))
     try:
         document = kind.model_validate(data)
     except ValidationError as error:
-        raise FileFormatError(f"{where}: {first_problem(error)}") from None
+        raise FileFormatError(f"{where}: {first_error(error)}") from None
     topology = topology_from_json(document.topology, f"{where}, field topology")
     if topology.digest != document.topology_digest:
         raise FileFormatError(

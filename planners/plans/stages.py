@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ...support.progress import counted, listening
+from ...support import progress
 from ...support.seed import current_seed
 
-__all__ = ["Trace", "counted", "on_stage"]
+__all__ = ["Trace", "on_stage"]
 
 
 def _ignore_count(done: int, total: int) -> None:
@@ -67,7 +67,7 @@ def on_stage(
     """
     token = _listener.set(listener)
     try:
-        with listening(count, text):
+        with progress.listening(count, text):
             yield
     finally:
         _listener.reset(token)

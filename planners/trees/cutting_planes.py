@@ -23,8 +23,8 @@ from ...formulations.allreduce_rounding import round_flow
 from ...schedules.traffic.collective import Direction
 from ...solvers import Algorithm, HighsOptions, Session, Solution, Termination, solve
 from ...solvers.flow.sink_sweep import sweep_sinks
+from ...support import progress
 from ...support.arrays import BoolArray, FloatArray, IntArray
-from ...support.progress import texts
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 
@@ -192,7 +192,7 @@ class _Cuts:
 
     def add_while_violated(self, solved: Callable[[], Solution]) -> Solution:
         """Solve and add cuts until none is violated; return the last solution."""
-        with texts() as say:
+        with progress.status() as say:
             for number in range(1, MAX_ROUNDS + 1):
                 say(f"round {number}, {self.number:,} cuts")
                 solution = solved()

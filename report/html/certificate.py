@@ -13,7 +13,7 @@ from functools import singledispatch
 from typing import NamedTuple
 
 from ...schedules import BROADCAST, REDUCE, Bound, Cut, LinkLengths, LinkPrice, Partition, Prices, RankCuts, Witness
-from ...support.formatting import SHOWN, count_text, exact, rate, shortened
+from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exact, rate_text
 from ..tables.witness_links import witness_view
 
 __all__ = ["Certificate", "Term", "certificate"]
@@ -100,7 +100,7 @@ def _of_cut(cut: Cut, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
     reasons = (
         _line_words(bound, cut),
         _crossing_words(bound, amount),
-        f"The {side} of the cut is {rate(bandwidth)}, over {count_text(len(links), 'link')}.",
+        f"The {side} of the cut is {rate_text(bandwidth)}, over {count_text(len(links), 'link')}.",
     )
     return _added_up("Bottleneck cut", reasons, f"{side} of the cut", links, bound)
 
@@ -112,11 +112,13 @@ def _line_words(bound: Bound, cut: Cut) -> str:
     for wanted in (True, False):
         ranks = [node for node in topology.compute_nodes if (node in cut.nodes) is wanted]
         switches = [node for node in topology.switch_nodes if (node in cut.nodes) is wanted]
-        sides.append((ranks, switches, ", and ".join(filter(None, (shortened(ranks), shortened(switches))))))
+        sides.append(
+            (ranks, switches, ", and ".join(filter(None, (abbreviated_names(ranks), abbreviated_names(switches)))))
+        )
     (ranks, switches, names), (others, _, rest) = sides
     total = len(topology.switch_nodes)
     some = f"all {total}" if len(switches) == total else f"{len(switches)} of the {total}"
-    beside = f" and {some} switches" if total > 1 else f" and {shortened(switches)}" if switches else ""
+    beside = f" and {some} switches" if total > 1 else f" and {abbreviated_names(switches)}" if switches else ""
     inside = f"Take the cut around {len(ranks)} of the {topology.num_ranks} ranks{beside}"
     return f"{inside}: all but {rest}." if len(others) < len(ranks) else f"{inside}: {names}."
 
@@ -155,7 +157,7 @@ def _of_rank_cuts(witness: RankCuts, bound: Bound, links: tuple[Pair, ...]) -> C
     widths = [cut.entering_bandwidth(topology) if entering else cut.bandwidth(topology) for cut in witness.cuts]
     widest = topology.compute_nodes[widths.index(bandwidth)]
     verb, side = ("receive", "ingress") if entering else ("send", "egress")
-    most = f"The largest {side} is that of {widest}, {rate(bandwidth)}, so no rank can {verb} faster."
+    most = f"The largest {side} is that of {widest}, {rate_text(bandwidth)}, so no rank can {verb} faster."
     least = f"In an allreduce of N ranks some rank must {verb} 2 (N − 1) / N times all data"
     reasons = (
         f"For each of the {topology.num_ranks} ranks, take a cut that contains no other rank.",
@@ -169,13 +171,13 @@ def _of_rank_cuts(witness: RankCuts, bound: Bound, links: tuple[Pair, ...]) -> C
 def _of_partition(witness: Partition, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
     amount, bandwidth = witness.crossing(bound.topology, bound.collective, bound.weights)
     members = [[node for node in bound.topology.compute_nodes if node in part] for part in witness.parts]
-    named = [shortened(ranks) for ranks in members if ranks]
-    more = f" | and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
+    named = [abbreviated_names(ranks) for ranks in members if ranks]
+    more = f" | and {len(named) - MAX_NAMES} more" if len(named) > MAX_NAMES else ""
     arrivals = "Each byte needs p − 1 arrivals at a part until one part has its sum, and p − 1 more until all have it"
     reasons = (
-        f"Partition the network; p = {len(named)} parts contain ranks: {' | '.join(named[:SHOWN])}{more}.",
+        f"Partition the network; p = {len(named)} parts contain ranks: {' | '.join(named[:MAX_NAMES])}{more}.",
         f"{arrivals}: {2 * (len(named) - 1)} times all data, which is {_units(bound, amount)}. {WITHOUT_CODING}",
-        f"The ingress of these parts is {rate(bandwidth)}, over {count_text(len(links), 'link')}.",
+        f"The ingress of these parts is {rate_text(bandwidth)}, over {count_text(len(links), 'link')}.",
     )
     return _added_up("Partition of the network", reasons, "ingress of the parts with ranks", links, bound)
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from ...schedules import EVERY_SCHEDULE
-from ...support.formatting import percentage_text, rate, time_text
+from ...support.formatting import percentage_text, rate_text, time_text
 from ..tables.plan_tables import link_table
 from ..tables.predicted_times import is_predictable, predicted_times
 from ..tables.summary import check_rows, hop_heights, schedule_rows
@@ -97,7 +97,7 @@ def _schedule_text(plan: Plan) -> str:
 
 
 def _rate_and_exact(value: Fraction) -> tuple[str, str]:
-    text, _, exact = rate(value).partition(" (")
+    text, _, exact = rate_text(value).partition(" (")
     return text, f"exactly {exact.rstrip(')')}" if exact else ""
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...schedules import EVERY_SCHEDULE, Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
 from ...schedules.paths import congestion
-from ...support.formatting import count_text, gap, percentage_text, rate
+from ...support.formatting import count_text, gap_text, percentage_text, rate_text
 
 if TYPE_CHECKING:
     from ...planners import Plan
@@ -27,9 +27,9 @@ def check_rows(checked: Plan, origin: str) -> dict[str, str]:
     """Say what `Plan.verify` has checked, one line each."""
     network, bound = checked.topology, checked.bound
     return {
-        "bound": f"{bound.witness.reason(network, checked.collective)}; algbw at most {rate(bound.algbw)}",
+        "bound": f"{bound.witness.reason(network, checked.collective)}; algbw at most {rate_text(bound.algbw)}",
         **checks_of(checked.schedule, checked),
-        "optimality gap": gap(checked.gap),
+        "optimality gap": gap_text(checked.gap),
         "network": f"{network.name}, digest {network.digest[:12]}, {origin}",
     }
 
@@ -39,7 +39,7 @@ def checks_of(schedule: Schedule, checked: Plan) -> dict[str, str]:
     """Say what was checked of a schedule; every kind may register more than this, which holds for all."""
     return {
         schedule.parts: f"{schedule.size_text} do what {checked.collective} needs",
-        "links": f"{len(checked.topology.links)} link loads match the stated ones; algbw {rate(checked.algbw)}",
+        "links": f"{len(checked.topology.links)} link loads match the stated ones; algbw {rate_text(checked.algbw)}",
     }
 
 
@@ -54,7 +54,8 @@ def _step_checks(schedule: AnyStepSchedule, checked: Plan) -> dict[str, str]:
         "routes": f"{_paths(schedule.schedules)} paths follow existing links and pass through switches only",
         "steps": f"all {network.num_ranks} ranks {holds} after {count_text(schedule.num_steps, 'step')}; "
         f"each of {count_text(schedule.num_sends, 'send')} forwards only data that has arrived",
-        "links": f"{len(network.links)} link loads of each step match the stated ones; algbw {rate(checked.algbw)}",
+        "links": f"{len(network.links)} link loads of each step match the stated ones; "
+        f"algbw {rate_text(checked.algbw)}",
     }
 
 
@@ -63,7 +64,7 @@ def _flow_checks(schedule: FlowSchedule, checked: Plan) -> dict[str, str]:
     return {
         "routes": f"{schedule.num_paths} paths follow existing links and visit no node twice",
         "traffic": f"all {checked.topology.num_ranks} ranks receive all data meant for them exactly once",
-        "links": f"{len(checked.topology.links)} link loads match the stated ones; algbw {rate(checked.algbw)}",
+        "links": f"{len(checked.topology.links)} link loads match the stated ones; algbw {rate_text(checked.algbw)}",
     }
 
 
@@ -76,7 +77,7 @@ def _tree_checks(schedule: TreeSchedule, checked: Plan) -> dict[str, str]:
         "routes": f"{_paths(schedule.forests)} paths follow existing links and pass through switches only",
         "trees": f"{schedule.num_trees} trees span all {network.num_ranks} ranks; "
         f"tree weights sum to {schedule.forests[-1].trees_per_root} per unit of each root's {shard}",
-        "links": f"{len(network.links)} link loads match the stated ones; algbw {rate(checked.algbw)}",
+        "links": f"{len(network.links)} link loads match the stated ones; algbw {rate_text(checked.algbw)}",
     }
 
 

@@ -17,7 +17,7 @@ from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import as_size
 from ...topologies import DirectGraph, line_graph
-from ...topologies.graphs.expansions import MOST_TIMES
+from ...topologies.graphs.expansions import MAX_TIMES
 from ..steps.schedule import StepSchedule
 from .direct_sends import DirectSends, check_sends, direct_sends
 from .reversal import checked_symmetry
@@ -61,7 +61,7 @@ def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int =
     -----
     Direct-connect paper, Definition 1 and Theorem 7.
     """
-    for _ in range(as_size(times, "times", most=MOST_TIMES)):
+    for _ in range(as_size(times, "times", most=MAX_TIMES)):
         schedule = _line_graph_schedule(graph, schedule)
         graph = line_graph(graph)
     return schedule
@@ -183,7 +183,7 @@ def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule)
     -----
     Direct-connect paper, Definition 14 and Theorem 12.
     """
-    n = as_size(n, "n", most=MOST_TIMES)
+    n = as_size(n, "n", most=MAX_TIMES)
     sends = direct_sends(graph, schedule)
     size, length, chunks = graph.num_nodes, schedule.num_steps, schedule.chunks_per_shard
     count = n * len(sends.steps) * sum(size ** (n - 1 + phase) for phase in range(n))

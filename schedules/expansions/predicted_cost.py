@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...support.validation import as_list, as_size, shown
 from ...topologies import DirectGraph, bandwidth_optimum
-from ...topologies.graphs.expansions import MOST_TIMES
+from ...topologies.graphs.expansions import MAX_TIMES
 from ...topologies.network.direct_graph import as_direct_graph
 from ..steps.cost import StepCost
 
@@ -62,7 +62,7 @@ def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) ->
     >>> line_graph_cost_bound(triangle, StepCost(1, Fraction(2, 3)), times=2)
     StepCost(steps=3, bandwidth_factor=Fraction(7, 6))
     """
-    times = as_size(times, "times", most=MOST_TIMES)
+    times = as_size(times, "times", most=MAX_TIMES)
     as_direct_graph(graph)
     _check_cost(cost)
     added = sum((Fraction(1, graph.num_nodes * graph.degree**done) for done in range(times)), Fraction(0))
@@ -185,7 +185,7 @@ def cartesian_power_cost(graph: DirectGraph, cost: StepCost, n: int) -> StepCost
     >>> cartesian_power_cost(ring, StepCost(3, Fraction(3, 4)), n=2)
     StepCost(steps=6, bandwidth_factor=Fraction(15, 16))
     """
-    n, nodes = as_size(n, "n", most=MOST_TIMES), as_direct_graph(graph).num_nodes
+    n, nodes = as_size(n, "n", most=MAX_TIMES), as_direct_graph(graph).num_nodes
     _check_cost(cost)
     factor = bandwidth_optimum(nodes**n) / bandwidth_optimum(nodes)
     return StepCost(n * cost.steps, cost.bandwidth_factor * factor)
@@ -243,7 +243,7 @@ def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> S
     >>> cartesian_product_cost([(ring, StepCost(3, Fraction(3, 4))), (pair, StepCost(1, Fraction(1, 2)))])
     StepCost(steps=4, bandwidth_factor=Fraction(7, 8))
     """
-    nodes, pairs = 1, [_as_factor(factor) for factor in as_list(factors, "the factors", most=MOST_TIMES)]
+    nodes, pairs = 1, [_as_factor(factor) for factor in as_list(factors, "the factors", most=MAX_TIMES)]
     if not pairs:
         raise UnsupportedError("the list of factors is empty; expected at least one factor")
     for graph, cost in pairs:

@@ -11,7 +11,7 @@ from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import DirectGraph, reverse_symmetry
-from ...topologies.graphs.isomorphism import as_permutation, keeps_arcs
+from ...topologies.graphs.isomorphism import as_permutation, preserves_arcs
 from ...topologies.network.direct_graph import as_direct_graph
 from ..steps.allreduce import StepAllreduce
 from ..steps.schedule import StepSchedule
@@ -181,7 +181,7 @@ def checked_symmetry(graph: DirectGraph, symmetry: npt.ArrayLike | None) -> IntA
             )
         return found
     mapping = as_permutation(symmetry, as_direct_graph(graph).num_nodes)
-    if not keeps_arcs(graph, graph.transpose(), mapping):
+    if not preserves_arcs(graph, graph.transpose(), mapping):
         raise UnsupportedError(f"the symmetry {shown(symmetry)} does not map {graph.name} to its transpose")
     return mapping
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.progress import portions
 from .max_flow import FlowNetwork, mark_reaching, paired_network
 from .push_relabel import lacking_at, workspace
 
@@ -37,7 +37,7 @@ def sweep_sinks(
     """
     network = paired_network(num_nodes, tails, heads, capacities)
     sweep = SinkSweep(np.zeros(num_sinks, dtype=np.int64), np.zeros((num_sinks, num_nodes), dtype=np.bool_))
-    for begin, end in portions(num_sinks):
+    for begin, end in progress.batches(num_sinks):
         _sweep(network, supplies, begin, end, *sweep)
     return sweep
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...support.progress import texts
+from ...support.progress import status
 
 __all__ = ["Listener", "Progress", "Watch"]
 
@@ -62,7 +62,7 @@ class Watch:
         for kind in watched:
             self._highs.startCallback(kind)
         try:
-            with texts() as self._say:
+            with status() as self._say:
                 self._highs.run()
         finally:
             for kind in watched:

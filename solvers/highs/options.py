@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from ...errors import UnsupportedError
-from ...support.seed import MOST_SEED, current_seed
+from ...support.seed import MAX_SEED, current_seed
 from .callbacks import Listener
 
 __all__ = ["Algorithm", "HighsOptions", "current_threads", "limited_threads"]
@@ -111,7 +111,7 @@ class HighsOptions:
             raise UnsupportedError(f"progress is {self.progress!r}; expected a function of one argument, or None")
         _check_number("time_limit", self.time_limit, 0, math.inf)
         _check_number("threads", self.threads, 1, MOST_THREADS, whole=True)
-        _check_number("random_seed", self.random_seed, 0, MOST_SEED, whole=True)
+        _check_number("random_seed", self.random_seed, 0, MAX_SEED, whole=True)
         _check_number("primal_tolerance", self.primal_tolerance, 1e-10, 1)
         _check_number("dual_tolerance", self.dual_tolerance, 1e-10, 1)
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from ...errors import CertificateError, NoAnswerError
+from ...support import progress
 from ...support.arrays import IntArray
-from ...support.progress import texts
 from .basis import BASIC, UPPER, Basis, Named
 from .exact_program import ExactProgram
 from .program import LinearProgram
@@ -81,7 +81,7 @@ def exact_answer(program: LinearProgram, basis: Basis | None) -> ExactAnswer:
             f"{program.name} was solved without a basis, as interior point without crossover and PDLP do; choose "
             "Algorithm.SIMPLEX or Algorithm.IPM"
         )
-    with texts() as say:
+    with progress.status() as say:
         say("exact answer")
         return _of_basis(program, basis)
 

@@ -27,9 +27,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import SolverError, UnsupportedError
+from ...support import progress
 from ...support.arrays import IntArray
-from ...support.progress import counted, texts
-from ...topologies.graphs.orbits import LinkOrbits, link_orbits, no_link_orbits
+from ...topologies.graphs.orbits import LinkOrbits, link_orbits, trivial_link_orbits
 from ..flow.max_flow import check_capacities
 from .length_flow_game import FlowGame, Steps, instance, scaled_needs
 from .soft_shortest_paths import adjacent, soft_loads, start_orders
@@ -96,7 +96,7 @@ def concurrent_flow(
     _check_arrays(num_nodes, tails, heads, capacities, demands)
     alike = _orbits(num_nodes, tails, heads, capacities, demands, automorphisms)
     game = FlowGame(instance(num_nodes, tails, heads, capacities, demands, alike), most_rounds)
-    with texts() as say:
+    with progress.status() as say:
         best = game.level()
         while best.rate < (1 - Fraction(gap)) * game.upper and game.rounds_left > 0:
             say(f"within {float(1 - best.rate / game.upper):.2%}")
@@ -122,7 +122,7 @@ def source_flows(
     orders = start_orders(sources, num_nodes)
     flows = np.zeros((len(sources), len(tails)), dtype=np.int64)
     steps = zip(found.steps.lengths, found.steps.sharpness, found.steps.weights, strict=True)
-    for shares, sharpness, weight in counted(steps, len(found.steps.weights)):
+    for shares, sharpness, weight in progress.iterate(steps, len(found.steps.weights)):
         lengths = shares[found.steps.classes].astype(np.int64)
         for row in range(len(sources)):
             one = slice(row, row + 1)
@@ -142,7 +142,7 @@ def _orbits(
 ) -> LinkOrbits:
     """Tell which ranks and links are alike; each only to itself where no automorphisms are given."""
     if automorphisms is None:
-        return no_link_orbits(len(tails), demands)
+        return trivial_link_orbits(len(tails), demands)
     if automorphisms.ndim != 2 or automorphisms.shape[1] != num_nodes:
         raise SolverError(f"automorphisms have shape {automorphisms.shape}; expected rows of {num_nodes} nodes")
     try:

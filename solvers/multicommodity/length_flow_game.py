@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError
+from ...support import progress
 from ...support.arrays import BoolArray, FloatArray, IntArray
-from ...support.progress import counted
 from ...topologies.graphs.orbits import LinkOrbits
 from ..highs.options import Algorithm, HighsOptions
 from ..highs.session import solve
@@ -222,7 +222,7 @@ class FlowGame:
         """
         total, last, middle, late = (np.zeros(len(self._centre)) for _ in range(4))
         start, size = np.log(self._centre), -(-self._rounds // BLOCKS)
-        for number in counted(range(self._rounds), self._rounds):
+        for number in progress.iterate(range(self._rounds), self._rounds):
             exponents = start + self._pace * (total + last)
             shares = _normal(exponents)
             middle += exponents

@@ -27,8 +27,8 @@ import numba
 import numpy as np
 
 from ...errors import SolverError
+from ...support import progress
 from ...support.arrays import IntArray, RandomArray
-from ...support.progress import portions
 from ..flow.max_flow import check_capacities
 from .chunk_rounding import next_random
 from .decomposition import Paths, path_loads
@@ -164,7 +164,7 @@ def _best_order(paths: Paths, quotas: IntArray, loads: IntArray, least: int, eff
     random = np.array([SEED], dtype=np.uint64)
     keys, steps, best = _hop_keys(paths, loads), np.empty(hops, dtype=np.int64), np.empty(hops, dtype=np.int64)
     fewest = hops + 1
-    for begin, end in portions(min(MOST_TURNS, max(1, -(-effort // max(1, hops))))):
+    for begin, end in progress.batches(min(MOST_TURNS, max(1, -(-effort // max(1, hops))))):
         fewest = _turned(paths, quotas, firsts, keys, steps, random, begin, end, best, fewest, least)
         if fewest <= least:
             break

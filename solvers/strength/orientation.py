@@ -34,8 +34,8 @@ import numba
 import numpy as np
 
 from ...errors import SolverError
+from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.progress import portions
 from ..flow.max_flow import check_capacities, flow_network, solve_network
 from .priced_cuts import PricedCuts, least_cut, priced_cuts
 from .strength import Strength
@@ -63,13 +63,13 @@ def rank_needs(
     check_capacities(4 * sum(map(int, capacities)) + 2 * level * (len(wish) + 1))
     cuts = priced_cuts(num_nodes, len(wish), tails, heads, capacities)
     needs, settled = np.zeros_like(wish), np.zeros(len(wish), dtype=np.bool_)
-    for begin, end in portions(len(wish)):
+    for begin, end in progress.batches(len(wish)):
         _raise(cuts, level, begin, end, wish, needs, settled)
     # First in equal steps, then as much as cuts allow.
     for last in (False, True):
         excess = int(needs.sum()) - level
         limit = excess if last else excess // max(1, int((~settled).sum())) + 1
-        for begin, end in portions(len(wish)):
+        for begin, end in progress.batches(len(wish)):
             _take_back(cuts, level, limit, begin, end, needs, settled)
     if (excess := int(needs.sum()) - level) > 0:
         raise SolverError(f"the unmet demand at level {level} is {excess}; the level is beyond twice the strength")

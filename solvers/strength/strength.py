@@ -37,8 +37,8 @@ import numba
 import numpy as np
 
 from ...errors import SolverError
+from ...support import progress
 from ...support.arrays import IntArray
-from ...support.progress import portions
 from ..flow.max_flow import check_capacities
 from .priced_cuts import PricedCuts, add_switches, least_cut, priced_cuts
 
@@ -107,7 +107,7 @@ def _blocks(cuts: PricedCuts, value: Fraction) -> IntArray:
     """Give ranks their least needs in turn; return the blocks, named by one of their ranks."""
     factor, level = value.denominator, 2 * value.numerator
     needs, blocks = np.zeros(cuts.num_ranks, dtype=np.int64), np.arange(cuts.num_ranks)
-    for begin, end in portions(cuts.num_ranks):
+    for begin, end in progress.batches(cuts.num_ranks):
         _unite(cuts, factor, level, begin, end, needs, blocks)
     return blocks
 

@@ -25,8 +25,8 @@ import numba
 import numpy as np
 
 from ...errors import SolverError
+from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.progress import counter, portions
 from ..flow.max_flow import FlowNetwork, check_capacities, paired_network
 from ..flow.push_relabel import lacking_at, workspace
 
@@ -69,7 +69,7 @@ def bottleneck_cut(
     check_capacities((total_capacity + 1) * total_weight)
     network = paired_network(num_nodes, tails, heads, capacities)
     best = _first_ratio(num_nodes, heads, capacities, weights)
-    for begin, end in portions(len(weights)):
+    for begin, end in progress.batches(len(weights)):
         best = _newton_sweep(network, weights, begin, end, *best)
         if best[1] == 0:
             raise SolverError("a rank cannot be reached from another one; the bottleneck ratio is infinite")
@@ -99,7 +99,7 @@ def violated_sink(network: FlowNetwork, supplies: IntArray) -> int:
 
     Shapes: `supplies` int64 (ranks,).
     """
-    for begin, end in portions(len(supplies)):
+    for begin, end in progress.batches(len(supplies)):
         if (sink := int(_violated_sink(network, supplies, begin, end))) >= 0:
             return sink
     return -1
@@ -146,7 +146,7 @@ def _least_scale(sizes: list[int], low: Fraction, high: Fraction, feasible: Call
 
     # Each test halves the candidates, or nearly.
     tests = itertools.count(1)
-    with counter((between() + len(sizes)).bit_length() + 1) as reached:
+    with progress.task((between() + len(sizes)).bit_length() + 1) as reached:
         # Each size can have a candidate at the answer itself, however short the interval.
         while between() > ENUMERATED + len(sizes):
             middle = (low + high) / 2

@@ -22,8 +22,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.progress import portions
 from ..flow.max_flow import FlowNetwork, flow_network, paired_network
 from ..flow.push_relabel import lacking_at, workspace
 from ..flow.sink_sweep import sweep_sinks
@@ -83,7 +83,7 @@ def _isolate(network: FlowNetwork, switch: int, num_sinks: int, supplies: IntArr
     pool = np.zeros((len(tight) + num_sinks, len(network.first)), dtype=np.bool_)
     pool[: len(tight)] = tight
     found, splits = len(tight), []
-    for begin, end in portions(len(pairs)):
+    for begin, end in progress.batches(len(pairs)):
         rows, pool, found = _split_some(network, switch, supplies, arcs, pairs[begin:end], order, pool, found)
         splits.append(rows)
     return np.concatenate(splits)

@@ -22,8 +22,8 @@ import numba
 import numpy as np
 
 from ...errors import SolverError
+from ...support import progress
 from ...support.arrays import IntArray, SmallArray
-from ...support.progress import counted
 from .routed_graph import RoutedGraph
 from .tight_sets import Family
 from .tree_packing import Packing, pack_trees
@@ -242,7 +242,7 @@ def pack_levels(graph: RoutedGraph, alive: IntArray, supplies: IntArray, family:
     wanted = _wanted(heads, units, supplies, parents, connections)
     first_connection = np.searchsorted(connections.levels, np.arange(num_sets + 1))
     trees, local = _LevelTrees(len(parents), num_sets, seed), np.empty(len(parents), dtype=np.int64)
-    for level, keys in enumerate(counted(_children_in_order(parents, num_ranks), num_sets)):
+    for level, keys in enumerate(progress.iterate(_children_in_order(parents, num_ranks), num_sets)):
         local[keys] = np.arange(len(keys))
         part = slice(first_connection[level], first_connection[level + 1])
         between = (local[connections.tails[part]], local[connections.heads[part]], connections.capacities[part])

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from ...support import progress
 from ...support.arrays import FloatArray, IntArray, SmallArray
-from ...support.progress import texts
 from .tree_packing import Packing
 
 __all__ = ["lower_trees"]
@@ -84,7 +84,7 @@ def _lowered(forest: _Forest, count: int) -> tuple[IntArray, IntArray, SmallArra
 
     Returns roots, weights and links of all trees there are then.
     """
-    with texts() as say:
+    with progress.status() as say:
         say(f"height {_height(forest, count)} hops")
         count = _exchange(forest, count, forest.links.shape[1], EFFORT)
         while True:

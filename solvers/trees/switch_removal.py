@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...support import progress
 from ...support.arrays import IntArray
-from ...support.progress import counted
 from ..flow.transport import integral_transport
 from .routed_graph import RoutedGraph
 from .tight_sets import Family
@@ -83,7 +83,7 @@ def remove_switches(
     Shapes: `supplies` int64 (ranks,).
     """
     solved: dict[bytes, list[SwitchPlan]] = {}
-    for number in counted(range(len(family.parents) - 1, -1, -1), len(family.parents)):
+    for number in progress.iterate(range(len(family.parents) - 1, -1, -1), len(family.parents)):
         alive = graph.alive()
         busy = np.zeros(graph.num_nodes, dtype=np.bool_)
         busy[graph.tails[alive]] = busy[graph.heads[alive]] = True

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import SolverError
+from ...support import progress
 from ...support.arrays import BoolArray, FloatArray, IntArray
-from ...support.progress import counted
 from ..flow.sink_sweep import SinkSweep, sweep_sinks
 from ..flow.transport import integral_transport
 from .edge_splitting import split_pairs
@@ -57,7 +57,7 @@ def split_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int)
     """As `remove_all_switches`, by exact edge splitting alone."""
     current, plans = capacities.copy(), []
     switches = _fewest_neighbours_first(capacities, len(supplies))
-    for switch in counted(switches, len(switches)):
+    for switch in progress.iterate(switches, len(switches)):
         plans.append(_split_exactly(current, supplies, num_sinks, switch))
         _apply(current, plans[-1])
     return plans
@@ -68,7 +68,7 @@ def _guess_together(capacities: IntArray, supplies: IntArray, num_sinks: int) ->
     lessons: dict[int, list[BoolArray]] = {switch: [] for switch in switches}
     for _ in range(JOINT_ROUNDS):
         current, plans = capacities.copy(), []
-        for switch in counted(switches, len(switches)):
+        for switch in progress.iterate(switches, len(switches)):
             plan = _guess(current, supplies, num_sinks, switch, lessons[switch])
             if plan is None:
                 return None
@@ -87,7 +87,7 @@ def _guess_together(capacities: IntArray, supplies: IntArray, num_sinks: int) ->
 def _one_by_one(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
     current, plans = capacities.copy(), []
     switches = _fewest_neighbours_first(capacities, len(supplies))
-    for switch in counted(switches, len(switches)):
+    for switch in progress.iterate(switches, len(switches)):
         plan = _guess_one(current, supplies, num_sinks, switch)
         if plan is None:
             plan = _split_exactly(current, supplies, num_sinks, switch)

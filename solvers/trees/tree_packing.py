@@ -32,8 +32,8 @@ import numba
 import numpy as np
 
 from ...errors import SolverError
+from ...support import progress
 from ...support.arrays import IntArray
-from ...support.progress import counter, portions
 from ..flow.max_flow import CAPACITY_LIMIT, augment, flow_network
 
 __all__ = ["Packing", "pack_trees"]
@@ -89,7 +89,7 @@ def pack_trees(
     state = _initial_state(num_ranks, tails, heads, capacities, supplies)
     roots, weights, trees = [], [], []
     packed = 0
-    with counter(int(supplies.sum())) as reached:
+    with progress.task(int(supplies.sum())) as reached:
         for root in np.random.default_rng(seed).permutation(num_ranks).tolist():
             while state.wanted[root] > 0:
                 tree = np.full(num_ranks, -1, dtype=np.int64)
@@ -118,7 +118,7 @@ def _initial_state(
         np.concatenate([heads, np.arange(num_ranks)]),
         np.concatenate([capacities, supplies]),
     )
-    for part in portions(num_ranks):
+    for part in progress.batches(num_ranks):
         short = _first_flows(network.first, network.following, network.heads, network.capacities, flows, *part)
         if short >= 0:
             raise SolverError(f"rank {short} cannot receive every supply at once, so the requested trees do not fit")

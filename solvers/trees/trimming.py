@@ -14,8 +14,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.progress import portions
 from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network
 from ..flow.push_relabel import lacking_at, workspace
 from ..flow.sink_sweep import SinkSweep, sweep_sinks
@@ -87,7 +87,7 @@ def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray
 def _all_local_cuts(network: FlowNetwork, supplies: IntArray) -> BoolArray:
     """Per rank that no set found before holds: the set around it with the largest outside-to-entering ratio."""
     covered, found = np.zeros(len(supplies), dtype=np.bool_), []
-    for begin, end in portions(len(supplies)):
+    for begin, end in progress.batches(len(supplies)):
         found.append(_local_cuts(network, supplies, begin, end, covered))
     return np.concatenate(found)
 

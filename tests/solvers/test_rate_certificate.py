@@ -15,7 +15,7 @@ from collopt.formulations import all_to_all
 from collopt.solvers import Algorithm, HighsOptions, solve
 from collopt.solvers.multicommodity.rate_certificate import rate_certificate
 from collopt.topologies import Topology, dgx_a100, generalized_kautz, symmetries, torus
-from collopt.topologies.graphs.orbits import no_link_orbits
+from collopt.topologies.graphs.orbits import trivial_link_orbits
 from strategies import eulerian_topologies
 
 
@@ -70,7 +70,7 @@ RING: dict[str, Any] = {
     "heads": np.array([1, 2, 0]),
     "capacities": np.array([6, 6, 6]),
     "demands": np.ones((3, 3), dtype=np.int64),
-    "orbits": no_link_orbits(3, np.ones((3, 3), dtype=np.int64)),
+    "orbits": trivial_link_orbits(3, np.ones((3, 3), dtype=np.int64)),
     "flows": np.array([[4.0, 2.0, 0.0], [0.0, 4.0, 2.0], [2.0, 0.0, 4.0]]),
     "rate": 2.0,
     "prices": np.ones(3),

@@ -9,7 +9,7 @@ import pytest
 
 from collopt import read_topology
 from collopt.errors import TopologyError
-from collopt.support.quantities import as_bandwidth, as_gigabytes, doubt_about_nic
+from collopt.support.quantities import as_bandwidth, as_gigabytes, nic_unit_warning
 from collopt.topologies import rail, read_box
 from collopt.topologies.importing.read import import_network
 from nccl_texts import cpu, gpu, nic, port, switched, system
@@ -53,7 +53,7 @@ def test_anything_else_is_left_as_it_is(value: object) -> None:
 def test_bare_numbers_of_gigabits_are_doubted(value: float | str | Fraction) -> None:
     """No card has that many GB/s, but one is sold with as many Gb/s."""
     bandwidth = as_bandwidth(value, "every NIC")
-    told = doubt_about_nic(value, bandwidth)
+    told = nic_unit_warning(value, bandwidth)
     assert told is not None
     assert f"means {bandwidth} GB/s" in told
     assert f"give nic_bandwidth='{bandwidth}Gb/s'" in told
@@ -63,7 +63,7 @@ def test_bare_numbers_of_gigabits_are_doubted(value: float | str | Fraction) -> 
 @pytest.mark.parametrize("value", [25, 50, 100, 200, "200", 250, 401, "400GB/s", "3200Gb/s", "400 GBps"])
 def test_what_cards_have_and_what_has_a_unit_is_not_doubted(value: int | str) -> None:
     """Nobody is nagged."""
-    assert doubt_about_nic(value, as_bandwidth(value, "every NIC")) is None
+    assert nic_unit_warning(value, as_bandwidth(value, "every NIC")) is None
 
 
 def test_the_doubt_is_among_the_notes_and_the_number_is_kept(file: Path) -> None:

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.topologies.direct_connect.offset_sets import digraph_offset_sets, sample_with_one, two_way_offset_sets
+from collopt.topologies.direct_connect.offset_sets import (
+    bidirectional_offset_sets,
+    digraph_offset_sets,
+    sampled_offset_sets,
+)
 
 
 @settings(deadline=None, max_examples=80)
@@ -19,13 +23,13 @@ def test_rows_are_different_offsets(data: st.DataObject) -> None:
     n = data.draw(st.integers(3, 300))
     degree = data.draw(st.integers(2, min(n - 1, 9)))
     most = data.draw(st.integers(1, 500))
-    for rows in (digraph_offset_sets(n, degree, most), two_way_offset_sets(n, degree, most)):
+    for rows in (digraph_offset_sets(n, degree, most), bidirectional_offset_sets(n, degree, most)):
         assert rows.shape[1] == degree
         assert len(rows) <= most + n
         for row in rows.tolist():
             assert len({*row}) == degree
             assert 1 <= min(row) <= max(row) < n
-    for row in two_way_offset_sets(n, degree, most).tolist():
+    for row in bidirectional_offset_sets(n, degree, most).tolist():
         assert {n - offset for offset in row} == {*row}
 
 
@@ -40,8 +44,12 @@ def test_few_sets_are_all_listed(n: int, degree: int) -> None:
 
 def test_two_way_sets_of_odd_size_need_an_even_number_of_nodes() -> None:
     """For the link to the opposite node."""
-    assert len(two_way_offset_sets(9, 3, 100)) == 0
-    assert {tuple(sorted(row)) for row in two_way_offset_sets(8, 3, 100).tolist()} == {(1, 4, 7), (2, 4, 6), (3, 4, 5)}
+    assert len(bidirectional_offset_sets(9, 3, 100)) == 0
+    assert {tuple(sorted(row)) for row in bidirectional_offset_sets(8, 3, 100).tolist()} == {
+        (1, 4, 7),
+        (2, 4, 6),
+        (3, 4, 5),
+    }
 
 
 @pytest.mark.parametrize(("n", "degree", "subgroup"), [(13, 3, [1, 3, 9]), (31, 5, [1, 2, 4, 8, 16]), (1009, 7, None)])
@@ -54,8 +62,8 @@ def test_subgroups_of_the_units_come_first(n: int, degree: int, subgroup: list[i
 
 def test_the_sample_is_one_sequence() -> None:
     """Wherever it starts, without repeated offsets, and not only a few sets over and over."""
-    whole = sample_with_one(1000, 4, range(300))
-    assert np.array_equal(whole[100:], sample_with_one(1000, 4, range(100, 300)))
+    whole = sampled_offset_sets(1000, 4, range(300))
+    assert np.array_equal(whole[100:], sampled_offset_sets(1000, 4, range(100, 300)))
     assert (np.diff(whole, axis=1) > 0).all()
     assert len(np.unique(whole, axis=0)) == 300
-    assert sample_with_one(4, 4, range(2)).tolist() == [[1, 2, 3, 4]] * 2
+    assert sampled_offset_sets(4, 4, range(2)).tolist() == [[1, 2, 3, 4]] * 2

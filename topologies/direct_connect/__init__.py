@@ -1,1 +1,1 @@
-"""Families: tori, circulants, Kautz, distance-regular …."""
+"""Direct-connect families: tori, circulants, Kautz and de Bruijn graphs, distance-regular graphs."""

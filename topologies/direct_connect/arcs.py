@@ -1,4 +1,4 @@
-"""Arcs of graphs that are much alike at all nodes, as arrays of shape (arcs, 2) for `DirectGraph.from_arcs`."""
+"""Arc arrays of regular graphs, of shape (arcs, 2), for `DirectGraph.from_arcs`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ...support.arrays import IntArray
+from ...support.quantities import Exact
 from ...support.validation import as_size, check_links
-
-__all__ = ["arcs_to", "both_ways", "check_graph", "translates"]
+from ..network.direct_graph import DirectGraph
+from ..network.topology import Topology
 
 
 def check_graph(name: str, num_nodes: int, degree: int) -> None:
-    """Refuse, before anything is built, a graph with too few or too many nodes or arcs."""
+    """Raise `TopologyError` for too few or too many nodes or arcs, before anything is built."""
     as_size(num_nodes, f"the number of nodes of {name}", least=2)
     check_links(num_nodes * degree, name)
 
 
 def arcs_to(heads: IntArray) -> IntArray:
-    """Return the arcs from each node to the nodes in its row of `heads`, whose shape is (nodes, degree).
+    """Return the arcs from each node to the nodes in its row of `heads`.
+
+    Shapes: `heads` int64 (nodes, degree); returns int64 (arcs, 2).
 
     >>> arcs_to(np.array([[1, 2], [2, 0], [0, 1]])).tolist()
     [[0, 1], [0, 2], [1, 2], [1, 0], [2, 0], [2, 1]]
@@ -28,20 +31,33 @@ def arcs_to(heads: IntArray) -> IntArray:
     return np.column_stack((np.repeat(np.arange(nodes), degree), heads.ravel()))
 
 
-def both_ways(edges: Iterable[tuple[int, int]] | IntArray) -> IntArray:
-    """Return every edge as an arc in either direction.
+def heads_topology(heads: IntArray, name: str, bandwidth: Exact, latency: Exact) -> Topology:
+    """Make the topology with arcs from each node to the nodes in its row of `heads`.
 
-    >>> both_ways([(0, 1), (1, 2)]).tolist()
+    Shapes: `heads` int64 (nodes, degree).
+    """
+    graph = DirectGraph.from_arcs(len(heads), arcs_to(heads), name)
+    return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
+
+
+def bidirectional_arcs(edges: Iterable[tuple[int, int]] | IntArray) -> IntArray:
+    """Return both arcs of every edge.
+
+    Shapes: returns int64 (arcs, 2).
+
+    >>> bidirectional_arcs([(0, 1), (1, 2)]).tolist()
     [[0, 1], [1, 2], [1, 0], [2, 1]]
     """
     ends = edges if isinstance(edges, np.ndarray) else np.array(list(edges), dtype=np.int64)
     return np.concatenate((ends, ends[:, ::-1]))
 
 
-def translates(num_nodes: int, offsets: Sequence[int]) -> IntArray:
+def circulant_arcs(num_nodes: int, offsets: Sequence[int]) -> IntArray:
     """Return the arcs from each node i to the nodes i + offset, modulo `num_nodes`; offsets may repeat.
 
-    >>> translates(3, [1, 1]).tolist()
+    Shapes: returns int64 (arcs, 2).
+
+    >>> circulant_arcs(3, [1, 1]).tolist()
     [[0, 1], [0, 1], [1, 2], [1, 2], [2, 0], [2, 0]]
     """
     return arcs_to((np.arange(num_nodes)[:, None] + np.array(offsets, dtype=np.int64)) % num_nodes)

@@ -1,4 +1,4 @@
-"""Two binary trees over the same compute nodes: the network of double-binary-tree collectives."""
+"""Double binary tree: two binary trees over the same compute nodes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from ...support.quantities import Exact
 from ...support.validation import as_size
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import both_ways
-
-__all__ = ["double_binary_tree", "tree_pair"]
+from .arcs import bidirectional_arcs
 
 
 def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
-    """Two binary trees of bidirectional links in which no compute node but the root is inner in both.
+    """Two binary trees of bidirectional links in which no compute node but the root is an inner node of both.
 
     Parameters
     ----------
@@ -26,7 +24,7 @@ def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> T
     Returns
     -------
     Topology
-        Not regular: nodes have up to 4 links, one that both trees have counting twice.
+        Not regular: nodes have up to 4 links; a link of both trees counts twice.
 
     Raises
     ------
@@ -45,15 +43,15 @@ def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> T
     """
     n = as_size(n, "n", least=2)
     edges = [(parent, node) for parents in tree_pair(n) for node, parent in enumerate(parents) if node]
-    graph = DirectGraph.from_arcs(n, both_ways(edges), f"DoubleBinaryTree({n})")
+    graph = DirectGraph.from_arcs(n, bidirectional_arcs(edges), f"DoubleBinaryTree({n})")
     return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
 
 
 def tree_pair(count: int) -> tuple[list[int], list[int]]:
-    """Return the parents of nodes 0 to `count` - 1 in two trees with root 0 in which no other node is inner in both.
+    """Return the parents of nodes 0 to `count` - 1 in two trees with root 0 that share no other inner node.
 
-    Below the root, whose parent is -1, the first tree numbers the other nodes from left to right.  Odd numbers are
-    leaves then.  In the second tree a mirror, or for an even `count` a shift by one, puts them where even ones were.
+    The first tree numbers the nodes below the root, whose parent is -1, in order, so odd nodes are leaves.  The second
+    tree is its mirror image, or for an even `count` its shift by one, which exchanges odd and even nodes.
 
     >>> tree_pair(6)
     ([-1, 2, 4, 2, 0, 4], [-1, 5, 3, 5, 3, 0])
@@ -68,7 +66,7 @@ def tree_pair(count: int) -> tuple[list[int], list[int]]:
 
 
 def _parent_in_order(node: int, count: int) -> int:
-    """Parent of a node of the binary tree whose nodes are numbered 1 to `count` from left to right; 0 above its top."""
+    """Return a node's parent in the in-order numbered binary tree of nodes 1 to `count`; 0 for its top."""
     lowest = node & -node
     above = (node ^ lowest) | (lowest << 1)
     return above if above <= count else node ^ lowest

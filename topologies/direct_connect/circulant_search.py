@@ -1,4 +1,4 @@
-"""Which offsets give a circulant graph a small diameter: a theorem for degree 4, a search beyond."""
+"""Low-diameter offsets of circulant graphs: closed form for degree 4, search for higher degrees."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from math import comb
 
 from ...errors import TopologyError
 from ...support.validation import MAX_LINKS, as_list, as_size
-from .offset_sets import sample_with_one
-
-__all__ = ["circulant_diameter", "least_circulant_diameter", "low_diameter_offsets"]
+from .offset_sets import sampled_offset_sets
 
 MAX_TRIES = 10**7
-AT_ONCE = 500
+SAMPLE_SIZE = 500
 
 
 def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int, ...]:
@@ -26,7 +24,7 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
     degree : int
         Even, at least 2; there are degree / 2 offsets.
     tries : int
-        Sets of offsets to look at from degree 6 on.
+        Sets of offsets to try from degree 6 on.
 
     Returns
     -------
@@ -40,12 +38,11 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
 
     Notes
     -----
-    For degree 4 the diameter is the least that there is: direct-connect paper, Theorem 22, for n > 6.
+    For degree 4 the diameter is minimum: direct-connect paper, Theorem 22, for n > 6.
 
-    From degree 6 on, sets with the offset 1 are looked at: all of them if there are at most `tries`, else a sample
-    that is the same in every run, and spread evenly over all sets by an additive recurrence.  The first set of least
-    diameter is taken.  The search ends early, and then the diameter is proved to be the least of all circulant
-    graphs of this size, if it equals `least_circulant_diameter`; otherwise nothing is proved.
+    From degree 6 on, sets with the offset 1 are tried: all of them if there are at most `tries`, else a deterministic
+    sample, spread evenly over all sets by an additive recurrence.  The first set of least diameter is returned.  A
+    diameter equal to `least_circulant_diameter` ends the search and is proved minimum; otherwise nothing is proved.
 
     Examples
     --------
@@ -76,7 +73,7 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
 
 
 def least_circulant_diameter(n: int, degree: int) -> int:
-    """Return a bound that the diameter of no circulant graph of n nodes is below.
+    """Return a lower bound on the diameter of every circulant graph of n nodes.
 
     Parameters
     ----------
@@ -97,7 +94,7 @@ def least_circulant_diameter(n: int, degree: int) -> int:
 
     Notes
     -----
-    Such sums are the integer points of dimension k whose absolute values add up to at most D; there are
+    Such sums are the integer points of dimension k of l1 norm at most D; there are
     sum over i of 2**i binomial(k, i) binomial(D, i), a point having i coordinates other than 0.  For degree 4 this is
     the m of Theorem 22 of the direct-connect paper.
 
@@ -123,7 +120,7 @@ def circulant_diameter(n: int, offsets: Sequence[int], *, below: int | None = No
     offsets : sequence of int
         At least one, each from 1 to n - 1.
     below : int, optional
-        Diameters from here on are of no interest; n by default, which only graphs that are not connected reach.
+        Diameters from here on return None; n by default, so that only disconnected graphs do.
 
     Returns
     -------
@@ -136,8 +133,8 @@ def circulant_diameter(n: int, offsets: Sequence[int], *, below: int | None = No
 
     Notes
     -----
-    All nodes see the same, so a breadth-first search from node 0 is enough.  The nodes reached are the bits of one
-    integer, and turning the graph by an offset is turning the bits: some 10 µs for a thousand nodes.
+    Circulant graphs are vertex-transitive, so a breadth-first search from node 0 is enough.  The nodes reached are the
+    bits of one integer, which an offset rotates: some 10 µs for a thousand nodes.
 
     Examples
     --------
@@ -153,20 +150,20 @@ def circulant_diameter(n: int, offsets: Sequence[int], *, below: int | None = No
 
 
 def _diameter(n: int, offsets: Sequence[int], limit: int) -> int | None:
-    """Search breadth-first until all nodes are reached, nothing new is, or too many steps were taken."""
+    """Search breadth-first until all nodes are reached, no new ones are, or `limit` steps were taken."""
     everything = (1 << n) - 1
     reached, steps = 1, 0
     while reached != everything:
         steps += 1
         if steps >= limit:
             return None
-        turned = reached
+        rotated = reached
         for offset in offsets:
-            turned |= reached << offset | reached >> (n - offset) | reached >> offset | reached << (n - offset)
-        turned &= everything
-        if turned == reached:
+            rotated |= reached << offset | reached >> (n - offset) | reached >> offset | reached << (n - offset)
+        rotated &= everything
+        if rotated == reached:
             return None
-        reached = turned
+        reached = rotated
     return steps
 
 
@@ -178,10 +175,10 @@ def _as_degree(degree: object) -> int:
 
 
 def _offset_sets(largest: int, size: int, tries: int) -> Iterator[tuple[int, ...]]:
-    """Sets of `size` offsets, 1 among them: all if they are at most `tries`, else so many, evenly spread."""
+    """Yield sets of `size` offsets that contain 1: all if they are at most `tries`, else an even sample."""
     if comb(largest - 1, size - 1) <= tries:
         yield from ((1, *rest) for rest in combinations(range(2, largest + 1), size - 1))
         return
-    for first in range(0, tries, AT_ONCE):
-        sample = sample_with_one(largest, size, range(first, min(first + AT_ONCE, tries)))
+    for first in range(0, tries, SAMPLE_SIZE):
+        sample = sampled_offset_sets(largest, size, range(first, min(first + SAMPLE_SIZE, tries)))
         yield from map(tuple, sample.tolist())

@@ -1,4 +1,4 @@
-"""Circulant graphs and digraphs, which look the same from every node of a cycle."""
+"""Circulant graphs and digraphs: Cayley graphs of cyclic groups."""
 
 from __future__ import annotations
 
@@ -12,16 +12,8 @@ from ...support.validation import as_list, as_size, shown
 from ..graphs.names import offset_names
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import check_graph, translates
+from .arcs import check_graph, circulant_arcs
 from .circulant_search import low_diameter_offsets
-
-__all__ = [
-    "circulant",
-    "circulant_digraph",
-    "cyclic_graph",
-    "directed_circulant",
-    "low_diameter_circulant",
-]
 
 MAX_DEGREE = 1022
 
@@ -63,7 +55,7 @@ def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: 
     3
     """
     n = as_size(n, "n", least=3)
-    steps = _different([_as_offset(offset, n) for offset in as_list(offsets, "the offsets")], n)
+    steps = _distinct([_as_offset(offset, n) for offset in as_list(offsets, "the offsets")], n)
     name = f"C({n}, {offset_names(steps)})"
     return cyclic_graph(n, [sign * step for step in steps for sign in (1, -1)], name, bandwidth, latency)
 
@@ -71,7 +63,7 @@ def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: 
 def low_diameter_circulant(
     n: int, degree: int, *, tries: int = 400, bandwidth: Exact = 1, latency: Exact = 0
 ) -> Topology:
-    """Circulant graph of few hops: of least diameter for degree 4, else the best of a search.
+    """Circulant graph of low diameter: the minimum for degree 4, else the best of a search.
 
     Parameters
     ----------
@@ -80,7 +72,7 @@ def low_diameter_circulant(
     degree : int
         Even, at least 2.
     tries : int
-        Sets of offsets to look at from degree 6 on; a larger number may find fewer hops.
+        Sets of offsets to try from degree 6 on; more may find a lower diameter.
     bandwidth : int, float, str or Fraction
         GB/s of each link, in each direction.
     latency : int, float, str or Fraction
@@ -132,7 +124,7 @@ def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, l
 
     Notes
     -----
-    The Cayley digraph of the cyclic group: all nodes see the same, and renaming x to -x reverses all arcs.  It exists
+    The Cayley digraph of the cyclic group: vertex-transitive, and renaming x to -x reverses all arcs.  It exists
     for every size and every degree below it.  With -a for each offset a it is a `circulant` graph, and the offset n / 2
     is allowed here: the opposite of such a link is one, too.
 
@@ -149,7 +141,7 @@ def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, l
     n = as_size(n, "n", least=2)
     what = f"an offset of the circulant digraph of {n} nodes"
     listed = as_list(offsets, "the offsets")
-    steps = _different([as_size(offset, what, most=n - 1) for offset in listed], n)
+    steps = _distinct([as_size(offset, what, most=n - 1) for offset in listed], n)
     name = f"DirCirc({n}, {offset_names(steps)})"
     return cyclic_graph(n, steps, name, bandwidth, latency)
 
@@ -198,8 +190,8 @@ def _as_offset(value: object, n: int) -> int:
     return as_size(value, f"an offset of the circulant graph of {n} nodes", most=(n - 1) // 2)
 
 
-def _different(offsets: Sequence[int], n: int) -> list[int]:
-    """Sort offsets; refuse those that are given twice, or do not connect all nodes."""
+def _distinct(offsets: Sequence[int], n: int) -> list[int]:
+    """Sort offsets; `TopologyError` if one is repeated or they do not connect all nodes."""
     steps = sorted(offsets)
     if not steps:
         raise TopologyError("there are no offsets; expected at least one, such as [1, 4]")
@@ -215,8 +207,8 @@ def _different(offsets: Sequence[int], n: int) -> list[int]:
 
 
 def cyclic_graph(n: int, steps: Sequence[int], name: str, bandwidth: Exact, latency: Exact) -> Topology:
-    """Join each node i of n to i + a, modulo n, for each of the steps a; equal ones make parallel links."""
+    """Make the circulant digraph with arcs from i to i + a for each step a; equal steps make parallel links."""
     check_graph(name, n, len(steps))
     return Topology.from_graph(
-        DirectGraph.from_arcs(n, translates(n, steps), name), bandwidth=bandwidth, latency=latency
+        DirectGraph.from_arcs(n, circulant_arcs(n, steps), name), bandwidth=bandwidth, latency=latency
     )

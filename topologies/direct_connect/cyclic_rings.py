@@ -1,4 +1,4 @@
-"""Rings with parallel links, and two rings through the same nodes."""
+"""Rings with parallel links, and shifted rings."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from ...support.quantities import Exact
 from ...support.validation import as_size
 from ..network.topology import Topology
 from .circulants import cyclic_graph
-
-__all__ = ["bidirectional_ring", "shifted_ring", "unidirectional_ring"]
 
 
 def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -50,7 +48,7 @@ def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: E
 
 
 def bidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
-    """Ring of n compute nodes with d / 2 parallel links between neighbours, in each direction.
+    """Ring of n compute nodes with d / 2 parallel links between neighbors, in each direction.
 
     Parameters
     ----------

@@ -1,6 +1,4 @@
-"""Distance-regular graphs of degree 4: fifteen symmetric graphs with bandwidth-optimal broadcasts and few hops.
-
-Points and lines of finite geometries, the source of many distance-regular graphs.
+"""Distance-regular graphs of degree 4, many of them from finite geometries.
 
 A geometry is given by its lines, each a tuple of point numbers.
 """
@@ -20,19 +18,7 @@ from ...support.quantities import Exact
 from ...support.validation import as_size
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import both_ways
-
-__all__ = [
-    "DISTANCE_REGULAR",
-    "DistanceRegularGraph",
-    "affine_plane_of_order_4",
-    "distance_regular",
-    "incidence_edges",
-    "projective_plane",
-    "split_cayley_hexagon",
-    "symplectic_quadrangle",
-]
-
+from .arcs import bidirectional_arcs
 
 Lines = list[tuple[int, ...]]
 Edges = list[tuple[int, int]]
@@ -62,7 +48,7 @@ def incidence_edges(lines: Lines) -> Edges:
 
 
 def projective_plane(order: int) -> Lines:
-    """Return the lines of PG(2, q) for a prime q; each is the set of points orthogonal to one point."""
+    """Return the lines of the projective plane PG(2, q) for a prime q: the points orthogonal to each point."""
     points = _projective_points(3, order)
     return [tuple(np.flatnonzero(points @ line % order == 0).tolist()) for line in points]
 
@@ -100,19 +86,19 @@ def split_cayley_hexagon(order: int) -> Lines:
 
 
 def _projective_points(size: int, order: int) -> IntArray:
-    """Vectors over the prime field whose first entry other than 0 is 1, shape (points, size)."""
+    """Return the vectors over the prime field whose first nonzero entry is 1, shape (points, size)."""
     vectors = [vector for vector in product(range(order), repeat=size) if next(filter(None, vector), 0) == 1]
     return np.array(vectors, dtype=np.int64)
 
 
 def _grassmann(points: IntArray, row: int, column: int) -> IntArray:
-    """Minor of two coordinates for every two points, shape (points, points)."""
+    """Return the minors of two coordinates for all pairs of points, shape (points, points)."""
     minor: IntArray = np.multiply.outer(points[:, row], points[:, column])
     return minor - minor.T
 
 
 def _lines_through(joined: npt.NDArray[np.bool_]) -> Lines:
-    """Lines of a geometry without triangles: with two joined points, all that are joined to both."""
+    """Return the lines of a geometry without triangles from its collinearity matrix, shape (points, points)."""
     pairs = np.argwhere(np.triu(joined, 1))
     return sorted({tuple(np.flatnonzero(joined[one] & joined[other]).tolist()) for one, other in pairs})
 
@@ -154,8 +140,8 @@ def distance_regular(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Top
 
     Notes
     -----
-    How many nodes are at distances i and j from two nodes depends only on i, j and how far these are from each other
-    (direct-connect paper, Definition 17); so a broadcast breadth-first is bandwidth-optimal (section F.3).
+    The number of nodes at distances i and j from two nodes depends only on i, j and the distance of these two
+    (direct-connect paper, Definition 17); so breadth-first broadcasts are bandwidth-optimal (section F.3).
 
     Examples
     --------
@@ -170,36 +156,36 @@ def distance_regular(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Top
             f"n is {n}, for which there is no distance-regular graph here; expected one of "
             f"{', '.join(map(str, DISTANCE_REGULAR))}"
         )
-    graph = DirectGraph.from_arcs(n, both_ways(DISTANCE_REGULAR[n].edges()), f"DistReg(4, {n})")
+    graph = DirectGraph.from_arcs(n, bidirectional_arcs(DISTANCE_REGULAR[n].edges()), f"DistReg(4, {n})")
     return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
 
 
-def _differing(words: Iterable[tuple[int, ...]]) -> Edges:
-    """Words that differ in one place; of two letters and four places, the 4-cube."""
-    return _linked(list(words), lambda one, other: sum(a != b for a, b in zip(one, other, strict=True)) == 1)
+def _hamming_edges(words: Iterable[tuple[int, ...]]) -> Edges:
+    """Return the edges between words that differ in one place."""
+    return _edges_where(list(words), lambda one, other: sum(a != b for a, b in zip(one, other, strict=True)) == 1)
 
 
-def _disjoint(size: int, points: int) -> Edges:
-    """Sets of `size` out of `points` things, linked if disjoint: Kneser graphs, such as Petersen's."""
-    return _linked([frozenset(part) for part in combinations(range(points), size)], frozenset.isdisjoint)
+def _kneser_edges(size: int, points: int) -> Edges:
+    """Return the edges of a Kneser graph: subsets of `size` of `points`, adjacent if disjoint."""
+    return _edges_where([frozenset(part) for part in combinations(range(points), size)], frozenset.isdisjoint)
 
 
-def _linked(nodes: list[Node], rule: Callable[[Node, Node], bool]) -> Edges:
+def _edges_where(nodes: list[Node], rule: Callable[[Node, Node], bool]) -> Edges:
     return [(one, other) for one, other in combinations(range(len(nodes)), 2) if rule(nodes[one], nodes[other])]
 
 
 def _line_graph(edges: Edges) -> Edges:
-    """Links that share an end; unlike that of the expansion, this line graph is undirected."""
-    return _linked([frozenset(edge) for edge in edges], lambda one, other: bool(one & other))
+    """Return the edges of the undirected line graph."""
+    return _edges_where([frozenset(edge) for edge in edges], lambda one, other: bool(one & other))
 
 
-def _doubled(edges: Edges, nodes: int) -> Edges:
-    """Two copies of every node, a link from the first copy of each node to the second copies of its neighbours."""
+def _bipartite_double(edges: Edges, nodes: int) -> Edges:
+    """Return the edges of the bipartite double graph."""
     return [(tail, nodes + head) for pair in edges for tail, head in (pair, pair[::-1])]
 
 
 def _octahedron() -> Edges:
-    return _linked(list(range(6)), lambda one, other: other - one != 3)
+    return _edges_where(list(range(6)), lambda one, other: other - one != 3)
 
 
 def _complete_minus_matching() -> Edges:
@@ -207,7 +193,7 @@ def _complete_minus_matching() -> Edges:
 
 
 def _heawood_distance_3() -> Edges:
-    """Points and lines of PG(2,2) that do not meet."""
+    """Return the pairs of a point and a line of PG(2, 2) that are not incident."""
     return [
         (point, 7 + number)
         for number, line in enumerate(projective_plane(2))
@@ -218,21 +204,21 @@ def _heawood_distance_3() -> Edges:
 
 DISTANCE_REGULAR = {
     6: DistanceRegularGraph("Octahedron J(4,2)", _octahedron),
-    9: DistanceRegularGraph("Paley graph P9≅H(2,3)", lambda: _differing(product(range(3), repeat=2))),
+    9: DistanceRegularGraph("Paley graph P9≅H(2,3)", lambda: _hamming_edges(product(range(3), repeat=2))),
     10: DistanceRegularGraph("K5,5-I", _complete_minus_matching),
     14: DistanceRegularGraph("Distance-3 graph of Heawood graph", _heawood_distance_3),
-    15: DistanceRegularGraph("Line graph of Petersen graph", lambda: _line_graph(_disjoint(2, 5))),
-    16: DistanceRegularGraph("4-cube Q4≅H(4,2)", lambda: _differing(product(range(2), repeat=4))),
+    15: DistanceRegularGraph("Line graph of Petersen graph", lambda: _line_graph(_kneser_edges(2, 5))),
+    16: DistanceRegularGraph("4-cube Q4≅H(4,2)", lambda: _hamming_edges(product(range(2), repeat=4))),
     21: DistanceRegularGraph("Line graph of Heawood graph", lambda: _line_graph(incidence_edges(projective_plane(2)))),
     26: DistanceRegularGraph("Incidence graph of PG(2,3)", lambda: incidence_edges(projective_plane(3))),
     32: DistanceRegularGraph(
         "Incidence graph of AG(2,4) minus a parallel class", lambda: incidence_edges(affine_plane_of_order_4())
     ),
-    35: DistanceRegularGraph("Odd graph O4", lambda: _disjoint(3, 7)),
+    35: DistanceRegularGraph("Odd graph O4", lambda: _kneser_edges(3, 7)),
     45: DistanceRegularGraph(
         "Line graph of Tutte's 8-cage", lambda: _line_graph(incidence_edges(symplectic_quadrangle(2)))
     ),
-    70: DistanceRegularGraph("Doubled Odd Graph D(O4)", lambda: _doubled(_disjoint(3, 7), 35)),
+    70: DistanceRegularGraph("Doubled Odd Graph D(O4)", lambda: _bipartite_double(_kneser_edges(3, 7), 35)),
     80: DistanceRegularGraph("Incidence graph of GQ(3,3)", lambda: incidence_edges(symplectic_quadrangle(3))),
     189: DistanceRegularGraph(
         "Line graph of Tutte's 12-cage", lambda: _line_graph(incidence_edges(split_cayley_hexagon(2)))

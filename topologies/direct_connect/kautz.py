@@ -1,6 +1,6 @@
-"""Digraphs of words, in which an arc drops the first letter and appends one: Kautz, de Bruijn, and their kin.
+"""Kautz and de Bruijn graphs: digraphs of words, in which an arc drops the first letter and appends one.
 
-They have the fewest hops that are known for so many nodes of so few ports: about log N to the base of the degree.
+Their diameter, about log N to the base of the degree, is close to the Moore bound.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from ...support.quantities import Exact
 from ...support.validation import as_size, shown
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import arcs_to, check_graph
-
-__all__ = ["REWIRED_CYCLES", "de_bruijn", "generalized_kautz", "kautz", "modified_de_bruijn"]
-
+from .arcs import arcs_to, check_graph, heads_topology
 
 MAX_DEGREE = 1023
 MAX_LENGTH = 16
@@ -27,15 +24,15 @@ REWIRED_CYCLES = {
     (3, 2): (0, 7, 5, 4, 2, 6, 3, 1, 8),
     (4, 2): (0, 13, 7, 8, 12, 10, 14, 4, 11, 9, 15, 6, 1, 3, 2, 5),
 }
-"""By degree and length, the cycle that `modified_de_bruijn` puts in the place of self-loops and 2-cycles.
+"""By degree and length, the cycle with which `modified_de_bruijn` replaces self-loops and 2-cycles.
 
-The paper shows one example in a figure; other cycles would do.  These were chosen for small diameter and for
-bandwidth-optimal schedules in few chunks.
+The paper shows one example in a figure.  These were chosen for small diameter and for bandwidth-optimal schedules of
+few chunks.
 """
 
 
 def kautz(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
-    """Kautz graph K(d, n): words of n + 1 letters out of d + 1 in which neighbouring letters differ.
+    """Kautz graph K(d, n): words of n + 1 letters out of d + 1 in which neighboring letters differ.
 
     Parameters
     ----------
@@ -80,7 +77,7 @@ def kautz(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0)
         # In the order of tails, then heads, arc number e is node e of the line graph, and arcs from node v are
         # those from number v * degree on.
         heads = heads.reshape(-1, 1) * degree + np.arange(degree)
-    return _topology(heads, name, bandwidth, latency)
+    return heads_topology(heads, name, bandwidth, latency)
 
 
 def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -124,7 +121,7 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
     name = f"Π({degree}, {n})"
     check_graph(name, n, degree)
     heads = (-degree * np.arange(n)[:, None] - np.arange(1, degree + 1)) % n
-    return _topology(heads, name, bandwidth, latency)
+    return heads_topology(heads, name, bandwidth, latency)
 
 
 def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -167,11 +164,11 @@ def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact 
     length = as_size(length, "length", most=MAX_LENGTH)
     name = f"DBJ({degree}, {length})"
     check_graph(name, degree**length, degree)
-    return _topology(_shifts(degree, length), name, bandwidth, latency)
+    return heads_topology(_shifts(degree, length), name, bandwidth, latency)
 
 
 def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
-    """De Bruijn graph with one long cycle in the place of its self-loops and 2-cycles.
+    """De Bruijn graph whose self-loops and 2-cycles are replaced by one long cycle.
 
     Parameters
     ----------
@@ -222,13 +219,7 @@ def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latenc
 
 
 def _shifts(degree: int, length: int) -> IntArray:
-    """Heads of the de Bruijn graph's arcs, shape (nodes, degree)."""
+    """Return the heads of the de Bruijn graph's arcs, shape (nodes, degree)."""
     nodes = degree**length
     heads: IntArray = (np.arange(nodes)[:, None] * degree + np.arange(degree)) % nodes
     return heads
-
-
-def _topology(heads: IntArray, name: str, bandwidth: Exact, latency: Exact) -> Topology:
-    return Topology.from_graph(
-        DirectGraph.from_arcs(len(heads), arcs_to(heads), name), bandwidth=bandwidth, latency=latency
-    )

@@ -1,4 +1,4 @@
-"""Sets of offsets of circulant graphs and digraphs to look through: all of them if they are few, else a sample."""
+"""Candidate offset sets of circulant graphs and digraphs: all if they are few, else a low-discrepancy sample."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import numpy as np
 
 from ...support.arrays import IntArray
 
-__all__ = ["digraph_offset_sets", "sample_with_one", "two_way_offset_sets"]
-
 
 def digraph_offset_sets(n: int, degree: int, most: int) -> IntArray:
     """List sets of offsets of circulant digraphs.
 
-    First come geometric sequences 1, h, h**2, ... modulo n, those with h**degree = 1 before the others.  A
-    multiplication by such an h maps the digraph to itself and each arc of a node to the next: all are as good, so that
-    a broadcast can load them evenly, and all-to-all too.  Then come all sets, if they are at most `most`; else all that
-    have the offset 1, if these are; else the sample of `sample_with_one`.  Multiplying all offsets by a number prime to
-    n gives an isomorphic graph, so sets with the offset 1 stand for all that have an offset prime to n.
+    First come geometric sequences 1, h, h**2, ... modulo n, those with h**degree = 1 before the others: multiplication
+    by such an h is an automorphism that permutes the arcs of a node, so that broadcasts and all-to-all can load all
+    arcs evenly.  Then come all sets, if they are at most `most`; else all with the offset 1, if these are; else the
+    sample of `sampled_offset_sets`.  Multiplying all offsets by a number prime to n gives an isomorphic graph, so sets
+    with the offset 1 represent all that have an offset prime to n.
 
     Shapes: returns int64 (sets, degree).
 
@@ -31,14 +29,14 @@ def digraph_offset_sets(n: int, degree: int, most: int) -> IntArray:
     return np.concatenate((_geometric(n, degree, n - 1), _subsets(n - 1, degree, most)))
 
 
-def two_way_offset_sets(n: int, degree: int, most: int) -> IntArray:
-    """List sets of offsets that hold -a with each a, modulo n, so that each link has an opposite one.
+def bidirectional_offset_sets(n: int, degree: int, most: int) -> IntArray:
+    """List sets of offsets that contain -a with each a, modulo n, so that each link has an opposite one.
 
     As for `digraph_offset_sets`, with pairs of offsets in place of offsets.
 
     Shapes: returns int64 (sets, degree).
 
-    >>> two_way_offset_sets(8, 3, 10).tolist()
+    >>> bidirectional_offset_sets(8, 3, 10).tolist()
     [[1, 7, 4], [1, 7, 4], [1, 7, 4], [2, 6, 4], [3, 5, 4]]
     """
     pairs, below = degree // 2, (n - 1) // 2
@@ -49,12 +47,12 @@ def two_way_offset_sets(n: int, degree: int, most: int) -> IntArray:
     return np.concatenate((halves, n - halves, middle), axis=1)
 
 
-def sample_with_one(largest: int, size: int, numbers: range) -> IntArray:
-    """List sets of numbers from 1 to `largest` that contain 1, spread evenly over all such sets.
+def sampled_offset_sets(largest: int, size: int, numbers: range) -> IntArray:
+    """Sample sets of numbers from 1 to `largest` that contain 1, spread evenly over all such sets.
 
     Shapes: returns int64 (sets, size).
 
-    >>> sample_with_one(100, 3, range(2)).tolist()
+    >>> sampled_offset_sets(100, 3, range(2)).tolist()
     [[1, 8, 27], [1, 2, 65]]
     """
     # The additive recurrence of least discrepancy known in each dimension: powers of the root g of g**size = g + 1.
@@ -67,24 +65,24 @@ def sample_with_one(largest: int, size: int, numbers: range) -> IntArray:
     rows[:, 1:] = 2 + spread.astype(np.int64)
     rows.sort(axis=1)
     for row in np.flatnonzero((rows[:, 1:] == rows[:, :-1]).any(axis=1)):
-        rows[row] = _filled({*rows[row].tolist()}, size, largest)
+        rows[row] = _completed({*rows[row].tolist()}, size, largest)
     return rows
 
 
-def _filled(chosen: set[int], size: int, largest: int) -> list[int]:
-    """Add the least numbers that are missing until there are `size` of them."""
+def _completed(chosen: set[int], size: int, largest: int) -> list[int]:
+    """Add the least missing numbers until there are `size`."""
     free = (number for number in range(2, largest + 1) if number not in chosen)
     return sorted(chosen | set(islice(free, size - len(chosen))))
 
 
 def _subsets(largest: int, size: int, most: int) -> IntArray:
-    """Sets of numbers from 1 to `largest`: all, all with 1, or a sample of these, whatever is at most `most` first."""
+    """Return all sets of numbers from 1 to `largest`, all with 1, or a sample: the first that has at most `most`."""
     if comb(largest, size) <= most:
         return _combinations(range(1, largest + 1), size)
     if comb(largest - 1, size - 1) <= most:
         rest = _combinations(range(2, largest + 1), size - 1)
         return np.concatenate((np.ones((len(rest), 1), dtype=np.int64), rest), axis=1)
-    return sample_with_one(largest, size, range(most))
+    return sampled_offset_sets(largest, size, range(most))
 
 
 def _combinations(numbers: range, size: int) -> IntArray:
@@ -93,9 +91,9 @@ def _combinations(numbers: range, size: int) -> IntArray:
 
 
 def _geometric(n: int, size: int, largest: int) -> IntArray:
-    """Sequences 1, h, h**2, ... modulo n, of different numbers; those above `largest` stand for their negatives.
+    """Return geometric sequences 1, h, h**2, ... modulo n of distinct numbers, as absolute values up to `largest`.
 
-    Those that return to 1, or to -1 if that is as good, come first.
+    Those that return to 1, or to -1 if offsets are bidirectional, come first.
     """
     ratios = np.arange(2, largest + 1)
     powers = np.ones((len(ratios), size + 1), dtype=np.int64)
@@ -105,7 +103,7 @@ def _geometric(n: int, size: int, largest: int) -> IntArray:
         powers = np.minimum(powers, n - powers)
     powers = powers[np.argsort(powers[:, -1] != 1, kind="stable"), :-1]
     powers.sort(axis=1)
-    # A power that is 0 or n / 2 here has no two links to give.
+    # An offset of 0 or n / 2 is not a pair of links.
     usable = (powers[:, 0] > 0) & (powers[:, -1] <= largest) & (powers[:, 1:] != powers[:, :-1]).all(axis=1)
     found: IntArray = powers[usable]
     return found

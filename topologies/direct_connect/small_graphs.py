@@ -1,20 +1,16 @@
-"""Small dense graphs to expand from, and products of them: complete bipartite, Hamming, Diamond."""
+"""Small base graphs of expansions: complete bipartite, Hamming, Diamond."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...support.arrays import IntArray
 from ...support.quantities import Exact
 from ...support.validation import as_size
-from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import arcs_to, check_graph
-
-__all__ = ["DIAMOND", "complete_bipartite", "diamond", "hamming"]
+from .arcs import check_graph, heads_topology
 
 DIAMOND = ((1, 2), (2, 3), (4, 5), (0, 6), (0, 6), (3, 7), (5, 7), (1, 4))
-"""Heads of the two arcs out of each node of Diamond."""
+"""Heads of the two arcs out of each node."""
 
 
 def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -50,7 +46,7 @@ def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     """
     degree = as_size(degree, "degree", most=724)
     sides = np.repeat([[1], [0]], degree, axis=0) * degree
-    return _topology(sides + np.arange(degree), f"K({degree}, {degree})", bandwidth, latency)
+    return heads_topology(sides + np.arange(degree), f"K({degree}, {degree})", bandwidth, latency)
 
 
 def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -93,11 +89,11 @@ def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact =
     letters = nodes // places % size
     changed = (letters[:, :, None] + np.arange(1, size)) % size
     heads = nodes[:, :, None] + (changed - letters[:, :, None]) * places[:, None]
-    return _topology(heads.reshape(len(nodes), -1), name, bandwidth, latency)
+    return heads_topology(heads.reshape(len(nodes), -1), name, bandwidth, latency)
 
 
 def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
-    """Diamond: 8 compute nodes with two links out and two in each, on which 3 steps reach the bandwidth bound.
+    """Diamond: 8 compute nodes of degree 2 with a bandwidth-optimal allgather in 3 steps.
 
     Parameters
     ----------
@@ -117,19 +113,13 @@ def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
 
     Notes
     -----
-    Direct-connect paper, Figure 19 and Table 9.  The schedule that does so is not breadth-first; `base_schedule_rows`
-    has one.  The arcs are those that fit all that the paper prints of Diamond: steps, bandwidth, and in Table 7 the
-    all-to-all throughput of what is made from it.  The transpose fits as well.
+    Direct-connect paper, Figure 19 and Table 9.  The schedule, in `base_schedule_rows`, is not breadth-first.  The arcs
+    agree with everything that the paper prints of Diamond: steps, bandwidth, and in Table 7 the all-to-all throughput
+    of its expansions.  The transpose agrees as well.
 
     Examples
     --------
     >>> diamond().graph.diameter
     3
     """
-    return _topology(np.array(DIAMOND, dtype=np.int64), "Diamond", bandwidth, latency)
-
-
-def _topology(heads: IntArray, name: str, bandwidth: Exact, latency: Exact) -> Topology:
-    return Topology.from_graph(
-        DirectGraph.from_arcs(len(heads), arcs_to(heads), name), bandwidth=bandwidth, latency=latency
-    )
+    return heads_topology(np.array(DIAMOND, dtype=np.int64), "Diamond", bandwidth, latency)

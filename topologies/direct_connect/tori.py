@@ -1,8 +1,4 @@
-"""Families in which compute nodes are joined directly, without switches: ring, torus, hypercube, complete graph.
-
-They are abstract: unit bandwidth and no latency unless the caller says otherwise.  `Topology.graph` has their links
-one by one, where the topology merges parallel ones.
-"""
+"""Rings, tori, hypercubes and complete graphs, by default of unit bandwidth and no latency."""
 
 from __future__ import annotations
 
@@ -14,8 +10,6 @@ from ...support.quantities import Exact
 from ...support.validation import as_flag, as_size, check_links
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-
-__all__ = ["complete", "hypercube", "ring", "torus"]
 
 
 def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: bool = True) -> Topology:
@@ -30,7 +24,7 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
     latency : int, float, str or Fraction
         Microseconds of each link.
     bidirectional : bool
-        Whether data may travel both ways round.
+        Whether there are links in both directions.
 
     Returns
     -------
@@ -43,8 +37,7 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
 
     Notes
     -----
-    A node always has as many ports as the name says: in a bidirectional ring of two, both ports of a node lead to the
-    same neighbour, so that link has twice the bandwidth.
+    In a bidirectional ring of two, both ports of a node lead to the same neighbor: the link has twice the bandwidth.
 
     Examples
     --------
@@ -84,7 +77,7 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
 
     Notes
     -----
-    Every node has two ports per dimension.  Along a dimension of size 2 both lead to the same neighbour, so that link
+    Every node has two ports per dimension.  Along a dimension of size 2 both lead to the same neighbor, so that link
     has twice the bandwidth.
 
     Examples
@@ -99,20 +92,20 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     sizes = [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(shape)]
     label = "x".join(map(str, sizes))
     check_links(2 * len(sizes) * prod(sizes), f"torus {label}")
-    places = list(product(*map(range, sizes)))
-    ranks = {place: rank for rank, place in enumerate(places)}
+    coordinates = list(product(*map(range, sizes)))
+    ranks = {place: rank for rank, place in enumerate(coordinates)}
     arcs = []
     for place, rank in ranks.items():
         for axis, size in enumerate(sizes):
-            beside = ranks[*place[:axis], (place[axis] + 1) % size, *place[axis + 1 :]]
-            arcs += [(rank, beside), (beside, rank)]
-    names = ["gpu" + ".".join(map(str, place)) for place in places]
+            neighbor = ranks[*place[:axis], (place[axis] + 1) % size, *place[axis + 1 :]]
+            arcs += [(rank, neighbor), (neighbor, rank)]
+    names = ["gpu" + ".".join(map(str, place)) for place in coordinates]
     graph = f"Torus({', '.join(map(str, sizes))})"
     return _network(arcs, names, f"torus-{label}", graph, bandwidth, latency)
 
 
 def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
-    """Hypercube of 2**dimension compute nodes; neighbours differ in one bit of their rank.
+    """Hypercube of 2**dimension compute nodes; neighbors differ in one bit of their rank.
 
     Parameters
     ----------
@@ -180,7 +173,7 @@ def _numbered(count: int) -> list[str]:
 def _network(
     arcs: list[tuple[int, int]], names: list[str], name: str, graph_name: str, bandwidth: Exact, latency: Exact
 ) -> Topology:
-    """Make the topology with its links in the order of the arcs, which `DirectGraph.topology` would not keep."""
+    """Make the topology with its links in the order of the arcs, unlike `Topology.from_graph`."""
     links = [(names[tail], names[head], bandwidth, latency) for tail, head in arcs]
     made = Topology.from_links(links, compute=names, name=name)
     object.__setattr__(made, "graph", DirectGraph.from_arcs(len(names), arcs, graph_name))

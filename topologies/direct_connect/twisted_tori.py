@@ -1,4 +1,4 @@
-"""Tori and hypercubes in which some links cross over, for fewer hops from the same ports."""
+"""Twisted tori and twisted hypercubes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from ...support.quantities import Exact
 from ...support.validation import as_size, shown
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import arcs_to, both_ways, check_graph
-
-__all__ = ["twisted_hypercube", "twisted_torus"]
+from .arcs import arcs_to, bidirectional_arcs, check_graph, heads_topology
 
 
 def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
-    """Torus in which going once round a short dimension leads to another place along the long ones.
+    """Torus whose wraparound links are shifted along other dimensions.
 
     Parameters
     ----------
@@ -25,8 +23,8 @@ def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, l
         Nodes along each of at least two dimensions: some k and the others 2 k, such as 4 x 4 x 8, 4 x 8 x 8 or 4 x 8.
         With `twist`, any two sizes.
     twist : int, optional
-        For two dimensions: how far links that go round the first dimension are moved along the second, less than its
-        size.  By default links that go round a dimension of size k are moved by k along all those of size 2 k.
+        For two dimensions: shift of the wraparound links of the first along the second, less than its size.  By default
+        the wraparound links of a dimension of size k are shifted by k along all those of size 2 k.
     bandwidth : int, float, str or Fraction
         GB/s of each link, in each direction.
     latency : int, float, str or Fraction
@@ -46,7 +44,7 @@ def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, l
     -----
     Twisted tori of Cámara et al. (IEEE Transactions on Parallel and Distributed Systems 21, 2010), which the
     direct-connect paper cites as [26]; TPU v4 has the shapes k x k x 2k and k x 2k x 2k.  Every node has two links
-    per dimension; two of them that lead to the same neighbour add up, as in `torus`.
+    per dimension; two of them that lead to the same neighbor are merged, as in `torus`.
 
     Examples
     --------
@@ -58,21 +56,21 @@ def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, l
     """
     sizes = [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(shape)]
     name = f"TwistedTorus({', '.join(map(str, sizes))}{'' if twist is None else f', twist {shown(twist)}'})"
-    moves = _moves(sizes) if twist is None else [[0, _as_twist(twist, sizes)], [0, 0]]
+    twists = _twists(sizes) if twist is None else [[0, _as_twist(twist, sizes)], [0, 0]]
     check_graph(name, prod(sizes), 2 * len(sizes))
-    places = np.indices(sizes).reshape(len(sizes), -1)
-    beside = []
+    coordinates = np.indices(sizes).reshape(len(sizes), -1)
+    neighbors = []
     for axis, size in enumerate(sizes):
-        around = places[axis] == size - 1
-        there = places + around * np.array(moves[axis])[:, None]
-        there[axis] += 1
-        beside.append(np.ravel_multi_index(tuple(there), tuple(sizes), mode="wrap"))
-    graph = DirectGraph.from_arcs(prod(sizes), both_ways(arcs_to(np.column_stack(beside))), name)
+        around = coordinates[axis] == size - 1
+        neighbor = coordinates + around * np.array(twists[axis])[:, None]
+        neighbor[axis] += 1
+        neighbors.append(np.ravel_multi_index(tuple(neighbor), tuple(sizes), mode="wrap"))
+    graph = DirectGraph.from_arcs(prod(sizes), bidirectional_arcs(arcs_to(np.column_stack(neighbors))), name)
     return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
 
 
 def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
-    """Hypercube with two opposite links of one square crossed, which makes its diameter smaller by one.
+    """Hypercube with two opposite links of one square crossed, which reduces its diameter by one.
 
     Parameters
     ----------
@@ -86,7 +84,7 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
     Returns
     -------
     Topology
-        Links 0-3 and 1-2 take the place of 0-1 and 2-3; otherwise neighbours differ in one bit.
+        Links 0-3 and 1-2 replace 0-1 and 2-3; all other neighbors differ in one bit.
 
     Raises
     ------
@@ -107,8 +105,7 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
     dimension = as_size(dimension, "dimension", least=3, most=15)
     heads = np.arange(2**dimension)[:, None] ^ (1 << np.arange(dimension))
     heads[:4, 0] = 3, 2, 1, 0
-    graph = DirectGraph.from_arcs(len(heads), arcs_to(heads), f"TwistedQ({dimension})")
-    return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
+    return heads_topology(heads, f"TwistedQ({dimension})", bandwidth, latency)
 
 
 def _as_twist(twist: object, sizes: list[int]) -> int:
@@ -117,8 +114,8 @@ def _as_twist(twist: object, sizes: list[int]) -> int:
     return as_size(twist, "twist", least=0, most=sizes[1] - 1)
 
 
-def _moves(sizes: list[int]) -> list[list[int]]:
-    """By dimension, how far its links around are moved along every dimension."""
+def _twists(sizes: list[int]) -> list[list[int]]:
+    """Return the shift of the wraparound links of each dimension along every dimension."""
     short = min(sizes, default=0)
     if set(sizes) != {short, 2 * short}:
         raise TopologyError(

@@ -1,1 +1,1 @@
-"""Theory of direct-connect graphs: expansions, isomorphism, automorphisms, orbits, optima."""
+"""Graph theory of direct-connect networks: expansions, isomorphism, automorphisms, orbits, Moore bounds."""

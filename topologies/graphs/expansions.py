@@ -1,8 +1,7 @@
-"""Larger direct-connect graphs out of smaller ones, as the direct-connect paper expands them (section 5, A.6).
+"""Graph expansions of the direct-connect paper (section 5, A.6): line graph, degree expansion, Cartesian product.
 
-Every function takes graphs and returns a new one; `collopt.schedules` has the functions that expand a schedule along
-with its graph.  How the nodes of the result are numbered is part of the interface, for schedules and files refer to
-nodes by number.
+`collopt.schedules` has the functions that expand a schedule along with its graph.  The node numbering of the result is
+part of the interface, as schedules and files refer to nodes by number.
 """
 
 from __future__ import annotations
@@ -16,21 +15,12 @@ from ...support.validation import as_size, check_links
 from ..network.direct_graph import DirectGraph, as_direct_graph
 from .names import line_graph_name, operand
 
-__all__ = [
-    "bidirectional",
-    "cartesian_power",
-    "cartesian_product",
-    "degree_expansion",
-    "line_graph",
-    "parallel",
-]
-
-MOST_TIMES = 64
-"""Any more factors, copies of copies or repetitions pass the limit on links, whatever the graph."""
+MAX_TIMES = 64
+"""More factors or repetitions exceed the limit on links for every graph."""
 
 
 def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
-    """Make a node of every arc, with arcs from those that enter a node of the old graph to those that leave it.
+    """Line graph: a node for every arc, with arcs from those that enter a node of the old graph to those that leave it.
 
     A d-regular graph of N nodes becomes a d-regular one of d N nodes, whose diameter is larger by 1.  Node k of the
     result is arc k of `graph`; parallel arcs become different nodes, and self-loops nodes with a self-loop.
@@ -40,7 +30,7 @@ def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
     graph : DirectGraph
         Regular.
     times : int
-        How often to do it.
+        Number of repetitions.
 
     Returns
     -------
@@ -50,7 +40,7 @@ def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
     Raises
     ------
     UnsupportedError
-        If the graph is not regular: what is known of line graphs is known of those of regular graphs.
+        If the graph is not regular.
     TopologyError
         If `times` is not a whole number of at least 1, or there would be too many arcs.
 
@@ -65,7 +55,7 @@ def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
     <DirectGraph L^2(K(3)): 12 nodes, 24 arcs>
     """
     as_direct_graph(graph)
-    times = as_size(times, "times", most=MOST_TIMES)
+    times = as_size(times, "times", most=MAX_TIMES)
     degree = graph.degree
     name = line_graph_name(graph.name, times)
     check_links(graph.num_nodes * degree ** (times + 1), name)
@@ -82,7 +72,7 @@ def _line_graph(graph: DirectGraph, degree: int) -> DirectGraph:
 
 
 def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
-    """Copy every node, and join each copy to every copy of the nodes that its original is joined to.
+    """Degree expansion: copies of every node, each linked to every copy of its neighbors.
 
     A d-regular graph of N nodes becomes an nd-regular one of nN nodes.  Copy i of node v is node ``v * copies + i``.
 
@@ -101,7 +91,7 @@ def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
     Raises
     ------
     UnsupportedError
-        If the graph has self-loops, which would join copies of the same node.
+        If the graph has self-loops, which would link copies of the same node.
     TopologyError
         If `copies` is not a whole number of at least 1, or there would be too many arcs.
 
@@ -132,11 +122,11 @@ def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
 
 
 def cartesian_product(*graphs: DirectGraph) -> DirectGraph:
-    """Let nodes be tuples of nodes, and let every arc change one entry along an arc of the graph in that place.
+    """Cartesian product: nodes are tuples, and every arc changes one entry along an arc of that factor.
 
     The numbers of nodes multiply, degrees and diameters add up.  Tuples are numbered in lexicographic order, the last
     entry fastest, as numpy's `ravel_multi_index` does: ``(x1, x2)`` is ``x1 * N2 + x2``.  Self-loops and parallel arcs
-    stay what they are.
+    are kept.
 
     Parameters
     ----------
@@ -153,7 +143,7 @@ def cartesian_product(*graphs: DirectGraph) -> DirectGraph:
     TopologyError
         If there would be too many arcs.
     UnsupportedError
-        If there is no graph, or one is something else.
+        If there is no graph, or an argument is not a `DirectGraph`.
 
     Notes
     -----
@@ -179,7 +169,7 @@ def cartesian_product(*graphs: DirectGraph) -> DirectGraph:
 
 
 def _product_of_two(left: DirectGraph, right: DirectGraph) -> DirectGraph:
-    """Pairs are numbered ``left * right.num_nodes + right``."""
+    """Multiply two graphs; the pair (u, v) has the number ``u * right.num_nodes + v``."""
     size = right.num_nodes
     high, low = np.arange(left.num_nodes) * size, np.arange(size)
     tails, heads = (
@@ -190,14 +180,14 @@ def _product_of_two(left: DirectGraph, right: DirectGraph) -> DirectGraph:
 
 
 def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
-    """Multiply `n` copies of a graph; see `cartesian_product`, also for the numbering.
+    """Cartesian product of `n` copies of a graph, numbered as by `cartesian_product`.
 
     Parameters
     ----------
     graph : DirectGraph
         Any.
     n : int
-        How many factors.
+        Number of factors.
 
     Returns
     -------
@@ -216,21 +206,21 @@ def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
     <DirectGraph K(2)^□10: 1024 nodes, 10240 arcs>
     """
     as_direct_graph(graph)
-    n = as_size(n, "n", most=MOST_TIMES)
+    n = as_size(n, "n", most=MAX_TIMES)
     name = graph.name if n == 1 else f"{operand(graph.name)}^□{n}"
     check_links(n * graph.num_arcs * graph.num_nodes ** (n - 1), name)
     return cartesian_product(*[graph] * n).renamed(name)
 
 
 def parallel(graph: DirectGraph, times: int) -> DirectGraph:
-    """Put every arc there `times` times: as many times the ports, between the same nodes.
+    """Repeat every arc `times` times.
 
     Parameters
     ----------
     graph : DirectGraph
         Any.
     times : int
-        How many parallel arcs take the place of each.
+        Number of parallel arcs for each arc.
 
     Returns
     -------
@@ -254,12 +244,12 @@ def parallel(graph: DirectGraph, times: int) -> DirectGraph:
 
 
 def bidirectional(graph: DirectGraph) -> DirectGraph:
-    """Add an opposite arc to every arc: G united with its transpose, keeping parallel arcs.
+    """Union of a graph and its transpose, keeping parallel arcs.
 
     Parameters
     ----------
     graph : DirectGraph
-        Any; where two nodes already have arcs in both directions, there will be two in each.
+        Any; two nodes with arcs in both directions get two in each.
 
     Returns
     -------

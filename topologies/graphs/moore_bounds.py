@@ -1,4 +1,4 @@
-"""The best that any direct-connect graph of so many nodes and ports can do."""
+"""Moore bounds on nodes and diameter, and the bandwidth optimum."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from fractions import Fraction
 from ...errors import UnsupportedError
 from ...support.validation import as_size
 
-__all__ = ["bandwidth_optimum", "moore_bound", "moore_steps", "undirected_moore_bound", "undirected_moore_steps"]
-
-MOST_NODES = 2**62
-"""Of a graph that is only counted, not built."""
+MAX_NODES = 2**62
+"""The graphs are not built."""
 
 
 def moore_bound(degree: int, diameter: int) -> int:
-    """Most nodes that a directed graph can have: M(d, k) = 1 + d + d² + ... + d^k.
+    """Moore bound: the most nodes of a directed graph, M(d, k) = 1 + d + d² + ... + d^k.
 
     Parameters
     ----------
@@ -46,7 +44,7 @@ def moore_bound(degree: int, diameter: int) -> int:
 
 
 def undirected_moore_bound(degree: int, diameter: int) -> int:
-    """Most nodes that a graph of two-way links can have: 1 + d (1 + (d - 1) + ... + (d - 1)^(k - 1)).
+    """Moore bound of bidirectional graphs: 1 + d (1 + (d - 1) + ... + (d - 1)^(k - 1)).
 
     Parameters
     ----------
@@ -74,7 +72,7 @@ def undirected_moore_bound(degree: int, diameter: int) -> int:
 
 
 def moore_steps(nodes: int, degree: int) -> int:
-    """Fewest steps that the Moore bound leaves to an allgather: T_L*(N, d) in multiples of alpha.
+    """Lower bound on the steps of an allgather by the Moore bound: T_L*(N, d) in multiples of alpha.
 
     Parameters
     ----------
@@ -100,7 +98,7 @@ def moore_steps(nodes: int, degree: int) -> int:
     >>> moore_steps(1024, 4), moore_steps(8, 1)
     (5, 7)
     """
-    nodes, degree = as_size(nodes, "nodes", most=MOST_NODES), as_size(degree, "degree")
+    nodes, degree = as_size(nodes, "nodes", most=MAX_NODES), as_size(degree, "degree")
     if degree == 1:
         return nodes - 1
     steps = reached = 0
@@ -111,12 +109,12 @@ def moore_steps(nodes: int, degree: int) -> int:
 
 
 def undirected_moore_steps(nodes: int, degree: int) -> int:
-    """Fewest steps that the Moore bound leaves to an allgather on two-way links: T_L** in multiples of alpha.
+    """Lower bound on the steps of an allgather on bidirectional graphs: T_L** in multiples of alpha.
 
     Parameters
     ----------
     nodes, degree : int
-        N and d; one link each connects no more than 2 nodes.
+        N and d.
 
     Returns
     -------
@@ -139,7 +137,7 @@ def undirected_moore_steps(nodes: int, degree: int) -> int:
     >>> undirected_moore_steps(21, 4), undirected_moore_steps(189, 4), undirected_moore_steps(728, 4)
     (3, 5, 6)
     """
-    nodes, degree = as_size(nodes, "nodes", most=MOST_NODES), as_size(degree, "degree")
+    nodes, degree = as_size(nodes, "nodes", most=MAX_NODES), as_size(degree, "degree")
     if degree == 1 and nodes > 2:
         raise UnsupportedError(
             f"bidirectional links of degree 1 cannot connect {nodes} nodes; expected a degree of 2 or more"
@@ -153,7 +151,7 @@ def undirected_moore_steps(nodes: int, degree: int) -> int:
 
 
 def bandwidth_optimum(nodes: int) -> Fraction:
-    """Least T_B that any allgather can have, in multiples of M/B: T_B* = (N - 1) / N.
+    """Lower bound on T_B of every allgather, in multiples of M/B: T_B* = (N - 1) / N.
 
     Parameters
     ----------
@@ -178,5 +176,5 @@ def bandwidth_optimum(nodes: int) -> Fraction:
     >>> bandwidth_optimum(1024)
     Fraction(1023, 1024)
     """
-    nodes = as_size(nodes, "nodes", most=MOST_NODES)
+    nodes = as_size(nodes, "nodes", most=MAX_NODES)
     return Fraction(nodes - 1, nodes)

@@ -1,4 +1,4 @@
-"""How the names of expanded graphs are put together, in the notation of the direct-connect paper."""
+"""Names of expanded graphs, in the notation of the direct-connect paper."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
-__all__ = ["line_graph_name", "offset_names", "operand"]
-
-MOST_OFFSETS = 32
-"""Written out in a name; more would fill a screen."""
+MAX_OFFSETS = 32
+"""Offsets that a name lists."""
 
 
 def operand(name: str, inside: str = "") -> str:
-    """Put a name in parentheses if an operator stands outside all of its own.
+    """Put a name in parentheses if it has an operator outside of parentheses.
 
     >>> operand("K(2) □ K(3)"), operand("K(2) □ K(3)", "□"), operand("L^2(K(3))")
     ('(K(2) □ K(3))', 'K(2) □ K(3)', 'L^2(K(3))')
@@ -25,12 +23,12 @@ def operand(name: str, inside: str = "") -> str:
 
 
 def _without_line_power(outside: str) -> str:
-    """Leave out the ``^2`` of ``L^2(...)``, which is no operator on the result."""
+    """Remove the ``^2`` of ``L^2(...)``, which is not an operator on the result."""
     return re.sub(r"^L\^\d+$", "L", outside)
 
 
 def line_graph_name(name: str, times: int) -> str:
-    """Name the line graph of a graph, or the line graph of that, and so on.
+    """Name the iterated line graph of a graph.
 
     >>> line_graph_name("K(4, 4)", 1), line_graph_name("L^2(K(4, 4))", 1)
     ('L(K(4, 4))', 'L^3(K(4, 4))')
@@ -42,16 +40,16 @@ def line_graph_name(name: str, times: int) -> str:
 
 
 def offset_names(offsets: Sequence[int]) -> str:
-    """Write the offsets of a circulant graph for its name; of many, the first three and how many there are.
+    """Format the offsets of a circulant graph for its name; of many, the first three and their number.
 
     >>> offset_names([1, 4, 5]), offset_names(range(1, 512))
     ('{1, 4, 5}', '{1, 2, 3, ... 511 offsets}')
     """
-    listed = ", ".join(map(str, offsets if len(offsets) <= MOST_OFFSETS else offsets[:3]))
-    return f"{{{listed}}}" if len(offsets) <= MOST_OFFSETS else f"{{{listed}, ... {len(offsets)} offsets}}"
+    listed = ", ".join(map(str, offsets if len(offsets) <= MAX_OFFSETS else offsets[:3]))
+    return f"{{{listed}}}" if len(offsets) <= MAX_OFFSETS else f"{{{listed}, ... {len(offsets)} offsets}}"
 
 
 def _is_balanced(text: str) -> bool:
-    """Whether every parenthesis is opened before it is closed."""
+    """Return whether the parentheses of a text are balanced."""
     depths = list(accumulate((char == "(") - (char == ")") for char in text))
     return min(depths, default=0) >= 0 and (not depths or depths[-1] == 0)

@@ -1,8 +1,8 @@
-"""Ranks and links that are alike, from symmetries that are checked here and not believed.
+"""Orbits of ranks and links under symmetries, which are checked here.
 
-A flow of all sources can be averaged over a group of symmetries: it then puts equal loads on links that the group maps
-to each other, and what one source of each orbit sends tells those loads.  So one source of each orbit of ranks and one
-capacity per orbit of links are enough.
+A flow of all sources can be averaged over a group of symmetries: it then has equal loads on the links of an orbit, and
+the flow of one source of each orbit determines them.  So one source per orbit of ranks and one capacity per orbit of
+links are enough.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ import numpy.typing as npt
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 
-__all__ = ["LinkOrbits", "link_images", "link_orbits", "no_link_orbits"]
-
 
 class LinkOrbits(NamedTuple):
-    """What a group of symmetries makes alike.
+    """Orbits of a group of symmetries.
 
-    `sources` (int64 (orbits,)): The least rank of each orbit of ranks that send anything.
+    `sources` (int64 (orbits,)): The least rank of each orbit of ranks with demands.
     `counts` (int64 (orbits,)): Ranks in the orbit.
     `classes` (int64 (links,)): The number of each link's orbit, from 0.
     `sizes` (int64 (classes,)): Links in each orbit.
@@ -33,8 +31,8 @@ class LinkOrbits(NamedTuple):
     sizes: IntArray
 
 
-def no_link_orbits(num_links: int, demands: IntArray) -> LinkOrbits:
-    """Take every rank that sends anything, and every link, for itself; parameters are those of `link_orbits`."""
+def trivial_link_orbits(num_links: int, demands: IntArray) -> LinkOrbits:
+    """Return the orbits of the identity: every rank with demands, and every link, by itself."""
     sources = np.flatnonzero(_sends(demands))
     return LinkOrbits(sources, np.ones_like(sources), np.arange(num_links), np.ones(num_links, dtype=np.int64))
 
@@ -42,12 +40,12 @@ def no_link_orbits(num_links: int, demands: IntArray) -> LinkOrbits:
 def link_orbits(
     tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray, symmetries: IntArray
 ) -> LinkOrbits:
-    """Tell which ranks and links some symmetries map to each other, after checking that they are symmetries.
+    """Return the orbits that symmetries generate, after checking them; `UnsupportedError` if one is no symmetry.
 
     Shapes: `tails`, `heads`, `capacities` int64 (links,); `demands` int64 (ranks, ranks); `symmetries` int64
     (generators, nodes).
 
-    Turning a ring of three makes all alike:
+    The rotations of a ring of three have one orbit:
 
     >>> import numpy as np
     >>> ring = np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([5, 5, 5])
@@ -74,9 +72,10 @@ def link_orbits(
 
 
 def link_images(tails: IntArray, heads: IntArray, capacities: IntArray, symmetries: IntArray) -> IntArray:
-    """Tell where symmetries take the links.
+    """Return the image of each link under each symmetry, after checking that there is one.
 
-    Shapes: returns int64 (generators, links).
+    Shapes: `tails`, `heads`, `capacities` int64 (links,); `symmetries` int64 (generators, nodes); returns int64
+    (generators, links).
 
     >>> import numpy as np
     >>> link_images(np.array([0, 1]), np.array([1, 0]), np.array([5, 5]), np.array([[1, 0]]))
@@ -97,7 +96,7 @@ def link_images(tails: IntArray, heads: IntArray, capacities: IntArray, symmetri
 
 
 def _merged(size: int, mappings: IntArray) -> IntArray:
-    """Number the orbits of what the mappings generate."""
+    """Number the orbits that mappings generate."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

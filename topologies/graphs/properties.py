@@ -1,6 +1,6 @@
-"""What direct-connect graphs are judged by: symmetry, regularity, distances.
+"""Graph properties: Moore optimality, reverse symmetry, vertex transitivity, distance regularity, distances.
 
-All of it is computed from the arcs, never assumed of a family.  What is costly is kept with the graph.
+All are computed from the arcs, never assumed of a family; expensive ones are cached by graph.
 """
 
 from __future__ import annotations
@@ -18,41 +18,29 @@ from ..network.direct_graph import DirectGraph, as_direct_graph
 from .isomorphism import isomorphism, orbits
 from .moore_bounds import moore_steps
 
-__all__ = [
-    "IntersectionArray",
-    "average_distance",
-    "distance_sum",
-    "intersection_array",
-    "is_distance_regular",
-    "is_moore_optimal",
-    "is_reverse_symmetric",
-    "is_vertex_transitive",
-    "reverse_symmetry",
-]
-
 Answer = TypeVar("Answer")
 
 
-def _kept(compute: Callable[[DirectGraph], Answer]) -> Callable[[DirectGraph], Answer]:
-    """Compute once for each graph, for as long as the graph is in use."""
-    known: WeakKeyDictionary[DirectGraph, Answer] = WeakKeyDictionary()
+def _cached(compute: Callable[[DirectGraph], Answer]) -> Callable[[DirectGraph], Answer]:
+    """Cache the results of a function by graph."""
+    cache: WeakKeyDictionary[DirectGraph, Answer] = WeakKeyDictionary()
 
     @wraps(compute)
-    def kept(graph: DirectGraph) -> Answer:
-        if as_direct_graph(graph) not in known:
-            known[graph] = compute(graph)
-        return known[graph]
+    def cached(graph: DirectGraph) -> Answer:
+        if as_direct_graph(graph) not in cache:
+            cache[graph] = compute(graph)
+        return cache[graph]
 
-    return kept
+    return cached
 
 
 def is_moore_optimal(graph: DirectGraph) -> bool:
-    """Whether no graph of this many nodes and this degree can have a smaller diameter, by the Moore bound.
+    """Return whether the diameter is the lower bound of the Moore bound.
 
     Parameters
     ----------
     graph : DirectGraph
-        Regular; self-loops take up ports as other arcs do.
+        Regular; self-loops occupy ports.
 
     Returns
     -------
@@ -72,9 +60,9 @@ def is_moore_optimal(graph: DirectGraph) -> bool:
     return as_direct_graph(graph).diameter == moore_steps(graph.num_nodes, graph.degree)
 
 
-@_kept
+@_cached
 def reverse_symmetry(graph: DirectGraph) -> IntArray | None:
-    """Find a renumbering of the nodes that reverses all arcs.
+    """Find an isomorphism from a graph to its transpose.
 
     Parameters
     ----------
@@ -84,19 +72,18 @@ def reverse_symmetry(graph: DirectGraph) -> IntArray | None:
     Returns
     -------
     ndarray of int64, shape (nodes,), or None
-        An isomorphism from the graph to its transpose, and just as well from the transpose to the graph; None if there
-        is none.
+        It is also one from the transpose to the graph; None if there is none.
 
     Raises
     ------
     NoAnswerError
-        If the search was given up; see `collopt.topologies.isomorphism`.
+        If the search reached its limit; see `collopt.topologies.isomorphism`.
     """
     return isomorphism(graph, graph.transpose())
 
 
 def is_reverse_symmetric(graph: DirectGraph) -> bool:
-    """Whether the graph is isomorphic to its transpose, so that a schedule can be turned round (Theorem 2).
+    """Return whether a graph is isomorphic to its transpose, so that schedules can be reversed (Theorem 2).
 
     Parameters
     ----------
@@ -110,7 +97,7 @@ def is_reverse_symmetric(graph: DirectGraph) -> bool:
     Raises
     ------
     NoAnswerError
-        If the search was given up; see `collopt.topologies.isomorphism`.
+        If the search reached its limit; see `collopt.topologies.isomorphism`.
 
     Notes
     -----
@@ -124,9 +111,9 @@ def is_reverse_symmetric(graph: DirectGraph) -> bool:
     return reverse_symmetry(graph) is not None
 
 
-@_kept
+@_cached
 def is_vertex_transitive(graph: DirectGraph) -> bool:
-    """Whether all nodes are alike: automorphisms take each to every other.
+    """Return whether automorphisms map each node to every other.
 
     Parameters
     ----------
@@ -140,7 +127,7 @@ def is_vertex_transitive(graph: DirectGraph) -> bool:
     Raises
     ------
     NoAnswerError
-        If the search was given up; see `collopt.topologies.orbits`.
+        If the search reached its limit; see `collopt.topologies.orbits`.
 
     Examples
     --------
@@ -151,12 +138,12 @@ def is_vertex_transitive(graph: DirectGraph) -> bool:
 
 
 class IntersectionArray(NamedTuple):
-    """How many neighbours lead away from a node and back, at each distance from it.
+    """Intersection array of a distance-regular graph.
 
     Attributes
     ----------
     farther : tuple of int
-        b_0, ..., b_(k-1): of the neighbours of a node at distance i, those at distance i + 1.
+        b_0, ..., b_(k-1): of the neighbors of a node at distance i, those at distance i + 1.
     nearer : tuple of int
         c_1, ..., c_k: those at distance i - 1.
     """
@@ -165,9 +152,9 @@ class IntersectionArray(NamedTuple):
     nearer: tuple[int, ...]
 
 
-@_kept
+@_cached
 def intersection_array(graph: DirectGraph) -> IntersectionArray | None:
-    """Work out the intersection array of a distance-regular graph.
+    """Compute the intersection array of a distance-regular graph.
 
     Parameters
     ----------
@@ -187,8 +174,7 @@ def intersection_array(graph: DirectGraph) -> IntersectionArray | None:
     Notes
     -----
     Direct-connect paper, Definition 17: with x and y at distance h, the number of nodes at distance i from x and j
-    from y depends on h, i and j only.  In an undirected graph that all follows from j = 1, which is what is compared
-    here.
+    from y depends on h, i and j only.  In an undirected graph j = 1 implies all, so only that is checked.
 
     Examples
     --------
@@ -201,7 +187,7 @@ def intersection_array(graph: DirectGraph) -> IntersectionArray | None:
     distances, diameter = graph.distances, graph.diameter
     found = []
     for change in (1, -1):
-        counts = np.zeros(distances.shape, dtype=np.int64)  # Neighbours of a node, [node, source].
+        counts = np.zeros(distances.shape, dtype=np.int64)  # Neighbors of a node, [node, source].
         np.add.at(counts, graph.tails, (distances[:, graph.heads] - distances[:, graph.tails] == change).T)
         at_distance = [counts[hops == distances.T] for hops in range(diameter + 1)]
         if any((each != each[0]).any() for each in at_distance):
@@ -211,7 +197,7 @@ def intersection_array(graph: DirectGraph) -> IntersectionArray | None:
 
 
 def is_distance_regular(graph: DirectGraph) -> bool:
-    """Whether a graph is bidirectional, simple, and distance-regular; see `intersection_array`.
+    """Return whether a graph is bidirectional, simple, and distance-regular; see `intersection_array`.
 
     Parameters
     ----------
@@ -231,7 +217,7 @@ def is_distance_regular(graph: DirectGraph) -> bool:
 
 
 def distance_sum(graph: DirectGraph) -> int:
-    """Add up the distances from every node to every other: the hops that an all-to-all takes at least.
+    """Sum of the distances from every node to every other: a lower bound on the hops of an all-to-all.
 
     Parameters
     ----------

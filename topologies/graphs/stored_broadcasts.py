@@ -1,7 +1,7 @@
-"""Schedules of Diamond and the modified de Bruijn graphs, where broadcasts breadth-first are not bandwidth-optimal.
+"""Stored allgather schedules of Diamond and the modified de Bruijn graphs.
 
-Most of these graphs are not isomorphic to their transposes, so a reduce-scatter takes an allgather of the transpose
-(direct-connect paper, Corollary 1.1): the transposes have schedules here, too.
+Breadth-first broadcasts are not bandwidth-optimal there.  Most of these graphs are not isomorphic to their transposes,
+so reduce-scatter reverses an allgather of the transpose (direct-connect paper, Corollary 1.1), which is stored as well.
 """
 
 from __future__ import annotations
@@ -19,26 +19,24 @@ from ...errors import UnsupportedError
 from ...support.validation import shown
 from ..network.direct_graph import DirectGraph
 
-__all__ = ["BaseSchedule", "base_schedule_names", "base_schedule_rows", "base_transpose_names"]
-
 TRANSPOSED = "^T"
-"""What `DirectGraph.transpose` adds to a name."""
+"""Suffix of the names of `DirectGraph.transpose`."""
 
 
 @dataclass(frozen=True, eq=False)
 class BaseSchedule:
-    """An allgather in steps, one row for every chunk that passes a link.
+    """An allgather in steps, with a row for every chunk sent over a link.
 
     Attributes
     ----------
     graph : DirectGraph
-        What it runs on.
+        The graph.
     chunks : int
-        Pieces of equal size that a shard is cut into: the paper's P.
+        Chunks of equal size per shard: the paper's P.
     num_steps : int
         The paper's T_L, in units of alpha.
     rows : ndarray of int64, shape (sends, 5)
-        Source of the shard, chunk, tail, head and step, which counts from 1; not to be written to.
+        Source of the shard, chunk, tail, head and step, from 1; read-only.
     """
 
     graph: DirectGraph
@@ -48,7 +46,7 @@ class BaseSchedule:
 
 
 def base_schedule_names() -> tuple[str, ...]:
-    """Return the names of the paper's graphs that `base_schedule_rows` knows; those of transposes come beside.
+    """Return the names of the paper's graphs that `base_schedule_rows` has schedules of.
 
     Returns
     -------
@@ -56,7 +54,7 @@ def base_schedule_names() -> tuple[str, ...]:
 
     See Also
     --------
-    base_transpose_names : The transposes that it knows.
+    base_transpose_names : The transposed graphs.
 
     Examples
     --------
@@ -67,7 +65,7 @@ def base_schedule_names() -> tuple[str, ...]:
 
 
 def base_transpose_names() -> tuple[str, ...]:
-    """Return the names of the transposed graphs that `base_schedule_rows` knows.
+    """Return the names of the transposed graphs that `base_schedule_rows` has schedules of.
 
     Returns
     -------
@@ -76,7 +74,7 @@ def base_transpose_names() -> tuple[str, ...]:
 
     Notes
     -----
-    DBJMod(2, 3) is isomorphic to its transpose, and needs no schedule for that.
+    DBJMod(2, 3) is isomorphic to its transpose, which needs no schedule.
 
     Examples
     --------
@@ -87,7 +85,7 @@ def base_transpose_names() -> tuple[str, ...]:
 
 
 def base_schedule_rows(name: str) -> BaseSchedule:
-    """Return the schedule that comes with collopt for one of the graphs without a good breadth-first one.
+    """Return the stored schedule of a graph without a bandwidth-optimal breadth-first broadcast.
 
     Parameters
     ----------
@@ -105,10 +103,10 @@ def base_schedule_rows(name: str) -> BaseSchedule:
 
     Notes
     -----
-    Found once by integer programming, and bandwidth-optimal: in step t every link carries the same number of chunks,
-    and over all steps each node receives every chunk of the others once.  Steps and bandwidth are those of the
-    direct-connect paper's Table 9, and the transposes, of which it says nothing, take no more; nothing here is taken on
-    trust, the steps are checked like those of any schedule.
+    Found by integer programming, and bandwidth-optimal: in each step every link carries the same number of chunks, and
+    over all steps each node receives every chunk of the others once.  Steps and bandwidth are those of the
+    direct-connect paper's Table 9; the transposes, which it does not list, take no more.  The steps are verified like
+    those of any schedule.
 
     Examples
     --------

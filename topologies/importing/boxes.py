@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from ...support.quantities import Exact, doubt_about_nic
+from ...support.quantities import Exact, nic_unit_warning
 from ..switched.scale_out import Box
 from .formats import Format, find_format
 from .latencies import box_latencies, latencies_note
 from .sources.document import Document, Imported, read_document
 from .sources.gpu_products import FIGURES
 from .sources.options import BoxOptions
-
-__all__ = ["imported", "read_box"]
 
 MAX_CHARACTERS = 16 * 2**20
 """Of the formats of others: a dump of one host has some thousand, of a rack some hundred thousand."""
@@ -64,7 +62,7 @@ def read_box(
     made = imported(document, format_, options)
     assert isinstance(made, Box), "that is what its reader makes"
     assumed = None if format_.states_latencies else latencies_note(box_latencies(made))
-    more = (assumed, doubt_about_nic(nic_bandwidth, options.nic_bandwidth))
+    more = (assumed, nic_unit_warning(nic_bandwidth, options.nic_bandwidth))
     return replace(made, notes=(*made.notes, *(note for note in more if note is not None)))
 
 

@@ -15,8 +15,6 @@ from ..switched.nic_shares import with_ports
 from ..switched.scale_out import FABRIC_LATENCY, MAX_BOXES, Box, Nic, join_boxes
 from .boxes import read_box
 
-__all__ = ["FABRICS", "compose"]
-
 FABRICS = {"full": "fabric", "rail": "rail{nic}", "leaf_spine": "leaf{leaf}"}
 """The switch into which a NIC is plugged, by its position in its box and the leaf of that box."""
 BOXES_PER_LEAF = 4

@@ -15,8 +15,6 @@ from ..switched.scale_out import Box
 from .sources.document import Document, Imported
 from .sources.options import OPTIONS, BoxOptions
 
-__all__ = ["FORMATS", "Format", "find_format", "what_it_is"]
-
 
 class Format(NamedTuple):
     """One kind of file.

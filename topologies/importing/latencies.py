@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from ..network.link_classes import kind_of, link_classes
+from ..network.link_classes import link_classes, node_kind
 from ..network.topology import Topology
 from ..switched.scale_out import Box
-
-__all__ = ["box_latencies", "latencies_note", "network_latencies"]
 
 Latencies = Iterable[tuple[str, Fraction]]
 """Kinds of nodes, such as ``gpu-nic``, and µs of the links between them."""
@@ -39,9 +37,9 @@ nic-rail, rail-spine; collopt calibrate fits them to measured times"
 def box_latencies(box: Box) -> Iterator[tuple[str, Fraction]]:
     """Go through the links of a box and of its network cards."""
     for link in box.links:
-        yield f"{kind_of(link.tail)}-{kind_of(link.head)}", link.latency
+        yield f"{node_kind(link.tail)}-{node_kind(link.head)}", link.latency
     for nic in box.nics:
-        yield from ((f"{kind_of(node)}-nic", Fraction(nic.near_latency)) for node in nic.near)
+        yield from ((f"{node_kind(node)}-nic", Fraction(nic.near_latency)) for node in nic.near)
         yield "nic-network", Fraction(nic.latency)
 
 

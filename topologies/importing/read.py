@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from ...errors import TopologyError
 from ...support.json_files import parse_json
-from ...support.quantities import Exact, doubt_about_nic
+from ...support.quantities import Exact, nic_unit_warning
 from ...support.validation import as_size
 from ..network.topology import Topology
 from ..network.topology_json import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
@@ -19,8 +19,6 @@ from .formats import find_format
 from .latencies import latencies_note, network_latencies
 from .sources.document import Document, Imported, read_document
 from .sources.options import OPTIONS, BoxOptions
-
-__all__ = ["ImportOptions", "import_boxes", "import_network"]
 
 COMPOSE_OPTIONS = ("nic_bandwidth", "nics", "oversubscription", "boxes_per_leaf", "name")
 BETWEEN_BOXES = ("fabric", "nics", "oversubscription", "boxes_per_leaf")
@@ -66,7 +64,7 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
         _silence(made, given),
         latencies_note(network_latencies(network, made, stated=format_.states_latencies)),
         # Last, where it is seen.
-        doubt_about_nic(given.get("nic_bandwidth"), for_box.nic_bandwidth),
+        nic_unit_warning(given.get("nic_bandwidth"), for_box.nic_bandwidth),
     )
     return Imported(network, (*made.notes, *(note for note in more if note is not None)))
 

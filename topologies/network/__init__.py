@@ -1,1 +1,1 @@
-"""`Topology`, its links, what-if changes, `DirectGraph`, schema."""
+"""`Topology`, its links and what-if changes, `DirectGraph`, and the JSON schema."""

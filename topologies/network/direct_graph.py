@@ -1,8 +1,8 @@
-"""`DirectGraph`: the ports of a direct-connect network as arcs, with parallel links and self-loops.
+"""`DirectGraph`: a direct-connect network as a directed multigraph with self-loops.
 
-A `Topology` merges parallel links and has no self-loops.  Both count where every node has the same number d of ports:
-a self-loop takes up a port, and a line graph makes a node of every arc.  So the families and the expansions of the
-direct-connect paper work on this class; `Topology.from_graph` makes a network of the result.
+A `Topology` merges parallel links and has no self-loops.  Both matter in d-regular graphs: a self-loop occupies a port,
+and a line graph has a node for every arc.  So the families and expansions of the direct-connect paper use this class,
+and `Topology.from_graph` converts the result.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from ...errors import TopologyError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import MAX_LINKS, as_integers, as_list, as_size, as_title, check_links, shown
 from .hop_distances import hop_distances
-
-__all__ = ["Adjacency", "DirectGraph", "as_direct_graph"]
 
 
 class Adjacency(NamedTuple):
@@ -49,7 +47,7 @@ class DirectGraph:
     num_nodes : int
         Ranks 0 to ``num_nodes - 1``.
     tails, heads : ndarray of int64, shape (arcs,)
-        Sorted by tail, then head; parallel arcs are listed as often as they are there, self-loops too.
+        Sorted by tail, then head; each parallel arc and self-loop is one entry.
     name : str
         In the paper's notation, such as ``"L(K(4, 4))"``.
 
@@ -66,9 +64,9 @@ class DirectGraph:
     name: str
 
     def __post_init__(self) -> None:
-        """Check the arcs, put them in order, and let nobody write to them."""
+        """Check and sort the arcs, and make them read-only."""
         as_title(self.name, "the graph's name")
-        # As many as there can be arcs, for the line graph makes a node of each.
+        # As many as there can be arcs: the line graph has a node for each.
         object.__setattr__(self, "num_nodes", as_size(self.num_nodes, "num_nodes", most=MAX_LINKS))
         tails, heads = (
             as_integers(getattr(self, end), f"the {end}", "a whole number for each arc") for end in ("tails", "heads")
@@ -101,7 +99,7 @@ class DirectGraph:
         arcs : iterable of (tail, head), or ndarray of shape (arcs, 2)
             In any order.
         name : str
-            For people.
+            For display.
 
         Returns
         -------
@@ -138,7 +136,7 @@ class DirectGraph:
 
     @property
     def num_self_loops(self) -> int:
-        """Arcs that lead back to where they start."""
+        """Arcs whose tail is their head."""
         return int((self.tails == self.heads).sum())
 
     @property
@@ -148,7 +146,7 @@ class DirectGraph:
 
     @property
     def is_simple(self) -> bool:
-        """Whether there are neither parallel arcs nor self-loops: what Theorem 13 asks for."""
+        """Whether there are neither parallel arcs nor self-loops, as Theorem 13 requires."""
         return not self.num_self_loops and not self.has_parallel_links
 
     @property
@@ -164,7 +162,7 @@ class DirectGraph:
 
     @property
     def is_regular(self) -> bool:
-        """Whether as many arcs leave as enter each node, and equally many at all nodes."""
+        """Whether in-degree and out-degree are equal, and the same at all nodes."""
         out, into = self.degrees
         return bool((out == out[0]).all() and (into == out[0]).all())
 
@@ -199,7 +197,7 @@ class DirectGraph:
 
     @cached_property
     def diameter(self) -> int:
-        """Most hops that any node is away from any other."""
+        """Maximum distance between two nodes, in hops."""
         return int(self.distances.max())
 
     def transpose(self) -> DirectGraph:
@@ -212,7 +210,7 @@ class DirectGraph:
         return DirectGraph(self.num_nodes, self.tails, self.heads, name)
 
     def __reduce__(self) -> tuple[type[DirectGraph], tuple[object, ...]]:
-        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        """Copy and pickle by construction, as numpy does not keep the read-only flag."""
         return type(self), (self.num_nodes, self.tails, self.heads, self.name)
 
     def __repr__(self) -> str:
@@ -221,7 +219,7 @@ class DirectGraph:
 
 
 def as_direct_graph(value: object) -> DirectGraph:
-    """Return a graph that was asked for; anything else raises `UnsupportedError`."""
+    """Return a `DirectGraph` unchanged; anything else raises `UnsupportedError`."""
     if not isinstance(value, DirectGraph):
         raise UnsupportedError(
             f"the graph is {shown(value)}; expected a DirectGraph, such as topology.direct_graph() returns"

@@ -1,4 +1,4 @@
-"""How many hops every node of a graph is away from every other."""
+"""All-pairs hop distances by bit-parallel breadth-first search."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ import numpy.typing as npt
 from ...errors import BoundError
 from ...support.arrays import IntArray
 
-__all__ = ["hop_distances", "hops_where_found"]
-
 
 def hop_distances(num_nodes: int, tails: IntArray, heads: IntArray, name: str) -> npt.NDArray[np.int16]:
-    """Search breadth-first from all nodes at once, 8 sources in a byte.
+    """Return all-pairs hop distances, ``[source, node]``; `BoundError` if a node is unreachable.
 
     Shapes: `tails`, `heads` int64 (arcs,); returns int16 (nodes, nodes).
 
     >>> hop_distances(3, np.array([0, 1, 2]), np.array([1, 2, 0]), "UniRing(1, 3)").tolist()
     [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
     """
-    distances = hops_where_found(num_nodes, tails, heads)
+    distances = partial_hop_distances(num_nodes, tails, heads)
     if (distances < 0).any():
         node, source = np.argwhere(distances.T < 0)[0].tolist()
         raise BoundError(
@@ -28,28 +26,28 @@ def hop_distances(num_nodes: int, tails: IntArray, heads: IntArray, name: str) -
     return distances
 
 
-def hops_where_found(num_nodes: int, tails: IntArray, heads: IntArray) -> npt.NDArray[np.int16]:
-    """Search as `hop_distances` does, and return -1 where there is no way.
+def partial_hop_distances(num_nodes: int, tails: IntArray, heads: IntArray) -> npt.NDArray[np.int16]:
+    """Return all-pairs hop distances, -1 where there is no path; 8 sources are searched per byte.
 
-    Shapes: returns int16 (nodes, nodes).
+    Shapes: `tails`, `heads` int64 (arcs,); returns int16 (nodes, nodes).
 
-    >>> hops_where_found(3, np.array([0, 1]), np.array([1, 2])).tolist()
+    >>> partial_hop_distances(3, np.array([0, 1]), np.array([1, 2])).tolist()
     [[0, 1, 2], [-1, 0, 1], [-1, -1, 0]]
     """
     found = np.full((num_nodes, num_nodes), -1, dtype=np.int16)  # [node, source]
     np.fill_diagonal(found, 0)
     reached = np.packbits(np.eye(num_nodes, dtype=np.bool_), axis=1)
-    fresh, distance = reached.copy(), 0
+    frontier, distance = reached.copy(), 0
     by_head = np.argsort(heads, kind="stable")
     tails, heads = tails[by_head], heads[by_head]
     nodes, starts = np.unique(heads, return_index=True)
-    while fresh.any() and len(nodes):
+    while frontier.any() and len(nodes):
         distance += 1
         arrived = np.zeros_like(reached)
-        arrived[nodes] = np.bitwise_or.reduceat(fresh[tails], starts, axis=0)
-        fresh = arrived & ~reached
-        reached |= fresh
-        found[np.unpackbits(fresh, axis=1, count=num_nodes).astype(np.bool_)] = distance
+        arrived[nodes] = np.bitwise_or.reduceat(frontier[tails], starts, axis=0)
+        frontier = arrived & ~reached
+        reached |= frontier
+        found[np.unpackbits(frontier, axis=1, count=num_nodes).astype(np.bool_)] = distance
     distances = np.ascontiguousarray(found.T)
     distances.flags.writeable = False
     return distances

@@ -1,4 +1,4 @@
-"""The links of a network in classes: those between nodes of the same two kinds, of one bandwidth."""
+"""Link classes: links of one bandwidth between two kinds of nodes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from ...errors import TopologyError
 from ...support.validation import shown
 from .topology import Link, Topology
 
-__all__ = ["LinkClass", "kind_of", "link_classes", "matching_classes"]
-
 _NUMBERING = re.compile(r"[\d._:,()\[\] -]*$")
-"""What tells nodes of one kind apart, at the end of their names."""
+"""The numbering at the end of node names."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class LinkClass:
 
 
 def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
-    """Sort the links of a network into classes.
+    """Group the links of a network into classes.
 
     Parameters
     ----------
@@ -59,7 +57,7 @@ def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
     Returns
     -------
     tuple of LinkClass
-        In the order in which their first links come in the topology; every link is in exactly one.
+        In the order of their first links in the topology; every link is in exactly one class.
 
     Examples
     --------
@@ -69,7 +67,7 @@ def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
     >>> [(each.name, len(each.links)) for each in link_classes(dgx1_v100())]
     [('gpu-gpu:25', 16), ('gpu-gpu:50', 16)]
     """
-    kinds, order = _kinds(topology), topology.node_index
+    kinds, order = _node_kinds(topology), topology.node_index
     groups: dict[tuple[str, Fraction], list[Link]] = {}
     for link in topology.links:
         ends = sorted((link.tail, link.head), key=order.__getitem__)
@@ -82,7 +80,7 @@ def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
 
 
 def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tuple[LinkClass, ...]:
-    """Look classes up by name; the kinds alone, such as ``gpu-gpu``, mean all classes between them.
+    """Look up classes by name; kinds without a bandwidth, such as ``gpu-gpu``, select all classes between them.
 
     >>> from collopt.topologies import dgx1_v100
     >>> [each.name for each in matching_classes(link_classes(dgx1_v100()), ["gpu-gpu"])]
@@ -100,16 +98,16 @@ def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tupl
     return tuple(each for each in classes if each.name in found)
 
 
-def kind_of(node: str, nameless: str = "") -> str:
-    """Return the end of a node's name, after the last slash and without its number.
+def node_kind(node: str, default: str = "") -> str:
+    """Return the kind of a node: the end of its name, after the last slash and without its number.
 
-    >>> kind_of("box1/gpu3"), kind_of("7", "rank")
+    >>> node_kind("box1/gpu3"), node_kind("7", "rank")
     ('gpu', 'rank')
     """
-    return _NUMBERING.sub("", node.rpartition("/")[2]) or nameless
+    return _NUMBERING.sub("", node.rpartition("/")[2]) or default
 
 
-def _kinds(topology: Topology) -> dict[str, str]:
-    return {node: kind_of(node, "rank") for node in topology.compute_nodes} | {
-        node: kind_of(node, "switch") for node in topology.switch_nodes
+def _node_kinds(topology: Topology) -> dict[str, str]:
+    return {node: node_kind(node, "rank") for node in topology.compute_nodes} | {
+        node: node_kind(node, "switch") for node in topology.switch_nodes
     }

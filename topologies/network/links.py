@@ -1,4 +1,4 @@
-"""Directed links: one of them, what people write for several, and all of a network as arrays."""
+"""Directed links: records, validation, merging of parallel links, and arrays for the solvers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import numpy.typing as npt
 from ...errors import CapacityOverflowError, TopologyError
 from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import as_list, as_name, shown
-
-__all__ = ["Link", "LinkArrays", "as_link", "grouped", "link_arrays", "merged_links"]
 
 INT64_MAX = 2**63 - 1
 
@@ -58,14 +56,14 @@ class LinkArrays(NamedTuple):
 
 
 def as_link(entry: object) -> Link:
-    """Read ``(tail, head, bandwidth[, latency])``, whose entries are still as people wrote them."""
+    """Return ``(tail, head, bandwidth[, latency])`` as a `Link` whose entries are not validated yet."""
     if not isinstance(entry, tuple) or len(entry) not in (3, 4):
         raise TopologyError(f"link {shown(entry)} is not a tuple (tail, head, bandwidth[, latency])")
     return Link(*entry)
 
 
 def merged_links(links: Iterable[Link], known: Mapping[str, str]) -> tuple[Link, ...]:
-    """Read links between known nodes exactly, and make one of those that are parallel."""
+    """Validate links between known nodes, and merge parallel ones: sum of bandwidths, larger latency."""
     merged: dict[tuple[str, str], Link] = {}
     for entry in map(as_link, as_list(links, "the links")):
         tail, head = as_name(entry[0]), as_name(entry[1])
@@ -84,7 +82,7 @@ def merged_links(links: Iterable[Link], known: Mapping[str, str]) -> tuple[Link,
 
 
 def link_arrays(links: Sequence[Link], index: Mapping[str, int]) -> LinkArrays:
-    """Scale bandwidths to int64 with one exact unit; `CapacityOverflowError` if there is none."""
+    """Scale bandwidths to int64 in an exact common unit; `CapacityOverflowError` if there is none."""
     scale = lcm(*(link.bandwidth.denominator for link in links)) if links else 1
     scaled = [int(link.bandwidth * scale) for link in links]
     common = gcd(*scaled) if scaled else 1
@@ -100,8 +98,8 @@ def link_arrays(links: Sequence[Link], index: Mapping[str, int]) -> LinkArrays:
     )
 
 
-def grouped(nodes: Iterable[str], pairs: Iterable[tuple[str, Link]]) -> Mapping[str, tuple[Link, ...]]:
-    """Links of each node, by the node that each pair begins with."""
+def links_by_node(nodes: Iterable[str], pairs: Iterable[tuple[str, Link]]) -> Mapping[str, tuple[Link, ...]]:
+    """Group (node, link) pairs by node."""
     groups: dict[str, list[Link]] = {node: [] for node in nodes}
     for node, link in pairs:
         groups[node].append(link)

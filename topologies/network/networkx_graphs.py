@@ -1,4 +1,4 @@
-"""What a networkx graph says of a network: nodes, their kinds and abilities, links."""
+"""Conversion of networkx graphs to the arguments of `Topology.from_links`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-def arguments_of(graph: nx.Graph, *, bandwidth: str, latency: str, kind: str, name: str | None) -> dict[str, Any]:
+def from_links_arguments(
+    graph: nx.Graph, *, bandwidth: str, latency: str, kind: str, name: str | None
+) -> dict[str, Any]:
     """Return the arguments of `Topology.from_links` for a networkx graph."""
     import networkx as nx
 
@@ -28,8 +30,8 @@ def arguments_of(graph: nx.Graph, *, bandwidth: str, latency: str, kind: str, na
         "compute": [names[node] for node, kind_of_node in kinds.items() if kind_of_node == "compute"],
         "switches": [names[node] for node, kind_of_node in kinds.items() if kind_of_node == "switch"],
         "bidirectional": not isinstance(graph, nx.DiGraph),
-        "multicast": _able(graph, names, "multicast"),
-        "aggregation": _able(graph, names, "aggregation"),
+        "multicast": _capable(graph, names, "multicast"),
+        "aggregation": _capable(graph, names, "aggregation"),
         "name": name if name is not None else str(graph.name or "topology"),
     }
 
@@ -53,15 +55,15 @@ def _kinds(graph: nx.Graph, names: Mapping[Hashable, str], attribute: str) -> di
     if without and len(without) == len(graph):
         return dict.fromkeys(graph.nodes, "compute")
     if without:
-        # Taking them for compute nodes would make ranks of forgotten switches.
+        # Taken as compute nodes, forgotten switches would become ranks.
         raise TopologyError(
             f"node {shown(names[without[0]])} of the graph has no attribute {attribute!r}, while others have; give "
             "every node 'compute' or 'switch', or none if all are compute nodes"
         )
-    return {node: _kind_of(names[node], value, attribute) for node, value in graph.nodes(data=attribute)}
+    return {node: _checked_kind(names[node], value, attribute) for node, value in graph.nodes(data=attribute)}
 
 
-def _kind_of(name: str, kind: object, attribute: str) -> str:
+def _checked_kind(name: str, kind: object, attribute: str) -> str:
     if not isinstance(kind, str) or kind not in ("compute", "switch"):
         raise TopologyError(
             f"attribute {attribute!r} of node {shown(name)} is {shown(kind)}; expected 'compute' or 'switch'"
@@ -81,13 +83,13 @@ def _links(
         yield names[tail], names[head], data[bandwidth], data.get(latency, 0)
 
 
-def _able(graph: nx.Graph, names: Mapping[Hashable, str], ability: str) -> list[str]:
-    able = []
+def _capable(graph: nx.Graph, names: Mapping[Hashable, str], ability: str) -> list[str]:
+    capable = []
     for node, value in graph.nodes(data=ability, default=False):
         if not isinstance(value, bool):
             raise TopologyError(
                 f"attribute {ability!r} of node {shown(names[node])} is {shown(value)}; expected True or False"
             )
         if value:
-            able.append(names[node])
-    return able
+            capable.append(names[node])
+    return capable

@@ -1,4 +1,4 @@
-"""Ranks as people give them, by number or by name."""
+"""Lookup of ranks by number or name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...support.validation import is_whole, shown
 
 
 def rank_number(compute_nodes: Sequence[str], rank: object) -> int | None:
-    """Return the number of a rank that is given by its number or name; None if there is none of it.
+    """Return the number of a rank given by number or name; None if there is no such rank.
 
     >>> rank_number(["gpu0", "gpu1", "gpu2"], "gpu2"), rank_number(["gpu0", "gpu1"], 2)
     (2, None)
@@ -20,7 +20,7 @@ def rank_number(compute_nodes: Sequence[str], rank: object) -> int | None:
 
 
 def as_root(compute_nodes: Sequence[str], root: object) -> int:
-    """Return the number of the rank that `root` gives by number or name, or raise `UnsupportedError`."""
+    """Return the number of the root rank, given by number or name, or raise `UnsupportedError`."""
     number = rank_number(compute_nodes, root)
     if number is None:
         raise UnsupportedError(

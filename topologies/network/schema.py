@@ -1,7 +1,4 @@
-"""What a topology file must look like, checked by pydantic.
-
-This module imports pydantic at once, so `collopt.topologies.files` imports it only when a file is read.
-"""
+"""Pydantic schema of topology files; imported only when a file is read, as pydantic is slow to import."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, FailFast, PlainValidator, Validation
 from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import as_name, shown
 from .topology import Link
-
-__all__ = ["SwitchEntry", "TopologyDocument", "first_problem"]
 
 
 def _as_link(row: object) -> Link:
@@ -29,7 +24,7 @@ LinkRow = Annotated[Link, PlainValidator(_as_link)]
 
 
 class SwitchEntry(BaseModel):
-    """One switch: its name and what it can do with data on its way."""
+    """One switch: its name and in-network abilities."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -39,21 +34,21 @@ class SwitchEntry(BaseModel):
 
 
 class TopologyDocument(BaseModel):
-    """The whole document; the header is checked before."""
+    """The whole document, whose header is checked before."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     format: str
     version: int
     name: str
-    # Only the first problem is told; a list of millions of them would take gigabytes.
+    # Only the first error is reported; millions would take gigabytes.
     compute: Annotated[list[NodeName], FailFast()]
     switches: Annotated[list[SwitchEntry], FailFast()]
     links: Annotated[list[LinkRow], FailFast()]
 
 
-def first_problem(error: ValidationError) -> str:
-    """Say the first thing that pydantic found in one clause that starts with the field."""
+def first_error(error: ValidationError) -> str:
+    """Format the first error that pydantic found, starting with the field."""
     problem = error.errors(include_url=False)[0]
     field = "field " + _dotted(problem["loc"])
     if problem["type"] == "missing":
@@ -62,7 +57,7 @@ def first_problem(error: ValidationError) -> str:
         return f"{field} is not part of this format; remove it"
     if problem["type"] == "value_error":
         return f"{field}: {problem['ctx']['error']}"
-    # pydantic's own sentence, such as "Input should be a valid list".
+    # pydantic's message, such as "Input should be a valid list".
     return f"{field} is {shown(problem['input'])}; {problem['msg'].replace('Input should', 'it should')}"
 
 

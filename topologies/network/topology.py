@@ -1,4 +1,4 @@
-"""The one description of a network that everything else in collopt works on."""
+"""`Topology`: a validated, immutable network of ranks, switches and directed links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...errors import TopologyError, UnsupportedError
 from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_flag, as_list, as_name, as_names, as_title, check_links, shown
 from .direct_graph import DirectGraph
-from .links import Link, LinkArrays, as_link, grouped, link_arrays, merged_links
+from .links import Link, LinkArrays, as_link, link_arrays, links_by_node, merged_links
 from .what_if import WhatIf
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Topology(WhatIf):
     """A network of compute nodes (ranks) and switches joined by directed links.
 
     Build one with `Topology.from_links`, `Topology.from_networkx`, `read_topology` or a function of
-    `collopt.topologies`; the constructor checks everything once, so every other part of collopt may rely on it.
+    `collopt.topologies`; the constructor validates everything.
 
     Attributes
     ----------
@@ -42,12 +42,12 @@ class Topology(WhatIf):
     links : tuple of Link
         At most one per ordered pair of nodes; parallel links are merged on entry.
     multicast, aggregation : frozenset of str
-        Switches that can copy, or add up, data on its way (ForestColl section 5.6).
+        Switches with in-network multicast, or in-network reduction (ForestColl section 5.6).
     name : str
-        For people; two topologies that differ only here are the same network.
+        For display; it does not count in comparisons.
     graph : DirectGraph or None
-        Of a direct-connect family or expansion, its arcs with self-loops and parallel links, of which `links` knows
-        nothing.  Files and changed topologies do not keep it; see `direct_graph`.
+        The multigraph of a direct-connect family or expansion, with the self-loops and parallel arcs that `links` does
+        not have.  Files and changed topologies do not keep it; see `direct_graph`.
 
     Examples
     --------
@@ -79,10 +79,10 @@ class Topology(WhatIf):
         object.__setattr__(self, "switch_nodes", switches)
         object.__setattr__(self, "links", merged_links(self.links, known))
         for ability in ("multicast", "aggregation"):
-            able = frozenset(as_name(node) for node in as_list(getattr(self, ability), f"{ability} switches"))
-            if stranger := sorted(able - set(switches)):
-                raise TopologyError(f"{ability} is claimed for {stranger[0]!r}, which is not a switch of this topology")
-            object.__setattr__(self, ability, able)
+            capable = frozenset(as_name(node) for node in as_list(getattr(self, ability), f"{ability} switches"))
+            if unknown := sorted(capable - set(switches)):
+                raise TopologyError(f"{ability} is claimed for {unknown[0]!r}, which is not a switch of this topology")
+            object.__setattr__(self, ability, capable)
 
     @classmethod
     def from_links(
@@ -110,7 +110,7 @@ class Topology(WhatIf):
         multicast, aggregation : iterable of str
             Switch abilities.
         name : str
-            For people.
+            For display.
 
         Returns
         -------
@@ -148,7 +148,7 @@ class Topology(WhatIf):
         kind: str = "kind",
         name: str | None = None,
     ) -> Topology:
-        """Read a networkx graph; the graph itself is left alone.
+        """Convert a networkx graph.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Topology(WhatIf):
             Node attribute, ``"compute"`` or ``"switch"``: every node has it, or none, and then all are compute nodes.
             A switch may further have the attributes ``multicast`` and ``aggregation``, True or False.
         name : str, optional
-            For people; by default the graph's own name.
+            For display; by default the graph's own name.
 
         Returns
         -------
@@ -184,12 +184,12 @@ class Topology(WhatIf):
         >>> Topology.from_networkx(graph, bandwidth="capacity", name="triangle")
         <Topology 'triangle': 3 ranks, 6 links>
         """
-        from .networkx_graphs import arguments_of
+        from .networkx_graphs import from_links_arguments
 
-        return cls.from_links(**arguments_of(graph, bandwidth=bandwidth, latency=latency, kind=kind, name=name))
+        return cls.from_links(**from_links_arguments(graph, bandwidth=bandwidth, latency=latency, kind=kind, name=name))
 
     def to_networkx(self) -> nx.DiGraph:
-        """Write the network as a directed graph that `from_networkx` reads back as the same network.
+        """Convert to a directed graph that `from_networkx` converts back to the same network.
 
         Returns
         -------
@@ -199,7 +199,7 @@ class Topology(WhatIf):
 
         Notes
         -----
-        networkx groups edges by node, so the way back may list the links in another order; the digest stays the same.
+        networkx groups edges by node, so converting back may reorder the links; the digest stays the same.
 
         Examples
         --------
@@ -212,8 +212,8 @@ class Topology(WhatIf):
         graph = nx.DiGraph(name=self.name)
         graph.add_nodes_from(self.compute_nodes, kind="compute")
         for switch in self.switch_nodes:
-            able = {ability: True for ability in ("multicast", "aggregation") if switch in getattr(self, ability)}
-            graph.add_node(switch, kind="switch", **able)
+            capable = {ability: True for ability in ("multicast", "aggregation") if switch in getattr(self, ability)}
+            graph.add_node(switch, kind="switch", **capable)
         for link in self.links:
             graph.add_edge(link.tail, link.head, bandwidth=link.bandwidth, latency=link.latency)
         return graph
@@ -228,7 +228,7 @@ class Topology(WhatIf):
         names: Sequence[str] | None = None,
         name: str | None = None,
     ) -> Topology:
-        """Make a network of a direct-connect graph: parallel arcs add up, and self-loops carry nothing.
+        """Convert a direct-connect graph: parallel arcs are merged into one link, and self-loops are dropped.
 
         Parameters
         ----------
@@ -274,9 +274,9 @@ class Topology(WhatIf):
         return made
 
     def direct_graph(self) -> DirectGraph:
-        """Return the arcs of a network without switches; k times the unit of bandwidth becomes k parallel arcs.
+        """Return a network without switches as a multigraph; k units of bandwidth become k parallel arcs.
 
-        A topology that a family or an expansion made keeps its graph, self-loops included; see `graph`.
+        A topology of a family or an expansion returns its `graph`, self-loops included.
 
         Raises
         ------
@@ -299,7 +299,7 @@ class Topology(WhatIf):
 
     @property
     def num_ranks(self) -> int:
-        """How many compute nodes there are."""
+        """Number of compute nodes."""
         return len(self.compute_nodes)
 
     @cached_property
@@ -326,11 +326,11 @@ class Topology(WhatIf):
 
     @cached_property
     def _out_links(self) -> Mapping[str, tuple[Link, ...]]:
-        return grouped(self.nodes, ((link.tail, link) for link in self.links))
+        return links_by_node(self.nodes, ((link.tail, link) for link in self.links))
 
     @cached_property
     def _in_links(self) -> Mapping[str, tuple[Link, ...]]:
-        return grouped(self.nodes, ((link.head, link) for link in self.links))
+        return links_by_node(self.nodes, ((link.head, link) for link in self.links))
 
     def out_links(self, node: str) -> tuple[Link, ...]:
         """Links that leave `node`."""
@@ -374,7 +374,7 @@ class Topology(WhatIf):
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
 
     def __repr__(self) -> str:
-        """Name and size; `str` and `repr` are the same on purpose."""
+        """Name and size in angle brackets."""
         switches = f", {len(self.switch_nodes)} switches" if self.switch_nodes else ""
         return f"<Topology {self.name!r}: {self.num_ranks} ranks{switches}, {len(self.links)} links>"
 

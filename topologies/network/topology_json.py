@@ -14,7 +14,7 @@ TOPOLOGY_VERSION = 1
 
 
 def topology_to_json(topology: Topology) -> dict[str, Any]:
-    """Describe a topology by plain lists, texts and integers, ready for `json.dumps`.
+    """Convert a topology to lists, strings and integers for `json.dumps`.
 
     >>> pair = Topology.from_links([("a", "b", "12.5"), ("b", "a", 25)], compute=["a", "b"], name="pair")
     >>> topology_to_json(pair)["links"]
@@ -38,7 +38,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
 
 
 def topology_from_json(data: object, where: str) -> Topology:
-    """Check a decoded JSON document and build the topology that it describes.
+    """Validate a decoded JSON document and build its topology.
 
     >>> pair = Topology.from_links([("a", "b", 25), ("b", "a", 25)], compute=["a", "b"])
     >>> topology_from_json(topology_to_json(pair), "example") == pair
@@ -46,7 +46,7 @@ def topology_from_json(data: object, where: str) -> Topology:
     """
     from pydantic import ValidationError
 
-    from .schema import TopologyDocument, first_problem
+    from .schema import TopologyDocument, first_error
 
     check_header(data, TOPOLOGY_FORMAT, TOPOLOGY_VERSION, where)
     try:
@@ -60,7 +60,7 @@ def topology_from_json(data: object, where: str) -> Topology:
             document.name,
         )
     except ValidationError as error:
-        raise FileFormatError(f"{where}: {first_problem(error)}") from None
+        raise FileFormatError(f"{where}: {first_error(error)}") from None
     except TopologyError as error:
         raise FileFormatError(f"{where}: {error}") from error
 

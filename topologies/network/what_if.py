@@ -1,4 +1,4 @@
-"""What-if changes of a topology: without a link or a node, with other bandwidths, with fewer ranks."""
+"""What-if changes of a topology: removed links, nodes or ranks, and changed bandwidths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .ranks import rank_number
 
 
 class WhatIf:
-    """The changes that every topology offers; each returns a new topology and leaves this one alone."""
+    """Mixin with the changes of a topology; each returns a new topology."""
 
     compute_nodes: tuple[str, ...]
     switch_nodes: tuple[str, ...]
@@ -43,7 +43,7 @@ class WhatIf:
         kept = as_names((self._rank_name(rank) for rank in as_several(ranks, "ranks")), "compute")
         alive = {*kept, *self.switch_nodes}
         links = tuple(link for link in self.links if link.tail in alive and link.head in alive)
-        return self._keeping(kept, links, f"{self.name} [{len(kept)} of {len(self.compute_nodes)} ranks]")
+        return self._restricted(kept, links, f"{self.name} [{len(kept)} of {len(self.compute_nodes)} ranks]")
 
     def without_link(self, tail: str, head: str, *, bidirectional: bool = True) -> Self:
         """Remove the link from `tail` to `head`, and its opposite if `bidirectional` and present."""
@@ -65,22 +65,22 @@ class WhatIf:
             raise TopologyError(f"node {shown(node)} is not in {self!r}")
         kept = tuple(rank for rank in self.compute_nodes if rank != node)
         links = tuple(link for link in self.links if node not in link[:2])
-        return self._keeping(kept, links, f"{self.name} without {node}")
+        return self._restricted(kept, links, f"{self.name} without {node}")
 
     def derate(self, tail: str, head: str, factor: Exact, *, bidirectional: bool = True) -> Self:
         """Multiply the bandwidth of one link (and of its opposite if `bidirectional`) by `factor`."""
         exact = as_factor(factor, "derating factor")
         changed = self._ends(tail, head, bidirectional=bidirectional)
-        links = tuple(_times(link, exact) if link[:2] in changed else link for link in self.links)
+        links = tuple(_scaled(link, exact) if link[:2] in changed else link for link in self.links)
         return self._with(links=links, name=f"{self.name} with {tail}-{head} x {exact}")
 
     def scaled(self, factor: Exact) -> Self:
         """Multiply every bandwidth by `factor`."""
         exact = as_factor(factor, "scale factor")
-        return self._with(links=tuple(_times(link, exact) for link in self.links), name=f"{self.name} x {exact}")
+        return self._with(links=tuple(_scaled(link, exact) for link in self.links), name=f"{self.name} x {exact}")
 
     def with_bandwidths(self, bandwidths: Mapping[tuple[str, str], Exact]) -> Self:
-        """Give links other bandwidths, such as what a model leaves to a collective; a link of 0 GB/s disappears.
+        """Replace bandwidths of links; a link of 0 GB/s is removed.
 
         Parameters
         ----------
@@ -117,8 +117,8 @@ class WhatIf:
     def _with(self, **changes: object) -> Self:
         return cast("Self", replace(cast("Any", self), **changes))
 
-    def _keeping(self, ranks: tuple[str, ...], links: tuple[Link, ...], name: str) -> Self:
-        """Keep these ranks and links, and the switches that still have one."""
+    def _restricted(self, ranks: tuple[str, ...], links: tuple[Link, ...], name: str) -> Self:
+        """Keep these ranks and links, and the switches that still have a link."""
         linked = {end for link in links for end in link[:2]}
         switches = tuple(switch for switch in self.switch_nodes if switch in linked)
         return self._with(
@@ -131,7 +131,7 @@ class WhatIf:
         )
 
     def _ends(self, tail: str, head: str, *, bidirectional: bool) -> set[tuple[str, str]]:
-        """Ends of the link, which must be there, and of its opposite, which need not be."""
+        """Return the ends of an existing link, and of its opposite link."""
         ends = self.link(tail, head)[:2]
         return {ends, (head, tail)} if as_flag(bidirectional, "bidirectional") else {ends}
 
@@ -143,5 +143,5 @@ class WhatIf:
         return self.compute_nodes[number]
 
 
-def _times(link: Link, factor: Fraction) -> Link:
+def _scaled(link: Link, factor: Fraction) -> Link:
     return link._replace(bandwidth=link.bandwidth * factor)

@@ -7,8 +7,6 @@ from fractions import Fraction
 from ..network.topology import Link, Topology
 from .scale_out import SCALE_UP_LATENCY, Box, Nic, repeat_box
 
-__all__ = ["mi250", "mi300x"]
-
 MI250_LINKS: dict[int, dict[int, int]] = {
     0: {1: 4, 2: 1, 4: 2},
     1: {0: 4, 2: 1, 3: 1, 5: 1},

@@ -14,8 +14,6 @@ from ...support.validation import as_size, check_links
 from ..network.topology import Link, Topology
 from .scale_out import FABRIC_LATENCY, SCALE_UP_LATENCY, Box, Nic, repeat_box
 
-__all__ = ["dragonfly", "fat_tree", "leaf_spine", "rail"]
-
 
 def leaf_spine(
     leaves: int,

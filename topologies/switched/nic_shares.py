@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from .scale_out import Box, Nic, SharedLink
 
-__all__ = ["UNLIMITED", "Share", "as_nic", "notes_on", "share_out", "with_ports"]
-
 UNLIMITED = Fraction(5000)
 """GB/s where nothing tells a limit, as in NCCL."""
 

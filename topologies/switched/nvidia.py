@@ -7,8 +7,6 @@ from fractions import Fraction
 from ..network.topology import Link, Topology
 from .scale_out import SCALE_UP_LATENCY, Box, Nic, repeat_box
 
-__all__ = ["dgx1_v100", "dgx_a100", "dgx_h100"]
-
 CUBE_MESH = (
     (0, 1, 1),
     (0, 2, 1),

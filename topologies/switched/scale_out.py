@@ -13,18 +13,6 @@ from ...support.quantities import Exact
 from ...support.validation import as_size, check_links
 from ..network.topology import Link, Topology
 
-__all__ = [
-    "FABRIC_LATENCY",
-    "MAX_BOXES",
-    "PCIE_LATENCY",
-    "SCALE_UP_LATENCY",
-    "Box",
-    "Nic",
-    "SharedLink",
-    "join_boxes",
-    "repeat_box",
-]
-
 MAX_BOXES = 4096
 
 SCALE_UP_LATENCY = Fraction(7, 10)

@@ -15,8 +15,6 @@ from ....errors import FileFormatError
 from ....support.validation import shown
 from ..sources.document import Document
 
-__all__ = ["MAX_CHARACTERS", "MAX_DEPTH", "MAX_ELEMENTS", "MAX_VALUE", "Element", "read_tree"]
-
 MAX_DEPTH = 64
 """Elements inside each other; PCIe switches are some three deep."""
 MAX_CHARACTERS = 4 * 2**20

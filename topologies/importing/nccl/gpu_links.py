@@ -18,8 +18,6 @@ from ..sources.options import BoxOptions
 from .elements import Element
 from .machine import GPU_CLASSES, Gpu, Machine, host_of
 
-__all__ = ["GpuLinks", "assumed_links", "listed_links"]
-
 NVSWITCH = "nvswitch"
 MAX_COUNT = 64
 """Parallel links on one line of a file."""

@@ -11,8 +11,6 @@ from ....support.validation import shown
 from ..sources.options import BoxOptions
 from .elements import Element
 
-__all__ = ["GPU_CLASSES", "MAX_CARDS", "MAX_GPUS", "Card", "Gpu", "Machine", "host_of", "read_machine"]
-
 MAX_GPUS = 1024
 MAX_CARDS = 1024
 MAX_NUMA = 255

@@ -19,8 +19,6 @@ from .machine import Machine, host_of, read_machine
 from .pcie_network import attached_cards, pcie_network
 from .pcie_tree import read_pcie
 
-__all__ = ["matches", "read_box"]
-
 _XML = re.compile(r"\s*<[?!A-Za-z]")
 
 

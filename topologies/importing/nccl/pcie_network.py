@@ -15,8 +15,6 @@ from .machine import Machine, host_of
 from .pcie_speeds import speed_between_cpus
 from .pcie_tree import Node, Pcie
 
-__all__ = ["attached_cards", "pcie_network"]
-
 ON_THE_WAY = "a PCIe link on the way to GPUs"
 
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from .elements import Element
 
-__all__ = ["LANES", "SPEED", "pcie_bandwidth", "speed_between_cpus", "states_its_speed"]
-
 
 class Lane(NamedTuple):
     """GB/s of one lane in one direction, by its line rate and in NCCL's figures."""

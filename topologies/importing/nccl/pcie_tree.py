@@ -18,8 +18,6 @@ from .elements import Element
 from .machine import Machine
 from .pcie_speeds import LANES, SPEED, pcie_bandwidth, states_its_speed
 
-__all__ = ["Node", "Pcie", "read_pcie"]
-
 FALSE_BRIDGE = 16
 """A bridge this many times slower than what is plugged in below it is one that a virtual machine made up."""
 FALSE_CARD = 4

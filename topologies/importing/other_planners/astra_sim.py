@@ -22,8 +22,6 @@ from ..sources.document import Document, Imported
 from ..sources.json_text import as_decimal
 from ..sources.options import BoxOptions
 
-__all__ = ["OPTIONS", "matches", "read_network"]
-
 OPTIONS: tuple[str, ...] = ()
 """The file says everything."""
 

@@ -18,8 +18,6 @@ from ..sources.document import Document, Imported
 from ..sources.json_text import decode, looks_like
 from ..sources.options import BoxOptions
 
-__all__ = ["OPTIONS", "matches", "read_network"]
-
 OPTIONS = ("figures", "gpu")
 """Of `BoxOptions`; the file says the rest."""
 

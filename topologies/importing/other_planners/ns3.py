@@ -20,8 +20,6 @@ from ...network.topology import Link, Topology
 from ..sources.document import Document, Imported
 from ..sources.options import BoxOptions
 
-__all__ = ["OPTIONS", "matches", "read_network"]
-
 OPTIONS: tuple[str, ...] = ()
 """The file says everything."""
 

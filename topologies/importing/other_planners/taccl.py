@@ -21,8 +21,6 @@ from ..sources.document import Document
 from ..sources.json_text import Fields, decode, looks_like
 from ..sources.options import OWN_LINK, BoxOptions
 
-__all__ = ["NDV2_FAST", "NDV2_SLOW", "OPTIONS", "STATES_LATENCIES", "matches", "read_box"]
-
 OPTIONS = ("nic_bandwidth",)
 """Of `BoxOptions`; the file says the rest."""
 STATES_LATENCIES = True

@@ -15,8 +15,6 @@ from ..sources.json_text import Fields, decode, looks_like
 from ..sources.options import BoxOptions
 from .taccl import NDV2_FAST, NDV2_SLOW
 
-__all__ = ["OPTIONS", "matches", "read_network"]
-
 OPTIONS: tuple[str, ...] = ()
 """The file says everything."""
 

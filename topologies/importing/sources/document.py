@@ -12,9 +12,6 @@ from ....errors import FileFormatError
 from ....support.reading import name_of, read_bytes
 from ...network.topology import Topology
 
-__all__ = ["Document", "Imported", "read_document"]
-
-
 MAX_BYTES = 256 * 2**20
 """Larger files are refused unread."""
 

@@ -12,8 +12,6 @@ from typing import NamedTuple
 from ....errors import TopologyError
 from ....support.validation import shown
 
-__all__ = ["FIGURES", "PRODUCTS", "GpuProduct", "as_figures", "find_product", "is_always_linked", "product_of"]
-
 FIGURES = ("line", "nccl")
 """Names of the two figures; the first is the default."""
 

@@ -9,8 +9,6 @@ from typing import Any
 from ....support.validation import shown
 from .document import Document
 
-__all__ = ["Fields", "as_decimal", "decode", "looks_like"]
-
 MAX_NUMBER = 10**9
 MAX_DIGITS = 30
 MAX_EXPONENT = 400

@@ -13,18 +13,6 @@ from typing import NamedTuple
 from ....support.validation import shown
 from .document import Document
 
-__all__ = [
-    "MAX_LABELS",
-    "MAX_LINE",
-    "CellKind",
-    "Header",
-    "TextMatrix",
-    "find_headers",
-    "line_below",
-    "plain_lines",
-    "read_rows",
-]
-
 MAX_LABELS = 512
 """Columns of a table; no box has as many GPUs and NICs."""
 MAX_LINE = 2**16

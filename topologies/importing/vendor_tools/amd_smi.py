@@ -32,9 +32,6 @@ from .xgmi import (
     places_by_weight,
 )
 
-__all__ = ["looks_like_json", "matches", "read_box", "read_json_tables"]
-
-
 ADDRESS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 TABLES = {"LINK TYPE": LINK_TYPE, "WEIGHT": WEIGHT, "NUMA BW": BANDWIDTH}
 _TITLE = re.compile(r"(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW) TABLE:")

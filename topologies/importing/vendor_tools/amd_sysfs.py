@@ -14,8 +14,6 @@ from ..sources.text_matrix import MAX_LABELS, TextMatrix, plain_lines
 from .pcie_paths import Place
 from .xgmi import box_of_bandwidths
 
-__all__ = ["matches", "read_box"]
-
 MAX_TEXT = 2**20
 """Characters; more than `MAX_LABELS` lines of as many numbers have."""
 

@@ -12,8 +12,6 @@ from ..sources.gpu_products import PRODUCTS, GpuProduct
 from ..sources.options import GPU_LINK, OWN_LINK, BoxOptions, Cards, plugged_in
 from .pcie_paths import Place, slot_bandwidth, slot_tree
 
-__all__ = ["GroupFinder", "Pair", "box_name", "check_counts", "directly_linked", "linked_box", "needed_product"]
-
 Pair = tuple[int, int]
 """Two GPUs, the smaller number first."""
 

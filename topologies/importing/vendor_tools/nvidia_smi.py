@@ -33,9 +33,6 @@ from .box_from_links import (
 )
 from .pcie_paths import Place
 
-__all__ = ["Table", "matches", "read_box", "read_table"]
-
-
 BRIDGE = ("PIX", "PXB")
 """The pair meets below its CPU."""
 CPU = ("PHB", "NODE")

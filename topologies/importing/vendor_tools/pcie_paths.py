@@ -13,8 +13,6 @@ from ..nccl.pcie_speeds import LANE, LANES
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 
-__all__ = ["SLOTS", "Place", "SlotTree", "slot_bandwidth", "slot_tree"]
-
 SLOTS = {
     "p100": "8",
     "v100": "8",

@@ -16,8 +16,6 @@ from ..sources.text_matrix import Header, TextMatrix, find_headers, line_below, 
 from .pcie_paths import Place
 from .xgmi import BANDWIDTH, box_of_bandwidths, link_bandwidths, no_bandwidths
 
-__all__ = ["matches", "read_box"]
-
 GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
 _ROW = re.compile(r"\bGPU\d{1,4}\s+(?:N/A|\d+-\d+)(?!\S)", re.ASCII)
 _FORMAT = re.compile(r"Format:\s*min-max;\s*Units:\s*(\w+)", re.ASCII)

@@ -16,8 +16,6 @@ from ..sources.text_matrix import CellKind, TextMatrix, find_headers, plain_line
 from .pcie_paths import Place
 from .xgmi import LINK_TYPE, WEIGHT, box_of_types, places_by_weight
 
-__all__ = ["matches", "read_box"]
-
 GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
 TYPES = "Link Type between two GPUs"
 WEIGHTS = "Weight between two GPUs"

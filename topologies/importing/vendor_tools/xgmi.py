@@ -20,19 +20,6 @@ from ..sources.text_matrix import CellKind, TextMatrix
 from .box_from_links import GroupFinder, Pair, box_name, check_counts, linked_box, needed_product
 from .pcie_paths import Place
 
-__all__ = [
-    "BANDWIDTH",
-    "DIRECT_WEIGHT",
-    "LINK_TYPE",
-    "WEIGHT",
-    "box_of_bandwidths",
-    "box_of_types",
-    "check_types",
-    "link_bandwidths",
-    "no_bandwidths",
-    "places_by_weight",
-]
-
 BANDWIDTH = CellKind(re.compile(r"(?:N/A|\d+-\d+)(?!\S)", re.ASCII), "min-max in MB/s, such as 50000-100000, or N/A")
 LINK_TYPE = CellKind(re.compile(r"(?:XGMI|PCIE|SELF|UNKNOWN|N/A|0)(?!\S)", re.IGNORECASE), "XGMI or PCIE")
 WEIGHT = CellKind(re.compile(r"(?:N/A|\d+)(?!\S)", re.ASCII), "a whole number")

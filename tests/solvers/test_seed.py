@@ -12,7 +12,7 @@ import collopt
 from collopt.errors import UnsupportedError
 from collopt.schedules import FlowSchedule
 from collopt.solvers import HighsOptions, limited_threads, seeded
-from collopt.support.seed import MOST_SEED, current_seed
+from collopt.support.seed import MAX_SEED, current_seed
 from collopt.topologies import Topology, hypercube
 
 
@@ -21,8 +21,8 @@ def test_the_innermost_seed_counts_and_ends_with_its_context() -> None:
     assert current_seed() == 0
     with seeded(5):
         assert current_seed() == 5
-        with seeded(np.int64(MOST_SEED)):  # type: ignore[arg-type]
-            assert current_seed() == MOST_SEED
+        with seeded(np.int64(MAX_SEED)):  # type: ignore[arg-type]
+            assert current_seed() == MAX_SEED
         with pytest.raises(UnsupportedError), seeded(6):
             collopt.plan(hypercube(1), "dance")
         assert current_seed() == 5
@@ -35,7 +35,7 @@ def test_other_threads_of_the_program_keep_theirs() -> None:
         assert pool.submit(current_seed).result() == 0
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, True, "2", None, MOST_SEED + 1])
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "2", None, MAX_SEED + 1])
 def test_what_is_no_seed_is_refused(seed: object) -> None:
     """Before anything is done."""
     with pytest.raises(UnsupportedError, match=r"seed is .*; expected .* from 0 to 2147483647"), seeded(seed):  # type: ignore[arg-type]

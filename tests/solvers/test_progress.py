@@ -1,4 +1,4 @@
-"""How far work has come, as it is told to whoever listens."""
+"""Progress of long computations, as it is reported to callbacks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from collopt.solvers.trees.bottleneck import bottleneck_cut, fixed_count_scale, 
 from collopt.solvers.trees.height_reduction import lower_trees
 from collopt.solvers.trees.transport_splitting import remove_all_switches, split_all_switches
 from collopt.solvers.trees.tree_packing import pack_trees
-from collopt.support.progress import counted, counter, listening, portions, texts
+from collopt.support import progress
 from collopt.topologies import Topology, dgx_h100, fat_tree, mi250, ring
 
 Integers = npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ def heard_within() -> Iterator[Heard]:
             heard.counts.append([])
         heard.counts[-1].append((done, total))
 
-    with listening(count, heard.texts.append):
+    with progress.listening(count, heard.texts.append):
         yield heard
     for steps in heard.counts:
         assert all(before < after for (before, _), (after, _) in itertools.pairwise(steps))
@@ -265,7 +265,7 @@ def test_an_error_of_a_listener_comes_out_of_a_linear_program(monkeypatch: pytes
     def refuse(text: str) -> None:
         raise LookupError(text)
 
-    with listening(lambda done, total: None, refuse), pytest.raises(LookupError, match="iterations"):
+    with progress.listening(lambda done, total: None, refuse), pytest.raises(LookupError, match="iterations"):
         solve(model)
     assert solve(model).exact.objective > 0
 
@@ -283,7 +283,7 @@ def test_an_error_of_a_listener_comes_out_and_breaks_nothing(fatal: int) -> None
 
     topology = irregular(64)
     alone = plan(topology, "allgather")
-    with listening(refuse, lambda text: None), pytest.raises(LookupError, match=" of "):
+    with progress.listening(refuse, lambda text: None), pytest.raises(LookupError, match=" of "):
         plan(topology, "allgather")
     assert calls == fatal
     with heard_within() as heard:
@@ -294,11 +294,11 @@ def test_an_error_of_a_listener_comes_out_and_breaks_nothing(fatal: int) -> None
 
 def test_of_counts_within_counts_the_second_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """And a third not at all."""
-    monkeypatch.setattr("collopt.support.progress.SECONDS_BETWEEN_TEXTS", 0)
+    monkeypatch.setattr("collopt.support.progress.STATUS_INTERVAL", 0)
     with heard_within() as heard:
-        for _ in counted(range(2), 2):
-            for _ in counted(range(1200), 1200):
-                list(counted(range(3), 3))
+        for _ in progress.iterate(range(2), 2):
+            for _ in progress.iterate(range(1200), 1200):
+                list(progress.iterate(range(3), 3))
     assert heard.counts == [[(0, 2), (1, 2), (2, 2)]]
     assert heard.texts == [*(f"{done:,} of 1,200" for done in range(1200)), ""] * 2
 
@@ -306,23 +306,23 @@ def test_of_counts_within_counts_the_second_is_told_in_words(monkeypatch: pytest
 def test_short_counts_within_counts_say_nothing() -> None:
     """Words that nobody could read."""
     with heard_within() as heard:
-        for _ in counted(range(3), 3):
-            list(counted(range(9), 9))
+        for _ in progress.iterate(range(3), 3):
+            list(progress.iterate(range(9), 9))
     assert heard.texts == []
 
 
 def test_a_count_of_one_part_leaves_the_word_to_one_within() -> None:
     """It would say nothing itself."""
     with heard_within() as heard:
-        for _ in counted(range(1), 1):
-            list(counted("ab", 2))
+        for _ in progress.iterate(range(1), 1):
+            list(progress.iterate("ab", 2))
     assert heard.counts == [[(0, 2), (1, 2), (2, 2)]]
 
 
 @given(st.integers(2, 99), st.lists(st.integers(-5, 120), max_size=20))
 def test_a_counter_never_falls_nor_passes_its_total(total: int, told: list[int]) -> None:
     """Whatever it is given."""
-    with heard_within() as heard, counter(total) as reached:
+    with heard_within() as heard, progress.task(total) as reached:
         for done in told:
             reached(done)
     assert heard.counts[0][-1] == (total, total)
@@ -331,15 +331,15 @@ def test_a_counter_never_falls_nor_passes_its_total(total: int, told: list[int])
 @given(st.integers(0, 1000))
 def test_portions_are_all_parts_in_order(total: int) -> None:
     """All at once where nobody listens."""
-    assert list(portions(total)) == [(0, total)]
+    assert list(progress.batches(total)) == [(0, total)]
     with heard_within():
-        parts = [part for begin, end in portions(total) for part in range(begin, end)]
+        parts = [part for begin, end in progress.batches(total) for part in range(begin, end)]
     assert parts == list(range(total))
 
 
 def fail_at_work() -> None:
     """Say how far it is, then fail."""
-    with texts() as say:
+    with progress.status() as say:
         say("3 nodes")
         raise SolverError("no answer")
 
@@ -347,17 +347,17 @@ def fail_at_work() -> None:
 def test_what_is_said_within_follows_what_is_said_around() -> None:
     """And goes with its context, also where that fails."""
     with heard_within() as heard:
-        with texts() as say:
+        with progress.status() as say:
             say("round 1")
             with pytest.raises(SolverError):
                 fail_at_work()
-        list(counted("abc", 3))
+        list(progress.iterate("abc", 3))
     assert heard.texts == ["round 1", "round 1, 3 nodes", "round 1", ""]
 
 
 def test_a_listener_within_a_count_hears_its_own_counts() -> None:
     """As from the start."""
-    for _ in counted(range(2), 2):
+    for _ in progress.iterate(range(2), 2):
         with heard_within() as heard:
-            list(counted("ab", 2))
+            list(progress.iterate("ab", 2))
         assert heard.counts == [[(0, 2), (1, 2), (2, 2)]]
