@@ -110,7 +110,7 @@ def test_a_long_deadlock_is_cut_short_in_the_message(ranks: int) -> None:
     with pytest.raises(ProgramError, match="the program deadlocks") as caught:
         run_interleaving(program, seed=0)
     assert len(set(re.findall(r"rank \d+ thread block", str(caught.value)))) == 12
-    assert ("... (13 in all)" in str(caught.value)) == (ranks == 13)
+    assert ("in all" in str(caught.value)) == (ranks > 12)
 
 
 def test_a_full_connection_blocks_its_sender() -> None:
