@@ -180,8 +180,8 @@ def agrees(
     root = program.layout.root
     execute(
         plan,
-        None if plan.collective == "reduce" and rank != root else output,
-        None if plan.collective == "broadcast" and rank != root else mine,
+        None if str(plan.collective) == "reduce" and rank != root else output,
+        None if str(plan.collective) == "broadcast" and rank != root else mine,
         slices=slices,
         op=op,
     )
