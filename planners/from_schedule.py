@@ -143,26 +143,26 @@ def _check_kind(collective: Collective, schedule: Schedule) -> None:
             f"the schedule is {shown(schedule)}; expected a Forest, an Allreduce, a StepSchedule, a StepAllreduce or a "
             "FlowSchedule"
         )
-    directions = schedule.directions
-    if not directions or collective.in_pairs:
+    phases = schedule.phases
+    if not phases or collective.in_pairs:
         _check_pairs(collective, schedule)
-    elif len(directions) > 1 and not collective.has_two_phases:
+    elif len(phases) > 1 and not collective.has_two_phases:
         raise UnsupportedError(f"the schedule is {schedule!r}; for {collective} expected one of its two parts")
-    elif len(directions) == 1 and collective.has_two_phases:
+    elif len(phases) == 1 and collective.has_two_phases:
         raise UnsupportedError(
             f"the schedule is {schedule!r}; expected an Allreduce or a StepAllreduce, which join one that reduces and "
             "one that broadcasts"
         )
-    elif directions != collective.phases:
+    elif phases != collective.phases:
         raise UnsupportedError(
-            f"the schedule's direction is {shown(directions[0])}; expected {collective.direction!r} for {collective}"
+            f"the schedule's direction is {shown(phases[0])}; expected {collective.direction!r} for {collective}"
         )
     elif collective.has_one_root and not schedule.single_root:
         raise UnsupportedError(f"the schedule is {schedule!r}, in which all ranks have shards; {collective} has one")
 
 
 def _check_pairs(collective: Collective, schedule: Schedule) -> None:
-    if schedule.directions:
+    if schedule.phases:
         raise UnsupportedError(f"the schedule is {schedule!r}; expected a FlowSchedule for {collective}")
     if not collective.in_pairs:
         raise UnsupportedError(f"the schedule is {schedule!r}, which does not implement {collective}")

@@ -29,12 +29,11 @@ def check_purpose(collective: Collective, schedule: Schedule, bound: Bound) -> N
     """Raise `CertificateError` unless the schedule is of the collective's kind, for the shards of the bound."""
     if not is_verifiable(schedule):
         raise CertificateError(f"the plan's schedule is {shown(schedule)}; expected trees, steps or a flow")
-    pairs = collective.in_pairs
-    if schedule.directions != collective.phases:
-        subject = "schedule is" if pairs else schedule.subject
+    if schedule.phases != collective.phases:
+        subject = "schedule is" if collective.in_pairs else schedule.subject
         raise CertificateError(f"the plan's {subject} not of the kind that {collective.name!r} needs")
     if not schedule.has_sizes(bound.weights, bound.topology.num_ranks):
-        what = "traffic differs from that" if pairs else "shards differ from those"
+        what = "traffic differs from that" if collective.in_pairs else "shards differ from those"
         raise CertificateError(f"the plan's {what} of its bound")
 
 

@@ -39,24 +39,22 @@ def lowered(schedule: Schedule, collective: Collective, options: LoweringOptions
 
 
 def check_fitting(schedule: Schedule, collective: Collective) -> None:
-    """Refuse a schedule that is not for this collective."""
+    """Refuse a schedule that is not for this collective; what is none, `lowered` refuses."""
     if not isinstance(schedule, Schedule):
-        return  # `lowered` refuses it.
-    wanted, found = collective.phases, schedule.directions
-    if not wanted or not found:
-        if wanted or found:
-            raise UnsupportedError(
-                f"{collective} was requested, but the schedule is a {type(schedule).__name__}; a FlowSchedule or an "
-                f"AllToAllvSchedule is for {' or '.join(map(str, PAIR_COLLECTIVES))}, and nothing else is"
-            )
         return
+    found = schedule.phases
+    if bool(found) == collective.in_pairs:
+        raise UnsupportedError(
+            f"{collective} was requested, but the schedule is a {type(schedule).__name__}; a FlowSchedule or an "
+            f"AllToAllvSchedule is for {' or '.join(map(str, PAIR_COLLECTIVES))}, and nothing else is"
+        )
     if collective.has_one_root and not schedule.pipelined:
         raise UnsupportedError(
             f"{collective} was requested, but a schedule in steps is for shards of all ranks; expected allgather, "
             "reduce_scatter or allreduce, or a schedule made of trees"
         )
-    if found != wanted:
-        needs, has = (each[0] if len(each) == 1 else "both" for each in (wanted, found))
+    if found != collective.phases:
+        needs, has = (each[0] if len(each) == 1 else "both" for each in (collective.phases, found))
         raise UnsupportedError(
             f"{collective} was requested, but the schedule's {schedule.parts} are for {has}; {collective} needs {needs}"
         )

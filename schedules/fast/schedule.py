@@ -14,6 +14,7 @@ from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.validation import as_whole
 from ..paths.schedule import Schedule
+from ..traffic.collective import Direction
 from .segments import Moves, Pieces, StagedArrays, handed_over, local_bytes, pieces_of
 from .two_tier_cost import PIPELINES, TwoTierModel, TwoTierTimes, check_model, two_tier_times
 from .verify import verify_all_to_allv
@@ -97,7 +98,7 @@ class AllToAllvSchedule(StagedArrays, Schedule):
         return f"{size}, {count_text(self.num_stages, 'stage')}"
 
     @property
-    def directions(self) -> tuple[str, ...]:
+    def phases(self) -> tuple[Direction, ...]:
         """None: what two GPUs have for each other is no shard."""
         return ()
 

@@ -20,7 +20,7 @@ from ..paths.congestion import congestion
 from ..paths.path_links import path_links
 from ..paths.schedule import Schedule
 from ..paths.written_paths import as_count, as_paths
-from ..traffic.collective import Collective
+from ..traffic.collective import Collective, Direction
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,7 +173,7 @@ class FlowSchedule(Schedule):
         return cls(len(given), chunks_per_unit, given, weights, starts, nodes, hops)
 
     @property
-    def directions(self) -> tuple[str, ...]:
+    def phases(self) -> tuple[Direction, ...]:
         """None: what two ranks have for each other is no shard."""
         return ()
 

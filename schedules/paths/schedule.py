@@ -12,19 +12,15 @@ from fractions import Fraction
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
 from ...errors import CertificateError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import Collective
+from ..traffic.collective import Collective, Direction
 from .congestion import congestion
 
 __all__ = ["Schedule", "is_verifiable", "rate_of_loads", "verified_loads"]
-
-IntArray = npt.NDArray[np.int64]
 
 NS_PER_US = 1000
 
@@ -53,8 +49,8 @@ class Schedule(ABC):
         loads have a row for each.  Class attribute.
     single_root : bool
         Whether one rank alone can have data, as in a broadcast; class attribute.
-    directions : tuple of {"broadcast", "reduce"}
-        Which way data of shards runs, part by part; empty where every two ranks have data of their own.
+    phases : tuple of {"broadcast", "reduce"}
+        Those of the collectives that it can be for, as in `Collective.phases`; none of pairs.
     num_trees, num_steps : int
         Number of trees, and of steps; 0 in a schedule that has none.
     """
@@ -87,8 +83,8 @@ class Schedule(ABC):
 
     @property
     @abstractmethod
-    def directions(self) -> tuple[str, ...]:
-        """Which way data of shards runs, part by part; empty where every two ranks have data of their own."""
+    def phases(self) -> tuple[Direction, ...]:
+        """Directions in which data runs, one after the other, as in `Collective.phases`; none of pairs."""
 
     @property
     @abstractmethod

@@ -15,6 +15,7 @@ from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
 from ..paths.schedule import Schedule
+from ..traffic.collective import Direction
 from .schedule import StepSchedule
 
 __all__ = ["AnyStepSchedule", "StepAllreduce", "check_fit"]
@@ -55,7 +56,7 @@ class StepAllreduce(Schedule):
         return self.reduce, self.broadcast
 
     @property
-    def directions(self) -> tuple[str, ...]:
+    def phases(self) -> tuple[Direction, ...]:
         """Those that its two schedules are to have."""
         return "reduce", "broadcast"
 

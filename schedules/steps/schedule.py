@@ -166,7 +166,7 @@ class StepSchedule(Schedule):
         return (self,)
 
     @property
-    def directions(self) -> tuple[str, ...]:
+    def phases(self) -> tuple[Direction, ...]:
         """That of all sends, alone."""
         return (self.direction,)
 

@@ -15,6 +15,7 @@ from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..paths.congestion import congestion
 from ..paths.schedule import Schedule
+from ..traffic.collective import Direction
 from .forest import Forest
 
 __all__ = ["Allreduce", "TreeSchedule"]
@@ -52,7 +53,7 @@ class Allreduce(Schedule):
         return self.reduce, self.broadcast
 
     @property
-    def directions(self) -> tuple[str, ...]:
+    def phases(self) -> tuple[Direction, ...]:
         """Those that its two forests are to have."""
         return "reduce", "broadcast"
 

@@ -147,7 +147,7 @@ class Forest(Schedule):
         return (self,)
 
     @property
-    def directions(self) -> tuple[str, ...]:
+    def phases(self) -> tuple[Direction, ...]:
         """That of all trees, alone."""
         return (self.direction,)
 
