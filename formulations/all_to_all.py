@@ -196,11 +196,6 @@ def build(
     AllToAllModel
         Its objective is the rate, with symmetries and without.
 
-    Raises
-    ------
-    UnsupportedError
-        If `traffic` or `symmetries` are not of their form.
-
     Examples
     --------
     One rank has twice as much for its neighbour in a ring: some of it had better go the other way round.

@@ -132,8 +132,6 @@ def build(topology: Topology, distance: int, *, ranks: Iterable[str] | None = No
     ------
     UnsupportedError
         If there are switches, or `distance` or `ranks` are not of their form.
-    BoundError
-        If some rank cannot reach another.
     """
     return _build(topology, distance, ranks, _without_latency(topology), size=Fraction(1))
 

@@ -135,8 +135,6 @@ def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
     UnsupportedError
         If there are switches, `steps` or `chunks` are not of their form, the program would have more than 10^6
         variables, or bandwidths have no common multiple that is small enough to count in.
-    BoundError
-        If some rank cannot reach another.
     """
     import pyomo.environ as pyo
 

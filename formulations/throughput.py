@@ -197,11 +197,6 @@ def build(
     ThroughputModel
         Its objective is the rate.
 
-    Raises
-    ------
-    UnsupportedError
-        If `topology`, `weights` or `direction` are not of their form.
-
     Examples
     --------
     >>> from collopt.topologies import dgx_a100

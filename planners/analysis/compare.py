@@ -73,13 +73,6 @@ def compare(
 
         What a row has not is None, nan or NA, by the kind of the column.
 
-    Raises
-    ------
-    UnsupportedError
-        If a name, a size, the root or the weights are not of their form.
-    TopologyError
-        If the topology is none.
-
     Examples
     --------
     >>> from collopt.topologies import dgx_a100

@@ -123,8 +123,6 @@ def synthesise(
     ------
     UnsupportedError
         If there are switches, or an option is not of its form.
-    BoundError
-        If some rank cannot reach another.
     NoAnswerError
         If the time was over before any schedule was found.
 
@@ -178,8 +176,6 @@ def synthesis_frontier(
     ------
     UnsupportedError
         If `steps` or `chunks` is empty or no list, or as for `synthesise`.
-    NoAnswerError
-        As for `synthesise`.
 
     Examples
     --------

@@ -132,8 +132,6 @@ def plan_bfb(
     ------
     UnsupportedError
         As for `bfb_schedule`, or for another collective.
-    BoundError, CapacityOverflowError
-        As for `bfb_schedule`.
 
     Examples
     --------
@@ -250,10 +248,6 @@ def bfb_loads(network: DirectGraph | Topology, *, direction: Direction = "broadc
     ------
     UnsupportedError
         If there are switches, or too many ranks.
-    BoundError
-        If some rank cannot reach another.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
 
     Examples
     --------
@@ -298,10 +292,6 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
     ------
     UnsupportedError
         If there are switches, nodes differ in their number of ports, or for an unknown solver.
-    BoundError
-        If some rank cannot reach another.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
 
     Examples
     --------
@@ -333,8 +323,6 @@ def chunked_cost(graph: DirectGraph | Topology, chunks: int) -> StepCost:
     ------
     UnsupportedError
         As for `bfb_cost`, or if `chunks` is not a whole number of at least 1.
-    BoundError, CapacityOverflowError
-        As for `bfb_cost`.
 
     Notes
     -----
@@ -375,8 +363,6 @@ def best_chunks(graph: DirectGraph | Topology, *, most: int = USUALLY_TRIED) -> 
     ------
     UnsupportedError
         If there are switches, or `most` is not a whole number from 1 to 4096.
-    BoundError, CapacityOverflowError
-        As for `bfb_cost`.
 
     Examples
     --------

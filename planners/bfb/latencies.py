@@ -95,10 +95,6 @@ def timed_loads(topology: Topology, size: int | str, *, direction: Direction = "
     ------
     UnsupportedError
         If there are switches or too many links into a rank, or an option is not of its form.
-    BoundError
-        If some rank cannot reach another.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
 
     Examples
     --------
@@ -134,11 +130,6 @@ def timed_bfb(
     -------
     TimedBfb
         No breadth-first broadcast with as many chunks takes less time.
-
-    Raises
-    ------
-    UnsupportedError, BoundError, CapacityOverflowError
-        As for `timed_loads`.
 
     Examples
     --------

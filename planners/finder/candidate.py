@@ -89,12 +89,7 @@ class Candidate:
         return made
 
     def graph(self) -> DirectGraph:
-        """Build the graph.
-
-        Returns
-        -------
-        DirectGraph
-        """
+        """Build the graph."""
         return self._graph
 
     def topology(self, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -106,10 +101,6 @@ class Candidate:
             GB/s of each link.
         latency : number
             µs of each link.
-
-        Returns
-        -------
-        Topology
         """
         return Topology.from_graph(self.graph(), bandwidth=bandwidth, latency=latency)
 
@@ -136,11 +127,6 @@ class Candidate:
         -------
         StepSchedule
             Verified on this graph; of direction "reduce".
-
-        Raises
-        ------
-        CertificateError
-            As for `schedule`.
         """
         own = None if self.reduce_scatter_breadth_first else self.recipe.reduce_scatter
         return self._checked("reduce", own, self.reduce_scatter_cost)
@@ -152,11 +138,6 @@ class Candidate:
         -------
         StepAllreduce
             Of cost `allreduce_cost`.
-
-        Raises
-        ------
-        CertificateError
-            As for `schedule`.
         """
         return StepAllreduce(self.reduce_scatter_schedule(), self.schedule())
 
@@ -183,8 +164,6 @@ class Candidate:
         ------
         UnsupportedError
             If the collective is another.
-        CertificateError
-            As for `schedule`.
 
         Examples
         --------

@@ -76,8 +76,6 @@ def find_topologies(
 
     Raises
     ------
-    TopologyError
-        If a number is not usable.
     UnsupportedError
         If the size is not understood, or no topology is known, as may be for odd degrees of two-way links.
 
@@ -158,13 +156,6 @@ def sweep_topologies(
         ``allreduce_us``, the time of a reduce-scatter and an allgather, and ``best``, which marks the least of these
         times of each size.  Where the two differ, the allgather is the better one: on the transposed topology they
         change places, and there is no row for it.  Sizes without a topology have no row.
-
-    Raises
-    ------
-    TopologyError
-        If a number is not usable.
-    UnsupportedError
-        If the size of the data is not understood.
 
     See Also
     --------

@@ -47,8 +47,6 @@ def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) ->
     ------
     UnsupportedError
         If the gap is not between 0 and 1, or `graph` is no graph.
-    BoundError
-        If some node cannot reach another.
 
     Notes
     -----

@@ -50,8 +50,6 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
         If the plan is for another network than `topology`.
     CertificateError
         If the plan does not prove what it claims.
-    UnsupportedError
-        If `path` is no path.
     """
     check_path(path)
     try:

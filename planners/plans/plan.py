@@ -154,13 +154,7 @@ class Plan:
             raise CertificateError(f"the plan claims algbw = {self.algbw}, which beats its bound: {self.bound}")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan as JSON; `load_plan` reads it back.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written; nothing is left behind.
-        """
+        """Write the plan as JSON; `load_plan` reads it back."""
         write_document(self.to_json(), path)
 
     def to_json(self) -> dict[str, Any]:
@@ -194,10 +188,6 @@ class Plan:
         slices : int, optional
             Pieces that follow each other along trees or paths; infinitely many by default.  Steps take none.
 
-        Returns
-        -------
-        float
-
         Raises
         ------
         UnsupportedError
@@ -217,10 +207,6 @@ class Plan:
             ``"event-driven"``, or what another package registered in the entry point group `SIMULATORS`.
         **options : object
             As the simulator takes them: ``slices`` and ``steps`` of `collopt.runtime.simulate`.
-
-        Returns
-        -------
-        float
 
         Raises
         ------

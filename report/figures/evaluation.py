@@ -44,13 +44,6 @@ def runtime_figure(table: pd.DataFrame) -> Figure:
     -------
     Figure
         Two axes side by side, times on logarithmic scales.
-
-    Raises
-    ------
-    UnsupportedError
-        If the table is none or empty, or a column is missing, there twice, or holds what cannot be drawn.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     check_table(
         table,

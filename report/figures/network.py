@@ -264,8 +264,6 @@ def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
     ------
     UnsupportedError
         If an argument is none of its kind, or the bound is about another network.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     _check(topology, bound)
     view = None if bound is None else witness_view(bound)

@@ -52,13 +52,6 @@ def utilisation_figure(plan: Plan) -> Figure:
     Figure
         One bar per link, sorted by bandwidth and then by utilisation, and coloured by bandwidth: with the names of the
         links if there are up to 40.  Links that the plan's bound adds up are marked.
-
-    Raises
-    ------
-    UnsupportedError
-        If the plan is none.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     table = link_table(plan).assign(place=lambda table: np.arange(len(table)))
     table = table.sort_values(["bandwidth_gbps", "utilisation", "place"], ascending=[False, False, True])
@@ -108,13 +101,6 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
         of the network; below the axis is how many are left out, and whether they are as busy.  The colour is that of
         the step, or for trees of the hop, as `step_table` numbers them.  A dashed line is where the last byte has come,
         which is later than any link is busy where links have latency; the title has that time.
-
-    Raises
-    ------
-    UnsupportedError
-        As `step_table`.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     from matplotlib.collections import PolyCollection
 
@@ -164,13 +150,6 @@ def bandwidth_figure(table: pd.DataFrame) -> Figure:
     Returns
     -------
     Figure
-
-    Raises
-    ------
-    UnsupportedError
-        If the table is none or empty, or a column is missing, there twice, or holds what cannot be drawn.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     check_table(table, {"planner": "text", "size": "positive", "algbw_gbps": "positive"})
     figure = empty_figure(7.0, 4.4)

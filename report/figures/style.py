@@ -106,10 +106,6 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: 
     ------
     UnsupportedError
         If the path ends in something else, or the figure or the number of dots is none.
-    MissingDependencyError
-        If matplotlib is not installed.
-    OSError
-        If the folder does not exist or cannot be written; nothing is left behind.
     """
     suffix = as_path(path).suffix.lower().removeprefix(".")
     if suffix not in FORMATS:

@@ -78,8 +78,6 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
     ------
     UnsupportedError
         If the plan is none or not of trees, or has no such root or tree.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     first = int(plan.trees.forests[0].roots[0]) if root is None and isinstance(plan, Plan) else root
     table = tree_table(plan, first)

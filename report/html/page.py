@@ -59,10 +59,6 @@ def write_report(
         If a plan does not prove what it claims: the page states nothing that was not checked.
     UnsupportedError
         If there are no plans, or they are not for the same purpose, or a size or the path is not understood.
-    MissingDependencyError
-        If jinja2 or plotly is not installed.
-    OSError
-        If the folder does not exist or cannot be written; nothing is left behind.
     """
     target = as_path(path)
     write_whole(target, report_page(plans, sizes=sizes, title=title))

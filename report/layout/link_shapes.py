@@ -38,11 +38,6 @@ def link_curves(topology: Topology) -> pd.DataFrame:
         control point of a quadratic Bézier curve from tail to head; the point in the middle for straight lines.  Both
         directions of a link have the same curve.
 
-    Raises
-    ------
-    UnsupportedError
-        If the topology is none.
-
     Examples
     --------
     The link that closes a row of four bends over the two nodes in between:

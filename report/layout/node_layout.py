@@ -66,11 +66,6 @@ def node_layout(topology: Topology) -> pd.DataFrame:
         before the slash in the name, empty where there is none; ``x`` and ``y``, in multiples of about the distance
         between neighbours.  The same for the same topology.
 
-    Raises
-    ------
-    UnsupportedError
-        If the topology is none.
-
     Examples
     --------
     >>> from collopt.topologies import torus

@@ -48,11 +48,6 @@ def link_table(plan: Plan) -> pd.DataFrame:
         ``load``, the bytes that it carries as a share of all data, which can be more than 1; ``utilisation``, the share
         of the time at `Plan.algbw` for which it is busy, 0 to 1.
 
-    Raises
-    ------
-    UnsupportedError
-        If the plan is none.
-
     Examples
     --------
     Three of the four shards pass every link of a ring that goes one way, all the time:
@@ -132,11 +127,6 @@ def step_table(plan: Plan, size: int | str, slices: int | None = None) -> pd.Dat
         One row for each time that a link is busy with one step without a pause, by time: ``step``, from 1, which for
         trees is the hop as `tree_table` numbers it; ``tail``, ``head``; ``start_us``, ``end_us``; ``bytes``.
 
-    Raises
-    ------
-    UnsupportedError
-        If the plan is none, or the size or the number of slices is not understood.
-
     Examples
     --------
     >>> import collopt
@@ -168,11 +158,6 @@ def curve_table(
     DataFrame
         One row per plan and size: ``planner``; ``size`` in bytes; ``time_us``; ``algbw_gbps`` and ``busbw_gbps``, as in
         nccl-tests; ``bound_gbps``, the algbw that no schedule exceeds.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are no plans or sizes, or one of them or the model is not understood.
 
     Examples
     --------

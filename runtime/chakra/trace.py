@@ -202,8 +202,6 @@ def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     ------
     UnsupportedError
         If it is no trace, or an attribute is of a kind that is not written.
-    OSError
-        If the file cannot be written.
     """
     write_whole(path, trace_bytes(trace))
 
@@ -260,11 +258,6 @@ def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
     Returns
     -------
     Trace
-
-    Raises
-    ------
-    UnsupportedError
-        If an argument is none of these.
 
     Examples
     --------

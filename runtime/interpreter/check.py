@@ -34,8 +34,6 @@ def check_program(program: Program) -> None:
     ------
     ProgramError
         Naming the rank, the thread block, the step and the chunk.
-    UnsupportedError
-        For what is not a program, and a collective that programs cannot be written for.
 
     Examples
     --------

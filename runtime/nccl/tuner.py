@@ -104,11 +104,6 @@ def write_nccl_tuner(
         Likewise.
     max_bytes : int
         The largest size.
-
-    Raises
-    ------
-    UnsupportedError, OSError
-        As of `export_nccl_tuner`.
     """
     check_counts({"max_bytes": max_bytes})
     if not isinstance(plans, Iterable) or not (several := list(plans)):

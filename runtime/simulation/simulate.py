@@ -112,11 +112,6 @@ def simulate_sizes(
     DataFrame
         One row per size, named as by nccl-tests: ``size`` in bytes, ``time_us``, ``algbw`` and ``busbw`` in GB/s.
 
-    Raises
-    ------
-    UnsupportedError, CertificateError
-        As for `simulate`.
-
     Examples
     --------
     >>> import collopt

@@ -105,10 +105,6 @@ class Bound:
         topology, collective, witness, weights
             As the attributes.
 
-        Returns
-        -------
-        Bound
-
         Raises
         ------
         CertificateError

@@ -99,10 +99,6 @@ class Witness(ABC):
         weights : tuple of int
             Relative sizes of the shards in rank order, empty for equal ones.
 
-        Returns
-        -------
-        Crossing
-
         Raises
         ------
         CertificateError

@@ -89,8 +89,6 @@ def is_line_graph_cost_exact(graph: DirectGraph) -> bool:
     ------
     UnsupportedError
         If the graph is not regular.
-    BoundError
-        If some node cannot reach another.
 
     Notes
     -----

@@ -78,11 +78,6 @@ def reversed_schedule(schedule: StepSchedule) -> StepSchedule:
         Same steps and loads, but for parts of shards that the allgather brings to a rank again: no rank may add a
         part twice, so only the first arrival is kept.
 
-    Raises
-    ------
-    UnsupportedError
-        If the schedule is something else.
-
     Notes
     -----
     Direct-connect paper, Definition 5 and Theorem 1.  A `StepSchedule` of direction "reduce" is written down as the
@@ -154,13 +149,6 @@ def allreduce_schedule(
     -------
     StepAllreduce
 
-    Raises
-    ------
-    UnsupportedError
-        As of `reduce_scatter_schedule`.
-    NoAnswerError
-        As of `reduce_scatter_schedule`.
-
     Notes
     -----
     Direct-connect paper, appendix B and C.3.
@@ -199,11 +187,6 @@ def without_repeats(schedule: StepSchedule) -> StepSchedule:
     StepSchedule
         The same if nothing comes twice.  Of several arrivals the earliest is kept, and of those of one step the one
         that is listed first, so whatever is sent on was there before.
-
-    Raises
-    ------
-    UnsupportedError
-        If the schedule is something else.
     """
     _check_schedule(schedule)
     ranks, whole = schedule.num_ranks, schedule.chunks_per_shard

@@ -155,13 +155,7 @@ class AllToAllvSchedule(StagedArrays, Schedule):
         return self.times(model, pipeline).total
 
     def pieces(self, server: int) -> Pieces:
-        """Where each byte that leaves a server goes: by which proxy and peer, and in which stage.
-
-        Raises
-        ------
-        UnsupportedError
-            If there is no server of this number.
-        """
+        """Where each byte that leaves a server goes: by which proxy and peer, and in which stage."""
         return pieces_of(self, as_whole(server, "server", least=0, most=self.servers - 1))
 
     def verify(self) -> None:

@@ -81,15 +81,6 @@ class TwoTierModel:
         ----------
         servers, gpus_per_server : int
             The paper's n and m.
-
-        Returns
-        -------
-        Fraction
-
-        Raises
-        ------
-        UnsupportedError
-            If one of them is no whole number of at least 1.
         """
         servers, gpus_per_server = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server")
         ratio = Fraction(self.scale_out) / Fraction(self.scale_up)

@@ -141,11 +141,6 @@ class FlowSchedule(Schedule):
         -------
         FlowSchedule
             Not verified.
-
-        Raises
-        ------
-        UnsupportedError
-            If something is not of this form, or a number is not whole or beyond 64 bits.
         """
         try:
             given = np.asarray(traffic)

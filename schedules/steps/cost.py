@@ -71,17 +71,6 @@ class StepCost(_Figures):
             µs per step.
         node_bandwidth : int, float, str or Fraction
             B: GB/s of all ports of a node together, self-loops included.
-
-        Returns
-        -------
-        Fraction
-
-        Raises
-        ------
-        UnsupportedError
-            If the bytes are not a positive whole number.
-        TopologyError
-            If another value is not usable.
         """
         delay, speed = as_latency(alpha, "a step"), as_factor(node_bandwidth, "node_bandwidth")
         return self.steps * delay + self.bandwidth_factor * as_bytes(num_bytes) / (speed * NS_PER_US)

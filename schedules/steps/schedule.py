@@ -144,11 +144,6 @@ class StepSchedule(Schedule):
         -------
         StepSchedule
             Not verified.
-
-        Raises
-        ------
-        UnsupportedError
-            If the sends are not of this form, or a number is not whole or beyond 64 bits.
         """
         numbers: dict[tuple[int, ...], int] = {}
         rows = as_rows(sends, numbers)
@@ -261,15 +256,6 @@ class StepSchedule(Schedule):
         ----------
         topology : Topology
             The network that the paths are on.
-
-        Returns
-        -------
-        Fraction
-
-        Raises
-        ------
-        CertificateError
-            As of `link_loads`.
         """
         times = (congestion(loads, self.chunks_per_shard, topology) for loads in self.link_loads(topology))
         return sum(times, Fraction(0))

@@ -40,11 +40,6 @@ def steps_to_json(schedule: StepSchedule) -> dict[str, Any]:
     dict
         Sends are columns, for there can be millions of them.
 
-    Raises
-    ------
-    UnsupportedError
-        If the schedule is something else.
-
     Examples
     --------
     >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
@@ -72,11 +67,6 @@ def steps_from_json(data: object, where: str) -> StepSchedule:
     Returns
     -------
     StepSchedule
-
-    Raises
-    ------
-    FileFormatError
-        If a field is missing, unknown or not of its form, or columns are not equally long.
     """
     where = where if isinstance(where, str) else shown(where)
     if not isinstance(data, Mapping) or set(data) != set(FIELDS) or data["kind"] != KIND:

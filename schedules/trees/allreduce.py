@@ -104,8 +104,6 @@ class Allreduce(Schedule):
         ------
         CapacityOverflowError
             If the unit that suits both forests is so small that loads could leave int64.
-        CertificateError
-            As for `Forest.link_loads`.
         """
         loads = [forest.link_loads(topology) for forest in self.forests]
         scales = [self.trees_per_root // forest.trees_per_root for forest in self.forests]

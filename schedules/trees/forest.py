@@ -338,11 +338,6 @@ class Forest(Schedule):
         Forest
             Not verified: `collopt.schedules.verified_link_loads` does that.
 
-        Raises
-        ------
-        UnsupportedError
-            If the trees are not of this form.
-
         Examples
         --------
         >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 2, 1)]), (1, 1, [(1, 2, 0)])])

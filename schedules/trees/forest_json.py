@@ -53,11 +53,6 @@ def forest_from_json(data: object, where: str) -> Forest:
     Returns
     -------
     Forest
-
-    Raises
-    ------
-    FileFormatError
-        If a field is missing, unknown or not of its form.
     """
     if not isinstance(data, Mapping) or set(data) != set(FIELDS) or data["kind"] != "forest":
         raise FileFormatError(f"{where}: field schedule is not a forest; expected the fields {', '.join(FIELDS)}")

@@ -106,11 +106,6 @@ def in_network(forest: Forest, topology: Topology) -> InNetwork:
     -------
     InNetwork
 
-    Raises
-    ------
-    UnsupportedError
-        If it is no forest.
-
     Examples
     --------
     Two leaves behind one switch receive from the same root; the second copy starts at the switch:

@@ -29,11 +29,6 @@ def limited_threads(threads: int) -> Iterator[None]:
     threads : int
         At least 1.
 
-    Raises
-    ------
-    UnsupportedError
-        If it is no such number.
-
     Examples
     --------
     >>> with limited_threads(2):

@@ -124,10 +124,6 @@ class Session:
             Instead of where the last solve ended: an earlier solution of this or a similar model, or values of some
             variables of an integer program, by name of their block and in the form that `Solution.values` has.
 
-        Returns
-        -------
-        Solution
-
         Raises
         ------
         UnsupportedError

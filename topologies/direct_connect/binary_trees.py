@@ -16,20 +16,13 @@ def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> T
     ----------
     n : int
         Nodes, at least 2; node 0 is the root of both trees.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
 
     Returns
     -------
     Topology
         Not regular: nodes have up to 4 links; a link of both trees counts twice.
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
 
     Notes
     -----

@@ -126,11 +126,6 @@ def circulant_diameter(n: int, offsets: Sequence[int], *, below: int | None = No
     -------
     int or None
 
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
-
     Notes
     -----
     Circulant graphs are vertex-transitive, so a breadth-first search from node 0 is enough.  The nodes reached are the

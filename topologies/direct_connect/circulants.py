@@ -27,10 +27,8 @@ def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: 
         Nodes, at least 3.
     offsets : sequence of int
         Different, each from 1 to (n - 1) // 2; k offsets make a graph of degree 2 k.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
 
     Returns
     -------
@@ -82,11 +80,6 @@ def low_diameter_circulant(
     -------
     Topology
 
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
-
     Notes
     -----
     See `low_diameter_offsets` for what is proved and what is searched.
@@ -108,10 +101,8 @@ def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, l
         Nodes, at least 2.
     offsets : sequence of int
         Different, each from 1 to n - 1; there are as many as the degree.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link.
 
     Returns
     -------
@@ -153,19 +144,12 @@ def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     ----------
     degree : int
         The paper's d.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link.
 
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
 
     Notes
     -----

@@ -29,11 +29,6 @@ def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: E
     -------
     Topology
 
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or there would be more than 2**20 links.
-
     Notes
     -----
     Direct-connect paper, Table 9: UniRing(d, m).
@@ -98,10 +93,8 @@ def shifted_ring(n: int, *, stride: int | None = None, bandwidth: Exact = 1, lat
     stride : int, optional
         From 1 to n - 1, without a divisor in common with n.  By default the largest such number below n / 2; for n of
         3, 4 or 6 that is 1, so that the second ring doubles the links of the first.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
 
     Returns
     -------

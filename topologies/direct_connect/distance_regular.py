@@ -124,10 +124,8 @@ def distance_regular(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Top
         of PG(2,3)), 32 (that of AG(2,4) minus a parallel class), 35 (odd graph O4), 45 (line graph of Tutte's 8-cage),
         70 (doubled odd graph), 80 (incidence graph of GQ(3,3)), 189 (line graph of Tutte's 12-cage) or 728 (incidence
         graph of GH(3,3)).
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
 
     Returns
     -------

@@ -40,20 +40,13 @@ def kautz(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0)
         The paper's d: links out of, and into, every node; at least 1.
     length : int
         The paper's n, at least 0; there are d**n (d + 1) nodes.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link.
 
     Returns
     -------
     Topology
         Nodes are numbered in the order of their words.
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or there would be more than 2**16 nodes or 2**20 links.
 
     Notes
     -----
@@ -89,19 +82,12 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
         The paper's d, at least 2.
     n : int
         The paper's m: nodes, at least degree + 1.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link.
 
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or there would be more than 2**20 links.
 
     Notes
     -----
@@ -133,20 +119,13 @@ def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact 
         The paper's d, at least 2.
     length : int
         The paper's n, at least 1; there are d**n nodes.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link.
 
     Returns
     -------
     Topology
         Nodes are numbered in the order of their words: node x has arcs to d x, ..., d x + d - 1 modulo d**n.
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or there would be more than 2**16 nodes or 2**20 links.
 
     Notes
     -----
@@ -174,10 +153,8 @@ def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latenc
     ----------
     degree, length : int
         The paper's d and n: (2, 3), (2, 4), (3, 2) or (4, 2); there are d**n nodes.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link.
 
     Returns
     -------

@@ -20,20 +20,13 @@ def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     ----------
     degree : int
         The paper's d, 1 to 724.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
 
     Returns
     -------
     Topology
         Nodes 0 to d - 1 are on one side, d to 2 d - 1 on the other.
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
 
     Notes
     -----
@@ -58,20 +51,13 @@ def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact =
         The paper's n.
     size : int
         The paper's q, at least 2; there are q**n nodes of degree n (q - 1).
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
 
     Returns
     -------
     Topology
         Nodes are numbered in the order of their words.
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or there would be more than 2**16 nodes or 2**20 links.
 
     Notes
     -----
@@ -97,19 +83,12 @@ def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
 
     Parameters
     ----------
-    bandwidth : int, float, str or Fraction
-        GB/s of each link.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link.
 
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
 
     Notes
     -----

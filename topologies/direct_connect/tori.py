@@ -19,21 +19,14 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
     ----------
     n : int
         2 to 65536; nodes are called ``gpu0``, ``gpu1``, ... along the ring.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
     bidirectional : bool
         Whether there are links in both directions.
 
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
 
     Notes
     -----
@@ -60,20 +53,13 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     ----------
     *shape : int
         Nodes along each dimension, each 2 or more: ``torus(4, 4, 2)``.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
 
     Returns
     -------
     Topology
         Node ``gpu1.0.3`` sits at coordinates (1, 0, 3); ranks count the last coordinate fastest.
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or there would be more than 2**20 links.
 
     Notes
     -----
@@ -111,19 +97,12 @@ def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> To
     ----------
     dimension : int
         1 to 15.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
 
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
 
     Examples
     --------
@@ -143,19 +122,12 @@ def complete(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     ----------
     n : int
         2 to 1024.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
 
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
 
     Examples
     --------

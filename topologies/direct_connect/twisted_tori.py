@@ -76,20 +76,13 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
     ----------
     dimension : int
         3 to 15; there are 2**dimension nodes.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
 
     Returns
     -------
     Topology
         Links 0-3 and 1-2 replace 0-1 and 2-3; all other neighbors differ in one bit.
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
 
     Notes
     -----

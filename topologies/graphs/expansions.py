@@ -140,8 +140,6 @@ def cartesian_product(*graphs: DirectGraph) -> DirectGraph:
 
     Raises
     ------
-    TopologyError
-        If there would be too many arcs.
     UnsupportedError
         If there is no graph, or an argument is not a `DirectGraph`.
 
@@ -194,11 +192,6 @@ def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
     DirectGraph
         The paper's G^□n.
 
-    Raises
-    ------
-    TopologyError
-        If `n` is not a whole number of at least 1, or there would be too many arcs.
-
     Examples
     --------
     >>> pair = DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)")
@@ -226,11 +219,6 @@ def parallel(graph: DirectGraph, times: int) -> DirectGraph:
     -------
     DirectGraph
 
-    Raises
-    ------
-    TopologyError
-        If `times` is not a whole number of at least 1, or there would be too many arcs.
-
     Examples
     --------
     >>> parallel(DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)"), 3)
@@ -255,11 +243,6 @@ def bidirectional(graph: DirectGraph) -> DirectGraph:
     -------
     DirectGraph
         Twice the degree, the same nodes.
-
-    Raises
-    ------
-    TopologyError
-        If there would be too many arcs.
 
     Notes
     -----

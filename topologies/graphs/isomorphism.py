@@ -116,11 +116,6 @@ def orbits(graph: DirectGraph) -> IntArray:
     ndarray of int64, shape (nodes,)
         The least node of each node's orbit.
 
-    Raises
-    ------
-    NoAnswerError
-        As `automorphisms`.
-
     Examples
     --------
     >>> orbits(DirectGraph.from_arcs(3, [(0, 1), (1, 0), (1, 2), (2, 1)], "path"))

@@ -25,11 +25,6 @@ def moore_bound(degree: int, diameter: int) -> int:
     -------
     int
 
-    Raises
-    ------
-    TopologyError
-        If a number is not whole or out of range.
-
     Notes
     -----
     Direct-connect paper, Definition 9.
@@ -57,11 +52,6 @@ def undirected_moore_bound(degree: int, diameter: int) -> int:
     -------
     int
 
-    Raises
-    ------
-    TopologyError
-        If a number is not whole or out of range.
-
     Examples
     --------
     >>> undirected_moore_bound(3, 2), undirected_moore_bound(2, 4)
@@ -83,11 +73,6 @@ def moore_steps(nodes: int, degree: int) -> int:
     -------
     int
         The least k with M(d, k) >= N.
-
-    Raises
-    ------
-    TopologyError
-        If a number is not whole or out of range.
 
     Notes
     -----
@@ -123,8 +108,6 @@ def undirected_moore_steps(nodes: int, degree: int) -> int:
 
     Raises
     ------
-    TopologyError
-        If a number is not whole or out of range.
     UnsupportedError
         If the degree is 1 and there are more than 2 nodes.
 
@@ -161,11 +144,6 @@ def bandwidth_optimum(nodes: int) -> Fraction:
     Returns
     -------
     Fraction
-
-    Raises
-    ------
-    TopologyError
-        If the number is not whole or out of range.
 
     Notes
     -----

@@ -50,8 +50,6 @@ def is_moore_optimal(graph: DirectGraph) -> bool:
     ------
     UnsupportedError
         If the graph is not regular.
-    BoundError
-        If some node cannot reach another.
 
     Notes
     -----
@@ -166,11 +164,6 @@ def intersection_array(graph: DirectGraph) -> IntersectionArray | None:
     IntersectionArray or None
         None if the graph is not distance-regular.
 
-    Raises
-    ------
-    BoundError
-        If some node cannot reach another.
-
     Notes
     -----
     Direct-connect paper, Definition 17: with x and y at distance h, the number of nodes at distance i from x and j
@@ -207,11 +200,6 @@ def is_distance_regular(graph: DirectGraph) -> bool:
     Returns
     -------
     bool
-
-    Raises
-    ------
-    BoundError
-        If some node cannot reach another.
     """
     return intersection_array(graph) is not None
 
@@ -227,11 +215,6 @@ def distance_sum(graph: DirectGraph) -> int:
     Returns
     -------
     int
-
-    Raises
-    ------
-    BoundError
-        If some node cannot reach another.
     """
     return int(as_direct_graph(graph).distances.sum(dtype=np.int64))
 
@@ -247,11 +230,6 @@ def average_distance(graph: DirectGraph) -> Fraction:
     Returns
     -------
     Fraction
-
-    Raises
-    ------
-    BoundError
-        If some node cannot reach another.
 
     Examples
     --------

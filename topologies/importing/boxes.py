@@ -49,8 +49,6 @@ def read_box(
     ------
     FileFormatError
         If the file cannot be read, is no description of a box, contradicts itself, or lacks what nobody could guess.
-    TopologyError
-        If an option is not usable.
     """
     options = BoxOptions.of(figures=figures, gpu=gpu, nic_bandwidth=nic_bandwidth, pcie_bandwidth=pcie_bandwidth)
     document = read_document(path)

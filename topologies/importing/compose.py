@@ -62,8 +62,6 @@ def compose(
     ------
     TopologyError
         If an option is not usable, or a NIC's bandwidth is known to nobody.
-    FileFormatError
-        As `read_box`.
 
     Examples
     --------

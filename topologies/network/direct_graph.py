@@ -186,13 +186,7 @@ class DirectGraph:
 
     @cached_property
     def distances(self) -> npt.NDArray[np.int16]:
-        """Fewest hops from every node to every node, shape (nodes, nodes), ``[source, node]``.
-
-        Raises
-        ------
-        BoundError
-            If some node cannot reach another.
-        """
+        """Fewest hops from every node to every node, shape (nodes, nodes), ``[source, node]``."""
         return hop_distances(self.num_nodes, self.adjacency.tails, self.adjacency.heads, self.name)
 
     @cached_property

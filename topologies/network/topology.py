@@ -112,10 +112,6 @@ class Topology(WhatIf):
         name : str
             For display.
 
-        Returns
-        -------
-        Topology
-
         Raises
         ------
         TopologyError
@@ -242,15 +238,6 @@ class Topology(WhatIf):
             Of the ranks; ``gpu0``, ``gpu1``, ... by default.
         name : str, optional
             Of the topology; the graph's by default.
-
-        Returns
-        -------
-        Topology
-
-        Raises
-        ------
-        TopologyError
-            If a value is not usable.
 
         Examples
         --------

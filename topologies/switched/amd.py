@@ -43,11 +43,6 @@ def mi250(boxes: int = 1) -> Topology:
         ``box0/gpu0`` ... ``box0/gpu15``, one per GCD; GCDs 2i and 2i+1 are one package.  With several boxes also
         ``box0/nic0`` ... ``box0/nic7`` and ``ib``.
 
-    Raises
-    ------
-    TopologyError
-        If `boxes` is not a whole number from 1 to 4096.
-
     Notes
     -----
     Line rates in each direction: an Infinity Fabric link of 25 GT/s and two bytes gives 50 GB/s; the eight NICs of a
@@ -80,11 +75,6 @@ def mi300x(boxes: int = 1) -> Topology:
     -------
     Topology
         ``box0/gpu0`` ... , and with several boxes ``box0/nic0`` ... and ``ib``.
-
-    Raises
-    ------
-    TopologyError
-        If `boxes` is not a whole number from 1 to 4096.
 
     Notes
     -----

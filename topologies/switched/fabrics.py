@@ -42,11 +42,6 @@ def leaf_spine(
     Topology
         ``host0`` ... , ``leaf0`` ... , ``spine0`` ...
 
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
-
     Examples
     --------
     >>> fabric = leaf_spine(2, 3, 4, oversubscription=2)
@@ -105,11 +100,6 @@ def rail(
         ``box0/gpu0`` ... , ``box0/nvswitch``, ``box0/nic0`` ... , ``rail0`` ... , ``spine``.  The spine is one node
         that stands for a non-blocking layer.
 
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
-
     Notes
     -----
     The default figures are those of DGX H100, without its in-network multicast.  Latencies as in
@@ -160,11 +150,6 @@ def fat_tree(
     -------
     Topology
         ``host0`` ... , ``pod0/edge0`` ... , ``pod0/aggregate0`` ... , ``core0`` ...
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
 
     Notes
     -----
@@ -231,11 +216,6 @@ def dragonfly(
     -------
     Topology
         ``host0`` ... , ``group0/router0`` ...
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable.
 
     Notes
     -----

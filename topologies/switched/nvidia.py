@@ -41,11 +41,6 @@ def dgx_a100(boxes: int = 1) -> Topology:
     Topology
         ``box0/gpu0`` ... , ``box0/nvswitch``, and with several boxes ``box0/nic0`` ... and ``ib``.
 
-    Raises
-    ------
-    TopologyError
-        If `boxes` is not a whole number from 1 to 4096.
-
     Notes
     -----
     Line rates in each direction: 12 third-generation NVLinks of 25 GB/s are 300 GB/s, and a NIC gives 25 GB/s
@@ -73,11 +68,6 @@ def dgx_h100(boxes: int = 1) -> Topology:
     Topology
         Nodes named as in `dgx_a100`.
 
-    Raises
-    ------
-    TopologyError
-        If `boxes` is not a whole number from 1 to 4096.
-
     Notes
     -----
     Line rates in each direction: 18 fourth-generation NVLinks of 25 GB/s are 450 GB/s, and a NIC gives 50 GB/s
@@ -104,11 +94,6 @@ def dgx1_v100(boxes: int = 1) -> Topology:
     -------
     Topology
         ``box0/gpu0`` ... , and with several boxes ``box0/nic0`` ... ``box0/nic3`` and ``ib``.
-
-    Raises
-    ------
-    TopologyError
-        If `boxes` is not a whole number from 1 to 4096.
 
     Notes
     -----

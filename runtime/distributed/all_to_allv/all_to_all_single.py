@@ -85,8 +85,6 @@ def all_to_all_single(
         If the arguments of any rank are wrong, do not fit the splits of others, or differ where they must not.
     ProgramError
         If the exchange fails or is late; with `async_op`, ``wait()`` raises it.
-    MissingDependencyError
-        If torch is not installed.
 
     Notes
     -----

@@ -134,8 +134,6 @@ def execute(
     ProgramError
         If the program is wrong, the ranks disagree, or the exchange fails; with `async_op`, ``wait()`` raises what goes
         wrong in the exchange.
-    MissingDependencyError
-        If torch is not installed.
 
     Notes
     -----

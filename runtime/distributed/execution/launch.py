@@ -90,8 +90,6 @@ def run_local(
         make no sense.
     ProgramError
         If the program is wrong, or a rank fails, dies, is late or does not come; no process is left running.
-    MissingDependencyError
-        If torch is not installed.
     """
     check_choice("backend", backend, BACKENDS)
     check_choice("dtype", dtype, ELEMENT_BYTES)

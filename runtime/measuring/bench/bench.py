@@ -129,8 +129,6 @@ def measure_plans(
         If a plan or an option makes no sense or cannot be run here, or the plans differ in what they are for.
     ProgramError
         If a program is wrong, or a rank fails, dies, is late or does not come.
-    MissingDependencyError
-        If torch is not installed.
 
     Notes
     -----

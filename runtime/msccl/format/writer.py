@@ -60,11 +60,6 @@ def write_xml(
         A file there before is replaced.
     runtime, min_bytes, max_bytes, protocol, max_thread_blocks, placement
         As for `to_xml_text`.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written; nothing is left behind.
     """
     text = to_xml_text(
         program,

@@ -62,11 +62,6 @@ def write_mscclpp(program: Program, path: str | os.PathLike[str], **options: Any
         A file there before is replaced.
     **options
         As for `to_execution_plan`.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written; nothing is left behind.
     """
     write_whole(path, to_mscclpp_text(to_execution_plan(program, **options)))
 
