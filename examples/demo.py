@@ -11,7 +11,7 @@ from pathlib import Path
 
 import collopt
 from collopt.errors import ColloptError
-from collopt.runtime import interpret_file, lower_allgather, run_local
+from collopt.runtime import interpret_file, lower, run_local
 
 ELEMENTS = 65_536
 
@@ -39,7 +39,7 @@ def show_plan(plan: collopt.Plan) -> None:
 
 def run(plan: collopt.Plan) -> bool:
     """Run the plan on one process per rank and compare with torch's own all_gather."""
-    program = lower_allgather(plan.schedule, name=plan.topology.name)
+    program = lower(plan.schedule, "allgather", name=plan.topology.name)
     print(f"Run        starting {program.num_ranks} processes (torch.distributed, gloo) ...", flush=True)
     report = run_local(program, backend="gloo", elements=ELEMENTS, timeout_s=600)
     print(f"           {report}")

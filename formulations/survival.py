@@ -109,7 +109,7 @@ def cables(topology: Topology) -> tuple[Cable, ...]:
     --------
     >>> from collopt.topologies import ring
     >>> cables(ring(3))
-    (('gpu0', 'gpu1'), ('gpu0', 'gpu2'), ('gpu1', 'gpu2'))
+    (('gpu0', 'gpu1'), ('gpu1', 'gpu2'), ('gpu2', 'gpu0'))
     """
     pairs: dict[frozenset[str], Cable] = {}
     for link in as_topology(topology).links:

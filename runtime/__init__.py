@@ -7,7 +7,7 @@ from .chakra.reader import read_trace
 from .chakra.replay import Replay, replay_traces
 from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, rotate_trace, write_trace
 from .distributed.all_to_allv.all_to_all_single import all_to_all_single
-from .distributed.execution.execute import execute, execute_allgather
+from .distributed.execution.execute import execute
 from .distributed.execution.launch import run_local
 from .distributed.execution.run_report import RunReport
 from .distributed.processes.torchrun import launched_rank
@@ -15,7 +15,7 @@ from .families.windows import lint_family
 from .families.write import SizeWindow, fastest_windows, write_family
 from .interpreter.check import check_program
 from .interpreter.interpret import run_program
-from .lowering.lower import lower, lower_allgather
+from .lowering.lower import lower
 from .measuring.bench.bench import measure_plans
 from .measuring.bench.report import BenchReport
 from .measuring.calibration.calibrate import Calibration, Measurement, calibrate
@@ -58,7 +58,6 @@ __all__ = [
     "calibrate",
     "check_program",
     "execute",
-    "execute_allgather",
     "fastest_windows",
     "interpret_file",
     "interpret_mscclpp",
@@ -66,7 +65,6 @@ __all__ = [
     "lint_family",
     "lint_file",
     "lower",
-    "lower_allgather",
     "measure_plans",
     "plan_traces",
     "read_mscclpp",

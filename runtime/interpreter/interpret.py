@@ -78,9 +78,9 @@ def run_program(
     Examples
     --------
     >>> from collopt.schedules import Forest
-    >>> from collopt.runtime.lowering.lower import lower_allgather
+    >>> from collopt.runtime.lowering.lower import lower
     >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
-    >>> run_program(lower_allgather(forest)).transfers
+    >>> run_program(lower(forest, "allgather")).transfers
     2
     """
     check_counts({"interleavings": interleavings, "fifo_depth": fifo_depth, "elements_per_chunk": elements_per_chunk})

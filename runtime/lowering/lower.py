@@ -78,7 +78,7 @@ from .tree_transfers import (
     strands_of,
 )
 
-__all__ = ["lower", "lower_allgather"]
+__all__ = ["lower"]
 
 _Routed = tuple[Layout, tuple[int, ...], list[Strand], list[Hop]]
 
@@ -261,34 +261,6 @@ def _check_size(what: str, chunks: int, transfers: int, max_count: int, remedy: 
 def _chunks_of(hop: Hop, strands: Sequence[Strand]) -> int:
     last = strands[hop.strand + hop.strands - 1]
     return last.first + last.chunks - strands[hop.strand].first
-
-
-def lower_allgather(
-    forest: Forest,
-    *,
-    max_steps: int = 64,
-    max_count: int = 71,
-    channels: int = 1,
-    instances: int = 1,
-    name: str = "allgather",
-) -> Program:
-    """Lower a forest to an out-of-place allgather; everything is as for `lower`.
-
-    Examples
-    --------
-    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
-    >>> [block.instructions[0].kind for block in lower_allgather(forest).ranks[0].thread_blocks]
-    ['recv', 'copy', 'send']
-    """
-    return lower(
-        forest,
-        "allgather",
-        max_steps=max_steps,
-        max_count=max_count,
-        channels=channels,
-        instances=instances,
-        name=name,
-    )
 
 
 def _copies(rank: int, layout: Layout, shards: Sequence[int], max_count: int) -> list[tuple[int, int]]:

@@ -37,9 +37,9 @@ MAX_INSTRUCTIONS = 2**22
 def replicated(program: Program, instances: int) -> Program:
     """Divide all chunks, and have a program for each part.
 
-    >>> from collopt.runtime.lowering.lower import lower_allgather
+    >>> from collopt.runtime.lowering.lower import lower
     >>> from collopt.schedules import Forest
-    >>> program = lower_allgather(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]))
+    >>> program = lower(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]), "allgather")
     >>> print(replicated(program, 3))
     allgather: allgather on 2 ranks, 6 chunks, 18 steps, 3 channels
     """

@@ -24,9 +24,9 @@ __all__ = ["document_steps", "packed"]
 def packed(program: Program, max_thread_blocks: int, max_steps: int) -> Program:
     """Join thread blocks, the shortest first, until no rank has too many.
 
-    >>> from collopt.runtime.lowering.lower import lower_allgather
+    >>> from collopt.runtime.lowering.lower import lower
     >>> from collopt.schedules import Forest
-    >>> program = lower_allgather(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]))
+    >>> program = lower(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]), "allgather")
     >>> [len(packed(program, most, 64).ranks[0].thread_blocks) for most in (3, 2, 1)]
     [3, 2, 1]
     """

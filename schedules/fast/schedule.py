@@ -30,6 +30,13 @@ class Stage(NamedTuple):
 
     A server whose partner is -1 sends nothing.  Streams that are shorter by one byte end before ``ends[i]``.  Where
     servers are unequal, these are their parts.
+
+    Attributes
+    ----------
+    num_bytes : int
+        Bytes of the longest transfer.
+    partners, begins, ends : tuple of int
+        Per server, or part of one.
     """
 
     num_bytes: int

@@ -35,7 +35,17 @@ MAX_LOADS = 2**32
 
 
 class FlowPath(NamedTuple):
-    """`chunks` pass the nodes of `path`, each link between them in its step of `steps`."""
+    """`chunks` pass the nodes of `path`, each link between them in its step of `steps`.
+
+    Attributes
+    ----------
+    chunks : int
+        At least 1.
+    path : tuple of int
+        Node numbers from the source to the destination.
+    steps : tuple of int
+        One per link, rising.
+    """
 
     chunks: int
     path: tuple[int, ...]

@@ -34,7 +34,15 @@ ARRAYS = ("steps", "sources", "lower", "upper", "routes", "path_starts", "path_n
 
 
 class Send(NamedTuple):
-    """In `step`, chunks `lower` to `upper` - 1 of the shard of rank `source` pass `path`."""
+    """In `step`, chunks `lower` to `upper` - 1 of the shard of rank `source` pass `path`.
+
+    Attributes
+    ----------
+    step, source, lower, upper : int
+        Step, rank, first chunk, and the chunk behind the last.
+    path : tuple of int
+        Node numbers, both ends included, switches in between.
+    """
 
     step: int
     source: int

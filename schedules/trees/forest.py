@@ -72,7 +72,15 @@ ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes", "root_weigh
 
 
 class TreeEdge(NamedTuple):
-    """One hop of a tree: `tail` sends to `head` along `path` (both ends included, switches in between)."""
+    """One hop of a tree: `tail` sends to `head` along `path` (both ends included, switches in between).
+
+    Attributes
+    ----------
+    tail, head : int
+        Ranks.
+    path : tuple of int
+        Node numbers.
+    """
 
     tail: int
     head: int

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from runtime_forests import COLLECTIVES, random_schedule, ring_forest
 from runtime_tasks import RANKS, join, message_of, same
 
-from collopt.runtime import all_to_all_single, execute, lower_allgather
+from collopt.runtime import all_to_all_single, execute, lower
 from collopt.runtime.distributed.calls.call_queue import AsyncWork
 from collopt.runtime.distributed.execution.execute import program_of
 from collopt.runtime.distributed.execution.reference_results import poison, reference, tensors
@@ -333,7 +333,7 @@ def absent_rank(rank: int, folder: str) -> tuple[list[str], list[str], float]:
     """Rank 3 stays away from three outstanding calls and a synchronous one; what waits raise, twice for the first."""
     join(rank, folder)
     said = told()
-    ring = lower_allgather(ring_forest(RANKS))
+    ring = lower(ring_forest(RANKS), "allgather")
     ten, forty = torch.zeros(10), torch.zeros(4, 40)
     execute(ring, forty[0], ten)
     dist.barrier()

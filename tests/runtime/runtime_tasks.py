@@ -24,7 +24,7 @@ from runtime_forests import (
 )
 
 from collopt.errors import ColloptError
-from collopt.runtime import Program, execute, execute_allgather, lower_allgather, run_local
+from collopt.runtime import Program, execute, lower, run_local
 from collopt.runtime.distributed.calls.reduce_ops import OPERATIONS
 from collopt.runtime.distributed.execution.execute import program_of
 from collopt.runtime.distributed.execution.reference_results import poison, reference, tensors
@@ -78,25 +78,21 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 def gather_everything(rank: int, folder: str) -> dict[str, bool]:
     """Gather tensors of all sorts with all sorts of programs."""
     join(rank, folder)
-    trees = lower_allgather(random_forest(RANKS, 5, seed=3, max_weight=3))
-    ring = lower_allgather(ring_forest(RANKS))
+    trees = lower(random_forest(RANKS, 5, seed=3, max_weight=3), "allgather")
+    ring = lower(ring_forest(RANKS), "allgather")
     sizes = {
-        f"{elements} elements, {slices} slices": gathers(
-            rank, elements, run=partial(execute_allgather, trees, slices=slices)
-        )
+        f"{elements} elements, {slices} slices": gathers(rank, elements, run=partial(execute, trees, slices=slices))
         for elements, slices in ((1, 1), (3, 1), (0, 1), (1000003, 1), (1000003, 5), (3, 7))
     }
     types = {
-        str(dtype): gathers(rank, 10, dtype=dtype, run=partial(execute_allgather, ring))
+        str(dtype): gathers(rank, 10, dtype=dtype, run=partial(execute, ring))
         for dtype in (torch.uint8, torch.int16, torch.bfloat16, torch.float8_e4m3fn, torch.complex64, torch.bool)
     }
     return {
         **sizes,
         **types,
-        "timeout": gathers(rank, 9, run=lambda output, mine: execute_allgather(ring, output, mine, timeout=30)),
-        "shapes": gathers(
-            rank, 6, run=lambda output, mine: execute_allgather(ring, output.view(4, 2, 3), mine.view(3, 2))
-        ),
+        "timeout": gathers(rank, 9, run=lambda output, mine: execute(ring, output, mine, timeout=30)),
+        "shapes": gathers(rank, 6, run=lambda output, mine: execute(ring, output.view(4, 2, 3), mine.view(3, 2))),
         "own place": gathers_in_place(rank, ring),
         "autograd": gathers_with_gradients(rank, ring),
         "plan": gathers_by_plan(rank),
@@ -217,7 +213,7 @@ def gathers_in_place(rank: int, program: Program) -> bool:
     output = torch.zeros(RANKS * 5, dtype=torch.int32)
     mine = output[rank * 5 : (rank + 1) * 5]
     mine.copy_(everything[rank])
-    execute_allgather(program, output, mine)
+    execute(program, output, mine)
     return torch.equal(output, torch.cat(everything))
 
 
@@ -225,7 +221,7 @@ def gathers_with_gradients(rank: int, program: Program) -> bool:
     """A parameter can be gathered."""
     mine = torch.full((3,), float(rank), requires_grad=True)
     output = torch.empty(RANKS * 3)
-    execute_allgather(program, output, mine)
+    execute(program, output, mine)
     return not output.requires_grad and output.tolist() == [float(owner) for owner in range(RANKS) for _ in range(3)]
 
 
@@ -238,11 +234,11 @@ def gathers_by_plan(rank: int) -> bool:
 def gathers_in_subgroup(rank: int) -> bool:
     """Ranks 3 and 1, in that order, form a group of two; the others are told that they are no members."""
     group = dist.new_group([3, 1])
-    program = lower_allgather(ring_forest(2))
+    program = lower(ring_forest(2), "allgather")
     output, mine = torch.zeros(4, dtype=torch.int64), torch.full((2,), rank)
     if rank not in (1, 3):
-        return "not a member" in message_of(lambda: execute_allgather(program, output, mine, group=group))
-    execute_allgather(program, output, mine, group=group)
+        return "not a member" in message_of(lambda: execute(program, output, mine, group=group))
+    execute(program, output, mine, group=group)
     first, second = (dist.get_global_rank(group, member) for member in range(2))
     return output.tolist() == [first, first, second, second]
 
@@ -250,27 +246,25 @@ def gathers_in_subgroup(rank: int) -> bool:
 def wrong_calls(rank: int, folder: str) -> dict[str, str]:
     """Make calls that one rank, or all, get wrong; the group stays usable after each."""
     join(rank, folder)
-    ring, trees = lower_allgather(ring_forest(RANKS)), lower_allgather(random_forest(RANKS, 2, 0))
+    ring, trees = lower(ring_forest(RANKS), "allgather"), lower(random_forest(RANKS, 2, 0), "allgather")
     ten, forty = torch.zeros(10), torch.zeros(40)
     other = rank == 2
     adding = SimpleNamespace(collective="allreduce", schedule=random_schedule("allreduce", RANKS, 1, 0))
     scattering = SimpleNamespace(collective="reduce_scatter", schedule=random_schedule("reduce_scatter", RANKS, 1, 0))
     calls: dict[str, Callable[[], None]] = {
-        "output size on one rank": lambda: execute_allgather(ring, torch.zeros(39) if other else forty, ten),
-        "input size differs": lambda: execute_allgather(ring, torch.zeros(4 * (10 + other)), torch.zeros(10 + other)),
-        "type differs": lambda: execute_allgather(
-            ring, forty.double() if other else forty, ten.double() if other else ten
-        ),
-        "program differs": lambda: execute_allgather(trees if other else ring, forty, ten),
-        "slices differ": lambda: execute_allgather(ring, forty, ten, slices=1 + other),
-        "types": lambda: execute_allgather(ring, forty.double(), ten),
-        "strided": lambda: execute_allgather(ring, forty, torch.zeros(20)[::2]),
-        "no tensor": lambda: execute_allgather(ring, forty, [0.0] * 10),
-        "conjugate": lambda: execute_allgather(ring, forty.cfloat(), ten.cfloat().conj()),
-        "overlap": lambda: execute_allgather(ring, forty, forty[5:15]),
-        "group size": lambda: execute_allgather(lower_allgather(ring_forest(3)), forty, ten),
-        "slices": lambda: execute_allgather(ring, forty, ten, slices=0),
-        "timeout": lambda: execute_allgather(ring, forty, ten, timeout=0),
+        "output size on one rank": lambda: execute(ring, torch.zeros(39) if other else forty, ten),
+        "input size differs": lambda: execute(ring, torch.zeros(4 * (10 + other)), torch.zeros(10 + other)),
+        "type differs": lambda: execute(ring, forty.double() if other else forty, ten.double() if other else ten),
+        "program differs": lambda: execute(trees if other else ring, forty, ten),
+        "slices differ": lambda: execute(ring, forty, ten, slices=1 + other),
+        "types": lambda: execute(ring, forty.double(), ten),
+        "strided": lambda: execute(ring, forty, torch.zeros(20)[::2]),
+        "no tensor": lambda: execute(ring, forty, [0.0] * 10),
+        "conjugate": lambda: execute(ring, forty.cfloat(), ten.cfloat().conj()),
+        "overlap": lambda: execute(ring, forty, forty[5:15]),
+        "group size": lambda: execute(lower(ring_forest(3), "allgather"), forty, ten),
+        "slices": lambda: execute(ring, forty, ten, slices=0),
+        "timeout": lambda: execute(ring, forty, ten, timeout=0),
         "plan": lambda: execute(SimpleNamespace(collective="allreduce", schedule=None), forty, ten),
         "ops differ": lambda: execute(adding, ten.clone(), ten, op="max" if other else "min"),
         "no such op": lambda: execute(adding, ten.clone(), ten, op="xor"),
@@ -279,8 +273,8 @@ def wrong_calls(rank: int, folder: str) -> dict[str, str]:
         "allreduce sizes": lambda: execute(adding, torch.zeros(11), ten),
         "reduce_scatter sizes": lambda: execute(scattering, torch.zeros(3), ten),
         "weights": lambda: execute(weighted_plan("allgather"), torch.zeros(60), ten),
-        "after all that": lambda: execute_allgather(ring, forty, ten),
-        "and then a wrong size": lambda: execute_allgather(ring, torch.zeros(39), ten),
+        "after all that": lambda: execute(ring, forty, ten),
+        "and then a wrong size": lambda: execute(ring, torch.zeros(39), ten),
     }
     return {name: message_of(call) for name, call in calls.items()}
 
@@ -288,24 +282,24 @@ def wrong_calls(rank: int, folder: str) -> dict[str, str]:
 def absent_rank(rank: int, folder: str) -> str:
     """Rank 3 stays away from the second call."""
     join(rank, folder)
-    ring = lower_allgather(ring_forest(RANKS))
+    ring = lower(ring_forest(RANKS), "allgather")
     ten, forty = torch.zeros(10), torch.zeros(40)
-    execute_allgather(ring, forty, ten)
+    execute(ring, forty, ten)
     if rank == 3:
         time.sleep(4)
         return "absent"
-    return message_of(lambda: execute_allgather(ring, forty, ten, timeout=1))
+    return message_of(lambda: execute(ring, forty, ten, timeout=1))
 
 
 def dying_rank(rank: int, folder: str) -> None:
     """Rank 1 is killed between two calls, while the others wait for it."""
     join(rank, folder)
-    ring = lower_allgather(ring_forest(RANKS))
+    ring = lower(ring_forest(RANKS), "allgather")
     ten, forty = torch.zeros(10), torch.zeros(40)
-    execute_allgather(ring, forty, ten)
+    execute(ring, forty, ten)
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    execute_allgather(ring, forty, ten)
+    execute(ring, forty, ten)
 
 
 def as_if_by_torchrun(rank: int, folder: str, port: int, ranks: int) -> Any:
@@ -318,7 +312,7 @@ def as_if_by_torchrun(rank: int, folder: str, port: int, ranks: int) -> Any:
         "MASTER_PORT": str(port),
         "GLOO_SOCKET_IFNAME": "lo",
     }
-    report = run_local(lower_allgather(ring_forest(RANKS)), elements=100, dtype="int16", repeats=1)
+    report = run_local(lower(ring_forest(RANKS), "allgather"), elements=100, dtype="int16", repeats=1)
     assert not dist.is_initialized()
     return report
 
@@ -326,6 +320,6 @@ def as_if_by_torchrun(rank: int, folder: str, port: int, ranks: int) -> Any:
 def in_own_group(rank: int, folder: str) -> Any:
     """Call `run_local` where torch.distributed is already set up; the group stays."""
     join(rank, folder)
-    report = run_local(lower_allgather(ring_forest(RANKS)), elements=100, dtype="int16", repeats=1)
+    report = run_local(lower(ring_forest(RANKS), "allgather"), elements=100, dtype="int16", repeats=1)
     dist.barrier()
     return report

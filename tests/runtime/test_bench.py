@@ -10,7 +10,7 @@ from runtime_forests import COLLECTIVES, random_schedule, ring_forest, weighted_
 
 import collopt
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime import BenchReport, lower, lower_allgather, measure_plans
+from collopt.runtime import BenchReport, lower, measure_plans
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.topologies import ring
 
@@ -43,7 +43,7 @@ def test_every_row_is_told_as_soon_as_it_is_measured() -> None:
     """With those before it, and how many there will be; as the report has them at its end."""
     told: list[tuple[BenchReport, int]] = []
     report = measure_plans(
-        {"mine": lower_allgather(ring_forest(2))},
+        {"mine": lower(ring_forest(2), "allgather")},
         minbytes=64,
         maxbytes=128,
         stepfactor=2,
@@ -137,7 +137,7 @@ def test_data_of_the_wrong_rank_are_wrong() -> None:
 def test_without_a_check_nothing_is_said_about_data() -> None:
     """Nothing wrong is not the same as nothing known."""
     report = measure_plans(
-        {"ring": lower_allgather(ring_forest(2))},
+        {"ring": lower(ring_forest(2), "allgather")},
         minbytes=64,
         maxbytes=64,
         iters=1,
@@ -160,14 +160,14 @@ def test_unequal_shares_are_measured_without_the_backend() -> None:
 
 def test_plans_that_cannot_be_compared_are_refused() -> None:
     """Before any process is started, with what differs."""
-    first = lower_allgather(ring_forest(3))
+    first = lower(ring_forest(3), "allgather")
 
     def refusal(**plans: object) -> str:
         with pytest.raises(UnsupportedError) as refused:
             measure_plans(plans)  # type: ignore[arg-type]
         return str(refused.value)
 
-    assert "a and b differ in ranks: 3 and 4" in refusal(a=first, b=lower_allgather(ring_forest(4)))
+    assert "a and b differ in ranks: 3 and 4" in refusal(a=first, b=lower(ring_forest(4), "allgather"))
     other = lower(random_schedule("allreduce", 3, 1, seed=0), "allreduce")
     assert "differ in collective: allgather and allreduce" in refusal(a=first, b=other)
     one, two = (lower(random_schedule("broadcast", 3, 1, seed=0, root=root), "broadcast") for root in (0, 1))
@@ -209,7 +209,9 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object], mess
 def test_more_than_memory_holds_is_told() -> None:
     """By the option that mends it."""
     with pytest.raises((UnsupportedError, ProgramError), match="give a smaller maxbytes"):
-        measure_plans({"ring": lower_allgather(ring_forest(2))}, minbytes=10**17, maxbytes=10**17, timeout_s=TIMEOUT_S)
+        measure_plans(
+            {"ring": lower(ring_forest(2), "allgather")}, minbytes=10**17, maxbytes=10**17, timeout_s=TIMEOUT_S
+        )
 
 
 def test_gpus_are_measured_by_events() -> None:
@@ -218,7 +220,7 @@ def test_gpus_are_measured_by_events() -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip(f"two GPUs are needed, there are {torch.cuda.device_count()}")
     report = measure_plans(
-        {"ring": lower_allgather(ring_forest(2))},
+        {"ring": lower(ring_forest(2), "allgather")},
         minbytes=2**20,
         maxbytes=2**20,
         iters=3,

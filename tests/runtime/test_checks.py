@@ -33,7 +33,6 @@ from collopt.runtime import (
     Program,
     check_program,
     lower,
-    lower_allgather,
     without_receive_reduce,
 )
 from collopt.runtime.interpreter.hazards import check_hazards
@@ -321,4 +320,4 @@ def _forward(rank: int, hop: int) -> Instruction:
 
 def test_checks_a_large_program_quickly_enough_to_be_used_always() -> None:
     """A ring of 64 ranks: 64 * 63 transfers; nothing is asserted about time, but a quadratic check would not end."""
-    check_program(lower_allgather(ring_forest(64)))
+    check_program(lower(ring_forest(64), "allgather"))

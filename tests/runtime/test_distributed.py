@@ -10,7 +10,7 @@ import runtime_tasks
 from runtime_forests import COLLECTIVES, block, exchange, random_schedule, send, summing
 
 from collopt.errors import MissingDependencyError, ProgramError, UnsupportedError
-from collopt.runtime import ChunkRange, Instruction, execute_allgather, lower
+from collopt.runtime import ChunkRange, Instruction, execute, lower
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.runtime.distributed.rounds.batches import works_in_place
 
@@ -129,7 +129,7 @@ def test_asks_for_an_initialised_group() -> None:
     import torch
 
     with pytest.raises(UnsupportedError, match="init_process_group"):
-        execute_allgather(exchange(), torch.zeros(2), torch.zeros(1))
+        execute(exchange(), torch.zeros(2), torch.zeros(1))
 
 
 def test_says_how_to_install_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,4 +137,4 @@ def test_says_how_to_install_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     nothing: Any = None
     with pytest.raises(MissingDependencyError, match=r"pip install 'collopt\[torch\]'"):
-        execute_allgather(exchange(), nothing, nothing)
+        execute(exchange(), nothing, nothing)

@@ -25,7 +25,6 @@ from collopt.runtime import (
     interpret_mscclpp,
     lint_file,
     lower,
-    lower_allgather,
     read_mscclpp,
     read_xml,
     run_program,
@@ -256,7 +255,7 @@ def test_what_goes_beyond_mscclpp_is_refused(tmp_path: Path) -> None:
 
 def test_refuses_what_cannot_be_replicated() -> None:
     """A step of several shards, too many steps, and what is no number."""
-    program = lower_allgather(ring_forest(3))
+    program = lower(ring_forest(3), "allgather")
     assert replicated(program, 1) is program
     both = program.ranks[0].thread_blocks[0]
     wide = replace(both, instructions=(replace(both.instructions[0], target=ChunkRange("output", 0), count=2),))
@@ -273,7 +272,7 @@ def test_refuses_what_cannot_be_replicated() -> None:
 
 def test_as_many_instances_as_the_message_says_are_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more is refused before a step of it is made."""
-    steps = lower_allgather(ring_forest(3)).num_instructions
+    steps = lower(ring_forest(3), "allgather").num_instructions
     monkeypatch.setattr(replication, "MAX_INSTRUCTIONS", 5 * steps + 1)
     assert lower(ring_forest(3), "allgather", instances=5).num_instructions == 5 * steps
     monkeypatch.setattr(replication, "_replicated_rank", None)
@@ -321,7 +320,7 @@ def test_what_mscclpp_has_room_for_is_never_refused_unseen(tmp_path: Path, colle
 def test_waits_keep_their_steps() -> None:
     """Blocks are renumbered, steps are not."""
     waiting = block(send("input", 0, (1, 0)), to=1)
-    program = lower_allgather(ring_forest(2))
+    program = lower(ring_forest(2), "allgather")
     ranks = (replace(program.ranks[0], thread_blocks=(waiting, *program.ranks[0].thread_blocks[1:])), program.ranks[1])
     steps = [
         each.instructions[0].depends for each in replicated(replace(program, ranks=ranks), 2).ranks[0].thread_blocks

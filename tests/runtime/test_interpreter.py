@@ -35,7 +35,6 @@ from collopt.runtime import (
     check_program,
     interpret_file,
     lower,
-    lower_allgather,
     run_program,
     write_xml,
 )
@@ -50,7 +49,7 @@ from collopt.schedules import Forest
 )
 def test_runs_lowered_forests(forest: Forest) -> None:
     """And reports how much it did."""
-    program = lower_allgather(forest)
+    program = lower(forest, "allgather")
     report = run_program(program, elements_per_chunk=3)
     assert report.interleavings == 8
     assert report.steps == program.num_instructions
@@ -60,7 +59,7 @@ def test_runs_lowered_forests(forest: Forest) -> None:
 
 def test_refuses_swapped_chunks() -> None:
     """Statically nothing is wrong with two chunks that change places; the data is."""
-    program = lower_allgather(star_forest(3, weight=1))
+    program = lower(star_forest(3, weight=1), "allgather")
     swapped = with_step(program, 1, 0, 0, lambda step: replace(step, target=ChunkRange("output", 2)))
     swapped = with_step(swapped, 1, 1, 0, lambda step: replace(step, target=ChunkRange("output", 0)))
     with pytest.raises(ProgramError, match="rank 1 ends with chunk 0 of rank 2 in output chunk 0; expected chunk 0 of"):
@@ -69,7 +68,7 @@ def test_refuses_swapped_chunks() -> None:
 
 def test_refuses_swapped_peers() -> None:
     """Rank 0 takes rank 1's data for rank 2's."""
-    program = lower_allgather(star_forest(3))
+    program = lower(star_forest(3), "allgather")
     swapped = with_block(program, 0, 0, lambda old: replace(old, recv_peer=2))
     swapped = with_block(swapped, 0, 1, lambda old: replace(old, recv_peer=1))
     with pytest.raises(ProgramError, match="rank 0 ends with chunk 0 of rank 2 in output chunk 1"):
@@ -78,7 +77,7 @@ def test_refuses_swapped_peers() -> None:
 
 def test_refuses_a_wrong_source_offset() -> None:
     """The right number of chunks from the wrong place."""
-    program = lower_allgather(random_forest(3, 2, 0))
+    program = lower(random_forest(3, 2, 0), "allgather")
     number = next(n for n, old in enumerate(program.ranks[0].thread_blocks) if old.send_peer is not None)
     shifted = with_step(
         program, 0, number, 0, lambda step: replace(step, source=ChunkRange("input", 1 - step.source.start))
@@ -151,7 +150,7 @@ def test_counts_that_disagree_are_found_at_the_latest_when_run() -> None:
 
 def test_checks_come_before_the_run() -> None:
     """A program with a race is refused even if the runs would be lucky."""
-    program = lower_allgather(ring_forest(3))
+    program = lower(ring_forest(3), "allgather")
     broken = with_step(program, 0, 2, 1, lambda step: replace(step, depends=()))
     with pytest.raises(ProgramError, match=r"race"):
         run_program(broken, interleavings=1)
@@ -270,7 +269,7 @@ def test_a_local_reduce_adds() -> None:
 def test_interprets_files(tmp_path: Path) -> None:
     """What was written to a file runs as it did before."""
     path = tmp_path / "ag.xml"
-    program = lower_allgather(random_forest(4, 3, 0))
+    program = lower(random_forest(4, 3, 0), "allgather")
     write_xml(program, path)
     assert interpret_file(path) == run_program(program)
 
@@ -288,7 +287,7 @@ def test_a_file_for_calls_out_of_place_is_not_run_in_place(tmp_path: Path) -> No
 def test_interprets_files_that_are_wrong(tmp_path: Path) -> None:
     """An offset that is off by one in the file is found."""
     path = tmp_path / "ag.xml"
-    write_xml(lower_allgather(ring_forest(2, 1)), path)
+    write_xml(lower(ring_forest(2, 1), "allgather"), path)
     text = path.read_text()
     assert 'type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="1"' in text
     path.write_text(

@@ -15,18 +15,18 @@ from runtime_forests import COLLECTIVES, exchange, random_forest, random_schedul
 
 import collopt
 from collopt.errors import MissingDependencyError, ProgramError, UnsupportedError
-from collopt.runtime import RunReport, lower, lower_allgather, run_local
+from collopt.runtime import RunReport, lower, run_local
 from collopt.runtime.distributed.execution.reference_results import Reference
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.topologies import dgx_a100
 
-RING = lower_allgather(ring_forest(4))
+RING = lower(ring_forest(4), "allgather")
 
 
 @pytest.mark.parametrize(("elements", "dtype", "slices"), [(1, "uint8", 1), (1000003, "float32", 3)])
 def test_agrees_with_torch_bit_for_bit(elements: int, dtype: str, slices: int) -> None:
     """Uneven shards of random bytes, NaNs included."""
-    program = lower_allgather(random_forest(4, 3, seed=2))
+    program = lower(random_forest(4, 3, seed=2), "allgather")
     report = run_local(program, elements=elements, dtype=dtype, repeats=2, slices=slices, timeout_s=100)
     assert report.correct == (True,) * 4
     assert report.all_correct
@@ -77,7 +77,7 @@ def test_sixteen_ranks_run_plans(collective: str, dtype: str) -> None:
 @pytest.mark.slow
 def test_sixteen_ranks_on_one_machine() -> None:
     """The size of two DGX A100 boxes with k = 13."""
-    report = run_local(lower_allgather(random_forest(16, 13, seed=0)), elements=100003, repeats=1)
+    report = run_local(lower(random_forest(16, 13, seed=0), "allgather"), elements=100003, repeats=1)
     assert report.all_correct
 
 
@@ -140,7 +140,7 @@ def test_checks_the_program_first() -> None:
 
 def test_data_that_a_program_leaves_wrong_is_no_surprise() -> None:
     """A program that is sound but gathers the wrong way round is refused by every rank, and the call says so."""
-    swapped = lower_allgather(random_forest(2, 2, seed=0))
+    swapped = lower(random_forest(2, 2, seed=0), "allgather")
     first, second = (swapped.ranks[0].thread_blocks[0].instructions[number].target for number in range(2))
     for step, target in ((0, second), (1, first)):
         swapped = with_step(
@@ -174,7 +174,7 @@ def test_runs_on_gpus() -> None:
     ranks = torch.cuda.device_count()
     if ranks < 2:
         pytest.skip("NCCL wants a GPU per rank and there is one")
-    report = run_local(lower_allgather(random_forest(ranks, 3, seed=0)), backend="nccl", elements=1000003, slices=2)
+    report = run_local(lower(random_forest(ranks, 3, seed=0), "allgather"), backend="nccl", elements=1000003, slices=2)
     assert report.all_correct
 
 
@@ -213,10 +213,10 @@ def test_a_plain_script_can_call_it(tmp_path: Path) -> None:
     """No ``if __name__ == "__main__"`` is needed: the ranks do not run the caller's script again."""
     script = tmp_path / "script.py"
     script.write_text(
-        "from collopt.runtime import lower_allgather, run_local\n"
+        "from collopt.runtime import lower, run_local\n"
         "from collopt.schedules import Forest\n"
         "forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])\n"
-        "print(run_local(lower_allgather(forest), elements=7, repeats=1))\n"
+        "print(run_local(lower(forest, 'allgather'), elements=7, repeats=1))\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from runtime_forests import random_schedule, ring_forest
 
 from collopt.errors import FileFormatError, UnsupportedError
-from collopt.runtime import lower, lower_allgather, to_xml_text
+from collopt.runtime import lower, to_xml_text
 from collopt.runtime.interpreter.findings import LintReport
 from collopt.runtime.msccl.lint.lint import lint_file
 
 AZURE = "msccl-executor-nccl"
-TEXT = to_xml_text(lower_allgather(ring_forest(3)))
+TEXT = to_xml_text(lower(ring_forest(3), "allgather"))
 WAIT = 'depid="0" deps="0" hasdep="0"'
 HANDMADE = """<algo name="two" proto="Simple" nchannels="1" nchunksperloop="{chunks}" ngpus="2" coll="{coll}" {place}
  minBytes="0" maxBytes="1048576">

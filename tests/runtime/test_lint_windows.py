@@ -12,7 +12,7 @@ from runtime_forests import random_schedule, ring_forest
 
 import collopt
 from collopt.errors import UnsupportedError
-from collopt.runtime import lower, lower_allgather, to_xml_text
+from collopt.runtime import lower, to_xml_text
 from collopt.runtime.families.windows import lint_family, window_report
 from collopt.runtime.interpreter.findings import LintReport, Window
 from collopt.topologies import ring
@@ -25,7 +25,9 @@ def family(folder: Path, windows: list[tuple[int, int]], runtime: str = AZURE) -
     paths = []
     for number, (least, most) in enumerate(windows):
         path = folder / f"{number:02}.xml"
-        path.write_text(to_xml_text(lower_allgather(ring_forest(3)), min_bytes=least, max_bytes=most, runtime=runtime))
+        path.write_text(
+            to_xml_text(lower(ring_forest(3), "allgather"), min_bytes=least, max_bytes=most, runtime=runtime)
+        )
         paths.append(path)
     return paths
 
@@ -133,8 +135,8 @@ def test_too_many_files_and_folders(tmp_path: Path) -> None:
 def test_calls_are_kept_apart(tmp_path: Path) -> None:
     """In place and out of place, and by collective; a file that is refused is for none."""
     (tmp_path / "0.xml").write_text(to_xml_text(lower(random_schedule("allreduce", 3, 1, 0), "allreduce")))
-    (tmp_path / "1.xml").write_text(to_xml_text(lower_allgather(ring_forest(3)), max_bytes=9))
-    (tmp_path / "2.xml").write_text(to_xml_text(lower_allgather(ring_forest(4))).replace('nchannels="1"', ""))
+    (tmp_path / "1.xml").write_text(to_xml_text(lower(ring_forest(3), "allgather"), max_bytes=9))
+    (tmp_path / "2.xml").write_text(to_xml_text(lower(ring_forest(4), "allgather")).replace('nchannels="1"', ""))
     report = lint_family([tmp_path], AZURE)
     assert [(span[:3], Path(span.path).name) for span in report.spans if span.path] == [
         (("allgather", 3, False), "1.xml"),

@@ -27,7 +27,7 @@ from runtime_forests import (
 )
 
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime import check_program, lower, lower_allgather, run_program
+from collopt.runtime import check_program, lower, run_program
 from collopt.schedules import Allreduce, Forest, TreeSchedule
 
 
@@ -37,7 +37,7 @@ def test_every_lowered_forest_passes_all_checks_and_gathers(
     forest: Forest, max_steps: int, max_count: int, channels: int
 ) -> None:
     """Whatever the trees and the limits: no deadlock, no race, right data, and the limits hold."""
-    program = lower_allgather(forest, max_steps=max_steps, max_count=max_count, channels=channels)
+    program = lower(forest, "allgather", max_steps=max_steps, max_count=max_count, channels=channels)
     run_program(program, interleavings=3, fifo_depth=1)
     blocks = [block for rank in program.ranks for block in rank.thread_blocks]
     assert max(len(block.instructions) for block in blocks) <= max_steps
@@ -228,7 +228,7 @@ def test_refuses_halves_of_an_allreduce_that_do_not_belong_together() -> None:
 @settings(max_examples=30)
 def test_every_hop_moves_exactly_the_share_of_its_tree(forest: Forest) -> None:
     """Between two ranks go as many shards as the trees with that hop carry: the plan's congestion is the program's."""
-    program = lower_allgather(forest, max_count=2)
+    program = lower(forest, "allgather", max_count=2)
     shard = program.ranks[0].input_chunks
     sent: Counter[tuple[int, int]] = Counter()
     for rank in program.ranks:
@@ -248,7 +248,7 @@ def test_every_hop_moves_exactly_the_share_of_its_tree(forest: Forest) -> None:
 def test_weights_with_a_common_divisor_make_fewer_chunks() -> None:
     """Weights 4 and 2 of k = 6 need three chunks, not six."""
     trees = [(root, weight, [(root, 1 - root)]) for root in range(2) for weight in (4, 2)]
-    program = lower_allgather(Forest.from_paths(2, 6, trees))
+    program = lower(Forest.from_paths(2, 6, trees), "allgather")
     assert program.chunks_per_loop == 2 * 3
     assert [step.count for step in program.ranks[0].thread_blocks[0].instructions] == [2, 1]
 
@@ -256,7 +256,7 @@ def test_weights_with_a_common_divisor_make_fewer_chunks() -> None:
 def test_a_large_tree_is_cut_into_even_pieces() -> None:
     """A weight of 100 exceeds the 71 chunks of a step: two steps of 50 chunks, where 1 keeps the divisor at 1."""
     trees = [(root, weight, [(root, 1 - root)]) for root in range(2) for weight in (100, 1)]
-    program = lower_allgather(Forest.from_paths(2, 101, trees))
+    program = lower(Forest.from_paths(2, 101, trees), "allgather")
     counts = [step.count for step in program.ranks[0].thread_blocks[0].instructions]
     assert counts == [50, 50, 1]
     check_program(program)
@@ -264,7 +264,7 @@ def test_a_large_tree_is_cut_into_even_pieces() -> None:
 
 def test_a_ring_needs_one_sender_and_one_receiver_per_rank() -> None:
     """Three blocks per rank, the steps in the order in which the data goes round."""
-    program = lower_allgather(ring_forest(5))
+    program = lower(ring_forest(5), "allgather")
     for rank in program.ranks:
         receive, own, forward = rank.thread_blocks
         before = (rank.rank - 1) % 5
@@ -278,7 +278,7 @@ def test_a_ring_needs_one_sender_and_one_receiver_per_rank() -> None:
 
 def test_dependencies_that_an_earlier_step_implies_are_dropped() -> None:
     """A block that has waited for a receive has waited for the earlier ones of its block."""
-    program = lower_allgather(random_forest(6, 6, seed=1))
+    program = lower(random_forest(6, 6, seed=1), "allgather")
     for rank in program.ranks:
         for block in rank.thread_blocks:
             waited: dict[int, int] = {}
@@ -291,7 +291,7 @@ def test_dependencies_that_an_earlier_step_implies_are_dropped() -> None:
 def test_a_busy_connection_is_spread_over_channels() -> None:
     """Ten transfers at four per block take three channels, with the same steps at both ends."""
     trees = [(root, 1, [(root, 1 - root)]) for root in range(2) for _ in range(10)]
-    program = lower_allgather(Forest.from_paths(2, 10, trees), max_steps=4)
+    program = lower(Forest.from_paths(2, 10, trees), "allgather", max_steps=4)
     sizes = [len(block.instructions) for block in program.ranks[0].thread_blocks if block.send_peer == 1]
     assert sizes == [4, 3, 3]
     assert program.num_channels == 3
@@ -299,7 +299,7 @@ def test_a_busy_connection_is_spread_over_channels() -> None:
 
 def test_many_peers_are_spread_over_channels() -> None:
     """A channel takes 32 sends per rank, so 34 peers need a second one."""
-    program = lower_allgather(star_forest(35))
+    program = lower(star_forest(35), "allgather")
     for rank in program.ranks:
         sends = Counter(block.channel for block in rank.thread_blocks if block.send_peer is not None)
         receives = Counter(block.channel for block in rank.thread_blocks if block.recv_peer is not None)
@@ -309,7 +309,7 @@ def test_many_peers_are_spread_over_channels() -> None:
 
 def test_more_channels_on_request() -> None:
     """A connection with fewer transfers than channels asked for gets one per transfer."""
-    program = lower_allgather(ring_forest(4), channels=2)
+    program = lower(ring_forest(4), "allgather", channels=2)
     assert program.num_channels == 2
     assert all(len(rank.thread_blocks) == 2 + 1 + 2 for rank in program.ranks)
 
@@ -319,14 +319,14 @@ def test_more_channels_on_request() -> None:
 def test_refuses_senseless_options(option: str, value: object) -> None:
     """Options are positive whole numbers, and the message names the option."""
     with pytest.raises(UnsupportedError, match=option):
-        lower_allgather(ring_forest(3), **{option: value})
+        lower(ring_forest(3), "allgather", **{option: value})
 
 
 def test_refuses_weights_that_do_not_add_up() -> None:
     """Rank 1 has one tree where k says two."""
     forest = Forest.from_paths(2, 2, [(0, 2, [(0, 1)]), (1, 1, [(1, 0)])])
     with pytest.raises(UnsupportedError, match="rank 1 weigh 1"):
-        lower_allgather(forest)
+        lower(forest, "allgather")
 
 
 @pytest.mark.parametrize(
@@ -343,4 +343,4 @@ def test_refuses_weights_that_do_not_add_up() -> None:
 def test_refuses_trees_that_do_not_span(trees: list[tuple[int, int, list[tuple[int, ...]]]], message: str) -> None:
     """A tree reaches every rank from its root exactly once."""
     with pytest.raises(ProgramError, match=message):
-        lower_allgather(Forest.from_paths(3, 1, trees))
+        lower(Forest.from_paths(3, 1, trees), "allgather")

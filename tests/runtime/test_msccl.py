@@ -32,7 +32,6 @@ from collopt.runtime import (
     Program,
     interpret_file,
     lower,
-    lower_allgather,
     read_xml,
     run_program,
     to_xml_text,
@@ -95,7 +94,7 @@ def test_writes_exactly_this_for_an_exchange_of_two_ranks() -> None:
 def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, runtime: str, forest: Forest) -> None:
     """Writing and reading is the identity on lowered programs."""
     path = tmp_path_factory.mktemp("xml") / "ag.xml"
-    program = lower_allgather(forest, name="round trip")
+    program = lower(forest, "allgather", name="round trip")
     write_xml(program, path, runtime=runtime)
     again = read_xml(path)
     assert again == program
@@ -154,7 +153,7 @@ def test_scratch_that_is_allocated_at_once_has_a_sane_size() -> None:
     assert ET.fromstring(to_xml_text(program, runtime="msccl")).get("maxBytes") == str(2**30)
     assert ET.fromstring(to_xml_text(program, runtime="msccl", min_bytes=2**33)).get("maxBytes") == str(2**33)
     assert ET.fromstring(to_xml_text(program)).get("maxBytes") == str(2**40)
-    assert ET.fromstring(to_xml_text(lower_allgather(ring_forest(3)), runtime="msccl")).get("maxBytes") == str(2**40)
+    assert ET.fromstring(to_xml_text(lower(ring_forest(3), "allgather"), runtime="msccl")).get("maxBytes") == str(2**40)
 
 
 def test_refuses_a_program_that_is_wrong_in_place_for_calls_in_place() -> None:
@@ -207,7 +206,7 @@ def test_dependencies_count_nops(tmp_path: Path) -> None:
 @settings(max_examples=15)
 def test_the_text_is_what_the_parsers_take(forest: Forest) -> None:
     """No prolog, no tab, no single quote, one space between attributes, all ten attributes on every step."""
-    text = to_xml_text(lower_allgather(forest))
+    text = to_xml_text(lower(forest, "allgather"))
     assert text.startswith("<algo ")
     assert not re.search(r"[\t'&]|<\?|<!", text)
     names = ["s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep"]
@@ -220,7 +219,7 @@ def test_the_text_is_what_the_parsers_take(forest: Forest) -> None:
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_the_header_is_consistent_and_complete(runtime: str) -> None:
     """Chunk numbers as microsoft/msccl checks them, size window and both placement flags as the others want them."""
-    program = lower_allgather(random_forest(4, 3, 0))
+    program = lower(random_forest(4, 3, 0), "allgather")
     root = ET.fromstring(to_xml_text(program, runtime=runtime, min_bytes=1024, max_bytes=4096, protocol="LL128"))
     assert root.attrib == {
         "name": "allgather",
@@ -269,7 +268,7 @@ def test_never_writes_a_wrong_program(tmp_path: Path) -> None:
     """A race is refused before the file is touched, and the old file stays."""
     path = tmp_path / "ag.xml"
     path.write_text("old")
-    program = lower_allgather(ring_forest(3))
+    program = lower(ring_forest(3), "allgather")
     broken = with_step(program, 0, 2, 1, lambda step: replace(step, depends=()))
     with pytest.raises(ProgramError, match="race"):
         write_xml(broken, path)
@@ -281,6 +280,6 @@ def test_never_writes_a_wrong_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("ranks", "trees"), [(16, 13), (32, 3)])
 def test_plans_of_two_boxes_fit_every_runtime(tmp_path: Path, runtime: str, ranks: int, trees: int) -> None:
     """The sizes of two DGX A100 (16 ranks, k = 13) and of two MI250 boxes with few trees, on trees made at random."""
-    program = lower_allgather(random_forest(ranks, trees, seed=ranks))
+    program = lower(random_forest(ranks, trees, seed=ranks), "allgather")
     write_xml(program, tmp_path / "ag.xml", runtime=runtime)
     assert read_xml(tmp_path / "ag.xml") == program

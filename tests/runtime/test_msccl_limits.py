@@ -21,7 +21,7 @@ from runtime_forests import (
 )
 
 from collopt.errors import UnsupportedError
-from collopt.runtime import Program, lower, lower_allgather, to_xml_text, without_receive_reduce
+from collopt.runtime import Program, lower, to_xml_text, without_receive_reduce
 from collopt.runtime.msccl.format.limits import RUNTIMES, check_limits, runtime_limits
 from collopt.schedules import ALLGATHER, REDUCE_SCATTER, Forest
 
@@ -36,11 +36,11 @@ def pair(chunks: int) -> Forest:
 @pytest.mark.parametrize(("runtime", "most"), [("msccl", 256), ("msccl-executor-nccl", 64), ("rccl", 64)])
 def test_steps_of_one_thread_block(runtime: str, most: int) -> None:
     """The limit itself passes, one more is refused with what to do."""
-    to_xml_text(lower_allgather(pair(most), max_steps=most), runtime=runtime)
-    too_long = lower_allgather(pair(most + 1), max_steps=most + 1)
+    to_xml_text(lower(pair(most), "allgather", max_steps=most), runtime=runtime)
+    too_long = lower(pair(most + 1), "allgather", max_steps=most + 1)
     with pytest.raises(UnsupportedError, match=f"has {most + 1} steps, {runtime} takes {most}; .*max_steps={most}"):
         to_xml_text(too_long, runtime=runtime)
-    to_xml_text(lower_allgather(pair(most + 1), max_steps=most), runtime=runtime)
+    to_xml_text(lower(pair(most + 1), "allgather", max_steps=most), runtime=runtime)
 
 
 def test_nops_count_as_steps() -> None:
@@ -73,7 +73,7 @@ def test_thread_blocks_of_one_rank(runtime: str, most: int) -> None:
 
 def test_the_number_of_thread_blocks_can_be_set_to_the_gpu_at_hand() -> None:
     """132 SMs of an H100, 78 of an H20, but never more than the parser takes."""
-    program = lower_allgather(star_forest(36))
+    program = lower(star_forest(36), "allgather")
     assert len(program.ranks[0].thread_blocks) == 71
     with pytest.raises(UnsupportedError, match="runs 70 at once"):
         to_xml_text(program, max_thread_blocks=70)
@@ -87,9 +87,9 @@ def test_the_number_of_thread_blocks_can_be_set_to_the_gpu_at_hand() -> None:
 @pytest.mark.parametrize("runtime", ["msccl", "msccl-executor-nccl"])
 def test_channels(runtime: str) -> None:
     """Thirty-two."""
-    to_xml_text(lower_allgather(pair(32), channels=32), runtime=runtime)
+    to_xml_text(lower(pair(32), "allgather", channels=32), runtime=runtime)
     with pytest.raises(UnsupportedError, match=f"33 channels, {runtime} has 32"):
-        to_xml_text(lower_allgather(pair(33), channels=33), runtime=runtime)
+        to_xml_text(lower(pair(33), "allgather", channels=33), runtime=runtime)
 
 
 def test_channels_of_rccl_are_counted_not_their_blocks() -> None:
@@ -104,17 +104,17 @@ def test_channels_of_rccl_are_counted_not_their_blocks() -> None:
 def test_chunks_of_one_step() -> None:
     """71 pass, 72 do not."""
     trees = [(root, weight, [(root, 1 - root)]) for root in range(2) for weight in (71, 1)]
-    to_xml_text(lower_allgather(Forest.from_paths(2, 72, trees)))
+    to_xml_text(lower(Forest.from_paths(2, 72, trees), "allgather"))
     trees = [(root, weight, [(root, 1 - root)]) for root in range(2) for weight in (72, 1)]
     with pytest.raises(UnsupportedError, match="moves 72 chunks, MSCCL takes 71; lower it with max_count=71"):
-        to_xml_text(lower_allgather(Forest.from_paths(2, 73, trees), max_count=72))
+        to_xml_text(lower(Forest.from_paths(2, 73, trees), "allgather", max_count=72))
 
 
 def test_connections_of_one_channel() -> None:
     """32 peers per direction and channel; the refusal names the direction."""
-    program = lower_allgather(star_forest(33))
+    program = lower(star_forest(33), "allgather")
     to_xml_text(program)
-    crowded = lower_allgather(star_forest(34))
+    crowded = lower(star_forest(34), "allgather")
     ranks = [
         replace(rank, thread_blocks=tuple(replace(old, channel=0) for old in rank.thread_blocks))
         for rank in crowded.ranks
@@ -186,4 +186,4 @@ def test_shards_of_one_size(runtime: str) -> None:
 
 def test_a_ring_of_many_ranks_fits() -> None:
     """Three blocks and 3 (N - 1) steps or so."""
-    to_xml_text(lower_allgather(ring_forest(64)), runtime="rccl")
+    to_xml_text(lower(ring_forest(64), "allgather"), runtime="rccl")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from runtime_forests import block, exchange, random_schedule, ring_forest, send, summing
 
 from collopt.errors import ColloptError, FileFormatError, ProgramError, UnsupportedError
-from collopt.runtime import ChunkRange, Instruction, interpret_file, lower, lower_allgather, read_xml, to_xml_text
+from collopt.runtime import ChunkRange, Instruction, interpret_file, lower, read_xml, to_xml_text
 from collopt.runtime.msccl.format.reader import read_placements
 
-TEXT = to_xml_text(lower_allgather(ring_forest(3)))
+TEXT = to_xml_text(lower(ring_forest(3), "allgather"))
 WAITING = '<step s="1" type="s" srcbuf="o" srcoff="2" dstbuf="o" dstoff="2" cnt="1" depid="0" deps="0" hasdep="0" />'
 
 
@@ -49,7 +49,7 @@ def test_does_without_what_only_some_runtimes_want(tmp_path: Path, name: str) ->
     """microsoft/msccl's own tools leave these out."""
     path = tmp_path / "ag.xml"
     path.write_text(re.sub(rf' {name}="[^"]*"', "", TEXT, count=1))
-    assert read_xml(path) == lower_allgather(ring_forest(3))
+    assert read_xml(path) == lower(ring_forest(3), "allgather")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_refuses_waiting_for_a_nop(tmp_path: Path) -> None:
 def test_a_dependency_that_is_off_by_one_is_found_by_the_checks(tmp_path: Path) -> None:
     """The file is in order, the program is not."""
     path = tmp_path / "ag.xml"
-    text = to_xml_text(lower_allgather(ring_forest(4)))
+    text = to_xml_text(lower(ring_forest(4), "allgather"))
     changed = text.replace('depid="0" deps="1" hasdep="0"', 'depid="0" deps="0" hasdep="0"', 1)
     assert changed != text
     path.write_text(changed)
@@ -250,10 +250,10 @@ def test_gpus_and_thread_blocks_may_stand_in_any_order(tmp_path: Path) -> None:
     path = tmp_path / "ag.xml"
     gpus = re.findall(r"  <gpu.*?</gpu>\n", TEXT, flags=re.DOTALL)
     path.write_text(TEXT.replace("".join(gpus), "".join(gpus[::-1])))
-    assert read_xml(path) == lower_allgather(ring_forest(3))
+    assert read_xml(path) == lower(ring_forest(3), "allgather")
     blocks = re.findall(r"    <tb.*?</tb>\n", TEXT, flags=re.DOTALL)[:3]
     path.write_text(TEXT.replace("".join(blocks), "".join(blocks[::-1]), 1))
-    assert read_xml(path) == lower_allgather(ring_forest(3))
+    assert read_xml(path) == lower(ring_forest(3), "allgather")
 
 
 LARGER = [

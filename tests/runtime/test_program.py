@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from runtime_forests import exchange, ring_forest, with_step
 
-from collopt.runtime import ChunkRange, lower_allgather
+from collopt.runtime import ChunkRange, lower
 
 
 def test_programs_that_differ_only_in_name_are_equal() -> None:
@@ -20,7 +20,7 @@ def test_programs_that_differ_only_in_name_are_equal() -> None:
 
 def test_any_change_of_a_step_changes_the_digest() -> None:
     """Caches and the agreement between ranks go by the digest."""
-    program = lower_allgather(ring_forest(3, 2))
+    program = lower(ring_forest(3, 2), "allgather")
     changed = [
         with_step(program, 0, 0, 0, lambda step: replace(step, count=2)),
         with_step(program, 0, 0, 0, lambda step: replace(step, target=ChunkRange("scratch", step.target.start))),

@@ -26,7 +26,7 @@ from runtime_forests import (
 from runtime_rounds import run_in_rounds
 
 from collopt.errors import UnsupportedError
-from collopt.runtime import ChunkRange, Program, lower, lower_allgather, run_program, without_receive_reduce
+from collopt.runtime import ChunkRange, Program, lower, run_program, without_receive_reduce
 from collopt.runtime.distributed.rounds.batches import own_rounds
 from collopt.runtime.distributed.rounds.rounds import rounds_of
 from collopt.schedules import Forest, TreeSchedule
@@ -73,14 +73,14 @@ def test_two_contributions_are_added_in_one_round() -> None:
 @settings(max_examples=60)
 def test_rounds_gather_whatever_the_shard_size(forest: Forest, elements: int, slices: int) -> None:
     """Shards need not divide by chunks or slices; empty messages are left out at both ends alike."""
-    gather_in_rounds(lower_allgather(forest), elements, slices)
+    gather_in_rounds(lower(forest, "allgather"), elements, slices)
 
 
 @given(forest=forests(), slices=st.integers(1, 3), most=st.integers(1, 5))
 @settings(max_examples=30)
 def test_no_rank_has_more_operations_in_a_round_than_allowed(forest: Forest, slices: int, most: int) -> None:
     """And everything is sent exactly once per slice."""
-    program = lower_allgather(forest)
+    program = lower(forest, "allgather")
     rounds = rounds_of(program, slices=slices, max_operations=most)
     sent: Counter[int] = Counter()
     for part in rounds:
@@ -95,7 +95,7 @@ def test_no_rank_has_more_operations_in_a_round_than_allowed(forest: Forest, sli
 @settings(max_examples=20)
 def test_every_element_is_received_once(forest: Forest, elements: int, slices: int) -> None:
     """And the own ones are copied once."""
-    program = lower_allgather(forest)
+    program = lower(forest, "allgather")
     for rank in range(forest.num_ranks):
         parts = own_rounds(program, slices, rank, elements * forest.num_ranks).rounds
         received = [each.piece for part in parts for each in part.operations if not each.is_send]
@@ -106,7 +106,7 @@ def test_every_element_is_received_once(forest: Forest, elements: int, slices: i
 
 def test_a_ring_takes_a_round_per_hop_and_slices_follow_each_other() -> None:
     """Five ranks: four hops; three slices: two rounds more."""
-    program = lower_allgather(ring_forest(5))
+    program = lower(ring_forest(5), "allgather")
     assert len(rounds_of(program)) == 4
     assert len(rounds_of(program, slices=3)) == 6
 
@@ -114,13 +114,13 @@ def test_a_ring_takes_a_round_per_hop_and_slices_follow_each_other() -> None:
 def test_messages_that_continue_each_other_are_joined() -> None:
     """Three trees over the same hop are one message of three chunks."""
     trees = [(root, 1, [(root, 1 - root)]) for root in range(2) for _ in range(3)]
-    (only,) = rounds_of(lower_allgather(Forest.from_paths(2, 3, trees)))
+    (only,) = rounds_of(lower(Forest.from_paths(2, 3, trees), "allgather"))
     assert [message.chunks for message in only.messages] == [3, 3]
 
 
 def test_a_message_never_spans_two_shards() -> None:
     """Rank 0 sends rank 1's and rank 2's chunks in one step; slices of two shards are not one piece of memory."""
-    program = lower_allgather(star_forest(3))
+    program = lower(star_forest(3), "allgather")
     ranks = [list(rank.thread_blocks) for rank in program.ranks]
     ranks[0] = [
         block(recv(1), of=1),
@@ -143,7 +143,7 @@ def test_a_message_never_spans_two_shards() -> None:
 def test_data_leaves_in_a_later_round_than_it_came() -> None:
     """A batch has no order inside."""
     arrived: dict[tuple[int, int], int] = {}
-    for number, part in enumerate(rounds_of(lower_allgather(random_forest(6, 4, 0)))):
+    for number, part in enumerate(rounds_of(lower(random_forest(6, 4, 0), "allgather"))):
         for message in part.messages:
             if message.source.buffer == "output":
                 assert arrived[message.sender, message.source.start] < number
@@ -167,7 +167,7 @@ def test_memory_is_filled_again_in_a_later_round_than_it_was_read() -> None:
 
 def test_refuses_what_cannot_be_sent_unevenly() -> None:
     """A chunk that goes where another one, perhaps of another size, belongs."""
-    program = lower_allgather(random_forest(3, 2, 0))
+    program = lower(random_forest(3, 2, 0), "allgather")
     moved = with_step(program, 0, 0, 0, lambda step: replace(step, target=ChunkRange("output", step.target.start ^ 1)))
     with pytest.raises(UnsupportedError, match="the same chunk of a shard"):
         rounds_of(moved)
@@ -177,4 +177,4 @@ def test_refuses_what_cannot_be_sent_unevenly() -> None:
 def test_refuses_senseless_options(option: str) -> None:
     """Options are positive."""
     with pytest.raises(UnsupportedError, match=option):
-        rounds_of(lower_allgather(ring_forest(3)), **{option: 0})
+        rounds_of(lower(ring_forest(3), "allgather"), **{option: 0})

@@ -16,7 +16,6 @@ from collopt.runtime import (
     check_program,
     interpret_file,
     lower,
-    lower_allgather,
     read_xml,
     run_local,
     run_program,
@@ -95,7 +94,7 @@ def test_what_is_no_program_is_refused(call: Callable[[Any], object]) -> None:
     [
         (lambda value: lower(ring_forest(3), value), "there is no lowering for", ()),
         (lambda value: lower(ring_forest(3), "allgather", name=value), "name", (str, type(None))),
-        (lambda value: lower_allgather(random_forest(3, 2, 0), max_count=value), "max_count", ()),
+        (lambda value: lower(random_forest(3, 2, 0), "allgather", max_count=value), "max_count", ()),
         (lambda value: run_program(PROGRAM, seed=value), "seed", ()),
         (lambda value: run_program(PROGRAM, fifo_depth=value), "fifo_depth", ()),
         (lambda value: to_xml_text(PROGRAM, runtime=value), "runtime", ()),

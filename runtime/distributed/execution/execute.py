@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["PlanLike", "execute", "execute_allgather", "prepared", "program_of"]
+__all__ = ["PlanLike", "execute", "prepared", "program_of"]
 
 NO_LIMIT = 2**31 - 1
 
@@ -173,19 +173,6 @@ def prepared(
         output, input = (None, input) if program.collective.reduces else (output, None)  # noqa: A001
     call = Call(program, output, input, plain_group_of(group, output, input), timeout, slices, op, async_op)
     return call, partial(_run, call, rank, own_rounds(program, slices, rank, agree(call)))
-
-
-def execute_allgather(
-    program: Program,
-    output: torch.Tensor,
-    input: torch.Tensor,  # noqa: A002 - torch.distributed's own name for it.
-    *,
-    group: dist.ProcessGroup | None = None,
-    timeout: float | None = None,
-    slices: int = 1,
-) -> None:
-    """Gather every rank's `input` into `output`: `execute` under the name that it had when there was nothing else."""
-    execute(program, output, input, group=group, timeout=timeout, slices=slices)
 
 
 def _run(call: Call, rank: int, work: OwnRounds) -> None:

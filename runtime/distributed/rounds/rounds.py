@@ -82,9 +82,9 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
     """Cut a checked program into rounds.
 
     >>> from collopt.schedules import Forest
-    >>> from collopt.runtime.lowering.lower import lower_allgather
+    >>> from collopt.runtime.lowering.lower import lower
     >>> chain = [(0, 1, [(0, 1), (1, 2)]), (1, 1, [(1, 2), (2, 0)]), (2, 1, [(2, 0), (0, 1)])]
-    >>> program = lower_allgather(Forest.from_paths(3, 1, chain))
+    >>> program = lower(Forest.from_paths(3, 1, chain), "allgather")
     >>> [len(part.messages) for part in rounds_of(program)]
     [3, 3]
     """

@@ -118,9 +118,9 @@ def to_xml_text(
     Examples
     --------
     >>> from collopt.schedules import Forest
-    >>> from collopt.runtime.lowering.lower import lower_allgather
+    >>> from collopt.runtime.lowering.lower import lower
     >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
-    >>> print(to_xml_text(lower_allgather(forest)).splitlines()[2])
+    >>> print(to_xml_text(lower(forest, "allgather")).splitlines()[2])
         <tb id="0" send="-1" recv="1" chan="0">
     """
     require_program(program)

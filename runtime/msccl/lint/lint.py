@@ -14,9 +14,10 @@ from ...mscclpp.lint import RUNTIME, lint_plan
 from ...programs.checks import check_counts
 from ..format.dialects import Dialect, dialect_of
 from .document import Document, read_document
+from .header_rules import check_gpus, check_header
 from .loading import environment_of, loading_of, summary_of, windows_of
-from .rules import check_blocks, check_gpus, check_header
 from .run import check_meaning
+from .step_rules import check_blocks
 from .to_program import layout_of, program_of
 
 __all__ = ["lint_file"]

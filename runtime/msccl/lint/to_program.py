@@ -12,7 +12,7 @@ from ...programs.layout import Layout
 from ...programs.program import Buffer, ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 from ..format.limits import MAX_AWAITED_BLOCK, SPELLINGS
 from .document import Block, Document, Gpu, Step
-from .rules import chunks_of_buffers
+from .header_rules import chunks_of_buffers
 from .scanner import at
 
 __all__ = ["layout_of", "program_of"]

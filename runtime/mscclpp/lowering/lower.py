@@ -119,9 +119,9 @@ def to_execution_plan(
     Examples
     --------
     >>> from collopt.schedules import Forest
-    >>> from collopt.runtime.lowering.lower import lower_allgather
+    >>> from collopt.runtime.lowering.lower import lower
     >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
-    >>> print(str(to_execution_plan(lower_allgather(forest))).partition(": ")[2])
+    >>> print(str(to_execution_plan(lower(forest, "allgather"))).partition(": ")[2])
     allgather on 2 ranks, 6 thread blocks, 26 operations, up to 0 scratch chunks
     """
     require_program(program)

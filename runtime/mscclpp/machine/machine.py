@@ -63,10 +63,10 @@ def run_execution_plan(
     """Run a plan under several random interleavings and look at the data and at what keeps it in order.
 
     >>> from collopt.schedules import Forest
-    >>> from collopt.runtime.lowering.lower import lower_allgather
+    >>> from collopt.runtime.lowering.lower import lower
     >>> from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
     >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
-    >>> run_execution_plan(to_execution_plan(lower_allgather(forest)), slices=4).puts
+    >>> run_execution_plan(to_execution_plan(lower(forest, "allgather")), slices=4).puts
     8
     """
     check_counts({"interleavings": interleavings, "slices": slices})
