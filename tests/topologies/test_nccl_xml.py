@@ -19,7 +19,7 @@ from nccl_texts import GPU, SWITCH, box_of, cpu, gpu, link, nic, pci, port, real
 
 def joined(box: Box, boxes: int) -> Topology:
     """Join copies of a box on one network switch."""
-    return join_boxes([box] * boxes, "joined", plug=lambda _box, _nic: "ib")
+    return join_boxes([box] * boxes, "joined", fabric_switch=lambda _box, _nic: "ib")
 
 
 def pair(*, sm: int = 90, back: int = 2, **place: object) -> str:

@@ -153,7 +153,7 @@ def read_and_join(text: str) -> None:
     for options in OPTIONS:
         try:
             box = read_box(document, options)
-            join_boxes([box, box], "two", plug=lambda _box, _nic: "ib")
+            join_boxes([box, box], "two", fabric_switch=lambda _box, _nic: "ib")
         except FileFormatError as error:
             refusals.append(str(error))
         except TopologyError as error:

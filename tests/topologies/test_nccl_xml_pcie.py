@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collopt import bound
 from collopt.errors import FileFormatError
 from collopt.topologies import compose
-from collopt.topologies.importing.nccl.pcie_speeds import LANE
+from collopt.topologies.importing.nccl.pcie_speeds import LANE_RATES
 from collopt.topologies.switched.scale_out import Box
 from nccl_texts import GPU, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system, tag
 
@@ -57,7 +57,7 @@ def test_pcie_links_have_the_rate_of_their_lanes(speed: str, width: object, line
 
 def test_nccl_plans_with_less_than_every_line_rate() -> None:
     """It leaves room for headers."""
-    assert all(lane.nccl < lane.line for lane in LANE.values())
+    assert all(lane.nccl < lane.line for lane in LANE_RATES.values())
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def check_loads(box: Box, text: str, options: dict[str, Any]) -> None:
     tree = read_pcie(read_machine(read_tree(Document("x", text)), told), told)
     spread: defaultdict[Node, Fraction] = defaultdict(Fraction)
     alone: defaultdict[Node, defaultdict[int, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
-    for card, (found, leaf) in enumerate(zip(box.nics, tree.cards.values(), strict=True)):
+    for card, (found, leaf) in enumerate(zip(box.nics, tree.nics.values(), strict=True)):
         bandwidth, each = found.bandwidth, found.near_bandwidth
         assert isinstance(each, Fraction)
         if bandwidth is None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.topologies.switched.nic_shares import UNLIMITED, Share, notes_on, share_out
+from collopt.topologies.switched.nic_shares import UNLIMITED, Share, max_min_shares, share_notes
 from collopt.topologies.switched.scale_out import SharedLink
 
 
@@ -38,9 +38,9 @@ def test_no_link_can_be_exceeded_and_none_is_wasted(
     """Whichever GPUs are busy, and though every card reaches all that it has; who has less than its ports is stopped
     by a full link, on which nobody has more."""
     near, ports, links = case
-    shares = share_out(near, ports, links)
+    shares = max_min_shares(near, ports, links)
     for way in links:
-        assert sum(min(shares[card].bandwidth, count * shares[card].each) for card, count in way.ways) <= way.bandwidth
+        assert sum(min(shares[card].bandwidth, count * shares[card].each) for card, count in way.paths) <= way.bandwidth
     for card, share in enumerate(shares):
         most = UNLIMITED if ports[card] is None else ports[card]
         assert most is not None
@@ -48,7 +48,7 @@ def test_no_link_can_be_exceeded_and_none_is_wasted(
         assert share.each <= share.bandwidth <= share.each * near[card]
         assert (share.limit is None) is (share.bandwidth == most)
         if share.limit is not None:
-            ways = dict(share.limit.ways)
+            ways = dict(share.limit.paths)
             full = sum(shares[other].bandwidth * count / near[other] for other, count in ways.items())
             assert full == share.limit.bandwidth
             assert share.bandwidth == max(shares[other].bandwidth for other in ways)
@@ -56,7 +56,7 @@ def test_no_link_can_be_exceeded_and_none_is_wasted(
 
 def test_cards_that_are_stopped_elsewhere_leave_their_part() -> None:
     """The first is held at 10 GB/s by its own link, so the second gets 50 of 60."""
-    shares = share_out([1, 1], [Fraction(90)] * 2, [link(10, (0, 1)), link(60, (0, 1), (1, 1))])
+    shares = max_min_shares([1, 1], [Fraction(90)] * 2, [link(10, (0, 1)), link(60, (0, 1), (1, 1))])
     assert [share.bandwidth for share in shares] == [10, 50]
 
 
@@ -64,7 +64,7 @@ def test_many_cards_of_one_kind_are_told_in_one_note() -> None:
     """Of six, four are named."""
     own = [link(10, (card, 1)) for card in range(6)]
     ports: list[Fraction | None] = [Fraction(25)] * 6
-    assert notes_on(share_out([1] * 6, ports, own), ports) == [
+    assert share_notes(max_min_shares([1] * 6, ports, own), ports) == [
         "nic0, nic1, nic2, nic3 and 2 more are modeled with 10 of 25 GB/s, because a PCIe link has 10 GB/s"
     ]
-    assert notes_on([Share(Fraction(5), Fraction(5), own[0])], [None]) == []
+    assert share_notes([Share(Fraction(5), Fraction(5), own[0])], [None]) == []

@@ -173,7 +173,7 @@ def test_a_search_that_gives_up_keeps_what_it_found(monkeypatch: pytest.MonkeyPa
     module = sys.modules["collopt.topologies.graphs.automorphisms"]
     cube, found = hypercube(4), []
     for attempts in range(40):
-        monkeypatch.setattr(module, "MOST_ARCS", attempts * (module.FIXED_COST + len(cube.links)))
+        monkeypatch.setattr(module, "MAX_WORK", attempts * (module.FIXED_COST + len(cube.links)))
         rows = symmetries(cube)
         assert all(is_symmetry(cube, None, tuple(row)) for row in rows.tolist())
         found.append(len(rows))

@@ -1,1 +1,1 @@
-"""Networks from files that engineers have: dumps of NCCL, tables of vendors' tools, inputs of other planners."""
+"""Import of networks: NCCL topology files, output of vendor tools, inputs of other planners and simulators."""

@@ -1,4 +1,4 @@
-"""From a file that describes a box to the box."""
+"""Reading of one box from a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .sources.gpu_products import FIGURES
 from .sources.options import BoxOptions
 
 MAX_CHARACTERS = 16 * 2**20
-"""Of the formats of others: a dump of one host has some thousand, of a rack some hundred thousand."""
+"""Of imported formats: a dump of one host has some thousand, of a rack some hundred thousand."""
 
 
 def read_box(
@@ -25,7 +25,7 @@ def read_box(
     nic_bandwidth: Exact | None = None,
     pcie_bandwidth: Exact | None = None,
 ) -> Box:
-    """Read what a tool says about one box; `docs/reference/imported-files.md` lists the tools.
+    """Read a box from the output of a tool; ``docs/reference/imported-files.md`` lists the tools.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ def read_box(
     figures : {"line", "nccl"}
         Whether NVLink, xGMI and PCIe count with their line rates or with what NCCL and RCCL plan with.
     gpu : str, optional
-        Which GPU it is, such as ``"h100"``, for files that do not say.
+        The GPU model, such as ``"h100"``, for files that do not state it.
     nic_bandwidth, pcie_bandwidth : int, float, str or Fraction, optional
-        GB/s of every network card, of every PCIe link, in each direction; overrule the file.  Text may have a unit,
+        GB/s of every NIC, of every PCIe link, in each direction; overrule the file.  Text may have a unit,
         such as ``"400Gb/s"`` for 50.
 
     Returns
@@ -48,7 +48,7 @@ def read_box(
     Raises
     ------
     FileFormatError
-        If the file cannot be read, is no description of a box, contradicts itself, or lacks what nobody could guess.
+        If the file cannot be read, does not describe a box, or is inconsistent or incomplete.
     """
     options = BoxOptions.of(figures=figures, gpu=gpu, nic_bandwidth=nic_bandwidth, pcie_bandwidth=pcie_bandwidth)
     document = read_document(path)
@@ -57,15 +57,15 @@ def read_box(
         raise document.error(
             "it describes a whole network, not a box that could be joined to others; read_topology reads it"
         )
-    made = imported(document, format_, options)
+    made = read_format(document, format_, options)
     assert isinstance(made, Box), "that is what its reader makes"
     assumed = None if format_.states_latencies else latencies_note(box_latencies(made))
     more = (assumed, nic_unit_warning(nic_bandwidth, options.nic_bandwidth))
     return replace(made, notes=(*made.notes, *(note for note in more if note is not None)))
 
 
-def imported(document: Document, format_: Format, options: BoxOptions) -> Box | Imported:
-    """Read a document of one of the known formats."""
+def read_format(document: Document, format_: Format, options: BoxOptions) -> Box | Imported:
+    """Read a document with the reader of its format, after checking size and options."""
     if len(document.text) > MAX_CHARACTERS:
         raise document.error(f"it has more than {MAX_CHARACTERS} characters; expected the description of one network")
     if unused := [name for name in options.given() if name not in format_.options]:

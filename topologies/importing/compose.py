@@ -1,4 +1,4 @@
-"""Boxes, of whatever kinds, joined by the network between them, which no tool on a box can see."""
+"""Composition of boxes and a scale-out fabric into one network."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ...errors import TopologyError
 from ...support.quantities import Exact, as_bandwidth, as_factor
 from ...support.validation import as_list, as_size, as_title, shown
 from ..network.topology import Link, Topology
-from ..switched.nic_shares import with_ports
+from ..switched.nic_shares import with_port_bandwidth
 from ..switched.scale_out import FABRIC_LATENCY, MAX_BOXES, Box, Nic, join_boxes
 from .boxes import read_box
 
 FABRICS = {"full": "fabric", "rail": "rail{nic}", "leaf_spine": "leaf{leaf}"}
-"""The switch into which a NIC is plugged, by its position in its box and the leaf of that box."""
+"""Name of the switch of a NIC, by its position in its box and the leaf of that box."""
 BOXES_PER_LEAF = 4
 
 
@@ -37,21 +37,21 @@ def compose(
     nodes : sequence of Box or path
         Boxes in rank order, or the files that `read_box` reads; the same one may be there several times.
     fabric : {"full", "rail", "leaf_spine"}
-        What is between the boxes.  ``"full"``: one switch that never blocks.  ``"rail"``: NIC i of every box on switch
+        The network between the boxes.  ``"full"``: one non-blocking switch.  ``"rail"``: NIC i of every box on switch
         ``rail{i}``.  ``"leaf_spine"``: all NICs of `boxes_per_leaf` boxes on one leaf.  Rails and leaves are joined by
-        ``spine``, which stands for a layer that never blocks.
+        ``spine``, which represents a non-blocking layer.
     nic_bandwidth : int, float, str or Fraction, optional
         GB/s of the ports of every NIC, in each direction; overrules what the boxes say.  Where a box says that PCIe
         brings a NIC less, that counts.  Text may have a unit, such as ``"400Gb/s"`` for 50.
     nics : int, optional
-        NICs of each box of which nothing is known: its GPUs share them evenly, neighbours on the same one.
+        NICs of each box whose source does not describe them: its GPUs share them evenly, neighbors on the same one.
     oversubscription : int, float, str, Fraction or None
         Bandwidth of the ports of the NICs of a rail or leaf over that of its uplink to the spine; None leaves out the
         spine of rails.
     boxes_per_leaf : int, optional
         Of a leaf-spine fabric; 4 by default.
     name : str, optional
-        What the network is called; by default after the boxes.
+        Name of the network; by default after the boxes.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def compose(
     Raises
     ------
     TopologyError
-        If an option is not usable, or a NIC's bandwidth is known to nobody.
+        If an option is not usable, or a NIC's bandwidth is unknown.
 
     Examples
     --------
@@ -80,13 +80,15 @@ def compose(
     if len(boxes) > 1:
         boxes = [_with_nics(box, nics, speed) for box in boxes]
     names = list(dict.fromkeys(box.name for box in boxes))
-    told = names[0] if len(boxes) == 1 else f"{'-and-'.join(names[:3])}-{len(boxes)}boxes"
+    default_name = names[0] if len(boxes) == 1 else f"{'-and-'.join(names[:3])}-{len(boxes)}boxes"
 
-    def plug(box: int, nic: int) -> str:
+    def fabric_switch(box: int, nic: int) -> str:
         return FABRICS[fabric].format(nic=nic, leaf=box // per_leaf)
 
-    backbone = [] if taper is None or len(boxes) == 1 else _uplinks(boxes, plug, taper)
-    return join_boxes(boxes, told if name is None else as_title(name, "name"), plug=plug, backbone=backbone)
+    backbone = [] if taper is None or len(boxes) == 1 else _uplinks(boxes, fabric_switch, taper)
+    return join_boxes(
+        boxes, default_name if name is None else as_title(name, "name"), fabric_switch=fabric_switch, backbone=backbone
+    )
 
 
 def _listed(nodes: Sequence[Box | str | os.PathLike[str]]) -> tuple[Box | str | os.PathLike[str], ...]:
@@ -99,7 +101,7 @@ def _listed(nodes: Sequence[Box | str | os.PathLike[str]]) -> tuple[Box | str | 
 
 
 def _checked(fabric: str, oversubscription: Exact | None, boxes_per_leaf: int | None) -> tuple[Fraction | None, int]:
-    """Check the options of a fabric; returns those of the spine, None without one, and of leaves."""
+    """Check the options of a fabric; return the oversubscription, None without a spine, and the boxes per leaf."""
     if not isinstance(fabric, str) or fabric not in FABRICS:
         raise TopologyError(f"fabric is {shown(fabric)}; expected one of {', '.join(FABRICS)}")
     per_leaf = BOXES_PER_LEAF if boxes_per_leaf is None else as_size(boxes_per_leaf, "boxes_per_leaf")
@@ -125,12 +127,12 @@ def _checked(fabric: str, oversubscription: Exact | None, boxes_per_leaf: int | 
 def _as_box(node: Box | str | os.PathLike[str], nic_bandwidth: Exact | None) -> Box:
     if isinstance(node, Box):
         return node
-    # A file that does not say how fast its cards are may ask for it.
+    # A file that does not say how fast its NICs are may ask for it.
     return read_box(node, nic_bandwidth=nic_bandwidth)
 
 
 def _with_nics(box: Box, nics: int | None, speed: Fraction | None) -> Box:
-    """Give a box the NICs, and the NICs the bandwidth, that its source is silent about."""
+    """Add the NICs, or the bandwidth of the NICs, that the source of a box does not state."""
     if not box.nics:
         if nics is None or speed is None:
             raise TopologyError(
@@ -140,18 +142,18 @@ def _with_nics(box: Box, nics: int | None, speed: Fraction | None) -> Box:
         count = as_size(nics, "nics", most=box.gpus)
         shared = [[gpu for gpu in range(box.gpus) if gpu * count // box.gpus == nic] for nic in range(count)]
         return replace(box, nics=tuple(Nic(tuple(f"gpu{gpu}" for gpu in gpus), speed, speed) for gpus in shared))
-    return box if speed is None else replace(box, nics=with_ports(box, speed))
+    return box if speed is None else replace(box, nics=with_port_bandwidth(box, speed))
 
 
-def _uplinks(boxes: Sequence[Box], plug: Callable[[int, int], str], taper: Fraction) -> list[Link]:
-    """Link every rail or leaf with the spine, unless there is only one."""
+def _uplinks(boxes: Sequence[Box], fabric_switch: Callable[[int, int], str], taper: Fraction) -> list[Link]:
+    """Link every rail or leaf to the spine, unless there is only one."""
     below: dict[str, Fraction] = {}
     for number, box in enumerate(boxes):
         for position, nic in enumerate(box.nics):
-            # A NIC whose bandwidth nobody knows is refused where it is linked.
+            # NICs of unknown bandwidth are refused where they are linked.
             port = nic.bandwidth if nic.port is None else nic.port
             bandwidth = Fraction(0) if port is None else as_bandwidth(port, "every NIC")
-            leaf = plug(number, position)
+            leaf = fabric_switch(number, position)
             below[leaf] = below.get(leaf, Fraction(0)) + bandwidth
     if len(below) == 1:
         return []

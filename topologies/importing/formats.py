@@ -1,7 +1,4 @@
-"""Which kinds of files there are, and how each is known by its content; readers are imported when they are needed.
-
-Files that people take for descriptions of networks and that are something else.
-"""
+"""Registry of imported formats and their detection by content; readers are imported on demand."""
 
 from __future__ import annotations
 
@@ -17,26 +14,26 @@ from .sources.options import OPTIONS, BoxOptions
 
 
 class Format(NamedTuple):
-    """One kind of file.
+    """One file format.
 
-    `name`: As messages and ``docs`` call it.
-    `module`: Of this package.  It has ``matches(document) -> bool``, which looks at the content only and never raises,
-        and either ``read_box(document, options) -> Box`` or ``read_network(document, options) -> Imported``;
-        ``OPTIONS`` names the fields of `BoxOptions` that it uses, unless it uses all; ``STATES_LATENCIES`` is true if
-        files that describe boxes state latencies.
+    `name`: For messages and documentation.
+    `module`: Its reader, relative to this package.  It has ``matches(document) -> bool``, which never raises, and
+        either ``read_box(document, options) -> Box`` or ``read_network(document, options) -> Imported``; ``OPTIONS``
+        names the fields of `BoxOptions` that it uses (default: all), and ``STATES_LATENCIES`` is true if files of boxes
+        state latencies.
     """
 
     name: str
     module: str
 
     def matches(self, document: Document) -> bool:
-        """Tell whether the content looks like this kind; never raises."""
+        """Return whether the content looks like this format; never raises."""
         found: bool = self._reader().matches(document)
         return found
 
     @property
     def box_reader(self) -> Callable[[Document, BoxOptions], Box] | None:
-        """What makes a box of the document, or None if the format describes whole networks."""
+        """The reader of a box, or None if the format describes whole networks."""
         return getattr(self._reader(), "read_box", None)
 
     @property
@@ -46,12 +43,12 @@ class Format(NamedTuple):
 
     @property
     def states_latencies(self) -> bool:
-        """Whether the latencies of a box are those of the file, and not assumed."""
+        """Whether the latencies of a box are read from the file, not assumed."""
         return getattr(self._reader(), "STATES_LATENCIES", False)
 
     @property
     def network_reader(self) -> Callable[[Document, BoxOptions], Imported] | None:
-        """What makes a network of the document, or None if the format describes one box."""
+        """The reader of a network, or None if the format describes one box."""
         return getattr(self._reader(), "read_network", None)
 
     def _reader(self) -> ModuleType:
@@ -75,11 +72,11 @@ FORMATS = (
 
 
 def find_format(document: Document) -> Format | None:
-    """Return the first of `FORMATS` that the content looks like, or None for JSON, which has to be of ours."""
+    """Return the first of `FORMATS` that matches, or None for JSON, which has to be collopt's own."""
     for candidate in FORMATS:
         if candidate.matches(document):
             return candidate
-    if what := what_it_is(document):
+    if what := unsupported_format(document):
         raise document.error(f"it is {what}")
     if document.text.lstrip().startswith(("{", "[")):
         return None
@@ -87,7 +84,7 @@ def find_format(document: Document) -> Format | None:
     raise document.error(f"it is not in a known network format; expected collopt's own JSON or {names}")
 
 
-STRANGERS = (
+UNSUPPORTED_FORMATS = (
     (r'"internode_sketch"|"intranode_sketch"', "a TACCL sketch, which restricts routes and has no bandwidths"),
     (r'"logical-dims"', "a logical topology of ASTRA-sim for ns-3, whose links are in another file"),
     (r'"scheduling-policy"', "a system description of ASTRA-sim; its network is in another file"),
@@ -104,17 +101,17 @@ STRANGERS = (
         "a table of numbers without a description; write a collopt topology file instead",
     ),
 )
-"""What is in them, and what they are."""
+"""Pattern and description of files that are often mistaken for networks."""
 
-LOOKED_AT = 2**16
-"""Characters: what a file is, its beginning tells."""
+PREFIX_CHARACTERS = 2**16
+"""Characters at the beginning of a file that are searched."""
 
 
-def what_it_is(document: Document) -> str | None:
-    """Name the kind of a file that describes no network, or return None for an unknown one.
+def unsupported_format(document: Document) -> str | None:
+    """Describe a file of a known format that is not a network, or return None for an unknown one.
 
-    >>> what_it_is(Document("logical.json", '{"logical-dims": ["8"]}'))
+    >>> unsupported_format(Document("logical.json", '{"logical-dims": ["8"]}'))
     'a logical topology of ASTRA-sim for ns-3, whose links are in another file'
     """
-    beginning = document.text[:LOOKED_AT]
-    return next((what for pattern, what in STRANGERS if re.search(pattern, beginning)), None)
+    beginning = document.text[:PREFIX_CHARACTERS]
+    return next((what for pattern, what in UNSUPPORTED_FORMATS if re.search(pattern, beginning)), None)

@@ -1,4 +1,4 @@
-"""Which latencies a network got that its file does not state, in one sentence for people."""
+"""Note on the assumed latencies of an imported network."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ Latencies = Iterable[tuple[str, Fraction]]
 
 
 def latencies_note(latencies: Latencies) -> str | None:
-    """Say what was assumed, and who measures it.
-
-    The figures are those of `scale_out`: TACCL (Shah et al., NSDI 23) measured them on an NDv2.
+    """Return the note on assumed latencies, which are those of `scale_out`; None if there are none.
 
     >>> latencies_note([("gpu-gpu", Fraction(7, 10)), ("nic-rail", Fraction(1, 2)), ("rail-spine", Fraction(1, 2))])
     "latencies are assumed, after TACCL's measurements of NVLink and InfiniBand: 0.7 µs for gpu-gpu, 0.5 µs for \
@@ -35,7 +33,7 @@ nic-rail, rail-spine; collopt calibrate fits them to measured times"
 
 
 def box_latencies(box: Box) -> Iterator[tuple[str, Fraction]]:
-    """Go through the links of a box and of its network cards."""
+    """Yield the kind and latency, in µs, of the links of a box and of its NICs."""
     for link in box.links:
         yield f"{node_kind(link.tail)}-{node_kind(link.head)}", link.latency
     for nic in box.nics:
@@ -44,10 +42,7 @@ def box_latencies(box: Box) -> Iterator[tuple[str, Fraction]]:
 
 
 def network_latencies(network: Topology, box: Box, *, stated: bool) -> Iterator[tuple[str, Fraction]]:
-    """Go through the classes of links of a network of boxes whose latencies nobody stated.
-
-    Units: result in µs.
-    """
+    """Yield the link classes of a network of boxes without stated latencies, and the assumed latency in µs."""
     for each in link_classes(network):
         ends = each.kinds.split("-")
         if not stated or "spine" in ends or ("nic" in ends and not box.nics):

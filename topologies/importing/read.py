@@ -1,4 +1,4 @@
-"""From any file that describes a network, or a box of one, to the network."""
+"""Import of a network from collopt's JSON, from another format, or from the files of its boxes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...support.validation import as_size
 from ..network.topology import Topology
 from ..network.topology_json import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
 from ..switched.scale_out import MAX_BOXES, Box
-from .boxes import imported, read_box
+from .boxes import read_box, read_format
 from .compose import FABRICS, compose
 from .formats import find_format
 from .latencies import latencies_note, network_latencies
@@ -21,15 +21,15 @@ from .sources.document import Document, Imported, read_document
 from .sources.options import OPTIONS, BoxOptions
 
 COMPOSE_OPTIONS = ("nic_bandwidth", "nics", "oversubscription", "boxes_per_leaf", "name")
-BETWEEN_BOXES = ("fabric", "nics", "oversubscription", "boxes_per_leaf")
-"""Options that mean nothing for one box."""
+FABRIC_OPTIONS = ("fabric", "nics", "oversubscription", "boxes_per_leaf")
+"""Options that do not apply to one box."""
 
-OURS = '"collopt-'
-"""Begins what our own files say of their format."""
+OWN_FORMAT_MARK = '"collopt-'
+"""Prefix of the format names of collopt's own files."""
 
 
 class ImportOptions(TypedDict, total=False):
-    """What may be added to a file that describes one box; see `read_box` and `compose`."""
+    """Options for files that describe one box; see `read_box` and `compose`."""
 
     boxes: int
     fabric: str
@@ -44,10 +44,10 @@ class ImportOptions(TypedDict, total=False):
 
 
 def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Imported:
-    """Read a file of ours or of one of `FORMATS`."""
+    """Import a network from collopt's JSON or a file of one of `FORMATS`."""
     given: dict[str, Any] = dict(options)
     document = read_document(path)
-    format_ = None if OURS in document.text else find_format(document)
+    format_ = None if OWN_FORMAT_MARK in document.text else find_format(document)
     if format_ is None:
         _refuse(given, document)
         data = parse_json(document.text, document.where, TOPOLOGY_FORMAT, TOPOLOGY_VERSION)
@@ -56,12 +56,12 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
     if format_.network_reader is not None:
         _refuse({name: value for name, value in given.items() if name not in format_.options}, document)
     for_box = BoxOptions.of(**{name: given[name] for name in OPTIONS if name in given})
-    made = imported(document, format_, for_box)
+    made = read_format(document, format_, for_box)
     if isinstance(made, Imported):
         return made
-    network = _several(made, given, document)
+    network = _composed(made, given, document)
     more = (
-        _silence(made, given),
+        _unused_nics_note(made, given),
         latencies_note(network_latencies(network, made, stated=format_.states_latencies)),
         # Last, where it is seen.
         nic_unit_warning(given.get("nic_bandwidth"), for_box.nic_bandwidth),
@@ -70,7 +70,7 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
 
 
 def import_boxes(paths: Sequence[str | os.PathLike[str]], options: ImportOptions) -> Imported:
-    """Read files that describe one box each, and join the boxes in this order; a file may be there several times."""
+    """Read files that describe one box each, possibly repeated, and join the boxes in this order."""
     given: dict[str, Any] = dict(options)
     _check_known(given)
     if "boxes" in given:
@@ -87,11 +87,11 @@ def import_boxes(paths: Sequence[str | os.PathLike[str]], options: ImportOptions
         given["nic_bandwidth"] = for_box["nic_bandwidth"]
     boxes = {path: read_box(path, **for_box) for path in dict.fromkeys(paths)}
     network = compose([boxes[path] for path in paths], **given)
-    return Imported(network, (*_joined_notes(boxes), *_lopsided(boxes, given["fabric"])))
+    return Imported(network, (*_joined_notes(boxes), *_uneven_nics_notes(boxes, given["fabric"])))
 
 
 def _joined_notes(boxes: Mapping[str | os.PathLike[str], Box]) -> Iterator[str]:
-    """Say once what several files have in common, and of all else which file it is about."""
+    """Yield notes that all files share once, and all others with their files."""
     said: dict[str, list[str]] = {}
     for path, box in boxes.items():
         for note in box.notes:
@@ -100,8 +100,8 @@ def _joined_notes(boxes: Mapping[str | os.PathLike[str], Box]) -> Iterator[str]:
         yield note if len(paths) == len(boxes) else f"{', '.join(paths)}: {note}"
 
 
-def _lopsided(boxes: Mapping[str | os.PathLike[str], Box], fabric: str) -> Iterator[str]:
-    """Say that cards are on a rail by their position, where that may not be what they are plugged into."""
+def _uneven_nics_notes(boxes: Mapping[str | os.PathLike[str], Box], fabric: str) -> Iterator[str]:
+    """Note that NICs are assigned to rails by position, if boxes have different numbers of NICs."""
     counts = {os.fspath(path): len(box.nics) for path, box in boxes.items()}
     if fabric == "rail" and len(set(counts.values())) > 1:
         told = ", ".join(f"{path} has {count}" for path, count in counts.items())
@@ -114,20 +114,20 @@ def _check_known(given: dict[str, Any]) -> None:
         raise TopologyError(f"there is no option {min(unknown)!r} for a file of a network; expected one of {known}")
 
 
-def _silence(box: Box, given: dict[str, Any]) -> str | None:
-    """Say what the network of one box does not show."""
+def _unused_nics_note(box: Box, given: dict[str, Any]) -> str | None:
+    """Note that the NICs of a single box are left out."""
     if "boxes" in given or not box.nics:
         return None
     return f"a single box has no network, so its network cards ({len(box.nics)}) are left out; give boxes and fabric"
 
 
-def _several(box: Box, given: dict[str, Any], document: Document) -> Topology:
+def _composed(box: Box, given: dict[str, Any], document: Document) -> Topology:
     boxes = as_size(given.get("boxes", 1), "boxes", most=MAX_BOXES)
     if boxes > 1 and "fabric" not in given:
         raise TopologyError(
             f"{document.where} says nothing about the network between boxes; give fabric, one of {', '.join(FABRICS)}"
         )
-    if boxes == 1 and (idle := [name for name in BETWEEN_BOXES if name in given]):
+    if boxes == 1 and (idle := [name for name in FABRIC_OPTIONS if name in given]):
         raise TopologyError(
             f"{idle[0]} does not go with one box, which has no network to others; leave it out, or give boxes=2 or more"
         )

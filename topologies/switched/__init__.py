@@ -1,1 +1,1 @@
-"""Vendor boxes and switched fabrics, boxes composed."""
+"""Vendor boxes, switched fabrics, and boxes joined by a scale-out network."""

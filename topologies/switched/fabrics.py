@@ -1,7 +1,6 @@
-"""Switched networks: leaf and spine, rails, fat tree, dragonfly.
+"""Switched fabrics: leaf-spine, rail-optimized, fat tree, dragonfly.
 
-Every link exists in both directions with the same figures, so every switch takes in as much as it gives out.  Hosts
-are the compute nodes; ``host5`` is rank 5.
+All links are symmetric and bidirectional.  Hosts are the compute nodes; ``host5`` is rank 5.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def rail(
     nic_bandwidth: Exact = 50,
     oversubscription: Exact | None = 1,
 ) -> Topology:
-    """Rail-optimised network: NIC i of every box on rail switch i, the rails joined by a spine or not at all.
+    """Rail-optimized network: NIC i of every box on rail switch i, the rails joined by a spine or not at all.
 
     Parameters
     ----------
@@ -98,7 +97,7 @@ def rail(
     -------
     Topology
         ``box0/gpu0`` ... , ``box0/nvswitch``, ``box0/nic0`` ... , ``rail0`` ... , ``spine``.  The spine is one node
-        that stands for a non-blocking layer.
+        that represents a non-blocking layer.
 
     Notes
     -----
@@ -203,8 +202,8 @@ def dragonfly(
     routers_per_group, hosts_per_router, global_links_per_router : int
         The a, p and h of the paper; a balanced network has a = 2p = 2h.
     groups : int or None
-        2 to a h + 1; None means the full a h + 1.  With fewer groups every two groups get the same number of links,
-        as many as there are ports for; ports left over stay dark.
+        2 to a h + 1; None means the full a h + 1.  With fewer groups every two groups get the same number of links, as
+        many as there are ports for; remaining ports are unused.
     bandwidth : int, float, str or Fraction
         GB/s of each link, in each direction; the default is one 200 Gb/s port.
     oversubscription : int, float, str or Fraction
@@ -257,7 +256,7 @@ def dragonfly(
 
 
 def _global_ports(group: int, groups: int, ports: int) -> list[tuple[int, int, int]]:
-    """Wire the global ports of one group: (port, group at the other end, port at the other end)."""
+    """Return the global ports of one group as (port, peer group, peer port)."""
     others = groups - 1
     # Port `others * turn + step` reaches the (step + 1)-st group after this one, from which this group is the
     # (others - step)-th after.

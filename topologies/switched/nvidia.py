@@ -45,7 +45,7 @@ def dgx_a100(boxes: int = 1) -> Topology:
     -----
     Line rates in each direction: 12 third-generation NVLinks of 25 GB/s are 300 GB/s, and a NIC gives 25 GB/s
     (ForestColl section 6.2.2), so a GPU of several boxes takes in 325 GB/s.  The real box has two NICs on the PCIe
-    switch of two GPUs; here every GPU has its own.  This NVSwitch can neither copy nor add up data.
+    switch of two GPUs; here every GPU has its own.  This NVSwitch has neither in-network multicast nor reduction.
 
     Examples
     --------

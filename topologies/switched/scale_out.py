@@ -1,4 +1,4 @@
-"""Boxes of GPUs joined by a scale-out network: what the vendor boxes and the rail fabric share."""
+"""Boxes of GPUs and NICs, and their connection by a scale-out network."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ figures are repeated in https://github.com/NVIDIA/nccl/issues/1640.
 PCIE_LATENCY = Fraction(7, 20)
 """µs between a GPU and its NIC: a share of TACCL's 1.7 µs, as much as one hop to an NVSwitch."""
 FABRIC_LATENCY = Fraction(1, 2)
-"""µs between a NIC and its network switch, so that GPU, NIC, switch, NIC, GPU add up to 1.7 µs."""
+"""µs between a NIC and its network switch, so that GPU, NIC, switch, NIC, GPU is 1.7 µs in total."""
 
 
 class Nic(NamedTuple):
-    """One network card of a box.
+    """One NIC of a box.
 
     Attributes
     ----------
     near : tuple of str
-        The GPUs, or the switches inside the box, that it is plugged into.
+        The GPUs, or the switches inside the box, that it is attached to.
     near_bandwidth : int, float, str or Fraction
-        GB/s between each of them and the card, in each direction.
+        GB/s between each of them and the NIC, in each direction.
     bandwidth : int, float, str, Fraction or None
-        GB/s between the card and the network, in each direction; None where the source of the box does not say.
+        GB/s between the NIC and the network, in each direction; None if the source of the box does not state it.
     near_latency, latency : int, float, str or Fraction
         µs of the same links.
     port : int, float, str, Fraction or None
-        GB/s of its ports, where `bandwidth` is less because the box brings the card no more.
+        GB/s of its ports, where links inside the box limit `bandwidth` to less.
     """
 
     near: tuple[str, ...]
@@ -53,16 +53,16 @@ class Nic(NamedTuple):
 
 
 class SharedLink(NamedTuple):
-    """A link between network cards and GPUs that is no link of the box, but limits what the cards bring together.
+    """A PCIe link shared by NICs, which limits their total but is not a link of the box.
 
-    `name`: As it ends a sentence about a card: ``"a card's own PCIe link"``.
+    `name`: As it ends a sentence about a NIC: ``"a card's own PCIe link"``.
     `bandwidth`: GB/s in each direction.
-    `ways`: Each card that sends over it, by its position, and to how many of the nodes near to it that is the way.
+    `paths`: Each NIC that uses it, by position, and the number of its near nodes that it reaches through it.
     """
 
     name: str
     bandwidth: Fraction
-    ways: tuple[tuple[int, int], ...]
+    paths: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,15 @@ class Box:
     gpus : int
         How many GPUs there are: ``gpu0``, ``gpu1``, ...
     links : tuple of Link
-        Links inside the box, each standing for both directions.
+        Links inside the box, each for both directions.
     nics : tuple of Nic
         Used only when there are several boxes.
     switches : tuple of str
         Switches inside the box.
     abilities : tuple of str
-        Those of `switches` that can copy and add up data on its way.
+        Those of `switches` with in-network multicast and reduction.
     notes : tuple of str
-        What the numbers rest on where it is not plain: one sentence each, for people.
+        Sentences on assumptions behind the numbers.
     shared : tuple of SharedLink
         What `nic_shares.with_ports` divides among `nics` once the speed of their ports is known.
     """
@@ -109,14 +109,14 @@ def repeat_box(
     """Repeat `box` and join the copies through their NICs."""
     boxes = as_size(boxes, "boxes", most=MAX_BOXES)
     name = box.name if boxes == 1 else f"{box.name}-{boxes}boxes"
-    return join_boxes([box] * boxes, name, plug=lambda _, nic: fabrics[nic % len(fabrics)], backbone=backbone)
+    return join_boxes([box] * boxes, name, fabric_switch=lambda _, nic: fabrics[nic % len(fabrics)], backbone=backbone)
 
 
 def join_boxes(
     boxes: Sequence[Box],
     name: str,
     *,
-    plug: Callable[[int, int], str],
+    fabric_switch: Callable[[int, int], str],
     backbone: Sequence[Link] = (),
 ) -> Topology:
     """Join boxes through their NICs.
@@ -127,41 +127,43 @@ def join_boxes(
     count = sum(len(box.links) + joined * sum(len(nic.near) + 1 for nic in box.nics) for box in boxes)
     check_links(2 * (count + len(backbone)), f"{boxes[0].name} with {len(boxes)} boxes")
     links: list[Link] = []
-    nodes: dict[str, list[str]] = {"compute": [], "switches": [], "able": [], "cards": []}
+    nodes: dict[str, list[str]] = {"compute": [], "switches": [], "capable": [], "nics": []}
     for number, box in enumerate(boxes):
         prefix = f"box{number}/"
         links += [link._replace(tail=prefix + link.tail, head=prefix + link.head) for link in box.links]
         nodes["compute"] += [f"{prefix}gpu{gpu}" for gpu in range(box.gpus)]
         nodes["switches"] += [prefix + switch for switch in box.switches]
-        nodes["able"] += [prefix + switch for switch in box.abilities]
-        nodes["cards"] += [f"{prefix}nic{nic}" for nic in range(len(box.nics))]
+        nodes["capable"] += [prefix + switch for switch in box.abilities]
+        nodes["nics"] += [f"{prefix}nic{nic}" for nic in range(len(box.nics))]
     if joined:
-        sockets = [[plug(number, nic) for nic in range(len(box.nics))] for number, box in enumerate(boxes)]
+        fabric_switches = [
+            [fabric_switch(number, nic) for nic in range(len(box.nics))] for number, box in enumerate(boxes)
+        ]
         for number, box in enumerate(boxes):
-            links += _uplinks(box, f"box{number}/", sockets[number])
+            links += _nic_links(box, f"box{number}/", fabric_switches[number])
         links += backbone
-        network = [*chain.from_iterable(sockets), *(node for link in backbone for node in link[:2])]
-        nodes["switches"] += [*nodes["cards"], *dict.fromkeys(network)]
+        network = [*chain.from_iterable(fabric_switches), *(node for link in backbone for node in link[:2])]
+        nodes["switches"] += [*nodes["nics"], *dict.fromkeys(network)]
     return Topology.from_links(
         links,
         compute=nodes["compute"],
         switches=nodes["switches"],
         bidirectional=True,
-        multicast=nodes["able"],
-        aggregation=nodes["able"],
+        multicast=nodes["capable"],
+        aggregation=nodes["capable"],
         name=name,
     )
 
 
-def _uplinks(box: Box, prefix: str, sockets: Sequence[str]) -> list[Link]:
+def _nic_links(box: Box, prefix: str, fabric_switches: Sequence[str]) -> list[Link]:
     rows: list[tuple[str, str, Exact, Exact]] = []
     for number, nic in enumerate(box.nics):
         if nic.bandwidth is None:
             raise TopologyError(
                 f"the bandwidth of nic{number} of box {box.name!r} is unknown; give nic_bandwidth in GB/s"
             )
-        card = f"{prefix}nic{number}"
-        rows += [(prefix + node, card, nic.near_bandwidth, nic.near_latency) for node in nic.near]
-        rows.append((card, sockets[number], nic.bandwidth, nic.latency))
-    # Numbers are still as the caller wrote them; Topology makes them exact.
+        name = f"{prefix}nic{number}"
+        rows += [(prefix + node, name, nic.near_bandwidth, nic.near_latency) for node in nic.near]
+        rows.append((name, fabric_switches[number], nic.bandwidth, nic.latency))
+    # Topology converts the numbers to exact fractions.
     return [Link(*row) for row in rows]  # type: ignore[arg-type]

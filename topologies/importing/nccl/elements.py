@@ -1,7 +1,6 @@
-"""The elements of a topology file of NCCL or RCCL: read within bounds, each with its line.
+"""Bounded XML parser of NCCL and RCCL topology files, which keeps line numbers.
 
-Only what stands where NCCL's own parser looks for it is kept; elements of other names are skipped with all that is in
-them, as NCCL does.
+Elements of unknown names are skipped with their content, as NCCL does.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ....support.validation import shown
 from ..sources.document import Document
 
 MAX_DEPTH = 64
-"""Elements inside each other; PCIe switches are some three deep."""
+"""Nesting depth; PCIe switches are some three deep."""
 MAX_CHARACTERS = 4 * 2**20
 MAX_ELEMENTS = 50_000
 """A rack of 72 GPUs has some two thousand, in some hundred thousand characters."""
@@ -33,15 +32,15 @@ PARENTS = {
     "nic": ("cpu", "pci"),
     "net": ("nic",),
 }
-"""The elements that are kept, and what they stand in."""
+"""The elements that are kept, and their allowed parents."""
 
-OTHERS = {
+FOREIGN_ROOTS = {
     "topology": "hwloc's description of a machine, which has no NVLinks; expected a file of NCCL_TOPO_DUMP_FILE",
     "graphs": "a result of NCCL's search (NCCL_GRAPH_DUMP_FILE), not a network; expected one of NCCL_TOPO_DUMP_FILE",
     "algo": "an MSCCL schedule, not a network; see `collopt lint`",
     "html": "a web page; save the file itself, not the page that shows it",
 }
-"""What XML files with other root elements are."""
+"""Descriptions of XML files with other root elements."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,12}")
 
@@ -52,10 +51,10 @@ class Element:
 
     `document`: The file.
     `tag`: One of ``system``, ``cpu``, ``pci``, ``gpu``, ``nvlink``, ``xgmi``, ``c2c``, ``nic``, ``net``.
-    `line`: Where it begins, counted from 1.
+    `line`: Its first line, from 1.
     `attributes`: As written.
-    `parent`: What it stands in; None for ``system``.
-    `children`: What stands directly in it, in file order.
+    `parent`: None for ``system``.
+    `children`: In file order.
     """
 
     document: Document
@@ -66,7 +65,7 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
     def error(self, message: str) -> FileFormatError:
-        """Make the error that says what is wrong with this element."""
+        """Return an error at the line of this element."""
         return self.document.error(message, self.line)
 
     def get(self, name: str) -> str:
@@ -74,13 +73,13 @@ class Element:
         return self.attributes.get(name, "")
 
     def required(self, name: str) -> str:
-        """Return an attribute that there has to be."""
+        """Return a required attribute."""
         if not (value := self.get(name).strip()):
             raise self.error(f"<{self.tag}> has no {name}; dump the file again")
         return value
 
     def integer(self, name: str, least: int, most: int, *, default: int | None = None) -> int:
-        """Return an attribute as a whole number; `default`, if any, where it is missing or empty."""
+        """Return an attribute as an integer; `default`, if any, where it is missing or empty."""
         value = self.get(name).strip()
         if not value and default is not None:
             return default
@@ -90,15 +89,15 @@ class Element:
             )
         return int(value)
 
-    def inside(self, *tags: str) -> Iterator[Element]:
-        """Go through the elements of these names at any depth, in file order."""
+    def descendants(self, *tags: str) -> Iterator[Element]:
+        """Yield the elements of these tags at any depth, in file order."""
         for child in self.children:
             if child.tag in tags:
                 yield child
-            yield from child.inside(*tags)
+            yield from child.descendants(*tags)
 
-    def above(self, tag: str) -> Element:
-        """Return the nearest element of this name that it stands in."""
+    def ancestor(self, tag: str) -> Element:
+        """Return the nearest ancestor of this tag."""
         element = self.parent
         while element is not None and element.tag != tag:
             element = element.parent
@@ -107,11 +106,11 @@ class Element:
 
 
 def read_tree(document: Document) -> Element:
-    """Read the ``system`` element of a topology file with all that is in it."""
+    """Parse a topology file and return its ``system`` element."""
     if len(document.text) > MAX_CHARACTERS:
         raise document.error(f"the file has more than {MAX_CHARACTERS} characters; expected the dump of one machine")
     reader = _Reader(document)
-    # The text is decoded already, whatever encoding the file claims to be in.
+    # The text is decoded already, whatever encoding the file declares.
     reader.parser = parser = expat.ParserCreate("utf-8")
     parser.StartDoctypeDeclHandler = reader.doctype
     parser.StartElementHandler = reader.start
@@ -126,7 +125,7 @@ def read_tree(document: Document) -> Element:
 
 
 class _Reader:
-    """Builds the tree from what the parser meets."""
+    """Builds the tree from the parser's events."""
 
     parser: expat.XMLParserType
 
@@ -135,15 +134,15 @@ class _Reader:
         self.root: Element | None = None
         self.open: list[Element] = []
         self.skipped = 0
-        """How many elements are open that are not kept."""
+        """Open elements that are not kept."""
         self.count = 0
 
     def error(self, message: str) -> FileFormatError:
         return self.document.error(message, self.parser.CurrentLineNumber)
 
     def doctype(self, name: str, *_: object) -> None:
-        if name.lower() in OTHERS:
-            raise self.error(f"this is {OTHERS[name.lower()]}")
+        if name.lower() in FOREIGN_ROOTS:
+            raise self.error(f"this is {FOREIGN_ROOTS[name.lower()]}")
         raise self.error("the file has a document type (<!DOCTYPE), which no topology file needs; remove it")
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -172,8 +171,8 @@ class _Reader:
             self.open.pop()
 
     def _begin(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag in OTHERS:
-            raise self.error(f"this is {OTHERS[tag]}")
+        if tag in FOREIGN_ROOTS:
+            raise self.error(f"this is {FOREIGN_ROOTS[tag]}")
         if tag != "system":
             raise self.error(f"the file starts with {shown(f'<{tag}>')}; expected <system>, as NCCL_TOPO_DUMP_FILE has")
         self.root = self._open(tag, attributes, None)

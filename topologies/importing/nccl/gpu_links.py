@@ -1,4 +1,4 @@
-"""NVLinks and xGMI links of a topology file of NCCL or RCCL, or those that its GPUs are known to have."""
+"""NVLinks and xGMI links of an NCCL or RCCL topology file, listed or assumed from the GPU model."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ MAX_COUNT = 64
 MAX_BANDWIDTH = 10**7
 """MB/s of one link between a GPU and its CPU."""
 
-HIDDEN = "fffffff:ffff:ff"
-"""What stands for an NVSwitch that a virtual machine does not show."""
+HIDDEN_NVSWITCH = "fffffff:ffff:ff"
+"""Address of NVSwitches that are not visible in a virtual machine."""
 CPU_CLASS = "0x068001"
 
-BEHIND_NVSWITCH = ("a100", "a800", "h100", "h800", "b200", "b300")
+NVSWITCH_GPUS = ("a100", "a800", "h100", "h800", "b200", "b300")
 """GPUs that are sold by eight with NVSwitches; the V100 by eight has a hybrid cube mesh."""
 
 
 class GpuLinks(NamedTuple):
-    """What joins the GPUs besides PCIe.
+    """Links between GPUs other than PCIe.
 
-    `product`: The GPU, where the table has it.
-    `links`: Between GPUs, and between them and the NVSwitch; each stands for both directions.
-    `switches`, `abilities`: As in `Box`.
+    `product`: The GPU, if the table has it.
+    `links`: Between GPUs, and between them and the NVSwitch, each for both directions.
+    `switches`, `abilities`, `notes`: As in `Box`.
     `to_cpu`: GB/s between a GPU and its CPU besides PCIe, by number of the GPU.
-    `notes`: As in `Box`.
     """
 
     product: GpuProduct | None
@@ -51,7 +50,7 @@ class GpuLinks(NamedTuple):
 
 
 class _Listing:
-    """What the lines of a file say, by number of the GPU."""
+    """The links listed in a file, by number of the GPU."""
 
     def __init__(self, machine: Machine) -> None:
         self.gpus = machine.gpus
@@ -61,8 +60,8 @@ class _Listing:
         self.nvswitches: set[str] = set()
         self.to_cpu: defaultdict[int, int] = defaultdict(int)
         self.coherent: defaultdict[int, Fraction] = defaultdict(Fraction)
-        self.to_itself = 0
-        self.to_strangers = 0
+        self.self_links = 0
+        self.unlisted_links = 0
         for number, gpu in enumerate(machine.gpus):
             for row in gpu.element.children if gpu.element else ():
                 self._read(number, gpu, row)
@@ -76,15 +75,15 @@ class _Listing:
         target, kind = row.required("target").lower(), row.get("tclass").lower()
         peer = self.numbers.get((host_of(gpu.pci), target))
         if peer == number:
-            self.to_itself += count
+            self.self_links += count
         elif peer is not None:
             if (number, peer) in self.between:
                 line = self.between[number, peer][1].line
                 raise row.error(f"gpu{number} lists its links to {shown(target)} here and on line {line}")
             self.between[number, peer] = count, row
         elif kind.startswith(GPU_CLASSES):
-            self.to_strangers += count
-        elif row.tag == "xgmi" or not (kind or target == HIDDEN):
+            self.unlisted_links += count
+        elif row.tag == "xgmi" or not (kind or target == HIDDEN_NVSWITCH):
             raise row.error(
                 f"target {shown(target)} is no GPU of this file, and there is no tclass that says what it is"
             )
@@ -105,7 +104,7 @@ class _Listing:
                 )
 
     def totals(self) -> list[int]:
-        """How many links each GPU has."""
+        """Return the number of links of each GPU."""
         totals = [self.to_switch.get(gpu, 0) + self.to_cpu.get(gpu, 0) for gpu in range(len(self.gpus))]
         for (tail, _), (count, _) in self.between.items():
             totals[tail] += count
@@ -113,10 +112,7 @@ class _Listing:
 
 
 def listed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
-    """Read the links that a file lists.
-
-    All NVSwitches become one, as in NCCL: a GPU spreads what it sends over all of them.
-    """
+    """Return the links that a file lists; all NVSwitches are merged into one, as in NCCL."""
     listing = _Listing(machine)
     totals = listing.totals()
     product, notes = _product(machine, options, linked=any(totals))
@@ -130,9 +126,9 @@ def listed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
     links += [Link(f"gpu{gpu}", NVSWITCH, count * rate, SCALE_UP_LATENCY / 2) for gpu, count in switched]
     if product and any(totals):
         notes += _notes(listing, product, options, totals)
-    if listing.to_itself:
+    if listing.self_links:
         notes.append("NVLinks that lead from a GPU to itself, as some virtual machines show them, were left out")
-    if listing.to_strangers:
+    if listing.unlisted_links:
         notes.append("links to GPUs that are not in this file were left out; a dump has only the GPUs of its job")
     to_cpu = {gpu: count * rate for gpu, count in listing.to_cpu.items()}
     for gpu, bandwidth in listing.coherent.items():
@@ -141,14 +137,14 @@ def listed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
         product,
         tuple(links),
         (NVSWITCH,) if switched else (),
-        (NVSWITCH,) if switched and product and product.adds else (),
+        (NVSWITCH,) if switched and product and product.nvlink_sharp else (),
         to_cpu,
         tuple(notes),
     )
 
 
 def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
-    """Add the links that GPUs of the given product have, where a file lists PCIe only."""
+    """Return the known links of the given GPU model, for a file that lists PCIe only."""
     system, count, product = machine.system, len(machine.gpus), options.gpu
     if product is None:
         raise system.error(
@@ -158,25 +154,25 @@ def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
     if not product.links:
         return GpuLinks(product)
     rate = product.link(options.figures)
-    if product.name in BEHIND_NVSWITCH and count == 8:
+    if product.name in NVSWITCH_GPUS and count == 8:
         star = [Link(f"gpu{gpu}", NVSWITCH, product.links * rate, SCALE_UP_LATENCY / 2) for gpu in range(count)]
         note = (
             f"assumed: {product.links} NVLinks from every {product.name} to NVSwitches, of which the file says nothing"
         )
-        able = (NVSWITCH,) if product.adds else ()
-        return GpuLinks(product, tuple(star), (NVSWITCH,), able, notes=(note, _counted(product, options)))
+        able = (NVSWITCH,) if product.nvlink_sharp else ()
+        return GpuLinks(product, tuple(star), (NVSWITCH,), able, notes=(note, _rate_note(product, options)))
     if product.name == "v100" and count == 8:
         mesh = [Link(f"gpu{a}", f"gpu{b}", links * rate, SCALE_UP_LATENCY) for a, b, links in CUBE_MESH]
         note = "assumed: the hybrid cube mesh of a DGX-1, its GPUs in the order of this file, which says nothing of it"
-        return GpuLinks(product, tuple(mesh), notes=(note, _counted(product, options)))
+        return GpuLinks(product, tuple(mesh), notes=(note, _rate_note(product, options)))
     raise system.error(
         f"the file lists PCIe only, and the wiring of {count} {product.name} is unknown (known are 8 of "
-        f"{', '.join(BEHIND_NVSWITCH)} or v100); dump them with NCCL_TOPO_DUMP_FILE on the machine"
+        f"{', '.join(NVSWITCH_GPUS)} or v100); dump them with NCCL_TOPO_DUMP_FILE on the machine"
     )
 
 
 def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[GpuProduct | None, list[str]]:
-    """Tell which GPU it is; it has to be known only where there are links whose speed depends on it."""
+    """Determine the GPU model, which is required only if there are links whose bandwidth depends on it."""
     for gpu, other in pairwise(machine.gpus):
         if linked and gpu.kind != other.kind:
             raise other.pci.error("the GPUs are of different kinds, so their links are as well; expected one kind")
@@ -204,13 +200,13 @@ def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[Gp
 
 
 def _vendor(machine: Machine, kind: tuple[str, str] | None) -> str | None:
-    """Name the vendor of the GPUs, or of their links where the file does not say which GPUs they are."""
+    """Determine the vendor from the GPUs, or from their links where the file does not state the model."""
     tags = {row.tag for gpu in machine.gpus if gpu.element for row in gpu.element.children}
     linked = {vendor for tag, vendor in (("nvlink", "nvidia"), ("xgmi", "amd")) if tag in tags}
     return kind[0] if kind else linked.pop() if len(linked) == 1 else None
 
 
-def _counted(product: GpuProduct, options: BoxOptions) -> str:
+def _rate_note(product: GpuProduct, options: BoxOptions) -> str:
     name = "NVLink" if product.vendor == "nvidia" else "xGMI link"
     library = "NCCL" if product.vendor == "nvidia" else "RCCL"
     whose = "the line rate" if options.figures == "line" else f"the bandwidth that {library} plans with"
@@ -218,7 +214,7 @@ def _counted(product: GpuProduct, options: BoxOptions) -> str:
 
 
 def _notes(listing: _Listing, product: GpuProduct, options: BoxOptions, totals: list[int]) -> list[str]:
-    notes = [_counted(product, options)]
+    notes = [_rate_note(product, options)]
     if len(listing.nvswitches) > 1:
         notes.append(f"{len(listing.nvswitches)} NVSwitches became one, as in NCCL")
     gpu = max(range(len(totals)), key=totals.__getitem__)

@@ -1,4 +1,4 @@
-"""NCCL's and RCCL's topology files (``NCCL_TOPO_DUMP_FILE``, ``NCCL_TOPO_FILE``).
+"""Reader of NCCL and RCCL topology files (``NCCL_TOPO_DUMP_FILE``, ``NCCL_TOPO_FILE``).
 
 The format has no specification; what elements and numbers mean is in NCCL's ``src/graph/xml.cc`` and
 ``src/graph/topo.cc``, and in the same files of RCCL.
@@ -16,14 +16,14 @@ from ..sources.options import BoxOptions
 from .elements import read_tree
 from .gpu_links import GpuLinks, assumed_links, listed_links
 from .machine import Machine, host_of, read_machine
-from .pcie_network import attached_cards, pcie_network
+from .pcie_network import nics_of_nearest_gpus, pcie_network
 from .pcie_tree import read_pcie
 
 _XML = re.compile(r"\s*<[?!A-Za-z]")
 
 
 def matches(document: Document) -> bool:
-    """Tell whether the text looks like XML of any kind: `read_box` says what it is if it is no network."""
+    """Return whether the text looks like XML of any kind; `read_box` refuses XML that is not a network."""
     return _XML.match(document.text) is not None
 
 
@@ -43,9 +43,9 @@ def read_box(document: Document, options: BoxOptions) -> Box:
     pcie = read_pcie(machine, options)
     inside: list[Link] = []
     if _joined(len(machine.gpus), found.links):
-        cards = attached_cards(machine, pcie, found.to_cpu)
+        attached = nics_of_nearest_gpus(machine, pcie, found.to_cpu)
     else:
-        inside, cards = pcie_network(machine, pcie, found.to_cpu, options)
+        inside, attached = pcie_network(machine, pcie, found.to_cpu, options)
         if not _joined(len(machine.gpus), [*found.links, *inside]):
             hosts = len({host_of(gpu.pci) for gpu in machine.gpus})
             raise machine.system.error(
@@ -57,11 +57,11 @@ def read_box(document: Document, options: BoxOptions) -> Box:
         _name(machine, found),
         len(machine.gpus),
         (*found.links, *inside),
-        cards.nics,
+        attached.nics,
         (*found.switches, *names),
         found.abilities,
-        (*found.notes, *machine.notes, *pcie.notes, *cards.notes),
-        cards.shared,
+        (*found.notes, *machine.notes, *pcie.notes, *attached.notes),
+        attached.shared,
     )
 
 

@@ -1,1 +1,1 @@
-"""TACCL, TE-CCL, msccl-tools, ASTRA-sim, ns-3."""
+"""Readers of network files of TACCL, TE-CCL, msccl-tools, ASTRA-sim and ns-3."""

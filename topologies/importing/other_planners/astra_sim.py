@@ -1,8 +1,8 @@
-"""ASTRA-sim's description of a network for its analytical backend: dimensions, each a ring, a switch or a full mesh.
+"""Reader of ASTRA-sim's network YAML for its analytical backend: a product of rings, switches and full meshes.
 
 NPU numbers are mixed-radix numbers whose first dimension varies fastest.  A bandwidth is that of one link in one
 direction; the simulator multiplies it by 2**30, so it is in GiB/s although the files say GB/s.  A latency is that of
-one link, in ns; two links lead through a switch.
+one link, in ns; a path through a switch has two links.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_CHARACTERS = 2**16
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
 MOST_NPUS = 2**16
 MAX_DEPTH = 8
-"""Lists inside each other; the four of a network are in one mapping."""
+"""Nesting depth; a network has four lists in one mapping."""
 GIB = Fraction(2**30, 10**9)
 
 _NUMBER = re.compile(r"[0-9]{1,40}(?:\.[0-9]{0,40})?[eE][+-]?[0-9]{1,12}")
@@ -45,7 +45,7 @@ class Dimension(NamedTuple):
 
 
 def matches(document: Document) -> bool:
-    """Tell whether the content looks like such a file."""
+    """Return whether the content looks like such a file."""
     return all(re.search(rf"^{key}\s*:", document.text, re.MULTILINE) for key in ("topology", "npus_count"))
 
 
@@ -75,7 +75,7 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
 
 
 def _line(dimension: Dimension, members: list[str], switch: str) -> Iterator[Link]:
-    """Join the NPUs that differ in one dimension only."""
+    """Return the links between NPUs that differ in one dimension only."""
     if dimension.kind == "Switch":
         pairs = [(member, switch) for member in members]
     elif dimension.kind == "FullyConnected" or len(members) == 2:
@@ -112,7 +112,7 @@ def _dimension(row: tuple[Any, ...], document: Document) -> Dimension:
 def _number(value: object, key: str, document: Document) -> Fraction:
     number = value
     if isinstance(value, str) and _NUMBER.fullmatch(value):
-        # YAML 1.1 takes an exponent without a point, as in 4e2, for text.
+        # YAML 1.1 reads an exponent without a point, as in 4e2, as text.
         try:
             number = as_decimal(value)
         except ValueError as error:

@@ -1,8 +1,8 @@
-"""Topologies that msccl-tools saves as JSON, alone or inside an algorithm.
+"""Reader of msccl-tools' topology JSON, alone or inside an algorithm.
 
-``links[receiver][sender]`` says how many units of bandwidth a link has.  A "switch" there is no node: it bounds what
-several senders may give several receivers together (microsoft/msccl-tools, ``msccl/topologies/topology.py``).  Where
-such bounds are the ports of every node on one hub, the hub is the network; others have no counterpart here.
+``links[receiver][sender]`` is the bandwidth of a link in units.  A "switch" there is no node, but a bound on the total
+from several senders to several receivers (microsoft/msccl-tools, ``msccl/topologies/topology.py``).  Bounds that are
+the ports of every node on one hub are read as a switch; others have no counterpart here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_BOUNDS = 2**16
 
 
 class Bound(NamedTuple):
-    """What msccl-tools calls a switch: senders, receivers, and units that they share."""
+    """A switch of msccl-tools: senders, receivers, and the units of bandwidth that they share."""
 
     senders: frozenset[int]
     receivers: frozenset[int]
@@ -36,7 +36,7 @@ class Bound(NamedTuple):
 
 
 def matches(document: Document) -> bool:
-    """Tell whether it looks like JSON of msccl-tools with links; never raises."""
+    """Return whether the content looks like JSON of msccl-tools with links; never raises."""
     return looks_like(document, "msccl_type", "links")
 
 
@@ -120,7 +120,7 @@ def _is_whole(value: object, least: int, most: int) -> bool:
 
 
 def _unit(document: Document, options: BoxOptions) -> tuple[Fraction, Fraction, str]:
-    """Return GB/s of a unit, µs of a link, and what is to be said about them."""
+    """Return GB/s of a unit, µs of a link, and a note on them."""
     if options.gpu is None:
         return Fraction(1), Fraction(0), "a unit of bandwidth is modeled as 1 GB/s, and latencies as 0"
     if not options.gpu.links:
@@ -138,7 +138,7 @@ def _unit(document: Document, options: BoxOptions) -> tuple[Fraction, Fraction, 
 def _ports(
     document: Document, units: list[list[int]], bounds: Sequence[Bound]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the units that each node may send and receive, if nothing else is bounded."""
+    """Return the units that each node may send and receive; `FileFormatError` if there are other bounds."""
     leaving: dict[int, int] = {}
     entering: dict[int, int] = {}
     nodes = frozenset(range(len(units)))

@@ -1,10 +1,9 @@
-"""The physical topology of ns-3 simulations of RDMA networks, which ASTRA-sim's ns-3 backend reads as well.
+"""Reader of the physical topology files of ns-3's RDMA simulators, which ASTRA-sim's ns-3 backend reads as well.
 
-The form is that of HPCC's simulator (https://github.com/alibaba-edu/High-Precision-Congestion-Control, whose
-``third.cc`` reads it word by word): how many nodes, switches and links there are, the numbers of the switches, then
-for every link two nodes, a data rate, a delay and an error rate.  What follows is not read, and often explains the
-form.  A link carries its rate in each direction.  Rates and delays have the units of ns-3's ``DataRate`` and ``Time``;
-without one they are bits per second and seconds.
+The format is that of HPCC's simulator (https://github.com/alibaba-edu/High-Precision-Congestion-Control, whose
+``third.cc`` reads it word by word): the numbers of nodes, switches and links, the switches, then for every link two
+nodes, a data rate, a delay and an error rate.  The rest, often comments, is not read.  A link has its rate in each
+direction.  Rates and delays have the units of ns-3's ``DataRate`` and ``Time``, by default bits per second and seconds.
 """
 
 from __future__ import annotations
@@ -70,33 +69,13 @@ class Word(NamedTuple):
 
 
 def matches(document: Document) -> bool:
-    """Tell whether it begins with three numbers, and a line has two numbers and a data rate; never raises."""
+    """Return whether it begins with three numbers, and a line has two numbers and a data rate; never raises."""
     return _FIRST_LINE.match(document.text) is not None and _LINK_LINE.search(document.text) is not None
 
 
 def read_network(document: Document, options: BoxOptions) -> Imported:
-    r"""Read nodes and links.
+    r"""Read the topology; ranks are ``npu0`` ... and switches ``switch8`` ..., by the numbers of the file.
 
-    Parameters
-    ----------
-    document : Document
-        The file.
-    options : BoxOptions
-        Of no use.
-
-    Returns
-    -------
-    Imported
-        Nodes that are no switches are ranks, ``npu0`` ..., by the numbers of the file; switches are ``switch8`` and so
-        on.
-
-    Raises
-    ------
-    FileFormatError
-        If it is cut, a number is not usable, or a node or link is there twice.
-
-    Examples
-    --------
     >>> text = "3 1 2\n2\n0 2 200Gbps 0.005ms 0\n1 2 200Gbps 0.005ms 0\n"
     >>> read_network(Document("topology.txt", text), BoxOptions()).topology.link("npu0", "switch2")
     Link(tail='npu0', head='switch2', bandwidth=Fraction(25, 1), latency=Fraction(5, 1))
@@ -128,7 +107,7 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
 
 
 class _Reader:
-    """Goes through the words as ns-3's simulators do: line ends count like spaces."""
+    """Reads words as ns-3's simulators do: line ends count as spaces."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -137,7 +116,7 @@ class _Reader:
         self.lossy = 0
         self.rates: dict[str, Fraction] = {}
         self.delays: dict[str, Fraction] = {}
-        """Of words met before: a file has few different ones, however long it is."""
+        """Parsed words; even long files have few different ones."""
 
     @property
     def line(self) -> int:
@@ -170,7 +149,7 @@ class _Reader:
             if tail == head:
                 raise self.document.error(f"a link leads from node {tail} to itself; expected two nodes", line)
             if ends in known:
-                # The simulators keep one port for each neighbour, so of several links they use the last.
+                # The simulators keep one port for each neighbor, so of several links they use the last.
                 raise self.document.error(
                     f"nodes {tail} and {head} are linked twice, first on line {known[ends]}; expected one link with "
                     "the sum of their rates",
@@ -186,7 +165,7 @@ class _Reader:
             return self.rates[word.text]
         found = _RATE.fullmatch(word.text)
         assert found is not None, "_word has matched it"
-        # ns-3 as well keeps whole bits per second.
+        # Like ns-3, keep whole bits per second.
         bits = int(Fraction(found[1]) * PREFIXES[found[2] or ""] * (8 if found[3] in ("Bps", "B/s") else 1))
         if not 0 < bits <= MAX_BANDWIDTH * BITS_PER_GIGABYTE:
             self._refuse("a data rate", word, f"more than 0, up to {float(MAX_BANDWIDTH):g} GB/s")

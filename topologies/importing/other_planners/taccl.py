@@ -1,10 +1,10 @@
-"""TACCL's profile of a box: what it measured for a buffer of some size.
+"""Reader of TACCL's topology profiles, which are measured for a buffer of some size.
 
 The file states, in µs for that size, the latency of a link (``alpha``) and the time of its bytes (``betas``): inside
 the box in ``node_betas_list``, or pair by pair in ``links`` and ``betas``, whose rows are receivers; and between boxes
-(``remote_alpha``, ``remote_beta``).  Which of TACCL's networks it is, TACCL is told on its command line
-(microsoft/taccl, ``taccl/topologies/generic.py``); here the file tells: one beta is a switch, two are the hybrid cube
-mesh of Azure NDv2.
+(``remote_alpha``, ``remote_beta``).  TACCL takes the kind of network from its command line (microsoft/taccl,
+``taccl/topologies/generic.py``); here it follows from the file: one beta is a switch, two are the hybrid cube mesh of
+Azure NDv2.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from decimal import Decimal
 from fractions import Fraction
 
 from ...network.topology import Link
-from ...switched.nic_shares import UNLIMITED
+from ...switched.nic_shares import OWN_LINK, UNLIMITED
 from ...switched.scale_out import Box, Nic, SharedLink
 from ..sources.document import Document
 from ..sources.json_text import Fields, decode, looks_like
-from ..sources.options import OWN_LINK, BoxOptions
+from ..sources.options import BoxOptions
 
 OPTIONS = ("nic_bandwidth",)
 """Of `BoxOptions`; the file says the rest."""
@@ -37,12 +37,12 @@ MOST_GPUS = 256
 
 
 def matches(document: Document) -> bool:
-    """Tell whether the content looks like a profile."""
+    """Return whether the content looks like a profile."""
     return looks_like(document, "gpus_per_node", "alpha")
 
 
 def read_box(document: Document, options: BoxOptions) -> Box:
-    """Make the box of a profile; the size that it is for is in its name, such as ``NDv2_1MB``."""
+    """Read the box of a profile, whose name ends in its buffer size, such as ``NDv2_1MB``."""
     fields = Fields(document, decode(document))
     gpus = fields.count("gpus_per_node", least=2, most=MOST_GPUS)
     size, alpha = _size(fields, document), Fraction(fields.number("alpha"))
@@ -72,23 +72,23 @@ def read_box(document: Document, options: BoxOptions) -> Box:
         f"bandwidths are TACCL's measurements for {int(size)} bytes (K, M, G as powers of 1000), latencies its alpha",
     )
     nics = () if "nics_per_node" not in fields else _nics(fields, gpus, rate, options)
-    # Of PCIe the profile says nothing, so another speed of a card is that of its links to GPUs as well.
+    # A profile has no PCIe figures, so a given NIC bandwidth applies to the NIC's links to GPUs as well.
     shared = tuple(SharedLink(OWN_LINK, UNLIMITED, ((n, len(nic.near)),)) for n, nic in enumerate(nics))
     return Box(fields.text("name"), gpus, links, nics, switches, notes=notes, shared=shared)
 
 
 def _nics(fields: Fields, gpus: int, rate: Rate, options: BoxOptions) -> tuple[Nic, ...]:
-    """Share the GPUs out evenly: the profile does not say which GPU is near which card."""
+    """Assign GPUs to NICs evenly, as the profile does not state their distances."""
     count = fields.count("nics_per_node", most=gpus)
     speed = options.nic_bandwidth or rate(fields.number("remote_beta"))
-    # From GPU to GPU through two cards and one switch.
+    # The path from GPU to GPU has two NICs and one switch.
     hop = Fraction(fields.number("remote_alpha")) / 2
     near = [tuple(f"gpu{gpu}" for gpu in range(gpus) if gpu * count // gpus == nic) for nic in range(count)]
     return tuple(Nic(each, speed, speed, Fraction(0), hop) for each in near)
 
 
 def _listed(fields: Fields, gpus: int, alpha: Fraction, rate: Rate, document: Document) -> Iterator[Link]:
-    """Go through the matrices, whose rows are receivers; both directions of a link have to be alike."""
+    """Yield the links of the matrices, whose rows are receivers; both directions of a link have to be equal."""
     links, betas = fields.square("links", gpus), fields.square("betas", gpus)
     for head in range(gpus):
         for tail in range(head):
@@ -103,7 +103,7 @@ def _listed(fields: Fields, gpus: int, alpha: Fraction, rate: Rate, document: Do
 
 
 def _size(fields: Fields, document: Document) -> Fraction:
-    """Read the size that the times are for from the name, the only place where it is."""
+    """Parse the buffer size, in bytes, which is only in the name."""
     name = fields.text("name")
     found = re.search(r"(?:^|[_-])([0-9]{1,6})([KMG])B?$", name, re.IGNORECASE)
     if found is None or int(found[1]) == 0:

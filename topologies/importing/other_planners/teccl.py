@@ -1,4 +1,4 @@
-"""TE-CCL's input: it names one of the networks that TE-CCL has as Python classes; their links are here.
+"""Reader of TE-CCL's input, which names one of TE-CCL's topology classes; their links are defined here.
 
 Bandwidths and latencies are those of microsoft/TE-CCL, ``teccl/topologies``: NDv2, DGX1, DGX2, AMD and Mesh.  ``alpha``
 is in seconds, and ``chunk_size`` does not change the network, as TE-CCL divides all bandwidths by it.
@@ -41,12 +41,12 @@ MICROSECONDS = 10**6
 
 
 def matches(document: Document) -> bool:
-    """Tell whether the content looks like an input."""
+    """Return whether the content looks like an input."""
     return looks_like(document, "TopologyParams")
 
 
 def read_network(document: Document, options: BoxOptions) -> Imported:
-    """Make the network that the input names."""
+    """Build the network that the input names."""
     del options  # the classes know their bandwidths
     fields = Fields(document, decode(document)).part("TopologyParams")
     name = fields.text("name")
@@ -60,20 +60,20 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
 
 
 def _ndv2(fields: Fields) -> Topology:
-    """Cube meshes whose GPU 0 sends to the others, and whose GPU 1 receives, over one 100 Gb/s card."""
+    """Build cube meshes whose GPU 0 sends to other boxes, and whose GPU 1 receives, over one 100 Gb/s NIC."""
     chassis, mesh = fields.count("chassis", most=MOST_CHASSIS), Fraction(7, 10)
-    card = (Fraction(25, 2), Fraction(13, 10))
-    links = list(_both_ways(_mesh_of_cubes(chassis, mesh)))
+    nic = (Fraction(25, 2), Fraction(13, 10))
+    links = list(_bidirectional(_mesh_of_cubes(chassis, mesh)))
     if chassis == 2:
-        links += [Link("box0/gpu0", "box1/gpu1", *card), Link("box1/gpu0", "box0/gpu1", *card)]
+        links += [Link("box0/gpu0", "box1/gpu1", *nic), Link("box1/gpu0", "box0/gpu1", *nic)]
     elif chassis > 2:
-        links += [Link(f"box{box}/gpu0", "switch", *card) for box in range(chassis)]
-        links += [Link("switch", f"box{box}/gpu1", *card) for box in range(chassis)]
+        links += [Link(f"box{box}/gpu0", "switch", *nic) for box in range(chassis)]
+        links += [Link("switch", f"box{box}/gpu1", *nic) for box in range(chassis)]
     return _network(f"teccl-ndv2-{chassis}", links, chassis, 8, ["switch"] if chassis > 2 else [])
 
 
 def _dgx1(fields: Fields) -> Topology:
-    return _network("teccl-dgx1", list(_both_ways(_mesh_of_cubes(1, _alphas(fields, 1)[0]))), 1, 8, [])
+    return _network("teccl-dgx1", list(_bidirectional(_mesh_of_cubes(1, _alphas(fields, 1)[0]))), 1, 8, [])
 
 
 def _mesh_of_cubes(chassis: int, latency: Fraction) -> Iterator[Link]:
@@ -84,10 +84,10 @@ def _mesh_of_cubes(chassis: int, latency: Fraction) -> Iterator[Link]:
 
 
 def _dgx2(fields: Fields) -> Topology:
-    """Two boxes, always: GPUs with odd numbers send to the even ones before them in the other box."""
+    """Build two boxes; GPUs of odd numbers send to the even ones before them in the other box."""
     del fields
     ports = [(f"box{b}/gpu{g}", f"box{b}/nvswitch") for b in (0, 1) for g in range(16)]
-    links = list(_both_ways(Link(*port, Fraction(125), Fraction(7, 20)) for port in ports))
+    links = list(_bidirectional(Link(*port, Fraction(125), Fraction(7, 20)) for port in ports))
     links += [
         Link(f"box{b}/gpu{g + 1}", f"box{1 - b}/gpu{g}", Fraction(25, 2), Fraction(13, 5))
         for b in (0, 1)
@@ -99,7 +99,7 @@ def _dgx2(fields: Fields) -> Topology:
 def _amd(fields: Fields) -> Topology:
     chassis = fields.count("chassis", most=MOST_CHASSIS)
     alphas = _alphas(fields, 1 if chassis == 1 else 2)
-    ways = [
+    pairs = [
         Link(f"box{box}/gpu{a}", f"box{box}/gpu{b}", Fraction(50 * count), alphas[0])
         for box in range(chassis)
         for a, peers in AMD_LINKS.items()
@@ -107,28 +107,28 @@ def _amd(fields: Fields) -> Topology:
     ]
     switches = []
     if chassis > 1:
-        cards = [(box, card) for box in range(chassis) for card in range(8)]
-        ways += [
-            Link(f"box{box}/gpu{2 * card + gcd}", f"box{box}/nic{card}", Fraction(25), alphas[1])
-            for box, card in cards
+        nics = [(box, nic) for box in range(chassis) for nic in range(8)]
+        pairs += [
+            Link(f"box{box}/gpu{2 * nic + gcd}", f"box{box}/nic{nic}", Fraction(25), alphas[1])
+            for box, nic in nics
             for gcd in (0, 1)
         ]
-        ways += [Link(f"box{box}/nic{card}", "switch", Fraction(25), alphas[1]) for box, card in cards]
-        switches = [f"box{box}/nic{card}" for box, card in cards] + ["switch"]
-    return _network(f"teccl-amd-{chassis}", list(_both_ways(ways)), chassis, 16, switches)
+        pairs += [Link(f"box{box}/nic{nic}", "switch", Fraction(25), alphas[1]) for box, nic in nics]
+        switches = [f"box{box}/nic{nic}" for box, nic in nics] + ["switch"]
+    return _network(f"teccl-amd-{chassis}", list(_bidirectional(pairs)), chassis, 16, switches)
 
 
 def _mesh(fields: Fields) -> Topology:
-    """Nodes in rows; TE-CCL also joins the end of each row with the beginning of the next."""
+    """Build a 2D mesh; like TE-CCL, also link the end of each row to the beginning of the next."""
     side, alpha = fields.count("side_length", least=2, most=64), _alphas(fields, 1)[0]
     nodes = side * side
-    ways = [
+    pairs = [
         Link(f"gpu{node}", f"gpu{node + step}", Fraction(100), alpha)
         for step in sorted({1, side})
         for node in range(nodes - step)
     ]
     names = [f"gpu{node}" for node in range(nodes)]
-    return Topology.from_links(_both_ways(ways), compute=names, name=f"teccl-mesh-{side}")
+    return Topology.from_links(_bidirectional(pairs), compute=names, name=f"teccl-mesh-{side}")
 
 
 NETWORKS: dict[str, Callable[[Fields], Topology]] = {
@@ -138,7 +138,7 @@ NETWORKS: dict[str, Callable[[Fields], Topology]] = {
     "AMD": _amd,
     "Mesh": _mesh,
 }
-"""What TE-CCL knows by name."""
+"""TE-CCL's networks by name."""
 
 
 def _network(name: str, links: list[Link], chassis: int, gpus: int, switches: list[str]) -> Topology:
@@ -146,14 +146,14 @@ def _network(name: str, links: list[Link], chassis: int, gpus: int, switches: li
     return Topology.from_links(links, compute=ranks, switches=switches, name=name)
 
 
-def _both_ways(links: Iterable[Link]) -> Iterator[Link]:
+def _bidirectional(links: Iterable[Link]) -> Iterator[Link]:
     for link in links:
         yield link
         yield link._replace(tail=link.head, head=link.tail)
 
 
 def _alphas(fields: Fields, least: int) -> list[Fraction]:
-    """Read latencies in seconds, of links and of the switch; give them in µs."""
+    """Read the latencies of links and of the switch, in seconds, and return them in µs."""
     values = [Fraction(alpha) * MICROSECONDS for alpha in fields.numbers("alpha")]
     if len(values) < least:
         fields.numbers(f"alpha[{len(values)}]")

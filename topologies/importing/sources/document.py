@@ -1,7 +1,4 @@
-"""A text file that somebody hands in, whatever it may be.
-
-What comes of a file that describes a network.
-"""
+"""Text files to import, and imported networks."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ class Document(NamedTuple):
     text: str
 
     def error(self, message: str, line: int | None = None) -> FileFormatError:
-        """Make the error that says what is wrong with this file.
+        """Return an error about this file.
 
         >>> print(Document("topo.txt", "").error("there is no table of links", 7))
         topo.txt, line 7: there is no table of links
@@ -55,11 +52,7 @@ def read_document(path: str | os.PathLike[str]) -> Document:
 
 
 class Imported(NamedTuple):
-    """A network, and what is to be said about where it comes from.
-
-    `topology`: The network.
-    `notes`: What was assumed, left out or overruled; one sentence each.
-    """
+    """An imported network; `notes` are sentences on what was assumed, left out or overridden."""
 
     topology: Topology
     notes: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""What GPUs have for links, for files that name the GPU and count its links but do not say how fast they are.
+"""Table of GPU models and the bandwidths of their NVLinks or xGMI links.
 
-Two figures for every kind of link: the *line* rate, which ForestColl and the vendors' data sheets state, and the *nccl*
-figure, which NCCL and RCCL plan with (``src/graph/topo.h`` of both) and which leaves room for headers.
+Every kind of link has two figures: the *line* rate of the vendors' data sheets and ForestColl, and the lower *nccl*
+figure that NCCL and RCCL use (``src/graph/topo.h`` of both), which allows for packet headers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ FIGURES = ("line", "nccl")
 
 
 class GpuProduct(NamedTuple):
-    """One GPU.
+    """One GPU model.
 
-    `name`: As a person types it.
+    `name`: In lower case.
     `vendor`: ``"nvidia"`` or ``"amd"``.
     `code`: NVIDIA's compute capability times ten (``"90"``), AMD's architecture (``"gfx942"``).
     `links`: NVLinks or xGMI links of the GPU; 0 where it has none.
-    `line`, `nccl`: GB/s of one link in one direction: see the module.
-    `adds`: Whether the NVSwitch that it is sold with can copy and add up data on its way.
+    `line`, `nccl`: GB/s of one link in one direction.
+    `nvlink_sharp`: Whether its NVSwitch supports in-network multicast and reduction.
     """
 
     name: str
@@ -33,17 +33,17 @@ class GpuProduct(NamedTuple):
     links: int
     line: Fraction
     nccl: Fraction
-    adds: bool = False
+    nvlink_sharp: bool = False
 
     def link(self, figures: str) -> Fraction:
-        """GB/s of one link in one direction, by one of `FIGURES`."""
+        """Return GB/s of one link in one direction, by one of `FIGURES`."""
         return self.line if figures == "line" else self.nccl
 
 
 def _product(
-    name: str, vendor: str, code: str, links: int, line: int | str, nccl: int | str, *, adds: bool = False
+    name: str, vendor: str, code: str, links: int, line: int | str, nccl: int | str, *, nvlink_sharp: bool = False
 ) -> GpuProduct:
-    return GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), adds)
+    return GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), nvlink_sharp)
 
 
 PRODUCTS = {
@@ -56,10 +56,10 @@ PRODUCTS = {
         _product("a40", "nvidia", "86", 4, "14.0625", 12),
         _product("a10", "nvidia", "86", 0, 0, 0),
         _product("l40s", "nvidia", "89", 0, 0, 0),
-        _product("h100", "nvidia", "90", 18, 25, "20.6", adds=True),
-        _product("h800", "nvidia", "90", 8, 25, "20.6", adds=True),
-        _product("b200", "nvidia", "100", 18, 50, "40.1", adds=True),
-        _product("b300", "nvidia", "103", 18, 50, "40.1", adds=True),
+        _product("h100", "nvidia", "90", 18, 25, "20.6", nvlink_sharp=True),
+        _product("h800", "nvidia", "90", 8, 25, "20.6", nvlink_sharp=True),
+        _product("b200", "nvidia", "100", 18, 50, "40.1", nvlink_sharp=True),
+        _product("b300", "nvidia", "103", 18, 50, "40.1", nvlink_sharp=True),
         _product("rtxpro6000", "nvidia", "120", 0, 0, 0),
         _product("mi100", "amd", "gfx908", 3, 46, 24),
         _product("mi250", "amd", "gfx90a", 8, 50, 36),
@@ -67,7 +67,7 @@ PRODUCTS = {
         _product("mi350x", "amd", "gfx950", 7, "76.8", 48),
     )
 }
-"""By name; of those with one code, the first is what a file means that says no more.
+"""By name; the first of those with one code is the default for files that state only the code.
 
 Compute capabilities are those of NVIDIA's list (https://developer.nvidia.com/cuda-gpus).  Line rates and numbers of
 links are those of the vendors' data sheets, which state both directions of all links together.  In one direction,
@@ -92,7 +92,7 @@ ALIASES = {
     "rtx6000ada": "l40s",
     "rtx5090": "rtxpro6000",
 }
-"""GPUs whose links, or whose lack of links, are as those of another."""
+"""GPUs with the same links, or none, as another."""
 
 
 def find_product(name: str) -> GpuProduct:
@@ -122,9 +122,7 @@ def product_of(vendor: str, code: str) -> GpuProduct | None:
 
 
 def is_always_linked(vendor: str, code: str) -> bool:
-    """Tell whether all GPUs of this code that the table has come with links.
-
-    Those without links are too many to name one after its code alone.
+    """Return whether all GPUs of this code in the table have links, so that the code determines the links.
 
     >>> is_always_linked("nvidia", "90"), is_always_linked("nvidia", "86"), is_always_linked("nvidia", "89")
     (True, False, False)
@@ -134,7 +132,7 @@ def is_always_linked(vendor: str, code: str) -> bool:
 
 
 def as_figures(value: object) -> str:
-    """Read the name of one of `FIGURES`; anything else raises `TopologyError`."""
+    """Return one of `FIGURES`; anything else raises `TopologyError`."""
     if value not in FIGURES:
         raise TopologyError(f"figures are {shown(value)}; expected {' or '.join(map(repr, FIGURES))}")
     return str(value)

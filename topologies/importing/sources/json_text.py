@@ -1,4 +1,4 @@
-"""JSON of others: decoded within bounds, and looked at field by field."""
+"""Bounded decoding of foreign JSON, and validation field by field."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_EXPONENT = 400
 
 
 def decode(document: Document) -> dict[str, Any]:
-    """Decode a document that has to be a JSON object."""
+    """Decode a JSON object."""
     try:
         data = json.loads(document.text, parse_float=as_decimal, parse_constant=_refuse_constant, parse_int=_whole)
     except json.JSONDecodeError as error:
@@ -31,12 +31,12 @@ def decode(document: Document) -> dict[str, Any]:
 
 
 def looks_like(document: Document, *keys: str) -> bool:
-    """Tell whether a text could be a JSON object with these keys, without decoding it."""
+    """Return whether a text could be a JSON object with these keys, without decoding it."""
     return document.text.lstrip().startswith("{") and all(f'"{key}"' in document.text for key in keys)
 
 
 class Fields:
-    """The fields of a JSON object, read one by one, with errors that name them."""
+    """Reads the fields of a JSON object, with errors that name them."""
 
     def __init__(self, document: Document, data: dict[str, Any], within: str = "") -> None:
         self._document, self._data, self._within = document, data, within

@@ -1,7 +1,7 @@
-"""Square tables with a label on each row and column, as tools print them and people paste them.
+"""Parser of square text tables with labelled rows and columns, as printed by tools and pasted by users.
 
-A pasted table has lost its tabs, may carry colours, a prompt or the time of a log line in front, and may be cut.  So a
-row is read by what a cell looks like, from the first label on; what does not fit is refused with its line.
+A pasted table may have lost its tabs, have terminal colors, a prompt or a log prefix, and be truncated.  So rows are
+parsed by the pattern of their cells, from the first label on; errors name the line.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _WORD = re.compile(r"\S+")
 
 
 class CellKind(NamedTuple):
-    """What a cell looks like.
+    """The syntax of a cell.
 
     `pattern`: Of the cell alone; blanks before it are skipped.
-    `expected`: How an error message ends.
+    `expected`: For error messages.
     """
 
     pattern: re.Pattern[str]
@@ -49,8 +49,8 @@ class TextMatrix(NamedTuple):
 
     `labels`: No two are equal.
     `cells`: Row by row.
-    `lines`: Where each row stands, counted from 1; None if the source has no lines worth naming.
-    `tails`: What each row has behind its last cell, with the blanks before it.
+    `lines`: Line number of each row, from 1; None if the source is not a text table.
+    `tails`: Text after the last cell of each row, with the blanks before it.
     """
 
     labels: tuple[str, ...]
@@ -59,11 +59,11 @@ class TextMatrix(NamedTuple):
     tails: tuple[str, ...]
 
     def cell_name(self, row: int, column: int) -> str:
-        """Name a cell in a message."""
+        """Format the name of a cell for messages."""
         return f"cell {self.labels[row]}-{self.labels[column]}"
 
     def check_symmetry(self, document: Document) -> None:
-        """Refuse a table in which a pair looks different from its two ends."""
+        """Raise `FileFormatError` if the table is not symmetric."""
         for row, cells in enumerate(self.cells):
             for column in range(row):
                 if cells[column] != self.cells[column][row]:
@@ -75,7 +75,7 @@ class TextMatrix(NamedTuple):
                     )
 
     def check_ends(self, document: Document) -> None:
-        """Refuse a table in which something stands behind the last cell of a row."""
+        """Raise `FileFormatError` if a row has text after its last cell."""
         for row, tail in enumerate(self.tails):
             if tail.strip():
                 raise document.error(
@@ -86,10 +86,8 @@ class TextMatrix(NamedTuple):
 
 
 def plain_lines(document: Document) -> list[str]:
-    r"""Return the lines of a document without the colours of a terminal.
+    r"""Return the lines of a document without terminal escape sequences.
 
-    Examples
-    --------
     >>> plain_lines(Document("a.txt", "\x1b[4mGPU0\x1b[0m\nGPU1"))
     ['GPU0', 'GPU1']
     """
@@ -97,7 +95,7 @@ def plain_lines(document: Document) -> list[str]:
 
 
 def find_headers(lines: Sequence[str], label: re.Pattern[str]) -> Iterator[Header]:
-    """Yield the lines that end with two labels or more, whatever stands before them.
+    """Yield the lines that end with two labels or more.
 
     >>> list(find_headers(["Hops", "$ GPU0 GPU1", "GPU0 0 1"], re.compile(r"GPU[0-9]+")))
     [Header(line=2, labels=('GPU0', 'GPU1'))]
@@ -114,7 +112,7 @@ def find_headers(lines: Sequence[str], label: re.Pattern[str]) -> Iterator[Heade
 
 
 def line_below(lines: Sequence[str], line: int) -> str:
-    """Return the first line with text below a line, which is counted from 1; nothing at the end.
+    """Return the next line with text after a line number, from 1; an empty text at the end.
 
     >>> line_below(["Hops", "", "GPU0 0"], 1)
     'GPU0 0'
@@ -126,7 +124,7 @@ def line_below(lines: Sequence[str], line: int) -> str:
 
 
 def read_rows(document: Document, lines: Sequence[str], header: Header, cell: CellKind) -> TextMatrix:
-    """Read the rows below a header, in whatever order."""
+    """Read the rows below a header, in any order."""
     labels = header.labels
     if len(labels) > MAX_LABELS:
         raise document.error(f"the table has {len(labels)} columns; expected at most {MAX_LABELS}", header.line)
@@ -166,7 +164,7 @@ def read_rows(document: Document, lines: Sequence[str], header: Header, cell: Ce
 
 
 def _after_label(line: str, known: set[str]) -> tuple[str, int] | None:
-    """Find the first label of a line, and where it ends."""
+    """Return the first label of a line and its end position."""
     for word in _WORD.finditer(line):
         if word.group() in known:
             return word.group(), word.end()
@@ -174,7 +172,7 @@ def _after_label(line: str, known: set[str]) -> tuple[str, int] | None:
 
 
 def _refuse_row_without_column(document: Document, number: int, line: str, cell: CellKind) -> None:
-    """Refuse a line behind the rows that looks like one more."""
+    """Raise `FileFormatError` if a line after the rows looks like another row."""
     words = line.split(None, 2)
     if len(words) > 1 and cell.pattern.fullmatch(words[1]):
         raise document.error(f"there is a row {shown(words[0])}, but no column of that name", number)

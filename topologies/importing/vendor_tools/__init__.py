@@ -1,1 +1,1 @@
-"""Nvidia-smi, amd-smi, rocm-smi, sysfs."""
+"""Readers of the output of nvidia-smi, amd-smi and rocm-smi, and of sysfs files."""

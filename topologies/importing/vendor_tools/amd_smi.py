@@ -1,9 +1,7 @@
-"""What ``amd-smi topology`` prints, as text or as JSON: links between the GPUs of one box, named by their PCIe address.
+"""Reader of ``amd-smi topology``, as text or as JSON of ROCm 6.3 and the form before (changelog of amdsmi).
 
-Bandwidths are as `rocm-smi --shownodesbw` has them; where the driver says nothing about them, weights and kinds count
-as in `rocm-smi --showtopo`.
-
-What ``amd-smi topology --json`` prints, in the form of ROCm 6.3 and in the one before (changelog of amdsmi).
+Bandwidths are as in ``rocm-smi --shownodesbw``; without them, weights and link types count as in
+``rocm-smi --showtopo``.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from ..sources.document import Document
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import MAX_LABELS, CellKind, TextMatrix, find_headers, plain_lines, read_rows
 from .box_from_links import Pair
-from .pcie_paths import Place
+from .pcie_paths import PcieLocation
 from .xgmi import (
     BANDWIDTH,
     DIRECT_WEIGHT,
@@ -29,7 +27,7 @@ from .xgmi import (
     box_of_types,
     check_types,
     link_bandwidths,
-    places_by_weight,
+    locations_by_weight,
 )
 
 ADDRESS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
@@ -38,7 +36,7 @@ _TITLE = re.compile(r"(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW) TABLE:")
 
 
 def matches(document: Document) -> bool:
-    """Tell whether one of the titles of its tables is there, or JSON of its kind; never raises."""
+    """Return whether it has a title of the tables, or is JSON of this format; never raises."""
     return _TITLE.search(document.text) is not None or looks_like_json(document)
 
 
@@ -53,23 +51,23 @@ def read_box(document: Document, options: BoxOptions) -> Box:
             raise document.error(f"its tables of link types and {title} are of different GPUs; expected the same")
     weights, bandwidths = tables.get("WEIGHT"), tables.get("NUMA BW")
 
-    def places() -> tuple[list[Place], str]:
-        return places_by_weight(weights, len(types.labels))
+    def locations() -> tuple[list[PcieLocation], str]:
+        return locations_by_weight(weights, len(types.labels))
 
     pairs = check_types(document, types)
     found = {} if bandwidths is None else link_bandwidths(document, bandwidths)
     if weights is not None:
         weights.check_symmetry(document)
     if not found:
-        return box_of_types(document, options, types, weights, places)
+        return box_of_types(document, options, types, weights, locations)
     _check_agreement(document, types, weights, pairs, found)
-    return box_of_bandwidths(document, options, types, found, places)
+    return box_of_bandwidths(document, options, types, found, locations)
 
 
 def _check_agreement(
     document: Document, types: TextMatrix, weights: TextMatrix | None, pairs: list[Pair], found: Mapping[Pair, object]
 ) -> None:
-    """Refuse bandwidths of what is no xGMI, and direct links without one where others have one."""
+    """Raise `FileFormatError` for bandwidths of other link types, and for direct links without one."""
     for pair in sorted({*pairs, *found}):
         name, line = types.cell_name(*pair), types.lines[pair[0]]
         if pair not in pairs:
@@ -99,26 +97,26 @@ def _table(document: Document, lines: Sequence[str], at: int, title: str, cell: 
     return matrix
 
 
-NEW = {"LINK TYPE": "link_type", "WEIGHT": "weight", "NUMA BW": "bandwidth"}
-OLD = {"LINK TYPE": "link_type", "WEIGHT": "weight", "NUMA BW": "numa_bandwidth"}
+NEW_KEYS = {"LINK TYPE": "link_type", "WEIGHT": "weight", "NUMA BW": "bandwidth"}
+OLD_KEYS = {"LINK TYPE": "link_type", "WEIGHT": "weight", "NUMA BW": "numa_bandwidth"}
 CELLS = {"LINK TYPE": LINK_TYPE, "WEIGHT": WEIGHT, "NUMA BW": BANDWIDTH}
 
 
 def looks_like_json(document: Document) -> bool:
-    """Tell whether the text begins as a JSON list and has link types; never raises."""
+    """Return whether the text begins as a JSON list and has link types; never raises."""
     return document.text.lstrip().startswith("[") and '"link_type"' in document.text
 
 
 def read_json_tables(document: Document) -> dict[str, TextMatrix]:
-    """Return the tables of link types, weights and bandwidths, as far as they are there."""
+    """Return those tables of link types, weights and bandwidths that exist."""
     entries = _entries(document)
-    old = isinstance(entries[0].get("link_type"), Mapping)
+    is_old = isinstance(entries[0].get("link_type"), Mapping)
     labels = tuple(_label(document, entry) for entry in entries)
     if len(set(labels)) < len(labels):
         raise document.error("two of its GPUs have the same number; expected different ones")
     tables = {}
-    for title, key in (OLD if old else NEW).items():
-        cell = _old_cell(document, key) if old else _new_cells(document, entries, labels, key)
+    for title, key in (OLD_KEYS if is_old else NEW_KEYS).items():
+        cell = _old_cell(document, key) if is_old else _new_cells(document, entries, labels, key)
         if all(cell(entry, label) is None for entry in entries for label in labels):
             continue
         rows = tuple(

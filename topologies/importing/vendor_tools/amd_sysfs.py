@@ -1,6 +1,6 @@
-"""What ``cat /sys/class/drm/card*/device/xgmi_num_links`` prints: how many xGMI links each pair of GPUs has.
+"""Reader of ``/sys/class/drm/card*/device/xgmi_num_links``: the number of xGMI links of each pair of GPUs.
 
-A line for each GPU, with a hexadecimal number of two digits for each GPU (``amdgpu_xgmi.c`` of the Linux kernel).
+Each GPU has a line with a two-digit hexadecimal number for each GPU (``amdgpu_xgmi.c`` of the Linux kernel).
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import MAX_LABELS, TextMatrix, plain_lines
-from .pcie_paths import Place
+from .pcie_paths import PcieLocation
 from .xgmi import box_of_bandwidths
 
 MAX_TEXT = 2**20
-"""Characters; more than `MAX_LABELS` lines of as many numbers have."""
+"""Characters, more than those of `MAX_LABELS` lines of as many numbers."""
 
 _COUNT = re.compile(r"[0-9a-f]{2}")
 
 
 def matches(document: Document) -> bool:
-    """Tell whether there is nothing but as many lines as each of them has numbers of two digits; never raises."""
+    """Return whether the text is a square matrix of two-digit numbers; never raises."""
     return _matrix(document) is not None
 
 
 def read_box(document: Document, options: BoxOptions) -> Box:
-    """Read the numbers."""
+    """Read the matrix."""
     matrix = _matrix(document)
     if matrix is None:
         raise document.error(
@@ -39,14 +39,14 @@ def read_box(document: Document, options: BoxOptions) -> Box:
             raise document.error(f"{matrix.cell_name(row, row)} is {cells[row]}; expected 00", matrix.lines[row])
         counts.update({(row, column): int(cells[column], 16) for column in range(row + 1, len(cells))})
 
-    def places() -> tuple[list[Place], str]:
+    def locations() -> tuple[list[PcieLocation], str]:
         raise document.error(
             "xGMI does not join all of its GPUs, and it says nothing about PCIe; use the output of `rocm-smi "
             "--showtopo` or `amd-smi topology`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
         )
 
     found = {pair: (None, count) for pair, count in counts.items() if count}
-    return box_of_bandwidths(document, options, matrix, found, places)
+    return box_of_bandwidths(document, options, matrix, found, locations)
 
 
 def _matrix(document: Document) -> TextMatrix | None:

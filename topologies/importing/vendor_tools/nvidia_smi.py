@@ -1,10 +1,8 @@
-"""What ``nvidia-smi topo -m`` prints: NVLinks and PCIe between the GPUs and NICs of one box.
+"""Reader of ``nvidia-smi topo -m``: NVLinks and PCIe between the GPUs and NICs of one box.
 
-The format is not documented beyond the legend that the tool prints below the table.  ``NV#`` between two GPUs counts
-the NVLinks that join them, or, through an NVSwitch, those that join each of them with the switch: then every pair shows
-the same number, and together they are more than a GPU has.
-
-The table that ``nvidia-smi topo -m`` prints, taken apart: which rows are GPUs, and what each pair shows.
+The format is documented only by the legend below the table.  ``NV#`` between two GPUs is the number of NVLinks between
+them or, with an NVSwitch, between each of them and the switch: then every pair has the same number, and their sum is
+more than a GPU has.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from ..sources.gpu_products import GpuProduct
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import MAX_LINE, CellKind, Header, TextMatrix, plain_lines, read_rows
 from .box_from_links import (
-    GroupFinder,
+    DisjointSets,
     Pair,
     box_name,
     check_counts,
@@ -31,12 +29,12 @@ from .box_from_links import (
     linked_box,
     needed_product,
 )
-from .pcie_paths import Place
+from .pcie_paths import PcieLocation
 
 BRIDGE = ("PIX", "PXB")
-"""The pair meets below its CPU."""
+"""Paths below one CPU."""
 CPU = ("PHB", "NODE")
-"""The pair meets in one NUMA node; SYS, and SOC of old drivers, in none."""
+"""Paths within one NUMA node; SYS, and SOC of old drivers, cross nodes."""
 FAR = ("SYS", "SOC")
 NEAREST = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
 
@@ -82,7 +80,7 @@ def _nvlinks(document: Document, table: Table) -> dict[Pair, int]:
 
 
 def _switched(table: Table, counts: dict[Pair, int], product: GpuProduct) -> int | None:
-    """Return how many NVLinks lead from each GPU to an NVSwitch, or None if there is none."""
+    """Return the number of NVLinks from each GPU to an NVSwitch, or None if there is no NVSwitch."""
     others = len(table.gpus) - 1
     same = set(counts.values())
     if len(same) > 1 or 2 * len(counts) < others * (others + 1):
@@ -100,13 +98,13 @@ def _switch_box(
     notes: tuple[str, ...],
 ) -> Box:
     gpus = len(table.gpus)
-    cards = gpu_nics(document, options, _near(table))
-    said = [
+    attached = gpu_nics(document, options, _near(table))
+    all_notes = [
         *notes,
         f"every pair has NV{count}, more than {product.name} can give each pair, so the GPUs share one NVSwitch",
     ]
-    if product.adds:
-        said.append(
+    if product.nvlink_sharp:
+        all_notes.append(
             "the NVSwitch is assumed to support in-network multicast and reduction, like the one sold with this GPU"
         )
     rate = count * product.link(options.figures)
@@ -114,11 +112,11 @@ def _switch_box(
         box_name("nvidia", options, gpus),
         gpus,
         tuple(Link(f"gpu{gpu}", "nvswitch", rate, SCALE_UP_LATENCY / 2) for gpu in range(gpus)),
-        cards.nics,
+        attached.nics,
         ("nvswitch",),
-        ("nvswitch",) if product.adds else (),
-        (*said, *cards.notes),
-        cards.shared,
+        ("nvswitch",) if product.nvlink_sharp else (),
+        (*all_notes, *attached.notes),
+        attached.shared,
     )
 
 
@@ -133,14 +131,14 @@ def _linked(
         name=box_name("nvidia", options, gpus),
         gpus=gpus,
         direct=direct,
-        places=lambda: _places(document, table),
+        locations=lambda: _locations(document, table),
         near=near,
         notes=notes,
     )
 
 
 def _near(table: Table) -> list[tuple[int, ...]]:
-    """For each NIC, the GPUs that are nearest to it."""
+    """Return the nearest GPUs of each NIC."""
     near = []
     for nic in table.nics:
         distances = [NEAREST.index(table.matrix.cells[nic][gpu]) for gpu in table.gpus]
@@ -148,20 +146,20 @@ def _near(table: Table) -> list[tuple[int, ...]]:
     return near
 
 
-def _places(document: Document, table: Table) -> tuple[list[Place], str]:
-    """Place GPUs, then NICs, on bridges and CPUs."""
+def _locations(document: Document, table: Table) -> tuple[list[PcieLocation], str]:
+    """Assign GPUs, then NICs, to bridges and CPUs."""
     devices = [*table.gpus, *table.nics]
     kinds = {
         (one, other): table.matrix.cells[devices[one]][devices[other]]
         for one in range(len(devices))
         for other in range(one)
     }
-    bridges, cpus = GroupFinder(len(devices)), GroupFinder(len(devices))
+    bridges, cpus = DisjointSets(len(devices)), DisjointSets(len(devices))
     for pair, kind in kinds.items():
         if kind in BRIDGE:
-            bridges.join(*pair)
+            bridges.union(*pair)
         if kind in BRIDGE + CPU or (kind.startswith("NV") and _same_affinity(table, pair)):
-            cpus.join(*pair)
+            cpus.union(*pair)
     for (one, other), kind in kinds.items():
         apart = cpus if kind in FAR else bridges if kind in CPU else None
         if apart is not None and apart.find(one) == apart.find(other):
@@ -171,7 +169,7 @@ def _places(document: Document, table: Table) -> tuple[list[Place], str]:
                 "expected classes that fit together",
                 table.matrix.lines[row],
             )
-    return _numbered(len(table.gpus), bridges.numbers(), cpus.numbers()), (
+    return _renumbered(len(table.gpus), bridges.labels(), cpus.labels()), (
         "PIX and PXB are modeled as one bridge above all such GPUs, PHB and NODE as one CPU"
     )
 
@@ -180,14 +178,14 @@ def _same_affinity(table: Table, pair: Pair) -> bool:
     return table.affinities[pair[0]] != "" and table.affinities[pair[0]] == table.affinities[pair[1]]
 
 
-def _numbered(gpus: int, bridges: list[int], cpus: list[int]) -> list[Place]:
-    """Keep the bridges that a GPU shares with something, and number them anew."""
+def _renumbered(gpus: int, bridges: list[int], cpus: list[int]) -> list[PcieLocation]:
+    """Keep the bridges that a GPU shares with another device, and renumber them."""
     size = {bridge: bridges.count(bridge) for bridge in set(bridges[:gpus])}
     number: dict[int, int] = {}
     for bridge in bridges:
         if size.get(bridge, 1) > 1:
             number.setdefault(bridge, len(number))
-    return [Place(cpu, number.get(bridge)) for cpu, bridge in zip(cpus, bridges, strict=True)]
+    return [PcieLocation(cpu, number.get(bridge)) for cpu, bridge in zip(cpus, bridges, strict=True)]
 
 
 _GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
@@ -201,11 +199,11 @@ _AFFINITY = re.compile(r"[\d,-]*", re.ASCII)
 
 
 class Table(NamedTuple):
-    """The table, taken apart.
+    """The parsed table.
 
     `matrix`: GPUs and NICs.
-    `gpus`, `nics`: Rows of either, in their order.
-    `affinities`: NUMA node or CPU cores of each GPU; empty where the table says neither.
+    `gpus`, `nics`: Their rows.
+    `affinities`: NUMA node or CPU cores of each GPU; empty where the table has neither.
     """
 
     matrix: TextMatrix
@@ -218,23 +216,23 @@ class Table(NamedTuple):
         return self.matrix.cells[self.gpus[one]][self.gpus[other]]
 
     def line(self, gpu: int) -> int | None:
-        """Return where the row of a GPU stands."""
+        """Return the line of a GPU's row."""
         return self.matrix.lines[self.gpus[gpu]]
 
 
 def matches(document: Document) -> bool:
-    """Tell whether there is a table of GPUs with the tool's kinds of connections; never raises."""
+    """Return whether there is a table of GPUs with the tool's connection types; never raises."""
     lines = plain_lines(document) if "GPU" in document.text else []
     return any(_ROW.search(line) for line in lines) and _header(lines) is not None
 
 
 def read_table(document: Document) -> Table:
-    """Read the table; `FileFormatError` if it is cut or contradicts itself."""
+    """Read the table; `FileFormatError` if it is truncated or inconsistent."""
     lines = plain_lines(document)
     header = _header(lines)
     if header is None:
         raise document.error("there is no line that names the GPUs of the table; expected `nvidia-smi topo -m`")
-    matrix = _unglued(document, read_rows(document, lines, header, _CELL))
+    matrix = _split_affinities(document, read_rows(document, lines, header, _CELL))
     for row, cells in enumerate(matrix.cells):
         for column, cell in enumerate(cells):
             if (cell == "X") != (row == column):
@@ -251,13 +249,13 @@ def read_table(document: Document) -> Table:
 
 
 def _header(lines: Sequence[str]) -> Header | None:
-    """Find the first line that names GPUs in columns."""
+    """Find the first line with GPUs as columns."""
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_LINE:
             continue
         before, affinity, _ = line.partition("CPU Affinity")
         words = before.split()
-        first = next((place for place, word in enumerate(words) if _GPU.fullmatch(word)), None)
+        first = next((index for index, word in enumerate(words) if _GPU.fullmatch(word)), None)
         if first is None or any(_CELL.pattern.fullmatch(word) or not _LABEL.fullmatch(word) for word in words[first:]):
             continue
         if affinity or (len(words) > first + 1 and _GPU.fullmatch(words[first + 1])):
@@ -265,10 +263,10 @@ def _header(lines: Sequence[str]) -> Header | None:
     return None
 
 
-def _unglued(document: Document, matrix: TextMatrix) -> TextMatrix:
-    """Part last cells from affinities that a lost tab has joined with them, as in ``NV120-31``.
+def _split_affinities(document: Document, matrix: TextMatrix) -> TextMatrix:
+    """Split last cells from affinities where the tab between them is lost, as in ``NV120-31``.
 
-    How many digits are the cell's is what the same pair shows at its other end.
+    The symmetric cell determines how many digits belong to the cell.
     """
     last = len(matrix.labels) - 1
     rows, tails = list(matrix.cells), list(matrix.tails)

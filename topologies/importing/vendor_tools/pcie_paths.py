@@ -1,4 +1,4 @@
-"""PCIe where only kinds of paths are known: GPUs below bridges below CPUs, and the CPUs joined with each other."""
+"""PCIe trees from path types: GPUs below bridges below CPUs, and links between all CPUs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from ...network.topology import Link
 from ...switched.scale_out import PCIE_LATENCY
-from ..nccl.pcie_speeds import LANE, LANES
+from ..nccl.pcie_speeds import DEFAULT_LANES, LANE_RATES
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 
-SLOTS = {
+LANE_SPEEDS = {
     "p100": "8",
     "v100": "8",
     "a100": "16",
@@ -34,21 +34,17 @@ SLOTS = {
 """GT/s of each of the 16 PCIe lanes of the GPUs of `gpu_products.PRODUCTS` (vendors' data sheets)."""
 
 
-class Place(NamedTuple):
-    """Where a GPU or NIC is plugged in.
-
-    `cpu`: From 0.
-    `bridge`: From 0, of the whole box; None if it is plugged straight into the CPU.
-    """
+class PcieLocation(NamedTuple):
+    """CPU and bridge, both numbered from 0, of a GPU or NIC; `bridge` is None if it is attached to the CPU."""
 
     cpu: int
     bridge: int | None = None
 
 
-class SlotTree(NamedTuple):
+class PciePathTree(NamedTuple):
     """The PCIe part of a box.
 
-    `links`: Each standing for both directions.
+    `links`: Each for both directions.
     `switches`: ``pcie0`` ... for bridges, ``cpu0`` ... for CPUs.
     `above`: The switch above each device.
     """
@@ -58,10 +54,10 @@ class SlotTree(NamedTuple):
     above: tuple[str, ...]
 
 
-def slot_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, str]:
-    """Return GB/s of one PCIe link in each direction, and a sentence on where the figure comes from.
+def pcie_link_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, str]:
+    """Return GB/s of one PCIe link in each direction, and a note on its source.
 
-    >>> slot_bandwidth(Document("topo.txt", ""), BoxOptions.of(gpu="h100", figures="nccl"))[0]
+    >>> pcie_link_bandwidth(Document("topo.txt", ""), BoxOptions.of(gpu="h100", figures="nccl"))[0]
     Fraction(48, 1)
     """
     if options.pcie_bandwidth is not None:
@@ -74,35 +70,37 @@ def slot_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, s
             "the PCIe bandwidth is unknown; give it in GB/s (pcie_bandwidth), or the GPU (gpu), whose slot is then "
             "assumed"
         )
-    speed = SLOTS[options.gpu.name]
-    lane = LANE[speed]
-    bandwidth = LANES * (lane.line if options.figures == "line" else lane.nccl)
+    speed = LANE_SPEEDS[options.gpu.name]
+    lane = LANE_RATES[speed]
+    bandwidth = DEFAULT_LANES * (lane.line if options.figures == "line" else lane.nccl)
     return bandwidth, (
         f"every PCIe link is modeled with {float(bandwidth):.4g} GB/s, what the slot of {options.gpu.name} has with "
-        f"{LANES} lanes of {speed} GT/s"
+        f"{DEFAULT_LANES} lanes of {speed} GT/s"
     )
 
 
-def slot_tree(places: Sequence[Place], gpus: int, bandwidth: Fraction) -> SlotTree:
-    """Build the tree.
+def pcie_path_tree(locations: Sequence[PcieLocation], gpus: int, bandwidth: Fraction) -> PciePathTree:
+    """Build the PCIe tree of devices, the first `gpus` of which are GPUs.
 
     Units: `bandwidth` in GB/s.
 
-    >>> slot_tree([Place(0), Place(0), Place(1)], 3, Fraction(32)).switches
+    >>> pcie_path_tree([PcieLocation(0), PcieLocation(0), PcieLocation(1)], 3, Fraction(32)).switches
     ('cpu0', 'cpu1')
     """
-    above = tuple(f"cpu{place.cpu}" if place.bridge is None else f"pcie{place.bridge}" for place in places)
+    above = tuple(
+        f"cpu{location.cpu}" if location.bridge is None else f"pcie{location.bridge}" for location in locations
+    )
     pairs = [(f"gpu{gpu}", above[gpu]) for gpu in range(gpus)]
-    cpu_of = {place.bridge: place.cpu for place in places if place.bridge is not None}
+    cpu_of = {location.bridge: location.cpu for location in locations if location.bridge is not None}
     pairs += [(f"pcie{bridge}", f"cpu{cpu}") for bridge, cpu in sorted(cpu_of.items())]
-    cpus = sorted({place.cpu for place in places})
+    cpus = sorted({location.cpu for location in locations})
     pairs += [(f"cpu{one}", f"cpu{other}") for one, other in combinations(cpus, 2)]
     only = f"cpu{cpus[0]}"
     if len(cpus) == 1 and len(cpu_of) == 1 and only not in above:
         pairs = [pair for pair in pairs if only not in pair]
     switches = [f"pcie{bridge}" for bridge in sorted(cpu_of)] + [f"cpu{cpu}" for cpu in cpus]
     linked = {node for pair in pairs for node in pair}
-    return SlotTree(
+    return PciePathTree(
         tuple(Link(one, other, bandwidth, PCIE_LATENCY) for one, other in pairs),
         tuple(switch for switch in switches if switch in linked),
         above,

@@ -1,7 +1,7 @@
-"""What ``rocm-smi --shownodesbw`` prints: how many xGMI links each pair of GPUs of one box has.
+"""Reader of ``rocm-smi --shownodesbw``: the number of xGMI links of each pair of GPUs of one box.
 
-A cell is ``min-max`` in MB/s, of one link and of all links of the pair; ``0-0`` says that there is no direct link
-(ROCm release notes on ``--shownodesbw``).
+A cell is ``min-max`` in MB/s, of one link and of all links of the pair; ``0-0`` means no direct link (ROCm release
+notes on ``--shownodesbw``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import Header, TextMatrix, find_headers, line_below, plain_lines, read_rows
-from .pcie_paths import Place
+from .pcie_paths import PcieLocation
 from .xgmi import BANDWIDTH, box_of_bandwidths, link_bandwidths, no_bandwidths
 
 GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
@@ -22,7 +22,7 @@ _FORMAT = re.compile(r"Format:\s*min-max;\s*Units:\s*(\w+)", re.ASCII)
 
 
 def matches(document: Document) -> bool:
-    """Tell whether there is a table of GPUs whose rows begin with ``min-max`` or N/A; never raises."""
+    """Return whether there is a table of GPUs whose rows begin with ``min-max`` or N/A; never raises."""
     return _header(document) is not None
 
 
@@ -33,14 +33,14 @@ def read_box(document: Document, options: BoxOptions) -> Box:
     if not found:
         raise no_bandwidths(document)
 
-    def places() -> tuple[list[Place], str]:
+    def locations() -> tuple[list[PcieLocation], str]:
         raise document.error(
             "xGMI does not join all of its GPUs, and it says nothing about PCIe; use the output of `rocm-smi "
             "--showtopo` "
             "or `amd-smi topology`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
         )
 
-    return box_of_bandwidths(document, options, matrix, found, places)
+    return box_of_bandwidths(document, options, matrix, found, locations)
 
 
 def _header(document: Document) -> Header | None:

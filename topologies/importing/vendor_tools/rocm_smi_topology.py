@@ -1,7 +1,7 @@
-"""What ``rocm-smi --showtopo`` prints: kinds and weights of the links between the GPUs of one box.
+"""Reader of ``rocm-smi --showtopo``: types and weights of the links between the GPUs of one box.
 
-The hops are 1 on every xGMI path, direct or not (ROCm/rocm-systems issue 5763), so direct links are told by their
-weight, 15.  How many links run in parallel is not there.
+The hops are 1 on every xGMI path, direct or not (ROCm/rocm-systems issue 5763), so direct links are identified by their
+weight, 15.  The number of parallel links is not printed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import CellKind, TextMatrix, find_headers, plain_lines, read_rows
-from .pcie_paths import Place
-from .xgmi import LINK_TYPE, WEIGHT, box_of_types, places_by_weight
+from .pcie_paths import PcieLocation
+from .xgmi import LINK_TYPE, WEIGHT, box_of_types, locations_by_weight
 
 GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
 TYPES = "Link Type between two GPUs"
@@ -23,7 +23,7 @@ _NUMA = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*\(Topology\)\s*Numa Node:\s*(-?\d{1,
 
 
 def matches(document: Document) -> bool:
-    """Tell whether one of the titles of its tables is there; never raises."""
+    """Return whether it has a title of the tables; never raises."""
     return TYPES in document.text or WEIGHTS in document.text
 
 
@@ -41,7 +41,7 @@ def read_box(document: Document, options: BoxOptions) -> Box:
                 f"{len(types.labels)}; expected the same"
             )
         weights.check_symmetry(document)
-    return box_of_types(document, options, types, weights, lambda: _places(document, lines, types, weights))
+    return box_of_types(document, options, types, weights, lambda: _locations(document, lines, types, weights))
 
 
 def _table(document: Document, lines: Sequence[str], title: str, cell: CellKind) -> TextMatrix | None:
@@ -56,10 +56,10 @@ def _table(document: Document, lines: Sequence[str], title: str, cell: CellKind)
     return matrix
 
 
-def _places(
+def _locations(
     document: Document, lines: Sequence[str], types: TextMatrix, weights: TextMatrix | None
-) -> tuple[list[Place], str]:
-    """Place GPUs on the CPUs of their NUMA nodes, or by weight where those are not there."""
+) -> tuple[list[PcieLocation], str]:
+    """Assign GPUs to the CPUs of their NUMA nodes, or by weight where those are missing."""
     nodes: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         found = _NUMA.search(line)
@@ -69,6 +69,6 @@ def _places(
         if nodes.setdefault(label, node) != node:
             raise document.error(f"{label} is on two NUMA nodes, {nodes[label]} and {node}; expected one", number)
     if not nodes.keys() >= set(types.labels) or min(nodes.values()) < 0:
-        return places_by_weight(weights, len(types.labels))
+        return locations_by_weight(weights, len(types.labels))
     order = {node: cpu for cpu, node in enumerate(sorted({nodes[label] for label in types.labels}))}
-    return [Place(order[nodes[label]]) for label in types.labels], "every NUMA node is modeled as one CPU"
+    return [PcieLocation(order[nodes[label]]) for label in types.labels], "every NUMA node is modeled as one CPU"

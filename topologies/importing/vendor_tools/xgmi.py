@@ -1,9 +1,9 @@
-"""What the tools of AMD have in common: xGMI links, their bandwidths, and PCIe between hives.
+"""xGMI links of AMD's tools: link counts, bandwidths, and PCIe between hives.
 
 The tools print for each pair the bandwidth of one link and of all its links, ``min-max`` in MB/s.  The driver does not
-measure them: kernels of 2021 to 2024 multiply the links with 16 lanes of 25 Gb/s, whatever the GPU
-(``amdgpu_amdkfd_get_xgmi_bandwidth_mbytes``), so that an MI300X shows 50 GB/s for a link of 64.  Only their quotient,
-the number of links, is a fact; a GPU that the caller names therefore brings its own figure.
+measure them: kernels of 2021 to 2024 multiply the number of links by 16 lanes of 25 Gb/s, whatever the GPU
+(``amdgpu_amdkfd_get_xgmi_bandwidth_mbytes``), so an MI300X shows 50 GB/s for a link of 64 GB/s.  Only their quotient,
+the number of links, is reliable, so a given GPU model overrides the bandwidth.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import CellKind, TextMatrix
-from .box_from_links import GroupFinder, Pair, box_name, check_counts, linked_box, needed_product
-from .pcie_paths import Place
+from .box_from_links import DisjointSets, Pair, box_name, check_counts, linked_box, needed_product
+from .pcie_paths import PcieLocation
 
 BANDWIDTH = CellKind(re.compile(r"(?:N/A|\d+-\d+)(?!\S)", re.ASCII), "min-max in MB/s, such as 50000-100000, or N/A")
 LINK_TYPE = CellKind(re.compile(r"(?:XGMI|PCIE|SELF|UNKNOWN|N/A|0)(?!\S)", re.IGNORECASE), "XGMI or PCIE")
 WEIGHT = CellKind(re.compile(r"(?:N/A|\d+)(?!\S)", re.ASCII), "a whole number")
 
 DIRECT_WEIGHT = "15"
-"""Of one xGMI link; a path of two weighs 30.  The hops, 1 on any xGMI path, do not tell."""
+"""Of one xGMI link; a path of two has 30.  The hops are 1 on any xGMI path."""
 MOST_WITHIN_CPU = 40
-"""Weight of two PCIe segments, from GPU to CPU to GPU; between CPUs there is more."""
+"""Weight of two PCIe segments, from GPU to CPU to GPU; paths between CPUs have more."""
 SINGLE_LINK = ("mi100", "mi300x", "mi350x")
-"""GPUs that have one link to each peer, wherever they are sold."""
+"""GPUs with one link to each peer in every product."""
 MAX_DIGITS = 9
 """Of a bandwidth in MB/s, or of a weight."""
 
 
 def link_bandwidths(document: Document, matrix: TextMatrix) -> dict[Pair, tuple[int, int]]:
-    """Read ``min-max`` of each pair with direct links."""
+    """Return the MB/s of a link and the number of links of each pair with direct links."""
     matrix.check_symmetry(document)
     found: dict[Pair, tuple[int, int]] = {}
     for row, cells in enumerate(matrix.cells):
@@ -64,7 +64,7 @@ def link_bandwidths(document: Document, matrix: TextMatrix) -> dict[Pair, tuple[
 
 
 def no_bandwidths(document: Document) -> Exception:
-    """Make the error for a table that has 0-0 everywhere."""
+    """Return the error for a table that has 0-0 everywhere."""
     return document.error(
         "every pair has 0-0, which newer drivers print whatever the links are; use the output of `amd-smi topology` or "
         "`rocm-smi --showtopo`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
@@ -76,9 +76,9 @@ def box_of_bandwidths(
     options: BoxOptions,
     matrix: TextMatrix,
     found: Mapping[Pair, tuple[int | None, int]],
-    places: Callable[[], tuple[Sequence[Place], str]],
+    locations: Callable[[], tuple[Sequence[PcieLocation], str]],
 ) -> Box:
-    """Make a box of the number of links of each pair."""
+    """Make a box from the number of links of each pair."""
     stated = sorted({least for least, _ in found.values() if least is not None})
     counts = {pair: count for pair, (_, count) in found.items()}
     if options.gpu is None and options.figures == "line" and stated:
@@ -96,7 +96,13 @@ def box_of_bandwidths(
             notes.append(f"the file states {_listed(other)} GB/s for a link, which the driver does not measure")
     gpus = len(matrix.labels)
     return linked_box(
-        document, options, name=box_name("amd", options, gpus), gpus=gpus, direct=direct, places=places, notes=notes
+        document,
+        options,
+        name=box_name("amd", options, gpus),
+        gpus=gpus,
+        direct=direct,
+        locations=locations,
+        notes=notes,
     )
 
 
@@ -105,14 +111,14 @@ def box_of_types(
     options: BoxOptions,
     types: TextMatrix,
     weights: TextMatrix | None,
-    places: Callable[[], tuple[Sequence[Place], str]],
+    locations: Callable[[], tuple[Sequence[PcieLocation], str]],
 ) -> Box:
-    """Make a box where only kinds and weights of links are known: direct is xGMI of weight 15, once per pair."""
+    """Make a box from link types and weights: a pair has one direct link if it is xGMI of weight 15."""
     gpus = len(types.labels)
     pairs = check_types(document, types)
     if not pairs:
         return linked_box(
-            document, options, name=box_name("amd", options, gpus), gpus=gpus, direct={}, places=places, notes=()
+            document, options, name=box_name("amd", options, gpus), gpus=gpus, direct={}, locations=locations, notes=()
         )
     if weights is None:
         raise document.error(
@@ -135,13 +141,13 @@ def box_of_types(
         name=box_name("amd", options, gpus),
         gpus=gpus,
         direct={pair: rate * count for pair, count in counts.items()},
-        places=places,
+        locations=locations,
         notes=[_rate_note(options, rate), f"a pair of {product.name} is taken to have one xGMI link"],
     )
 
 
 def check_types(document: Document, types: TextMatrix) -> list[Pair]:
-    """Return the pairs on xGMI, and refuse pairs of which the tool knew nothing."""
+    """Return the pairs on xGMI; `FileFormatError` for unknown link types."""
     types.check_symmetry(document)
     pairs = []
     for row, cells in enumerate(types.cells):
@@ -158,18 +164,17 @@ def check_types(document: Document, types: TextMatrix) -> list[Pair]:
     return pairs
 
 
-def places_by_weight(weights: TextMatrix | None, gpus: int) -> tuple[list[Place], str]:
-    """Place GPUs on CPUs by the weight of the path between them, and say so in a sentence."""
+def locations_by_weight(weights: TextMatrix | None, gpus: int) -> tuple[list[PcieLocation], str]:
+    """Assign GPUs to CPUs by the weight of the path between them, and return a note on it."""
     if weights is None:
-        return [Place(0)] * gpus, "all GPUs are assumed to be on one CPU, as there is no table of weights"
-    cpus = GroupFinder(gpus)
+        return [PcieLocation(0)] * gpus, "all GPUs are assumed to be on one CPU, as there is no table of weights"
+    cpus = DisjointSets(gpus)
     for one in range(gpus):
         for other in range(one):
             cell = weights.cells[one][other]
             if cell.isdigit() and len(cell) <= MAX_DIGITS and int(cell) <= MOST_WITHIN_CPU:
-                cpus.join(one, other)
-    numbers = cpus.numbers()
-    return [Place(cpu) for cpu in numbers], (
+                cpus.union(one, other)
+    return [PcieLocation(cpu) for cpu in cpus.labels()], (
         f"GPUs are assumed to be on one CPU if the weight of their path is at most {MOST_WITHIN_CPU}, as that of two "
         "PCIe segments"
     )
@@ -190,6 +195,6 @@ def _rate_note(options: BoxOptions, rate: Fraction) -> str:
 
 
 def _listed(rates: Sequence[int]) -> str:
-    """Show MB/s as GB/s."""
+    """Format MB/s as GB/s."""
     shown_rates = [f"{rate / 1000:g}" for rate in rates[:3]]
     return " or ".join(shown_rates) + (" or other" if len(rates) > 3 else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collopt.errors import FileFormatError
-from collopt.topologies.importing.formats import LOOKED_AT, find_format, what_it_is
+from collopt.topologies.importing.formats import PREFIX_CHARACTERS, find_format, unsupported_format
 from collopt.topologies.importing.sources.document import Document
 
 
@@ -27,5 +27,5 @@ def test_files_of_other_kinds_are_named(text: str, what: str) -> None:
 @pytest.mark.parametrize("piece", ["\n", "1\n", "1 ", " \n", '"collective"', "allreduce,", "1 1 1 1 1\n", "Nodes 1"])
 def test_repeated_text_is_looked_at_once(piece: str) -> None:
     """A pattern that tried every beginning against every end would take minutes."""
-    text = (piece * LOOKED_AT)[:LOOKED_AT] + "?"
-    assert what_it_is(Document("file", text + "?" + text)) is None or piece.strip()[:1] == "1"
+    text = (piece * PREFIX_CHARACTERS)[:PREFIX_CHARACTERS] + "?"
+    assert unsupported_format(Document("file", text + "?" + text)) is None or piece.strip()[:1] == "1"

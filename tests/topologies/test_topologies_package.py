@@ -1,4 +1,4 @@
-"""The room as a whole: what it exports and what importing it costs."""
+"""The package as a whole: its exports, and the imports that it avoids."""
 
 from __future__ import annotations
 
