@@ -170,7 +170,7 @@ def _whole(
     topology: Topology, demands: IntArray, sources: IntArray, rows: npt.NDArray[Any], rate: Fraction
 ) -> tuple[IntArray, int]:
     """Find flows of whole numbers near those of some sources, of which a traffic of 1 gets `rate`; and what it gets."""
-    from ...solvers.flow.transport import whole_flow
+    from ...solvers.flow.transport import rounded_flow
 
     tails, heads, _, _ = topology.arrays
     amount = max(1, GRAIN // int(demands.max()))
@@ -178,7 +178,7 @@ def _whole(
     whole = np.zeros(rows.shape, dtype=np.int64)
     for row, source in enumerate(progress.iterate(sources.tolist(), len(sources))):
         wanted = node_demands(topology, demands, source) * amount
-        whole[row] = whole_flow(len(topology.nodes), tails, heads, floats[row], source, wanted)
+        whole[row] = rounded_flow(len(topology.nodes), tails, heads, floats[row], source, wanted)
     return whole, amount
 
 

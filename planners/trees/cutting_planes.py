@@ -222,7 +222,7 @@ def _violated(pairs: _Pairs, rates: FloatArray, bandwidths: FloatArray) -> BoolA
     capacities = np.minimum(_grains(bandwidths, total), 2 * GRAIN)
     ranks = len(rates)
     sweep = sweep_sinks(ranks, pairs.tails, pairs.heads, capacities, supplies, ranks)
-    return np.unique(~sweep.reaching[sweep.lacking > TOLERANCE], axis=0)
+    return np.unique(~sweep.sink_sides[sweep.deficit > TOLERANCE], axis=0)
 
 
 def _grains(values: FloatArray, total: float) -> IntArray:

@@ -20,7 +20,7 @@ from ...solvers.trees.forest_packing import pack_forest
 from ...solvers.trees.height_reduction import lower_trees
 from ...solvers.trees.routed_graph import RoutedGraph
 from ...solvers.trees.switch_removal import join_pass_through, remove_switches
-from ...solvers.trees.tight_sets import Family, tight_family
+from ...solvers.trees.tight_sets import LaminarFamily, tight_family
 from ...solvers.trees.transport_splitting import split_all_switches
 from ...solvers.trees.trimming import trim_to_tight_sets
 from ...support.arrays import IntArray
@@ -152,13 +152,15 @@ def _structured_forest(asked: Network, capacities: IntArray, supplies: IntArray,
 
 def _general_forest(asked: Network, capacities: IntArray, supplies: IntArray, count: int, trace: Trace) -> Forest:
     graph = RoutedGraph(asked.num_nodes, asked.tails, asked.heads, capacities)
-    whole = Family(np.array([-1]), np.zeros(graph.num_nodes, dtype=np.int64))
+    whole = LaminarFamily(np.array([-1]), np.zeros(graph.num_nodes, dtype=np.int64))
     with trace.stage("exact edge splitting"):
         remove_switches(graph, supplies, whole, split_all_switches)
     return _packed(asked, graph, supplies, whole, count, trace)
 
 
-def _packed(asked: Network, graph: RoutedGraph, supplies: IntArray, family: Family, count: int, trace: Trace) -> Forest:
+def _packed(
+    asked: Network, graph: RoutedGraph, supplies: IntArray, family: LaminarFamily, count: int, trace: Trace
+) -> Forest:
     with trace.stage("tree packing"):
         packing, links = pack_forest(graph, supplies, family)
     with trace.stage("height reduction"):

@@ -17,7 +17,7 @@ from ...errors import UnsupportedError
 from ...schedules import ALLREDUCE, Allreduce, Bound, Forest, congestion
 from ...solvers.strength.orientation import Orientation, orient
 from ...solvers.strength.strength import Strength, strength
-from ...solvers.strength.tree_centers import centred
+from ...solvers.strength.tree_centers import centered
 from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray
 from ...topologies import Topology
@@ -70,7 +70,7 @@ def plan_strength(topology: Topology) -> Plan:
         room = orient(len(topology.nodes), topology.num_ranks, *links, best)
     spread = _forest(topology, links, room, trace)
     with trace.stage("centering"):
-        spread = _centred(spread)
+        spread = _centered(spread)
     schedule = Allreduce(replace(spread, direction="reduce"), spread)
     with trace.stage("verification"):
         loads = schedule.link_loads(topology)
@@ -123,11 +123,11 @@ def _forest(topology: Topology, links: _Links, room: Orientation, trace: Trace) 
     return best_forest(asked, exact, None, trace)
 
 
-def _centred(forest: Forest) -> Forest:
-    """Root every tree at its centre; its routes can be passed both ways."""
+def _centered(forest: Forest) -> Forest:
+    """Root every tree at its center; its routes can be passed both ways."""
     paths = [forest.path(route) for route in range(len(forest.path_starts) - 1)]
     senders = forest.path_nodes[forest.path_starts[:-1]]
-    roots, routes = centred(forest.roots, forest.routes, senders)
+    roots, routes = centered(forest.roots, forest.routes, senders)
     paths += [path[::-1] for path in paths]
     used, numbers = np.unique(routes[routes >= 0], return_inverse=True)
     routes[routes >= 0] = numbers

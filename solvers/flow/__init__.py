@@ -1,1 +1,1 @@
-"""Max flow (Dinic), push-relabel, all sinks, transport."""
+"""Integer maximum flow: Dinic, push-relabel, sweeps over all sinks, transportation plans, flow rounding."""

@@ -1,9 +1,8 @@
-"""Exact integer maximum flow on arrays.
+"""Integer maximum flow by Dinic's algorithm.
 
-One residual network serves every algorithm of this room: arcs come in pairs ``a`` and ``a ^ 1`` that are each other's
-reverse, ``capacities[a]`` is what arc ``a`` may carry, and pushing flow moves residual capacity between the two arcs
-of a pair.  Two opposite links of a topology share one pair, which halves the arcs to scan and changes no cut.  The arcs
-of a node form a linked list, so that edge splitting can append arcs while it runs.
+All max-flow routines share one residual network.  Arcs come in pairs ``a`` and ``a ^ 1``, each the reverse of the
+other; pushing flow moves residual capacity between the two arcs of a pair.  Two opposite links of a topology share one
+pair, which halves the arcs to scan and changes no cut.  The arcs out of a node form a linked list (forward star).
 
 Source: E. A. Dinic, "Algorithm for solution of a problem of maximum flow in networks with power estimation", 1970.
 """
@@ -18,35 +17,32 @@ import numpy as np
 from ...errors import CapacityOverflowError, SolverError
 from ...support.arrays import BoolArray, IntArray
 
-__all__ = ["FlowNetwork", "MaxFlow", "check_capacities", "flow_network", "max_flow", "paired_network", "solve_network"]
-
-
 CAPACITY_LIMIT = 2**62
-"""Sums of capacities stay below this, so that no sum of two of them leaves int64."""
+"""Sums of capacities stay below this, so that the sum of two of them fits int64."""
 
 
 class FlowNetwork(NamedTuple):
     """A capacitated network; no function of this module changes it.
 
-    `first` (int64 (nodes,)): First arc out of each node, -1 for none.
-    `following` (int64 (arcs,)): Next arc out of the same node, -1 at the end.
+    `first_arc` (int64 (nodes,)): First arc out of each node, -1 for none.
+    `next_arc` (int64 (arcs,)): Next arc out of the same node, -1 at the end.
     `heads` (int64 (arcs,)): Node that each arc enters; the tail of ``a`` is ``heads[a ^ 1]``.
     `capacities` (int64 (arcs,)): Flow that each arc may carry.
     """
 
-    first: IntArray
-    following: IntArray
+    first_arc: IntArray
+    next_arc: IntArray
     heads: IntArray
     capacities: IntArray
 
 
 class MaxFlow(NamedTuple):
-    """A maximum flow, or one that reached the limit asked for.
+    """A maximum flow, or one that reached the given limit.
 
-    `value`: Flow pushed from source to sink; a warm start's earlier flow is not in it.
-    `residual` (int64 (arcs,)): Residual capacities; hand them back to continue from here.
-    `source_side` (bool (nodes,)): The nodes that cannot reach the sink in the residual network: a minimum cut when the
-        flow is maximum.
+    `value`: Flow pushed from source to sink, without the flow of a warm start.
+    `residual` (int64 (arcs,)): Residual capacities; pass them to `solve_network` to continue.
+    `source_side` (bool (nodes,)): Nodes that cannot reach the sink in the residual network; if the flow is maximum,
+        a minimum cut.
     """
 
     value: int
@@ -55,7 +51,7 @@ class MaxFlow(NamedTuple):
 
 
 def check_capacities(*totals: int) -> None:
-    """Refuse sums of capacities that the int64 kernels could overflow on."""
+    """Raise `CapacityOverflowError` if a sum of capacities could overflow the int64 kernels."""
     for total in totals:
         if abs(int(total)) >= CAPACITY_LIMIT:
             raise CapacityOverflowError(
@@ -81,14 +77,14 @@ def flow_network(
     arc_heads[0::2], arc_heads[1::2] = heads, tails
     arc_capacities = np.empty(2 * len(tails), dtype=np.int64)
     arc_capacities[0::2], arc_capacities[1::2] = capacities, backward
-    first, following = _linked_arcs(num_nodes, arc_heads)
-    return FlowNetwork(first, following, arc_heads, arc_capacities)
+    first_arc, next_arc = _linked_arcs(num_nodes, arc_heads)
+    return FlowNetwork(first_arc, next_arc, arc_heads, arc_capacities)
 
 
 def paired_network(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray) -> FlowNetwork:
     """Build a network in which two opposite edges share one pair of arcs; edges must not be parallel.
 
-    Parameters, errors and result are those of `flow_network`, without the correspondence of edges to arcs.
+    Shapes: `tails`, `heads`, `capacities` int64 (edges,).
     """
     low, high = np.minimum(tails, heads), np.maximum(tails, heads)
     keys, pair = np.unique(low * num_nodes + high, return_inverse=True)
@@ -130,10 +126,10 @@ def solve_network(
     if source == sink:
         raise SolverError(f"maximum flow needs two different nodes, not {source} twice")
     remaining = (network.capacities if residual is None else residual).copy()
-    scratch = _scratch(len(network.first))
+    scratch = _scratch(len(network.first_arc))
     value = augment(
-        network.first,
-        network.following,
+        network.first_arc,
+        network.next_arc,
         network.heads,
         remaining,
         source,
@@ -142,7 +138,7 @@ def solve_network(
         *scratch,
     )
     levels = scratch[0]
-    mark_reaching(network.first, network.following, network.heads, remaining, sink, -1, levels, scratch[2])
+    distances_to_sink(network.first_arc, network.next_arc, network.heads, remaining, sink, -1, levels, scratch[2])
     return MaxFlow(int(value), remaining, levels < 0)
 
 
@@ -152,19 +148,19 @@ def _scratch(num_nodes: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
 
 @numba.njit(cache=True, nogil=True)
 def _linked_arcs(num_nodes: int, heads: IntArray) -> tuple[IntArray, IntArray]:
-    first = np.full(num_nodes, -1, dtype=np.int64)
-    following = np.full(len(heads), -1, dtype=np.int64)
+    first_arc = np.full(num_nodes, -1, dtype=np.int64)
+    next_arc = np.full(len(heads), -1, dtype=np.int64)
     for arc in range(len(heads) - 1, -1, -1):
         tail = heads[arc ^ 1]
-        following[arc] = first[tail]
-        first[tail] = arc
-    return first, following
+        next_arc[arc] = first_arc[tail]
+        first_arc[tail] = arc
+    return first_arc, next_arc
 
 
 @numba.njit(cache=True, nogil=True)
-def mark_reaching(
-    first: IntArray,
-    following: IntArray,
+def distances_to_sink(
+    first_arc: IntArray,
+    next_arc: IntArray,
     heads: IntArray,
     residual: IntArray,
     sink: int,
@@ -172,28 +168,28 @@ def mark_reaching(
     levels: IntArray,
     queue: IntArray,
 ) -> None:
-    """Set `levels` to the distance to `sink` in the residual network, -1 for unreached; end early at node `stop`."""
+    """Set `levels` to the residual distances to `sink` by backward BFS, -1 if unreached; end early at node `stop`."""
     levels[:] = -1
     levels[sink] = 0
     queue[0] = sink
     done, found = 0, 1
-    while done < found < len(first) and (stop < 0 or levels[stop] < 0):
+    while done < found < len(first_arc) and (stop < 0 or levels[stop] < 0):
         node = queue[done]
         done += 1
-        arc = first[node]
+        arc = first_arc[node]
         while arc >= 0:
             other = heads[arc]
             if levels[other] < 0 and residual[arc ^ 1] > 0:
                 levels[other] = levels[node] + 1
                 queue[found] = other
                 found += 1
-            arc = following[arc]
+            arc = next_arc[arc]
 
 
 @numba.njit(cache=True, nogil=True)
 def augment(
-    first: IntArray,
-    following: IntArray,
+    first_arc: IntArray,
+    next_arc: IntArray,
     heads: IntArray,
     residual: IntArray,
     source: int,
@@ -204,18 +200,18 @@ def augment(
     queue: IntArray,
     path: IntArray,
 ) -> int:
-    """Push up to `limit` units in `residual` by Dinic's algorithm and return what was pushed.
+    """Push up to `limit` units in `residual` by Dinic's algorithm and return the amount pushed.
 
-    Phases: (1) distances to the sink, backwards, stopping at the source; (2) depth-first blocking flow along falling
-    distances, keeping the part of the path before its first saturated arc.  If less than `limit` was pushed, `levels`
-    holds the last failed search: exactly the nodes that reach the sink have ``levels >= 0``.
+    Phases: (1) distances to the sink by backward BFS up to the source; (2) depth-first blocking flow along decreasing
+    distances, keeping the part of the path before its first saturated arc.  If less than `limit` was pushed, exactly
+    the nodes that reach the sink have ``levels >= 0``.
     """
     total = 0
     while total < limit:
-        mark_reaching(first, following, heads, residual, sink, source, levels, queue)
+        distances_to_sink(first_arc, next_arc, heads, residual, sink, source, levels, queue)
         if levels[source] < 0:
             break
-        cursor[:] = first
+        cursor[:] = first_arc
         node, depth = source, 0
         while True:
             if node == sink:
@@ -236,7 +232,7 @@ def augment(
                 continue
             arc = cursor[node]
             while arc >= 0 and (residual[arc] == 0 or levels[heads[arc]] != levels[node] - 1):
-                arc = following[arc]
+                arc = next_arc[arc]
             cursor[node] = arc
             if arc >= 0:
                 path[depth] = arc
@@ -248,5 +244,5 @@ def augment(
                 # A dead end: no later path of this phase needs this node.
                 depth -= 1
                 node = heads[path[depth] ^ 1]
-                cursor[node] = following[cursor[node]]
+                cursor[node] = next_arc[cursor[node]]
     return total

@@ -1,4 +1,4 @@
-"""One maximum flow of all supplies into every sink: which sinks fall short, and the cuts around them."""
+"""Maximum flows from all supplies into every sink: deficits and minimum cuts."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ import numpy as np
 
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from .max_flow import FlowNetwork, mark_reaching, paired_network
-from .push_relabel import lacking_at, workspace
-
-__all__ = ["SinkSweep", "sweep_sinks"]
+from .max_flow import FlowNetwork, distances_to_sink, paired_network
+from .push_relabel import unmet_demand, workspace
 
 
 class SinkSweep(NamedTuple):
-    """What `sweep_sinks` found.
+    """Deficits and minimum cuts of all sinks.
 
-    `lacking` (int64 (sinks,)): By how much each sink falls short of all supplies.
-    `reaching` (bool (sinks, nodes)): The smallest sink side of a minimum cut: the nodes that can still reach the sink.
-        For a sink that lacks nothing it is the smallest *tight* set around the sink, the whole network if there is
+    `deficit` (int64 (sinks,)): Supplies minus maximum flow into each sink.
+    `sink_sides` (bool (sinks, nodes)): The smallest sink side of a minimum cut: the nodes that reach the sink in the
+        residual network.  At deficit 0 it is the smallest *tight* set around the sink, the whole network if there is
         none.
     """
 
-    lacking: IntArray
-    reaching: BoolArray
+    deficit: IntArray
+    sink_sides: BoolArray
 
 
 def sweep_sinks(
@@ -44,14 +42,14 @@ def sweep_sinks(
 
 @numba.njit(cache=True, nogil=True)
 def _sweep(
-    network: FlowNetwork, supplies: IntArray, begin: int, end: int, lacking: IntArray, reaching: BoolArray
+    network: FlowNetwork, supplies: IntArray, begin: int, end: int, deficit: IntArray, sink_sides: BoolArray
 ) -> None:
-    """Fill in the rows of some sinks."""
-    space = workspace(len(network.first))
+    """Fill in the rows of sinks ``begin .. end - 1``."""
+    space = workspace(len(network.first_arc))
     for sink in range(begin, end):
         residual = network.capacities.copy()
-        lacking[sink] = lacking_at(network, residual, supplies, sink, space)
-        if lacking[sink] == 0:
+        deficit[sink] = unmet_demand(network, residual, supplies, sink, space)
+        if deficit[sink] == 0:
             labels, queue = space.labels, space.queue
-            mark_reaching(network.first, network.following, network.heads, residual, sink, -1, labels, queue)
-        reaching[sink] = space.labels >= 0
+            distances_to_sink(network.first_arc, network.next_arc, network.heads, residual, sink, -1, labels, queue)
+        sink_sides[sink] = space.labels >= 0

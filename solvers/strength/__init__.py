@@ -1,1 +1,1 @@
-"""Network strength, orientation, tree centers."""
+"""Network strength, orientation of bidirectional links for tree packing, tree centers."""

@@ -1,4 +1,4 @@
-"""Strength of a network of two-way links: the bandwidth that partitions of its ranks leave per part but one.
+"""Strength of a network of bidirectional links, by Newton's method and Dilworth truncation.
 
 For disjoint sets of nodes ``S_1 .. S_p``, p of at least 2, that each hold a rank and together hold all, let ``d(S)``
 be the capacity of the links with one end in S.  The strength is the minimum over all such families of
@@ -8,24 +8,24 @@ be the capacity of the links with one end in S.  The strength is the minimum ove
 Switches may be in no set.  Without switches the sum counts every link between two parts twice, and this is the strength
 of a graph, ``min B(P) / (p - 1)`` (Cunningham, "Optimal attack and reinforcement of a network", 1985).
 
-*Newton's method.*  For the current value, which some family has, find the family that minimises the sum of ``d(S_i) / 2
+*Newton's method.*  For the current value, which some family has, find the family that minimizes the sum of ``d(S_i) / 2
 - value``.  If it is no better than the whole network as one part, the value is the strength; otherwise its ratio is
 smaller and takes over.
 
-*The minimiser* (Dilworth truncation; for switch-free networks Barahona, "Separating from the dominant of the spanning
+*The minimizer* (Dilworth truncation; for switch-free networks Barahona, "Separating from the dominant of the spanning
 tree polytope", 1992).  Let ``g(X)`` be the smallest ``d(S) / 2`` over sets S that hold the ranks X and no others.
-Give every rank in turn the least number ``need(v)`` with
+Give every rank in turn the least number ``demand(v)`` with
 
-    ``need(X) >= value - g(X)`` for all X among the ranks seen so far,
+    ``demand(X) >= value - g(X)`` for all X among the ranks seen so far,
 
 which takes one minimum cut per rank.  The sets X that hold with equality and hold v unite (g is submodular), so the
-ranks fall into blocks, and the blocks minimise.
+ranks fall into blocks, and the blocks minimize the sum.
 
-*Contraction.*  A smaller value never divides a block: if P minimises for a value and Q for a smaller one, then the
-finest partition that is coarser than both minimises for the smaller one too.  (In the sets of both together, replace
+*Contraction.*  A smaller value never divides a block: if P minimizes for a value and Q for a smaller one, then the
+finest partition that is coarser than both minimizes for the smaller one too.  (In the sets of both together, replace
 crossing pairs by union and intersection until none cross.  There are as many sets as before, and the sum of g is no
 larger.  The largest sets are the common coarsening, and the rest are a partition, which is no better than P.)  So every
-set of the minimising family becomes one node before the next round, and only the first round sees the whole network.
+set of the minimizing family becomes one node before the next round, and only the first round sees the whole network.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray
 from ..flow.max_flow import check_capacities
-from .priced_cuts import PricedCuts, add_switches, least_cut, priced_cuts
-
-__all__ = ["Strength", "strength"]
+from .node_weighted_cuts import NodeWeightedCuts, add_switches, min_cut_around, node_weighted_cuts
 
 
 class Strength(NamedTuple):
@@ -68,21 +66,21 @@ def strength(num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, c
     >>> strength(4, 4, ring, (ring + 1) % 4, np.ones(4, dtype=np.int64)).value
     Fraction(4, 3)
     """
-    # Capacities are multiplied by denominators of at most 2 (num_ranks - 1); needs are at most four times the total.
+    # Capacities are multiplied by denominators of at most 2 (num_ranks - 1); demands are at most four times the total.
     check_capacities(16 * sum(map(int, capacities)) * num_ranks)
     labels = np.where(np.arange(num_nodes) < num_ranks, np.arange(num_nodes), -1)
-    # Every node's place in the contracted network, where the parts come first.
+    # Index of every node in the contracted network, where the parts come first.
     groups, parts = np.arange(num_nodes), num_ranks
     value = _ratio(labels, tails, heads, capacities)
     while value > 0:
         ends = groups[tails], groups[heads]
         apart = ends[0] != ends[1]
-        cuts = priced_cuts(int(groups.max()) + 1, parts, ends[0][apart], ends[1][apart], capacities[apart])
+        cuts = node_weighted_cuts(int(groups.max()) + 1, parts, ends[0][apart], ends[1][apart], capacities[apart])
         blocks = np.unique(_blocks(cuts, value), return_inverse=True)[1]
         parts = int(blocks.max()) + 1
         if parts == 1:
             return Strength(value, labels)
-        sets = np.full(len(cuts.first) - 2, -1, dtype=np.int64)
+        sets = np.full(len(cuts.first_arc) - 2, -1, dtype=np.int64)
         sets[: len(blocks)] = blocks
         if len(sets) > len(blocks):
             add_switches(cuts, parts, sets)
@@ -97,32 +95,34 @@ def strength(num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, c
 
 
 def _ratio(labels: IntArray, tails: IntArray, heads: IntArray, capacities: IntArray) -> Fraction:
-    """Value of a family of sets."""
+    """Return the value of a family of sets."""
     ends = np.stack([labels[tails], labels[heads]])
-    counted = (ends >= 0).sum(axis=0) * (ends[0] != ends[1])
-    return Fraction(int((counted * capacities).sum()), 2 * int(labels.max()))
+    crossings = (ends >= 0).sum(axis=0) * (ends[0] != ends[1])
+    return Fraction(int((crossings * capacities).sum()), 2 * int(labels.max()))
 
 
-def _blocks(cuts: PricedCuts, value: Fraction) -> IntArray:
-    """Give ranks their least needs in turn; return the blocks, named by one of their ranks."""
+def _blocks(cuts: NodeWeightedCuts, value: Fraction) -> IntArray:
+    """Compute the least demands of all ranks in turn; return the blocks, labeled by one of their ranks."""
     factor, level = value.denominator, 2 * value.numerator
-    needs, blocks = np.zeros(cuts.num_ranks, dtype=np.int64), np.arange(cuts.num_ranks)
+    demands, blocks = np.zeros(cuts.num_ranks, dtype=np.int64), np.arange(cuts.num_ranks)
     for begin, end in progress.batches(cuts.num_ranks):
-        _unite(cuts, factor, level, begin, end, needs, blocks)
+        _merge_blocks(cuts, factor, level, begin, end, demands, blocks)
     return blocks
 
 
 @numba.njit(cache=True, nogil=True)
-def _unite(cuts: PricedCuts, factor: int, level: int, begin: int, end: int, needs: IntArray, blocks: IntArray) -> None:
-    """Give some ranks their needs, once those before have theirs, and unite them with the blocks that asked for it."""
-    nodes = len(cuts.first)
+def _merge_blocks(
+    cuts: NodeWeightedCuts, factor: int, level: int, begin: int, end: int, demands: IntArray, blocks: IntArray
+) -> None:
+    """Compute the demands of ranks ``begin .. end - 1`` and merge each with the blocks whose constraint is tight."""
+    nodes = len(cuts.first_arc)
     scratch = np.empty((4, nodes), dtype=np.int64)
     residual = np.empty_like(cuts.capacities)
     active = np.arange(nodes) >= cuts.num_ranks
     active[:begin] = True
     for rank in range(begin, end):
         active[rank] = True
-        needs[rank] = level - least_cut(cuts, factor, needs, rank, active, residual, scratch)
+        demands[rank] = level - min_cut_around(cuts, factor, demands, rank, active, residual, scratch)
         for other in range(rank):
             if scratch[0, other] < 0:
                 blocks[other] = rank

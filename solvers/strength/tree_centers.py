@@ -1,7 +1,7 @@
-"""Trees rooted at their centres, where links work both ways.
+"""Trees rerooted at their centers, on bidirectional links.
 
-The root of a tree whose links are used in both directions is free: the height of the tree is smallest, its radius, at
-the middle of its longest path.  Moving the root turns around the links between the old root and the new one.
+If the links of a tree work in both directions, its root is free: the height is smallest, the radius, at the middle of
+the longest path.  Moving the root reverses the links between the old root and the new one.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ import numpy as np
 
 from ...support.arrays import IntArray, SmallArray
 
-__all__ = ["centred"]
 
-
-def centred(roots: IntArray, routes: SmallArray, senders: IntArray) -> tuple[IntArray, SmallArray]:
-    """Move every root to the centre of its tree, and not at all if that lowers nothing.
+def centered(roots: IntArray, routes: SmallArray, senders: IntArray) -> tuple[IntArray, SmallArray]:
+    """Move every root to the center of its tree, unless that does not lower the tree.
 
     Shapes: `roots` int64 (trees,); `routes` int32 (trees, ranks); `senders` int64 (paths,).
 
     A chain of four ranks from one end becomes a tree of height 2:
 
     >>> import numpy as np
-    >>> roots, routes = centred(np.array([0]), np.array([[-1, 0, 1, 2]], dtype=np.int32), np.array([0, 1, 2]))
+    >>> roots, routes = centered(np.array([0]), np.array([[-1, 0, 1, 2]], dtype=np.int32), np.array([0, 1, 2]))
     >>> roots.tolist(), routes.tolist()
     ([1], [[3, -1, 1, 2]])
     """
@@ -38,22 +36,22 @@ def _move_roots(roots: IntArray, routes: SmallArray, senders: IntArray) -> None:
     for tree in range(trees):
         for rank in range(ranks):
             parent[rank] = senders[routes[tree, rank]] if routes[tree, rank] >= 0 else -1
-        centre = _centre(roots[tree], parent)
-        # The path on which a rank received leads the other way now, to the rank that used to send on it.
-        rank, incoming = centre, np.int32(-1)
+        center = _center(roots[tree], parent)
+        # Reverse the links from the old root to the new one.
+        rank, incoming = center, np.int32(-1)
         while rank >= 0:
             outgoing = routes[tree, rank]
             routes[tree, rank] = incoming
             incoming = np.int32(outgoing + len(senders))
             rank = parent[rank]
-        roots[tree] = centre
+        roots[tree] = center
 
 
 @numba.njit(cache=True, nogil=True)
-def _centre(root: int, parent: IntArray) -> int:
-    """Find the nearest rank to the root from which the farthest one is as near as possible."""
-    order = _downwards(root, parent)
-    deepest = np.zeros((len(parent), 2), dtype=np.int64)  # the two longest ways down, through different children
+def _center(root: int, parent: IntArray) -> int:
+    """Find the center of a tree: the rank of least eccentricity, nearest to the root."""
+    order = _topological_order(root, parent)
+    deepest = np.zeros((len(parent), 2), dtype=np.int64)  # the two longest downward paths, through different children
     for place in range(len(order) - 1, 0, -1):
         rank, above = order[place], parent[order[place]]
         length = deepest[rank, 0] + 1
@@ -62,21 +60,21 @@ def _centre(root: int, parent: IntArray) -> int:
             deepest[above, 0] = length
         else:
             deepest[above, 1] = max(deepest[above, 1], length)
-    up = np.zeros(len(parent), dtype=np.int64)  # the longest way that begins upwards
-    centre, least = root, deepest[root, 0]
+    up = np.zeros(len(parent), dtype=np.int64)  # the longest path that begins upwards
+    center, least = root, deepest[root, 0]
     for rank in order[1:]:
         above = parent[rank]
         beside = deepest[above, 1] if deepest[above, 0] == deepest[rank, 0] + 1 else deepest[above, 0]
         up[rank] = 1 + max(up[above], beside)
         farthest = max(up[rank], deepest[rank, 0])
         if farthest < least:
-            centre, least = rank, farthest
-    return centre
+            center, least = rank, farthest
+    return center
 
 
 @numba.njit(cache=True, nogil=True)
-def _downwards(root: int, parent: IntArray) -> IntArray:
-    """Ranks in an order in which everyone comes after its parent."""
+def _topological_order(root: int, parent: IntArray) -> IntArray:
+    """List the ranks in topological order, parents first."""
     order = np.empty(len(parent), dtype=np.int64)
     placed = np.zeros(len(parent), dtype=np.bool_)
     chain = np.empty(len(parent), dtype=np.int64)

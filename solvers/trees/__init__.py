@@ -1,1 +1,1 @@
-"""ForestColl: bottleneck, tight sets, switch removal, packing, height reduction."""
+"""ForestColl: bottleneck cut, tight sets, switch removal, tree packing, height reduction."""

@@ -1,7 +1,7 @@
-"""Exact throughput bottleneck: the largest ratio of data that must leave a cut to the bandwidth that leaves it.
+"""Exact bottleneck cut by Newton's method: the largest ratio of supply inside a cut to its egress capacity.
 
-ForestColl section 4 and Theorem 1.  The paper brackets the optimum by binary search and rounds; here Newton's method
-on cut ratios reaches it exactly with one sweep over the sinks:
+ForestColl section 4 and Theorem 1.  The paper brackets the optimum by binary search and rounds; Newton's method (also
+called Dinkelbach's) on cut ratios reaches it exactly with one sweep over the sinks:
 
     keep ``p / q``, the ratio of some real cut; for each sink ``v`` in turn, compute the maximum flow into ``v`` when
     every link of capacity ``c`` carries ``c p`` and every rank ``u`` injects ``w_u q``; while it falls short, replace
@@ -28,13 +28,10 @@ from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
 from ..flow.max_flow import FlowNetwork, check_capacities, paired_network
-from ..flow.push_relabel import lacking_at, workspace
+from ..flow.push_relabel import unmet_demand, workspace
 
-__all__ = ["Bottleneck", "bottleneck_cut", "cut_ratio", "fixed_count_scale", "violated_sink"]
-
-
-ENUMERATED = 4096
-"""Candidate scales are listed once no more than this many are left."""
+MAX_ENUMERATED = 4096
+"""Candidate scales are enumerated once at most this many are left."""
 
 
 class Bottleneck(NamedTuple):
@@ -65,7 +62,7 @@ def bottleneck_cut(
     Shapes: `tails`, `heads`, `capacities` int64 (links,); `weights` int64 (ranks,).
     """
     total_weight, total_capacity = int(weights.sum()), sum(map(int, capacities))
-    # Every ratio met has a numerator below total_weight and a denominator of at most total_capacity.
+    # Every ratio has a numerator below total_weight and a denominator of at most total_capacity.
     check_capacities((total_capacity + 1) * total_weight)
     network = paired_network(num_nodes, tails, heads, capacities)
     best = _first_ratio(num_nodes, heads, capacities, weights)
@@ -80,13 +77,14 @@ def bottleneck_cut(
 def _first_ratio(
     num_nodes: int, heads: IntArray, capacities: IntArray, weights: IntArray
 ) -> tuple[int, int, BoolArray]:
-    """Best cut of the form "everything but one rank": the lower bound that opens Algorithm 1."""
+    """Find the best cut around all nodes but one rank: the initial lower bound of Algorithm 1."""
     ingress = np.zeros(num_nodes, dtype=np.int64)
     np.add.at(ingress, heads, capacities)
     others = (int(weights.sum()) - weights).tolist()
-    # A rank that takes in nothing is found out by the sweep.
+    # The sweep detects a rank without ingress.
     ratios = [
-        Fraction(supply, max(room, 1)) for supply, room in zip(others, ingress[: len(weights)].tolist(), strict=True)
+        Fraction(supply, max(entering, 1))
+        for supply, entering in zip(others, ingress[: len(weights)].tolist(), strict=True)
     ]
     rank = max(range(len(weights)), key=ratios.__getitem__)
     source_side = np.ones(num_nodes, dtype=np.bool_)
@@ -95,7 +93,7 @@ def _first_ratio(
 
 
 def violated_sink(network: FlowNetwork, supplies: IntArray) -> int:
-    """Return a rank that cannot receive every supply, or -1 if each can (the maximum flow test of Theorem 1).
+    """Return a rank that cannot receive every supply, or -1 if all can (the max-flow test of Theorem 1).
 
     Shapes: `supplies` int64 (ranks,).
     """
@@ -117,8 +115,7 @@ def fixed_count_scale(
 
     The paper bisects floats; here every step is a fraction.  U is feasible from ``k / x*`` plus ``1 / min c`` on
     (Theorem 13) and infeasible below ``k / x*``; between them the answer is ``j / c`` for an integer j and some
-    capacity c (Appendix E.4), so the interval is halved until few candidates are left, and these are searched one by
-    one.
+    capacity c (Appendix E.4), so the interval is halved until few candidates are left, which a binary search settles.
 
     Shapes: `tails`, `heads`, `capacities` int64 (links,); `weights` int64 (ranks,).
     """
@@ -148,7 +145,7 @@ def _least_scale(sizes: list[int], low: Fraction, high: Fraction, feasible: Call
     tests = itertools.count(1)
     with progress.task((between() + len(sizes)).bit_length() + 1) as reached:
         # Each size can have a candidate at the answer itself, however short the interval.
-        while between() > ENUMERATED + len(sizes):
+        while between() > MAX_ENUMERATED + len(sizes):
             middle = (low + high) / 2
             low, high = (low, middle) if feasible(middle) else (middle, high)
             reached(next(tests))
@@ -167,7 +164,7 @@ def _least_scale(sizes: list[int], low: Fraction, high: Fraction, feasible: Call
 
 
 @numba.njit(cache=True, nogil=True)
-def _common_divisor(a: int, b: int) -> int:
+def _gcd(a: int, b: int) -> int:
     while b:
         a, b = b, a % b
     return a
@@ -177,22 +174,22 @@ def _common_divisor(a: int, b: int) -> int:
 def _newton_sweep(
     network: FlowNetwork, weights: IntArray, begin: int, end: int, supply: int, capacity: int, source_side: BoolArray
 ) -> tuple[int, int, BoolArray]:
-    """Pass some of the sinks as in the module's docstring; a returned capacity of 0 means an unreachable rank."""
-    space = workspace(len(network.first))
+    """Run Newton's method over sinks ``begin .. end - 1``; a returned capacity of 0 means an unreachable rank."""
+    space = workspace(len(network.first_arc))
     for sink in range(begin, end):
-        while lacking_at(network, network.capacities * supply, weights * capacity, sink, space) > 0:
+        while unmet_demand(network, network.capacities * supply, weights * capacity, sink, space) > 0:
             source_side = space.labels < 0
             supply, capacity = cut_ratio(network, weights, ~source_side)
             if capacity == 0:
                 return supply, 0, source_side
-            common = _common_divisor(supply, capacity)
+            common = _gcd(supply, capacity)
             supply, capacity = supply // common, capacity // common
     return supply, capacity, source_side
 
 
 @numba.njit(cache=True, nogil=True)
 def cut_ratio(network: FlowNetwork, weights: IntArray, sink_side: BoolArray) -> tuple[int, int]:
-    """Weight outside a set of nodes and the capacity that enters it, as they are: neither in lowest terms."""
+    """Return the weight outside a node set and the capacity entering it, not in lowest terms."""
     heads, capacities = network.heads, network.capacities
     outside, entering = 0, 0
     for rank in range(len(weights)):
@@ -206,8 +203,8 @@ def cut_ratio(network: FlowNetwork, weights: IntArray, sink_side: BoolArray) -> 
 
 @numba.njit(cache=True, nogil=True)
 def _violated_sink(network: FlowNetwork, supplies: IntArray, begin: int, end: int) -> int:
-    space = workspace(len(network.first))
+    space = workspace(len(network.first_arc))
     for sink in range(begin, end):
-        if lacking_at(network, network.capacities.copy(), supplies, sink, space) > 0:
+        if unmet_demand(network, network.capacities.copy(), supplies, sink, space) > 0:
             return sink
     return -1

@@ -1,20 +1,18 @@
-"""Exact edge splitting: the links of one switch are paired until nothing is left of it.
+"""Exact edge splitting: replaces the links of one switch by links between its neighbors.
 
 ForestColl section 5.3, Appendix E.2 (Algorithm 3, Theorem 6).  A switch ``w`` is removed by replacing units of ``(u,
 w)`` and ``(w, t)`` with units of ``(u, t)``, as many at a time as keep every rank able to receive all supplies.
 
-The largest amount for one pair is found by one sweep over the sinks instead of the 2 N flows of equation (1): split
-``M = min(c(u, w), c(w, t))`` units, and for each sink compute the maximum flow; a deficiency of ``d`` lowers M by
-``d``.
+One sweep over the sinks finds the largest amount for one pair, instead of the 2 N flows of equation (1): split
+``M = min(c(u, w), c(w, t))`` units, and for each sink compute the maximum flow; a deficit of ``d`` lowers M by ``d``.
 
 *Proof.*  A cut either does not see the split or loses exactly M.  If the flow falls short by ``d`` then the smallest
 of the cuts that do see it holds ``d`` too little, and ``M - d`` is the most that this sink allows.  Feasibility is
 monotone in M, so sinks passed before stay satisfied.
 
-A cut that stopped a pair is tight from then on: splitting never enlarges a cut, and the tests never let one fall
-below its demand.  Tight cuts are pooled, and a later pair that a pooled cut forbids is refused without a flow.
-Theorem 5 says that going once through all pairs isolates the switch; it asks for a switch with equal ingress and
-egress.
+A cut that limited a pair is tight from then on: splitting never enlarges a cut, and the tests never let one fall
+below its demand.  Tight cuts are pooled, and a later pair that a pooled cut forbids is rejected without a flow.
+By Theorem 5 one pass over all pairs isolates a switch whose ingress equals its egress.
 """
 
 from __future__ import annotations
@@ -25,10 +23,8 @@ import numpy as np
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
 from ..flow.max_flow import FlowNetwork, flow_network, paired_network
-from ..flow.push_relabel import lacking_at, workspace
+from ..flow.push_relabel import unmet_demand, workspace
 from ..flow.sink_sweep import sweep_sinks
-
-__all__ = ["split_pairs"]
 
 
 def split_pairs(
@@ -41,12 +37,12 @@ def split_pairs(
     num_sinks: int,
     switch: int,
 ) -> tuple[IntArray, int]:
-    """Isolate one switch exactly and say which units go where.
+    """Isolate one switch exactly; return rows (into, out, units) and the capacity left at the switch.
 
     Shapes: `tails`, `heads`, `capacities` int64 (links,); `supplies` int64 (sources,); returns int64 (pairs, 3).
     """
     sweep = sweep_sinks(num_nodes, tails, heads, capacities, supplies, num_sinks)
-    tight = np.unique(sweep.reaching[sweep.lacking == 0], axis=0)
+    tight = np.unique(sweep.sink_sides[sweep.deficit == 0], axis=0)
     network = _with_pair_arcs(paired_network(num_nodes, tails, heads, capacities), switch)
     pairs = _isolate(network, switch, num_sinks, supplies, tight)
     arcs = np.flatnonzero(network.heads == switch)
@@ -54,17 +50,17 @@ def split_pairs(
 
 
 def _with_pair_arcs(network: FlowNetwork, switch: int) -> FlowNetwork:
-    """Give every two neighbours of `switch` a pair of arcs between them, and drop arcs that carry nothing."""
+    """Add a pair of arcs between every two neighbors of `switch`, and drop arcs without capacity."""
     tails, heads = network.heads[1::2], network.heads[0::2]
     forward, backward = network.capacities[0::2], network.capacities[1::2]
     alive = (forward > 0) | (backward > 0)
     tails, heads, forward, backward = tails[alive], heads[alive], forward[alive], backward[alive]
     around = np.unique(np.concatenate([tails[heads == switch], heads[tails == switch]]))
     low, high = np.minimum(tails, heads), np.maximum(tails, heads)
-    nodes = len(network.first)
+    nodes = len(network.first_arc)
     rows, columns = np.triu_indices(len(around), 1)
-    wanted = around[rows] * nodes + around[columns]
-    missing = wanted[~np.isin(wanted, low * nodes + high)]
+    keys = around[rows] * nodes + around[columns]
+    missing = keys[~np.isin(keys, low * nodes + high)]
     nothing = np.zeros(len(missing), dtype=np.int64)
     return flow_network(
         nodes,
@@ -80,7 +76,7 @@ def _isolate(network: FlowNetwork, switch: int, num_sinks: int, supplies: IntArr
     arcs = _arcs_from(network, switch)
     pairs = _pairs(len(arcs))
     order = np.arange(num_sinks)
-    pool = np.zeros((len(tight) + num_sinks, len(network.first)), dtype=np.bool_)
+    pool = np.zeros((len(tight) + num_sinks, len(network.first_arc)), dtype=np.bool_)
     pool[: len(tight)] = tight
     found, splits = len(tight), []
     for begin, end in progress.batches(len(pairs)):
@@ -112,8 +108,8 @@ def _split_some(
             continue
         if found == len(pool):
             pool = np.concatenate((pool, np.zeros_like(pool)))
-        units, stopped = _split_pair(network, from_arc, to_arc, supplies, order, pool[found])
-        found += stopped
+        units, limited = _split_pair(network, from_arc, to_arc, supplies, order, pool[found])
+        found += limited
         if units > 0:
             splits[done, 0], splits[done, 1], splits[done, 2] = into, out, units
             done += 1
@@ -123,30 +119,30 @@ def _split_some(
 @numba.njit(cache=True, nogil=True)
 def _arcs_from(network: FlowNetwork, node: int) -> IntArray:
     degree = 0
-    arc = network.first[node]
+    arc = network.first_arc[node]
     while arc >= 0:
         degree += 1
-        arc = network.following[arc]
+        arc = network.next_arc[arc]
     arcs = np.empty(degree, dtype=np.int64)
-    arc = network.first[node]
-    for place in range(degree):
-        arcs[place] = arc
-        arc = network.following[arc]
+    arc = network.first_arc[node]
+    for index in range(degree):
+        arcs[index] = arc
+        arc = network.next_arc[arc]
     return arcs
 
 
 @numba.njit(cache=True, nogil=True)
 def _pairs(degree: int) -> IntArray:
-    """All ordered pairs of places, shape (degree^2, 2).
+    """List all ordered pairs of neighbor indices, shape (degree^2, 2).
 
-    Rotations spread each neighbour's links over many others.  A neighbour is paired with itself last: that only throws
-    capacity away, which the theorem needs when one neighbour holds more than half of the switch.
+    Rotations spread each neighbor's links over many others.  Pairs of a neighbor with itself come last: they only give
+    up capacity, which the theorem needs if one neighbor holds more than half of the switch.
     """
     pairs = np.empty((degree * degree, 2), dtype=np.int64)
     for shift in range(1, degree + 1):
-        for place in range(degree):
-            row = (shift - 1) * degree + place
-            pairs[row, 0], pairs[row, 1] = place, (place + shift) % degree
+        for index in range(degree):
+            row = (shift - 1) * degree + index
+            pairs[row, 0], pairs[row, 1] = index, (index + shift) % degree
     return pairs
 
 
@@ -154,37 +150,36 @@ def _pairs(degree: int) -> IntArray:
 def _split_pair(
     network: FlowNetwork, from_arc: int, to_arc: int, supplies: IntArray, order: IntArray, cut: BoolArray
 ) -> tuple[int, bool]:
-    """Split as many units of one pair as every sink allows; return them and whether some sink objected.
+    """Split as many units of one pair as every sink allows; return them and whether some sink limited them.
 
-    The cut of the last sink to object is written into `cut`: it is tight now.  Those of earlier ones are not, for they
-    got back more than they asked for.
-    The sink that objects is moved to the front of `order`: it is the likeliest to object to the next pair.
+    The cut of the last limiting sink is written into `cut`: it is tight now, while later reductions left the earlier
+    ones with slack.  A limiting sink moves to the front of `order`, as the likeliest to limit the next pair.
     """
-    space = workspace(len(network.first))
+    space = workspace(len(network.first_arc))
     into, out = network.heads[from_arc], network.heads[to_arc]
     direct = _arc_between(network, into, out) if into != out else -1
     units = min(network.capacities[from_arc ^ 1], network.capacities[to_arc])
     _move(network.capacities, from_arc, to_arc, direct, units)
-    stopped = False
+    limited = False
     for position in range(len(order)):
         sink = order[position]
-        lacking = lacking_at(network, network.capacities.copy(), supplies, sink, space)
-        if lacking == 0:
+        deficit = unmet_demand(network, network.capacities.copy(), supplies, sink, space)
+        if deficit == 0:
             continue
-        _move(network.capacities, from_arc, to_arc, direct, -lacking)
-        units -= lacking
+        _move(network.capacities, from_arc, to_arc, direct, -deficit)
+        units -= deficit
         cut[:] = space.labels >= 0
-        stopped = True
+        limited = True
         order[1 : position + 1] = order[:position].copy()
         order[0] = sink
         if units == 0:
             break
-    return units, stopped
+    return units, limited
 
 
 @numba.njit(cache=True, nogil=True)
 def _forbidden(cuts: BoolArray, count: int, into: int, switch: int, out: int) -> bool:
-    """Whether some tight cut has the switch on one side and both neighbours on the other."""
+    """Return whether some tight cut has the switch on one side and both neighbors on the other."""
     for cut in range(count):  # noqa: SIM110 - numba compiles no generator
         if cuts[cut, into] == cuts[cut, out] and cuts[cut, into] != cuts[cut, switch]:
             return True
@@ -193,15 +188,15 @@ def _forbidden(cuts: BoolArray, count: int, into: int, switch: int, out: int) ->
 
 @numba.njit(cache=True, nogil=True)
 def _arc_between(network: FlowNetwork, tail: int, head: int) -> int:
-    arc: int = network.first[tail]
+    arc: int = network.first_arc[tail]
     while network.heads[arc] != head:
-        arc = network.following[arc]
+        arc = network.next_arc[arc]
     return arc
 
 
 @numba.njit(cache=True, nogil=True)
 def _move(capacities: IntArray, from_arc: int, to_arc: int, direct: int, units: int) -> None:
-    """Split `units` of the pair, or undo the split of as many when negative."""
+    """Split `units` of the pair; a negative number undoes a split."""
     capacities[from_arc ^ 1] -= units
     capacities[to_arc] -= units
     if direct >= 0:

@@ -1,16 +1,11 @@
-"""Tree packing along tight sets: pack every level by itself, then compose the packings into trees of the whole network.
+"""Tree packing along a laminar family of tight sets: every level is packed by itself, and the packings are composed.
 
-Each tree enters a tight set exactly once (`collopt.solvers.trees.tight_sets`), so at every level of the family the
+Each tree enters a tight set exactly once (`collopt.solvers.trees.tight_sets`).  So at every level of the family the
 children of a set are packed as if they were single ranks, where child c is the root of as many trees as start in it or
-enter it from outside the set.  A tree of the whole network is then put together from the top: where a level's tree
-leads from child A to child B, some link between them that has units left is taken, from the rank of A that has the data
-first; inside B the tree continues as one of the trees rooted where that link arrives.  Units are counted down, and a
-tree gets as many copies as all its parts have left.
-
-The levels of a family of tight sets, each packed by itself (`collopt.solvers.trees.forest_packing` composes them).
-
-The children of a set are packed as if they were single ranks, where child c is the root of as many trees as start in
-it or enter it from outside the set.
+enter it from outside the set.  Trees of the whole network are composed top-down: where a tree of a level leads from
+child A to child B, it takes a link between them with units left, from the rank of A that has the data first; inside B
+it continues as one of the trees rooted at the head of that link.  A composed tree gets as many copies as all its parts
+have left.
 """
 
 from __future__ import annotations
@@ -25,17 +20,16 @@ from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, SmallArray
 from .routed_graph import RoutedGraph
-from .tight_sets import Family
+from .tight_sets import LaminarFamily
 from .tree_packing import Packing, pack_trees
 
-__all__ = ["Levels", "pack_forest", "pack_levels"]
-
-
 ROWS_AT_ONCE = 2**22
-"""Entries of a block of trees; blocks keep the memory for an unknown number of trees linear in the result."""
+"""Entries per block of trees; blocks keep memory linear in the result, as the number of trees is unknown."""
 
 
-def pack_forest(graph: RoutedGraph, supplies: IntArray, family: Family, *, seed: int = 0) -> tuple[Packing, IntArray]:
+def pack_forest(
+    graph: RoutedGraph, supplies: IntArray, family: LaminarFamily, *, seed: int = 0
+) -> tuple[Packing, IntArray]:
     """Pack ``supplies[i]`` spanning out-trees from each rank i into a network without switches.
 
     Shapes: `supplies` int64 (ranks,).
@@ -66,7 +60,7 @@ def pack_forest(graph: RoutedGraph, supplies: IntArray, family: Family, *, seed:
 
 @numba.njit(cache=True, nogil=True)
 def _compose(levels: Levels, left: IntArray, roots: IntArray, weights: IntArray, block: SmallArray) -> int:
-    """Fill the rows of `block` with trees while roots have trees left; return how many, -1 if a part is missing."""
+    """Fill rows of `block` with trees while roots have trees left; return their number, -1 if a part is missing."""
     ranks, sets = levels.num_ranks, len(levels.num_steps)
     depth = np.empty(ranks, dtype=np.int64)
     frames = np.empty((sets + 1, 3), dtype=np.int64)  # set, tree, next step
@@ -74,7 +68,7 @@ def _compose(levels: Levels, left: IntArray, roots: IntArray, weights: IntArray,
     row = 0
     for root in range(ranks):
         while left[root] > 0 and row < len(block):
-            num_trees = _put_together(levels, root, block[row], depth, frames, trees)
+            num_trees = _compose_one(levels, root, block[row], depth, frames, trees)
             if num_trees < 0:
                 return -1
             copies = left[root]
@@ -95,10 +89,8 @@ def _compose(levels: Levels, left: IntArray, roots: IntArray, weights: IntArray,
 
 
 @numba.njit(cache=True, nogil=True)
-def _put_together(
-    levels: Levels, root: int, row: SmallArray, depth: IntArray, frames: IntArray, trees: IntArray
-) -> int:
-    """Write one tree into `row` and the level trees that it uses into `trees`; return their number, or -1."""
+def _compose_one(levels: Levels, root: int, row: SmallArray, depth: IntArray, frames: IntArray, trees: IntArray) -> int:
+    """Compose one tree in `row` and list its level trees in `trees`; return their number, or -1."""
     depth[root] = 0
     height = _enter(levels, 0, root, frames, 0, trees, 0)
     num_trees = height
@@ -143,7 +135,7 @@ def _enter(levels: Levels, number: int, rank: int, frames: IntArray, height: int
         if around == number:
             break
         key = levels.num_ranks + around
-    # The smallest set comes on top: its ranks have the data first.
+    # The smallest set comes on top of the stack: its ranks have the data first.
     for place in range((height - first) // 2):
         for column in range(3):
             other = height - 1 - place
@@ -155,7 +147,7 @@ def _enter(levels: Levels, number: int, rank: int, frames: IntArray, height: int
 
 @numba.njit(cache=True, nogil=True)
 def _best_port(levels: Levels, connection: int, depth: IntArray) -> int:
-    """Of a connection's links with units left: one whose tail has the data first, then one with most units."""
+    """Choose the link of a connection with units left whose tail is least deep, then the one with most units."""
     best = -1
     for place in range(levels.first_port[connection], levels.first_port[connection + 1]):
         port = levels.ports[place]
@@ -170,16 +162,16 @@ def _best_port(levels: Levels, connection: int, depth: IntArray) -> int:
 
 
 class Levels(NamedTuple):
-    """All levels in flat arrays.  A child is named by its key: a rank by its number, set x by ``num_ranks + x``."""
+    """The packings of all levels.  The key of a child is its number for a rank, ``num_ranks + x`` for set x."""
 
     num_ranks: int
-    parents: IntArray  # (keys,): the set that each child is in
-    first_tree: IntArray  # (keys,): where the trees rooted at this child start
-    last_tree: IntArray  # (keys,): one past their end
+    parents: IntArray  # (keys,): the set around each child
+    first_tree: IntArray  # (keys,): first tree rooted at this child
+    last_tree: IntArray  # (keys,): one past its last tree
     tree_left: IntArray  # (trees,): copies left
-    tree_steps: IntArray  # (trees,): where the steps of each tree start in `steps`
+    tree_steps: IntArray  # (trees,): first step of each tree in `steps`
     steps: IntArray  # connection numbers within the level, each after the one that reaches its tail
-    num_steps: IntArray  # (sets,): how many steps a tree of this set has
+    num_steps: IntArray  # (sets,): steps per tree of this set
     first_connection: IntArray  # (sets,)
     heads: IntArray  # (connections,): key of the child that each leads to
     ports: IntArray  # links of the graph, grouped by connection
@@ -200,8 +192,8 @@ class _Connections(NamedTuple):
     first_port: IntArray  # (connections + 1,)
 
 
-class _LevelTrees:
-    """The trees of all levels so far; equal problems (the boxes of a cluster) are packed once."""
+class _LevelPackings:
+    """Packings of the levels so far; equal problems (the boxes of a cluster) are packed once."""
 
     def __init__(self, num_keys: int, num_sets: int, seed: int) -> None:
         self.seed = seed
@@ -214,12 +206,12 @@ class _LevelTrees:
         self._solved: dict[bytes, tuple[Packing, int]] = {}
 
     def add(self, level: int, keys: IntArray, problem: tuple[IntArray, IntArray, IntArray, IntArray]) -> None:
-        """Pack the children `keys` of a set; `problem` is tails, heads, capacities between them, and trees wanted."""
+        """Pack the children `keys` of a set; `problem` is tails, heads, capacities and tree demands."""
         name = b"|".join(array.tobytes() for array in problem)
         if name not in self._solved:
-            packing = _packed(len(keys), *problem, self.seed)
+            packing = _pack_level(len(keys), *problem, self.seed)
             self._solved[name] = (packing, self.next_step)
-            self.steps.append(_in_order(packing.roots, packing.links, problem[0]).ravel())
+            self.steps.append(_breadth_first(packing.roots, packing.links, problem[0]).ravel())
             self.next_step += len(self.steps[-1])
         packing, first_step = self._solved[name]
         self.num_steps[level] = len(keys) - 1
@@ -230,7 +222,7 @@ class _LevelTrees:
         self.num_trees += len(packing.roots)
 
 
-def pack_levels(graph: RoutedGraph, alive: IntArray, supplies: IntArray, family: Family, seed: int) -> Levels:
+def pack_levels(graph: RoutedGraph, alive: IntArray, supplies: IntArray, family: LaminarFamily, seed: int) -> Levels:
     """Pack every set of a family by itself.
 
     Shapes: `supplies` int64 (ranks,).
@@ -239,14 +231,14 @@ def pack_levels(graph: RoutedGraph, alive: IntArray, supplies: IntArray, family:
     tails, heads, units = graph.tails[alive], graph.heads[alive], graph.units[alive]
     parents = np.concatenate([family.innermost[:num_ranks], family.parents])
     connections = _connections(tails, heads, units, num_ranks, parents)
-    wanted = _wanted(heads, units, supplies, parents, connections)
+    demands = _tree_demands(heads, units, supplies, parents, connections)
     first_connection = np.searchsorted(connections.levels, np.arange(num_sets + 1))
-    trees, local = _LevelTrees(len(parents), num_sets, seed), np.empty(len(parents), dtype=np.int64)
+    trees, local = _LevelPackings(len(parents), num_sets, seed), np.empty(len(parents), dtype=np.int64)
     for level, keys in enumerate(progress.iterate(_children_in_order(parents, num_ranks), num_sets)):
         local[keys] = np.arange(len(keys))
         part = slice(first_connection[level], first_connection[level + 1])
         between = (local[connections.tails[part]], local[connections.heads[part]], connections.capacities[part])
-        trees.add(level, keys, (*between, wanted[keys]))
+        trees.add(level, keys, (*between, demands[keys]))
     return Levels(
         num_ranks,
         parents,
@@ -267,7 +259,7 @@ def pack_levels(graph: RoutedGraph, alive: IntArray, supplies: IntArray, family:
 
 
 def _connections(tails: IntArray, heads: IntArray, units: IntArray, num_ranks: int, parents: IntArray) -> _Connections:
-    levels, tail_keys, head_keys = _separated(tails, heads, num_ranks, parents)
+    levels, tail_keys, head_keys = _lowest_common_sets(tails, heads, num_ranks, parents)
     order = np.lexsort((head_keys, tail_keys, levels))
     ends = np.stack([levels, tail_keys, head_keys])[:, order]
     starts = np.flatnonzero(np.append(True, (np.diff(ends) != 0).any(axis=0)))
@@ -277,10 +269,10 @@ def _connections(tails: IntArray, heads: IntArray, units: IntArray, num_ranks: i
     )
 
 
-def _separated(
+def _lowest_common_sets(
     tails: IntArray, heads: IntArray, num_ranks: int, parents: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Per link: the smallest set around both ends, and the children of it that hold the tail and the head."""
+    """Return, per link, the smallest set around both ends and its children that hold the tail and the head."""
     depth = np.zeros(len(parents), dtype=np.int64)
     for key in range(num_ranks + 1, len(parents)):
         depth[key] = depth[num_ranks + parents[key]] + 1
@@ -296,27 +288,27 @@ def _separated(
     return parents[tail], tail, head
 
 
-def _wanted(
+def _tree_demands(
     heads: IntArray, units: IntArray, supplies: IntArray, parents: IntArray, connections: _Connections
 ) -> IntArray:
-    """Trees rooted at each child in its level: its own supplies, and what enters it from outside the level."""
+    """Count the trees rooted at each child in its level: its own supplies and what enters from outside the level."""
     num_ranks = len(supplies)
-    wanted = np.zeros(len(parents), dtype=np.int64)
-    wanted[:num_ranks] = supplies
-    np.add.at(wanted, heads, units)
+    demands = np.zeros(len(parents), dtype=np.int64)
+    demands[:num_ranks] = supplies
+    np.add.at(demands, heads, units)
     between = np.zeros(len(parents) - num_ranks, dtype=np.int64)
     np.add.at(between, connections.levels, connections.capacities)
-    # What enters a set is what enters its children, less what they send each other; ranks first, then sets inside out.
-    np.add.at(wanted, num_ranks + parents[:num_ranks], wanted[:num_ranks])
+    # The ingress of a set is that of its children less the capacity between them; ranks first, then sets inside out.
+    np.add.at(demands, num_ranks + parents[:num_ranks], demands[:num_ranks])
     for key in range(len(parents) - 1, num_ranks, -1):
-        wanted[key] -= between[key - num_ranks]
-        wanted[num_ranks + parents[key]] += wanted[key]
-    np.subtract.at(wanted, connections.heads, connections.capacities)
-    return wanted
+        demands[key] -= between[key - num_ranks]
+        demands[num_ranks + parents[key]] += demands[key]
+    np.subtract.at(demands, connections.heads, connections.capacities)
+    return demands
 
 
 def _children_in_order(parents: IntArray, num_ranks: int) -> list[IntArray]:
-    """Keys of the children of each set, by their first rank, so that equal boxes look equal."""
+    """List the keys of the children of each set, by their first rank, so that equal boxes give equal problems."""
     first_rank = np.full(len(parents), num_ranks, dtype=np.int64)
     first_rank[:num_ranks] = np.arange(num_ranks)
     for key in list(range(num_ranks)) + list(range(len(parents) - 1, num_ranks, -1)):
@@ -328,23 +320,23 @@ def _children_in_order(parents: IntArray, num_ranks: int) -> list[IntArray]:
     return [order[start:stop] for start, stop in pairwise(bounds)]
 
 
-def _packed(
-    num_children: int, tails: IntArray, heads: IntArray, capacities: IntArray, wanted: IntArray, seed: int
+def _pack_level(
+    num_children: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray, seed: int
 ) -> Packing:
-    """Pack one level, trees sorted by root: stars where every child can reach every other at once."""
-    if len(tails) == num_children * (num_children - 1) and (capacities >= wanted[tails]).all():
+    """Pack one level, trees sorted by root: stars if every child has direct links with capacity to all others."""
+    if len(tails) == num_children * (num_children - 1) and (capacities >= demands[tails]).all():
         links = np.full((num_children, num_children), -1, dtype=np.int64)
         links[tails, heads] = np.arange(len(tails))
-        roots = np.flatnonzero(wanted > 0)
-        return Packing(roots, wanted[roots], links[roots])
-    packing = pack_trees(num_children, tails, heads, capacities, wanted, seed=seed)
+        roots = np.flatnonzero(demands > 0)
+        return Packing(roots, demands[roots], links[roots])
+    packing = pack_trees(num_children, tails, heads, capacities, demands, seed=seed)
     order = np.argsort(packing.roots, kind="stable")
     return Packing(packing.roots[order], packing.weights[order], packing.links[order])
 
 
 @numba.njit(cache=True, nogil=True)
-def _in_order(roots: IntArray, links: IntArray, tails: IntArray) -> IntArray:
-    """List the links of each tree level by level."""
+def _breadth_first(roots: IntArray, links: IntArray, tails: IntArray) -> IntArray:
+    """List the links of each tree in breadth-first order."""
     trees, nodes = links.shape
     ordered = np.empty((trees, nodes - 1), dtype=np.int64)
     depth = np.empty(nodes, dtype=np.int64)

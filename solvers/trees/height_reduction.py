@@ -1,12 +1,12 @@
-"""Lower trees under the same loads: pairs of trees exchange the links on which they receive.
+"""Height reduction of packed trees by local search: pairs of trees exchange the links on which a rank receives.
 
 Two trees that reach rank v on different links may exchange these links if neither new sender lies below v in its
-tree: both still span, and every link carries what it carried.  The exchange that helps a tall tree most is taken from
-all the others, along the path to its deepest rank, until none helps.  Where the two have different numbers of copies,
-the tree with more is divided, which is allowed only to lower the tallest trees of all.
+tree: both still span, and the load of every link stays.  Each step takes the exchange that improves a tall tree most,
+over all other trees and the path to its deepest rank, until none improves.  If the two trees have different numbers of
+copies, the heavier one is split, which is allowed only to lower the tallest trees of all.
 
-What is lowered is ``sum over trees and ranks of copies * 2^depth``, which the deepest ranks dominate.  Minimum height
-is NP-hard; this is a local search, and says nothing about how low trees could be.
+The potential function is ``sum over trees and ranks of copies * 2^depth``, which the deepest ranks dominate.  Minimum
+height is NP-hard; the local search gives no bound.
 """
 
 from __future__ import annotations
@@ -20,35 +20,32 @@ from ...support import progress
 from ...support.arrays import FloatArray, IntArray, SmallArray
 from .tree_packing import Packing
 
-__all__ = ["lower_trees"]
-
-
-EFFORT = 3 * 10**7
-"""Exchanges looked at per round, which bounds the time; an exchange made counts as `MOVE_COST` of them per rank."""
+EXCHANGES_PER_ROUND = 3 * 10**7
+"""Exchanges evaluated per round, which bounds the time; one that is made counts as `MOVE_COST` of them per rank."""
 MOVE_COST = 16
 MAX_ENTRIES = 2**23
-"""Trees times ranks that take part; of larger forests, the tallest trees do."""
-HIGH = 64
-"""Heights from here on are lowered by several hops per round: rings would take as many rounds as they are long."""
-GROWTH = 2
-"""Trees may become this many times as many by division."""
+"""Trees times ranks that take part; of larger forests only the tallest trees take part."""
+TALL = 64
+"""From this height on, a round aims at several hops: rings would otherwise take as many rounds as they have ranks."""
+MAX_GROWTH = 2
+"""Limit of the growth of the number of trees by splitting."""
 MAX_DEPTH = 1000
-"""Depths count no further, which keeps 2^depth a float."""
+"""Larger depths count as this one, which keeps 2^depth a float."""
 
 
 class _Forest(NamedTuple):
-    """Trees with room for more, and what is known of them."""
+    """Trees in arrays with spare rows, with depths and potentials."""
 
     roots: IntArray
     weights: IntArray
     links: SmallArray  # (trees, ranks)
     depths: SmallArray  # (trees, ranks)
-    energies: FloatArray  # (trees, ranks): sum of 2^depth over the ranks below, itself included
+    potentials: FloatArray  # (trees, ranks): sum of 2^depth over the subtree
     tails: IntArray  # (links,)
 
 
 def lower_trees(packing: Packing, tails: IntArray) -> Packing:
-    """Exchange links between trees until no exchange makes them lower.
+    """Exchange links between trees until no exchange lowers the potential.
 
     Shapes: `tails` int64 (links,).
 
@@ -67,10 +64,10 @@ def lower_trees(packing: Packing, tails: IntArray) -> Packing:
     chosen = np.arange(trees)
     if trees > limit:
         chosen = np.argsort(-_heights(packing.roots, packing.links, tails), kind="stable")[:limit]
-    room = min(GROWTH * len(chosen), limit + len(chosen))
-    forest = _with_room(packing, chosen, tails, room)
+    capacity = min(MAX_GROWTH * len(chosen), limit + len(chosen))
+    forest = _allocate(packing, chosen, tails, capacity)
     _measure_all(forest, len(chosen))
-    roots, weights, links = _lowered(forest, len(chosen))
+    roots, weights, links = _local_search(forest, len(chosen))
     rest = np.delete(np.arange(trees), chosen)
     return Packing(
         np.concatenate([packing.roots[rest], roots]),
@@ -79,19 +76,16 @@ def lower_trees(packing: Packing, tails: IntArray) -> Packing:
     )
 
 
-def _lowered(forest: _Forest, count: int) -> tuple[IntArray, IntArray, SmallArray]:
-    """Exchange links between so many trees, then divide some as long as that makes the tallest ones lower.
-
-    Returns roots, weights and links of all trees there are then.
-    """
-    with progress.status() as say:
-        say(f"height {_height(forest, count)} hops")
-        count = _exchange(forest, count, forest.links.shape[1], EFFORT)
+def _local_search(forest: _Forest, count: int) -> tuple[IntArray, IntArray, SmallArray]:
+    """Exchange links, then also split trees as long as that lowers the tallest; return roots, weights and links."""
+    with progress.status() as report:
+        report(f"height {_height(forest, count)} hops")
+        count = _exchange(forest, count, forest.links.shape[1], EXCHANGES_PER_ROUND)
         while True:
             height = _height(forest, count)
-            say(f"height {height} hops")
+            report(f"height {height} hops")
             kept = forest.roots[:count].copy(), forest.weights[:count].copy(), forest.links[:count].copy()
-            count = _exchange(forest, count, height - 1 - height // HIGH, EFFORT)
+            count = _exchange(forest, count, height - 1 - height // TALL, EXCHANGES_PER_ROUND)
             if _height(forest, count) >= height:
                 return kept
 
@@ -100,14 +94,14 @@ def _height(forest: _Forest, count: int) -> int:
     return int(forest.depths[:count].max())
 
 
-def _with_room(packing: Packing, chosen: IntArray, tails: IntArray, room: int) -> _Forest:
+def _allocate(packing: Packing, chosen: IntArray, tails: IntArray, capacity: int) -> _Forest:
     ranks = packing.links.shape[1]
     forest = _Forest(
-        np.zeros(room, dtype=np.int64),
-        np.zeros(room, dtype=np.int64),
-        np.zeros((room, ranks), dtype=np.int32),
-        np.zeros((room, ranks), dtype=np.int32),
-        np.zeros((room, ranks), dtype=np.float64),
+        np.zeros(capacity, dtype=np.int64),
+        np.zeros(capacity, dtype=np.int64),
+        np.zeros((capacity, ranks), dtype=np.int32),
+        np.zeros((capacity, ranks), dtype=np.int32),
+        np.zeros((capacity, ranks), dtype=np.float64),
         tails,
     )
     forest.roots[: len(chosen)] = packing.roots[chosen]
@@ -128,7 +122,7 @@ def _heights(roots: IntArray, links: IntArray, tails: IntArray) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _find_depths(root: int, links: SmallArray, tails: IntArray, depth: SmallArray) -> int:
-    """Fill in the depth of every rank by climbing to the nearest known one; return the largest."""
+    """Fill in the depth of every rank by climbing to the nearest known one; return the height."""
     depth[:] = -1
     depth[root] = 0
     height: int = 0
@@ -149,15 +143,15 @@ def _find_depths(root: int, links: SmallArray, tails: IntArray, depth: SmallArra
 
 @numba.njit(cache=True, nogil=True)
 def _measure(forest: _Forest, tree: int) -> None:
-    """Renew depths and energies of one tree."""
-    root, links, depth, energy = forest.roots[tree], forest.links[tree], forest.depths[tree], forest.energies[tree]
+    """Recompute depths and potentials of one tree."""
+    root, links, depth, potential = forest.roots[tree], forest.links[tree], forest.depths[tree], forest.potentials[tree]
     height = _find_depths(root, links, forest.tails, depth)
-    # Counting sort by depth: the deepest ranks hand their sums up first.
+    # Counting sort by depth: potentials accumulate from the deepest ranks up.
     ranks = len(links)
     starts = np.zeros(height + 2, dtype=np.int64)
     for rank in range(ranks):
         starts[depth[rank] + 1] += 1
-        energy[rank] = 2.0 ** min(depth[rank], MAX_DEPTH)
+        potential[rank] = 2.0 ** min(depth[rank], MAX_DEPTH)
     starts = np.cumsum(starts)
     order = np.empty(ranks, dtype=np.int64)
     for rank in range(ranks):
@@ -165,7 +159,7 @@ def _measure(forest: _Forest, tree: int) -> None:
         starts[depth[rank]] += 1
     for place in range(ranks - 1, 0, -1):
         rank = order[place]
-        energy[forest.tails[links[rank]]] += energy[rank]
+        potential[forest.tails[links[rank]]] += potential[rank]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -176,9 +170,9 @@ def _measure_all(forest: _Forest, count: int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _exchange(forest: _Forest, count: int, goal: int, effort: int) -> int:
-    """Go through the trees, tallest first, until nothing helps; only trees higher than `goal` may cause divisions.
+    """Improve trees, tallest first, until no exchange helps; return the number of trees.
 
-    Returns the new number of trees.
+    Only trees higher than `goal` may split trees.
     """
     ranks = forest.links.shape[1]
     improved = True
@@ -190,14 +184,14 @@ def _exchange(forest: _Forest, count: int, goal: int, effort: int) -> int:
         for tree in np.argsort(-heights, kind="mergesort"):
             rank = int(np.argmax(forest.depths[tree]))
             while rank != forest.roots[tree] and effort > 0:
-                divide = forest.depths[tree].max() > goal and count + 2 <= len(forest.roots)
+                split = forest.depths[tree].max() > goal and count + 2 <= len(forest.roots)
                 effort -= count
-                other = _best_partner(forest, count, tree, rank, divide)
+                other = _best_partner(forest, count, tree, rank, split)
                 if other < 0:
                     rank = forest.tails[forest.links[tree, rank]]
                     continue
                 effort -= MOVE_COST * ranks
-                count = _evened(forest, count, tree, other)
+                count = _equalize_copies(forest, count, tree, other)
                 mine = forest.links[tree, rank]
                 forest.links[tree, rank] = forest.links[other, rank]
                 forest.links[other, rank] = mine
@@ -209,25 +203,25 @@ def _exchange(forest: _Forest, count: int, goal: int, effort: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _best_partner(forest: _Forest, count: int, tree: int, rank: int, divide: bool) -> int:
-    """Find the tree whose link into `rank` would help most, or -1."""
+def _best_partner(forest: _Forest, count: int, tree: int, rank: int, split: bool) -> int:
+    """Find the tree whose link into `rank` lowers the potential most, or -1."""
     # Local names: numba counts references whenever a field of a tuple is looked up.
-    roots, weights, links, depths, energies, tails = forest
+    roots, weights, links, depths, potentials, tails = forest
     best, partner = -1e-9, -1
     link = links[tree, rank]
     sender = tails[link]
     for other in range(count):
         if roots[other] == rank or links[other, rank] == link:
             continue
-        if weights[other] != weights[tree] and not divide:
+        if weights[other] != weights[tree] and not split:
             continue
         rise = depths[tree, rank] - depths[tree, tails[links[other, rank]]] - 1
         if rise <= 0:
             continue
         fall = depths[other, sender] + 1 - depths[other, rank]
-        change = energies[tree, rank] * (2.0**-rise - 1) + energies[other, rank] * (2.0**fall - 1)
+        change = potentials[tree, rank] * (2.0**-rise - 1) + potentials[other, rank] * (2.0**fall - 1)
         change *= min(weights[tree], weights[other])
-        # Its sender is above the rank here, since that is a rise.
+        # Its sender is above the rank here, since `rise` is positive.
         if change < best and not _is_below(forest, other, sender, rank):
             best, partner = change, other
     return partner
@@ -235,15 +229,15 @@ def _best_partner(forest: _Forest, count: int, tree: int, rank: int, divide: boo
 
 @numba.njit(cache=True, nogil=True)
 def _is_below(forest: _Forest, tree: int, node: int, rank: int) -> bool:
-    """Whether the path from `node` up to the root passes `rank`."""
+    """Return whether the path from `node` up to the root passes `rank`."""
     while forest.depths[tree, node] > forest.depths[tree, rank]:
         node = forest.tails[forest.links[tree, node]]
     return bool(node == rank)
 
 
 @numba.njit(cache=True, nogil=True)
-def _evened(forest: _Forest, count: int, tree: int, other: int) -> int:
-    """Divide the heavier of two trees so that both have the same number of copies; return the number of trees."""
+def _equalize_copies(forest: _Forest, count: int, tree: int, other: int) -> int:
+    """Split the heavier of two trees so that both have equally many copies; return the number of trees."""
     weight = min(forest.weights[tree], forest.weights[other])
     for heavy in (tree, other):
         if forest.weights[heavy] > weight:
@@ -251,7 +245,7 @@ def _evened(forest: _Forest, count: int, tree: int, other: int) -> int:
             forest.weights[count] = forest.weights[heavy] - weight
             forest.links[count] = forest.links[heavy]
             forest.depths[count] = forest.depths[heavy]
-            forest.energies[count] = forest.energies[heavy]
+            forest.potentials[count] = forest.potentials[heavy]
             forest.weights[heavy] = weight
             count += 1
     return count

@@ -1,7 +1,7 @@
-"""A network under edge splitting: links that remember which two links they were joined from.
+"""Network under edge splitting, in which each link records the two links that it was joined from.
 
-The history is a table of two columns instead of Algorithm 3's nested `routing`: joining is an append, and the route
-behind a link is read off once, at the end, for the links that trees really use (ForestColl Appendix E.2).
+A table of two columns replaces the nested `routing` of Algorithm 3: joining appends a row, and routes are expanded
+once, at the end, for the links that trees use (ForestColl Appendix E.2).
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import numpy as np
 
 from ...support.arrays import IntArray
 
-__all__ = ["RoutedGraph", "Routes"]
-
 
 class Routes(NamedTuple):
     """Paths in one array: path ``p`` is ``nodes[starts[p]:starts[p + 1]]``."""
@@ -24,14 +22,10 @@ class Routes(NamedTuple):
 
 
 class RoutedGraph:
-    """Links with the units that they still have and the pair of links that each was joined from.
+    """Links with their remaining units and the pair of links that each was joined from.
 
-    Shapes: `tails`, `heads`, `units` int64 (links,).
-
-    `tails`, `heads`, `units` (int64 (links,)): Links without units stay in the table, since others may have been joined
-        from them.
-    `before`, `after` (int64 (links,)): Numbers of the two links that a link follows, -1 for links of the original
-        network.
+    `tails`, `heads`, `units` (int64 (links,)): Links without units stay, since others may have been joined from them.
+    `before`, `after` (int64 (links,)): The two links that a link follows, -1 for links of the original network.
     """
 
     def __init__(self, num_nodes: int, tails: IntArray, heads: IntArray, units: IntArray) -> None:
@@ -45,9 +39,7 @@ class RoutedGraph:
         return np.flatnonzero(self.units > 0)
 
     def join(self, into: IntArray, out: IntArray, units: IntArray) -> None:
-        """Replace units of links into a node, and as many of links out of it, by links that pass it.
-
-        What would lead from a node to itself is dropped.
+        """Replace units of links into a node, and as many of links out of it, by links that bypass it; drop loops.
 
         Shapes: `into`, `out` int64 (pairs,); `units` int64 (pairs,).
         """
@@ -62,15 +54,15 @@ class RoutedGraph:
         self.after = np.concatenate([self.after, out])
 
     def routes(self, links: IntArray) -> Routes:
-        """Write out the nodes that the given links pass, both ends included and without loops.
+        """Expand links into the nodes that they pass, both ends included and without loops.
 
         Shapes: `links` int64 (paths,).
         """
-        return Routes(*_written_out(links, self.tails, self.heads, self.before, self.after, self.num_nodes))
+        return Routes(*_expanded(links, self.tails, self.heads, self.before, self.after, self.num_nodes))
 
 
 @numba.njit(cache=True, nogil=True)
-def _written_out(
+def _expanded(
     links: IntArray, tails: IntArray, heads: IntArray, before: IntArray, after: IntArray, num_nodes: int
 ) -> tuple[IntArray, IntArray]:
     starts = np.zeros(len(links) + 1, dtype=np.int64)
@@ -96,7 +88,7 @@ def _written_out(
                 continue
             node = heads[link]
             if place[node] >= 0:
-                # A path that comes back to a switch need not have left it.
+                # Cut the loop of a path that returns to a switch.
                 while end > place[node] + 1:
                     end -= 1
                     place[nodes[end]] = -1

@@ -1,12 +1,12 @@
-"""Removal of every switch from a network, level by level of its tight sets.
+"""Removal of all switches from a network, level by level of its laminar family of tight sets.
 
 A switch belongs to the smallest tight set around it.  In that set's *level problem* the sets and ranks directly inside
-are terminals, everything outside is one node that supplies what it supplies and is no sink, and the switches are
-removed (`collopt.solvers.trees.transport_splitting`).  Capacity is never paired within one terminal nor within the
-outside, so the capacity that enters any set of the family is what it was, and tight sets stay tight.  Equal level
-problems (the boxes of a cluster) are solved once.
+are terminals, everything outside is contracted to one node that supplies but is no sink, and the switches are removed
+(`collopt.solvers.trees.transport_splitting`).  Links are never paired within one terminal or within the outside,
+so the capacity that enters each set of the family stays the same, and tight sets stay tight.  Equal level problems
+(the boxes of a cluster) are solved once.
 
-The plan for a terminal is then dealt out to the links behind it (its *ports*).
+The plan of a terminal is then distributed over its links (its *ports*).
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from ...support import progress
 from ...support.arrays import IntArray
 from ..flow.transport import integral_transport
 from .routed_graph import RoutedGraph
-from .tight_sets import Family
+from .tight_sets import LaminarFamily
 from .transport_splitting import SwitchPlan, remove_all_switches
-
-__all__ = ["join_pass_through", "remove_switches"]
 
 RemoveAll = Callable[[IntArray, IntArray, int], list[SwitchPlan]]
 
@@ -42,9 +40,9 @@ class _Level(NamedTuple):
 
 
 def join_pass_through(graph: RoutedGraph, num_ranks: int) -> None:
-    """Remove switches with two neighbours that pass on all that they take in, such as NICs.
+    """Remove switches with two neighbors that forward all their ingress, such as NICs.
 
-    Straight through serves every cut at least as well as any other way to pair their links.
+    Pairing straight through serves every cut at least as well as any other pairing.
     """
     while True:
         alive = graph.alive()
@@ -52,13 +50,13 @@ def join_pass_through(graph: RoutedGraph, num_ranks: int) -> None:
         joined: set[int] = set()
         pairs = []
         for switch in range(num_ranks, graph.num_nodes):
-            arriving, leaving = into.get(switch, []), out.get(switch, [])
-            if len(arriving) != 2 or len(leaving) != 2:
+            incoming, outgoing = into.get(switch, []), out.get(switch, [])
+            if len(incoming) != 2 or len(outgoing) != 2:
                 continue
-            ends = {int(graph.tails[arriving[0]]), int(graph.tails[arriving[1]])}
-            if ends != {int(graph.heads[link]) for link in leaving} or len(ends) != 2 or ends & joined:
+            ends = {int(graph.tails[incoming[0]]), int(graph.tails[incoming[1]])}
+            if ends != {int(graph.heads[link]) for link in outgoing} or len(ends) != 2 or ends & joined:
                 continue
-            straight = [(a, b) for a in arriving for b in leaving if graph.tails[a] != graph.heads[b]]
+            straight = [(a, b) for a in incoming for b in outgoing if graph.tails[a] != graph.heads[b]]
             if all(graph.units[a] == graph.units[b] for a, b in straight):
                 pairs += straight
                 joined.add(switch)
@@ -76,7 +74,7 @@ def _by_node(ends: IntArray, links: IntArray) -> dict[int, list[int]]:
 
 
 def remove_switches(
-    graph: RoutedGraph, supplies: IntArray, family: Family, remove: RemoveAll = remove_all_switches
+    graph: RoutedGraph, supplies: IntArray, family: LaminarFamily, remove: RemoveAll = remove_all_switches
 ) -> None:
     """Replace every switch by links between ranks, so that every rank can still receive every supply.
 
@@ -98,10 +96,10 @@ def remove_switches(
             solved[key] = remove(capacities, level.supplies, len(level.supplies) - 1)
         first_switch = len(level.supplies)
         for plan in solved[key]:
-            _deal_out(graph, level.place, int(switches[plan.switch - first_switch]), plan)
+            _distribute(graph, level.place, int(switches[plan.switch - first_switch]), plan)
 
 
-def _level(graph: RoutedGraph, supplies: IntArray, family: Family, number: int, switches: IntArray) -> _Level:
+def _level(graph: RoutedGraph, supplies: IntArray, family: LaminarFamily, number: int, switches: IntArray) -> _Level:
     owner = _children(family, number)
     inside = owner >= -1
     # Sets by number, ranks as themselves; terminals are numbered by their first rank.
@@ -122,8 +120,8 @@ def _level(graph: RoutedGraph, supplies: IntArray, family: Family, number: int, 
     return _Level(place, totals, switches)
 
 
-def _children(family: Family, number: int) -> IntArray:
-    """Per node: the child set of set `number` that it is in, -1 if directly inside, -2 if outside."""
+def _children(family: LaminarFamily, number: int) -> IntArray:
+    """Return, per node, the child set of set `number` around it, -1 if directly inside, -2 if outside."""
     child = np.full(len(family.parents), -2, dtype=np.int64)
     child[number] = -1
     for other in range(number + 1, len(family.parents)):
@@ -141,40 +139,41 @@ def _capacities(graph: RoutedGraph, alive: IntArray, level: _Level) -> IntArray:
     return capacities
 
 
-def _deal_out(graph: RoutedGraph, place: IntArray, switch: int, plan: SwitchPlan) -> None:
-    """Join the links at a switch as the plan says, spreading each terminal's share over its ports."""
+def _distribute(graph: RoutedGraph, place: IntArray, switch: int, plan: SwitchPlan) -> None:
+    """Join the links at a switch by its plan, spreading each terminal's share over its ports."""
     alive = graph.alive()
-    arriving, leaving = alive[graph.heads[alive] == switch], alive[graph.tails[alive] == switch]
-    if not len(arriving):
-        return  # other switches gave up all that it was linked to
-    sent, origin, target = _sent(graph, place, arriving, plan)
+    incoming, outgoing = alive[graph.heads[alive] == switch], alive[graph.tails[alive] == switch]
+    if not len(incoming):
+        return  # the other switches gave up all its links
+    sent, origin, target = _sent(graph, place, incoming, plan)
     pairs = [np.empty((0, 3), dtype=np.int64)]
     for terminal in np.unique(target):
         towards = np.flatnonzero(target == terminal)
-        ports = leaving[place[graph.heads[leaving]] == terminal]
+        ports = outgoing[place[graph.heads[outgoing]] == terminal]
         ports = ports[np.argsort(graph.heads[ports], kind="stable")]
-        pairs.append(_staircase(origin[towards], sent[towards], ports, graph.units[ports]))
+        pairs.append(_north_west_corner(origin[towards], sent[towards], ports, graph.units[ports]))
     into, out, units = np.concatenate(pairs).T
     graph.join(into, out, units)
-    graph.units[arriving] = graph.units[leaving] = 0
+    graph.units[incoming] = graph.units[outgoing] = 0
 
 
 def _sent(
-    graph: RoutedGraph, place: IntArray, arriving: IntArray, plan: SwitchPlan
+    graph: RoutedGraph, place: IntArray, incoming: IntArray, plan: SwitchPlan
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """How many units each arriving port sends to which terminal: units, port and terminal, aligned ports together."""
+    """Return units, port and terminal of what each incoming port sends, with aligned ports together."""
     parts = []
-    for terminal in np.unique(place[graph.tails[arriving]]):
-        ports = arriving[place[graph.tails[arriving]] == terminal]
+    for terminal in np.unique(place[graph.tails[incoming]]):
+        ports = incoming[place[graph.tails[incoming]] == terminal]
         ports = ports[np.argsort(graph.tails[ports], kind="stable")]
-        row = plan.units[np.searchsorted(plan.neighbours, terminal)]
-        targets, wanted, held = plan.neighbours[row > 0], row[row > 0], graph.units[ports]
+        row = plan.units[np.searchsorted(plan.neighbors, terminal)]
+        targets, wanted, capacity = plan.neighbors[row > 0], row[row > 0], graph.units[ports]
         share = wanted[None, :]
         if len(ports) > 1:
             everything = np.ones((len(ports), len(targets)), dtype=np.bool_)
-            dealt = integral_transport(held, wanted, np.outer(held.astype(np.float64), wanted), everything)
-            assert dealt is not None, "ports and plan hold the same units"
-            share = dealt
+            proportional = np.outer(capacity.astype(np.float64), wanted)
+            split = integral_transport(capacity, wanted, proportional, everything)
+            assert split is not None, "ports and plan hold the same units"
+            share = split
         port, column = np.nonzero(share)
         given_up = targets[column] == terminal
         parts.append(np.stack([share[port, column], ports[port], targets[column], port])[:, ~given_up])
@@ -184,9 +183,9 @@ def _sent(
     return units[order], port[order], target[order]
 
 
-def _staircase(into: IntArray, sent: IntArray, out: IntArray, held: IntArray) -> IntArray:
-    """Match two sequences of units in order; (into, out, units) rows."""
-    rows, columns = np.cumsum(sent), np.cumsum(held)
+def _north_west_corner(into: IntArray, sent: IntArray, out: IntArray, capacity: IntArray) -> IntArray:
+    """Match two sequences of units in order (north-west corner rule); return (into, out, units) rows."""
+    rows, columns = np.cumsum(sent), np.cumsum(capacity)
     ends = np.unique(np.concatenate([rows, columns[columns < rows[-1]]]))
     units = np.diff(ends, prepend=0)
     return np.stack([into[np.searchsorted(rows, ends)], out[np.searchsorted(columns, ends)], units], axis=1)

@@ -1,19 +1,19 @@
-"""Tight sets: parts of a network that every packing of trees enters exactly as often as it must.
+"""Laminar family of tight sets, along which tree packing decomposes.
 
 A set X of nodes is *tight* if the capacity entering it equals the supplies outside it.  Then each tree from outside
-enters X exactly once, so the network falls into two smaller problems that can be solved apart, and *any* two
-solutions compose (`collopt.solvers.trees.forest_packing`):
+enters X exactly once, so the network decomposes into two independent problems, and *any* two solutions compose
+(`collopt.solvers.trees.forest_packing`):
 
 *the quotient*, with X contracted to one rank that supplies all that X supplies, and *the inside*, where rank v of X
 supplies its own plus one unit for every unit of capacity that enters X at v.
 
 Both can carry their supplies: a cut of the quotient is a cut of the network; and a cut (T inside X) of the inside has
 its demand lowered by what enters T from outside X, which is exactly what it loses in capacity.  Applied again to the
-parts this gives a family of nested sets.
+parts this gives a laminar family.
 
-The smallest tight set around a rank is what can still reach it after a maximum flow into it.  Smallest sets first:
-they are contracted, and a sweep over what is left finds the sets around them.  Where every rank is a tight set by
-itself this finds none, though there may be larger ones, which the caller may know of.
+The smallest tight set around a rank holds the nodes that reach it in the residual network of a maximum flow into it.
+Smallest sets are contracted first, and a sweep over the contracted network finds the sets around them.  Where every
+rank is a tight set by itself this finds none; the caller may name larger candidates.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ import numpy as np
 from ...support.arrays import BoolArray, IntArray
 from ..flow.sink_sweep import sweep_sinks
 
-__all__ = ["Family", "tight_family"]
 
-
-class Family(NamedTuple):
-    """Nested node sets; set 0 is the whole network.
+class LaminarFamily(NamedTuple):
+    """A laminar family of node sets; set 0 is the whole network.
 
     `parents` (int64 (sets,)): The smallest set around each set; -1 for set 0.  A set has a larger number than its
         parent.
@@ -50,7 +48,7 @@ class Family(NamedTuple):
 
 
 class _Contraction:
-    """The network with the sets found so far contracted; ranks and contracted sets come first, then switches."""
+    """The network with the tight sets so far contracted; ranks and contracted sets come first, then switches."""
 
     def __init__(
         self, num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray
@@ -64,11 +62,11 @@ class _Contraction:
 
     @property
     def num_terminals(self) -> int:
-        """How many groups hold ranks."""
+        """Number of groups that hold ranks."""
         return len(self.supplies)
 
     def merged_links(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Links between different groups, parallel ones added up."""
+        """Return the links between different groups, parallel ones merged."""
         tails, heads, capacities = self.links
         tails, heads = self.group_of[tails], self.group_of[heads]
         between = (tails != heads) & (capacities > 0)
@@ -78,7 +76,7 @@ class _Contraction:
         return keys // self.num_groups, keys % self.num_groups, merged
 
     def contract(self, sets: list[BoolArray], numbers: list[int]) -> None:
-        """Make each set of groups one group."""
+        """Contract each set of groups into one group."""
         target = np.arange(self.num_groups)
         for members in sets:
             target[members] = np.flatnonzero(members)[0]
@@ -102,8 +100,8 @@ def tight_family(
     capacities: IntArray,
     supplies: IntArray,
     known: Sequence[BoolArray] = (),
-) -> Family:
-    """Find nested tight sets of a network that can carry its supplies.
+) -> LaminarFamily:
+    """Find a laminar family of tight sets of a network that can carry its supplies.
 
     Shapes: `tails`, `heads`, `capacities` int64 (links,); `supplies` int64 (ranks,); `known` list of bool (nodes,).
 
@@ -136,16 +134,16 @@ def tight_family(
 
 
 def _disjoint_tight_sets(network: _Contraction) -> list[BoolArray]:
-    """Smallest tight sets of two or more terminals, made disjoint."""
+    """Find smallest tight sets of two or more terminals, made disjoint."""
     links, terminals = network.merged_links(), network.num_terminals
     sweep = sweep_sinks(network.num_groups, *links, network.supplies, terminals)
-    sizes = sweep.reaching[:, :terminals].sum(axis=1)
-    proper = (sizes > 1) & (sizes < terminals) & (sweep.lacking == 0)
+    sizes = sweep.sink_sides[:, :terminals].sum(axis=1)
+    proper = (sizes > 1) & (sizes < terminals) & (sweep.deficit == 0)
     order = np.flatnonzero(proper)[np.argsort(sizes[proper], kind="stable")]
     taken = np.zeros(network.num_groups, dtype=np.bool_)
     found = []
     for sink in order:
-        members = sweep.reaching[sink]
+        members = sweep.sink_sides[sink]
         if (members & taken)[:terminals].any():
             continue
         # Sets that share only switches stay tight without them, where switches are balanced.
@@ -157,7 +155,7 @@ def _disjoint_tight_sets(network: _Contraction) -> list[BoolArray]:
 
 
 def _grouped(network: _Contraction, sets: Sequence[BoolArray]) -> list[BoolArray]:
-    """Of some sets of nodes, the tight ones of two or more terminals, as sets of groups."""
+    """Return the tight ones of some node sets, with two or more terminals, as sets of groups."""
     links, terminals = network.merged_links(), network.num_terminals
     taken = np.zeros(network.num_groups, dtype=np.bool_)
     found = []
@@ -177,15 +175,15 @@ def _is_tight(members: BoolArray, links: tuple[IntArray, IntArray, IntArray], su
     return bool(entering == supplies[~members[: len(supplies)]].sum())
 
 
-def _outermost_first(parents: IntArray, innermost: IntArray) -> Family:
-    """Number the sets so that parents come before their children; set 0 stays."""
+def _outermost_first(parents: IntArray, innermost: IntArray) -> LaminarFamily:
+    """Renumber the sets so that parents precede their children; set 0 stays."""
     depth = np.zeros(len(parents), dtype=np.int64)
-    # Sets were found from the inside out: a parent has the larger number.
+    # Sets were found inside out: a parent has the larger number.
     for number in range(len(parents) - 1, 0, -1):
         depth[number] = depth[parents[number]] + 1
     order = np.argsort(depth, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    renamed = rank[parents[order]]
-    renamed[0] = -1
-    return Family(renamed, rank[innermost])
+    new_number = np.empty_like(order)
+    new_number[order] = np.arange(len(order))
+    new_parents = new_number[parents[order]]
+    new_parents[0] = -1
+    return LaminarFamily(new_parents, new_number[innermost])

@@ -1,10 +1,10 @@
-"""Packing of spanning out-trees: every root gets its number of trees, no link more trees than its capacity.
+"""Packing of spanning out-trees by maximum flows: a given number per root, within the capacities of the links.
 
 ForestColl section 5.4, Appendix E.3 (Algorithm 4, Theorem 10).  Trees grow in batches of m equal copies from one
-root.  Where the paper computes a maximum flow in an auxiliary network for every candidate link, here one flow per
-rank is kept and repaired, which gives the same answers:
+root.  The paper computes a maximum flow in an auxiliary network for every candidate link; here one flow per rank is
+kept and repaired, with the same result:
 
-*State.*  ``g`` is the capacity left, ``r_i`` the trees that root i still wants (those of the batch included).  The
+*State.*  ``g`` is the capacity left, ``r_i`` the trees that root i still needs (those of the batch included).  The
 flow kept for rank y ships ``r_i`` from every other rank i into y within g, except that the root of the batch ships
 ``r - m``.
 
@@ -13,15 +13,15 @@ y still exists when ``g(x, y)`` is lowered by mu: cuts without y or with x insid
 holds y but neither x nor a rank of the tree loses mu of demand and of capacity alike; all other cuts are the
 condition of this flow.  What cannot be rerouted after lowering by m is ``m - mu``, the quantity of equation (4).
 
-*Refusals.*  The nodes that the failed rerouting reached form a cut with only mu to spare.  The same cut limits every
-link that leaves it, so all of these are refused at once.  Within a batch trees only grow and g only shrinks, so a
-refusal stands.
+*Rejections.*  The nodes reached by the failed rerouting form a cut with slack mu.  The same cut limits every link that
+leaves it, so all of these are rejected at once.  Within a batch trees only grow and g only shrinks, so a rejection
+stands.
 
-*Restart.*  When every link is refused for all m copies, the batch continues with the largest mu found, and the other
+*Restart.*  When every link is rejected for all m copies, the batch continues with the largest mu found, and the other
 copies return to the root: their links are refunded, and each kept flow is completed along the tree.  (The paper
 continues both groups; taking a step back from a state that can be completed leaves one that can be completed.)
 
-A switch-free network need not be balanced for this (Theorem 10 has no such condition).
+A switch-free network need not be balanced (Theorem 10 has no such condition).
 """
 
 from __future__ import annotations
@@ -36,11 +36,8 @@ from ...support import progress
 from ...support.arrays import IntArray
 from ..flow.max_flow import CAPACITY_LIMIT, augment, flow_network
 
-__all__ = ["Packing", "pack_trees"]
-
-
 UNREACHED, START = -2, -1
-"""Marks of a search: a node not reached, and one that it started from; all others hold the arc that reached them."""
+"""BFS marks of unreached and of start nodes; all other nodes hold the arc that reached them."""
 
 
 class Packing(NamedTuple):
@@ -56,7 +53,7 @@ class Packing(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What the kernels share; a link is one edge here, an arc is twice its number, plus one if passed backwards."""
+    """State of the kernels; arc ``2 i`` passes link i forwards and ``2 i + 1`` backwards."""
 
     tails: IntArray
     heads: IntArray
@@ -65,10 +62,10 @@ class _State(NamedTuple):
     left: IntArray  # g
     wanted: IntArray  # r
     flows: IntArray  # (ranks, links)
-    shipped: IntArray  # (ranks,): what the batch's root ships in each flow
-    changes: IntArray  # ring of the links whose capacity was last taken
-    num_changes: IntArray  # (1,): how many there were in all
-    seen: IntArray  # (ranks,): how many of them each flow has taken note of
+    shipped: IntArray  # (ranks,): what the root of the batch ships in each flow
+    changes: IntArray  # ring buffer of the links whose capacity was last reduced
+    num_changes: IntArray  # (1,): number of reductions so far
+    seen: IntArray  # (ranks,): number of reductions that each flow has applied
 
 
 def pack_trees(
@@ -119,9 +116,9 @@ def _initial_state(
         np.concatenate([capacities, supplies]),
     )
     for part in progress.batches(num_ranks):
-        short = _first_flows(network.first, network.following, network.heads, network.capacities, flows, *part)
-        if short >= 0:
-            raise SolverError(f"rank {short} cannot receive every supply at once, so the requested trees do not fit")
+        unserved = _first_flows(network.first_arc, network.next_arc, network.heads, network.capacities, flows, *part)
+        if unserved >= 0:
+            raise SolverError(f"rank {unserved} cannot receive every supply at once, so the requested trees do not fit")
     return _State(
         tails,
         heads,
@@ -139,9 +136,15 @@ def _initial_state(
 
 @numba.njit(cache=True, nogil=True)
 def _first_flows(
-    first: IntArray, following: IntArray, heads: IntArray, capacities: IntArray, flows: IntArray, begin: int, end: int
+    first_arc: IntArray,
+    next_arc: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    flows: IntArray,
+    begin: int,
+    end: int,
 ) -> int:
-    """Fill rows of `flows` with one flow per rank; return a rank that cannot receive everything, or -1."""
+    """Fill rows of `flows` with one maximum flow per rank; return a rank that cannot receive every supply, or -1."""
     ranks, links = flows.shape
     scratch = np.empty((4, ranks + 1), dtype=np.int64)
     for sink in range(begin, end):
@@ -149,7 +152,7 @@ def _first_flows(
         residual[2 * (links + sink)] = 0
         needed = residual[2 * links :: 2].sum()
         pushed = augment(
-            first, following, heads, residual, ranks, sink, needed, scratch[0], scratch[1], scratch[2], scratch[3]
+            first_arc, next_arc, heads, residual, ranks, sink, needed, scratch[0], scratch[1], scratch[2], scratch[3]
         )
         if pushed < needed:
             return sink
@@ -161,12 +164,12 @@ def _first_flows(
 def _grow_batch(state: _State, root: int, tree: IntArray) -> int:
     """Grow one tree from `root`, write its links into `tree`, and return its number of copies; 0 if that fails.
 
-    Level by level, and within a level by largest capacity left, which spreads use evenly and keeps trees low.
+    Breadth first, and within a level by largest capacity left, which balances use and keeps trees low.
     """
     ranks = len(state.wanted)
     depths = np.full(ranks, -1, dtype=np.int64)
     depths[root] = 0
-    # Per link: -1 until refused, then for how many copies it might still do.
+    # Per link: -1 until rejected, then the largest number of copies that it may still join.
     spare = np.full(len(state.left), -1, dtype=np.int64)
     copies: int = state.wanted[root]
     state.shipped[:] = copies
@@ -177,7 +180,7 @@ def _grow_batch(state: _State, root: int, tree: IntArray) -> int:
             head = state.heads[link]
             if depths[head] >= 0 or spare[link] >= 0:
                 continue
-            mark = _test(state, root, link, copies, spare)
+            mark = _try_join(state, root, link, copies, spare)
             if mark < 0:
                 return 0
             if mark == copies:
@@ -186,10 +189,10 @@ def _grow_batch(state: _State, root: int, tree: IntArray) -> int:
                 grown += 1
         level += 1
         if grown < ranks and not (depths == level).any():
-            fewer = _most_spare(state, root, depths, copies, spare)
+            fewer = _max_copies(state, root, depths, copies, spare)
             if fewer <= 0:
                 return 0
-            _return_copies(state, root, tree, copies - fewer)
+            _release_copies(state, root, tree, copies - fewer)
             copies, level = fewer, 0
             spare[:] = -1
     state.wanted[root] -= copies
@@ -198,9 +201,9 @@ def _grow_batch(state: _State, root: int, tree: IntArray) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _candidates(state: _State, depths: IntArray, level: int, copies: int, spare: IntArray) -> IntArray:
-    """Links with room for all copies from ranks at `level` of the tree to ranks outside, the one with most room first.
+    """List links with capacity for all copies from ranks at `level` of the tree to ranks outside, by capacity left.
 
-    Links with less room cannot join, so they wait until the tree is stuck.
+    Links with less capacity cannot join; `_max_copies` considers them once the tree is stuck.
     """
     found = np.empty(len(state.left), dtype=np.int64)
     count = 0
@@ -217,8 +220,8 @@ def _candidates(state: _State, depths: IntArray, level: int, copies: int, spare:
 
 
 @numba.njit(cache=True, nogil=True)
-def _most_spare(state: _State, root: int, depths: IntArray, copies: int, spare: IntArray) -> int:
-    """Largest number of copies that a link out of the tree might still do for, or -1 if the state is broken."""
+def _max_copies(state: _State, root: int, depths: IntArray, copies: int, spare: IntArray) -> int:
+    """Return the largest number of copies that a link out of the tree can join, or -1 if the state is broken."""
     untested = np.empty(len(spare), dtype=np.int64)
     count = 0
     best: int = 0
@@ -231,26 +234,26 @@ def _most_spare(state: _State, root: int, depths: IntArray, copies: int, spare: 
                 count += 1
     chosen = untested[:count]
     for link in chosen[np.argsort(-state.left[chosen], kind="mergesort")]:
-        # None of the rest has more room than what is found.
+        # No further link has more capacity left.
         if state.left[link] <= best:
             break
-        if spare[link] < 0 and _test(state, root, link, copies, spare) < 0:
+        if spare[link] < 0 and _try_join(state, root, link, copies, spare) < 0:
             return -1
         best = max(best, min(spare[link], state.left[link]))
     return best
 
 
 @numba.njit(cache=True, nogil=True)
-def _test(state: _State, root: int, link: int, copies: int, spare: IntArray) -> int:
-    """Take capacity of `link` for as many copies as it may join; return their number, or -1 if the state is broken.
+def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray) -> int:
+    """Return how many copies `link` may join, or -1 if the state is broken.
 
-    Only a link that all copies may join keeps what it took; otherwise `spare` notes what the refusing cut allows.
+    A link that all copies may join has its capacity reduced; otherwise `spare` records what the limiting cut allows.
     """
     sink = state.heads[link]
     flow = state.flows[sink]
     excess = np.zeros(len(state.wanted), dtype=np.int64)
     marks = np.empty(len(state.wanted), dtype=np.int64)
-    _take_note(state, sink, excess)
+    _apply_changes(state, sink, excess)
     if sink != root:
         excess[root] += state.wanted[root] - copies - state.shipped[sink]
         state.shipped[sink] = state.wanted[root] - copies
@@ -261,19 +264,19 @@ def _test(state: _State, root: int, link: int, copies: int, spare: IntArray) -> 
         flow[link] = state.left[link]
     excess[sink] = -CAPACITY_LIMIT
     _reroute(state, flow, excess, marks)
-    lacking: int = _stranded(excess)
-    if lacking > 0:
+    deficit: int = _total_excess(excess)
+    if deficit > 0:
         for other in range(len(spare)):
             if marks[state.tails[other]] != UNREACHED and marks[state.heads[other]] == UNREACHED:
-                allowed = taken - lacking
+                allowed = taken - deficit
                 spare[other] = allowed if spare[other] < 0 else min(spare[other], allowed)
-        state.left[link] += lacking
+        state.left[link] += deficit
         _reroute(state, flow, excess, marks)
-        if _stranded(excess) > 0:
+        if _total_excess(excess) > 0:
             return -1
     excess[sink] = CAPACITY_LIMIT
     _reroute(state, flow, excess, marks)
-    allowed = taken - lacking
+    allowed = taken - deficit
     if allowed < copies:
         state.left[link] += allowed
         spare[link] = allowed
@@ -284,7 +287,7 @@ def _test(state: _State, root: int, link: int, copies: int, spare: IntArray) -> 
 
 
 @numba.njit(cache=True, nogil=True)
-def _stranded(excess: IntArray) -> int:
+def _total_excess(excess: IntArray) -> int:
     total = 0
     for amount in excess:
         total += max(amount, 0)
@@ -292,12 +295,12 @@ def _stranded(excess: IntArray) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _take_note(state: _State, sink: int, excess: IntArray) -> None:
-    """Cut the flow into `sink` to the capacities left since its last visit; what is lost becomes excess and deficit."""
+def _apply_changes(state: _State, sink: int, excess: IntArray) -> None:
+    """Cap the flow into `sink` by the reduced capacities; the difference becomes excess and deficit."""
     flow = state.flows[sink]
-    lag = state.num_changes[0] - state.seen[sink]
-    everything = lag >= len(state.changes)
-    for place in range(len(flow) if everything else lag):
+    pending = state.num_changes[0] - state.seen[sink]
+    everything = pending >= len(state.changes)
+    for place in range(len(flow) if everything else pending):
         link = place if everything else state.changes[(state.seen[sink] + place) % len(state.changes)]
         over = flow[link] - state.left[link]
         if over > 0:
@@ -309,7 +312,7 @@ def _take_note(state: _State, sink: int, excess: IntArray) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _reroute(state: _State, flow: IntArray, excess: IntArray, marks: IntArray) -> None:
-    """Move excess to deficits along shortest residual paths while there are such paths."""
+    """Move excess to deficits along shortest residual paths as long as there are any."""
     queue = np.empty(len(excess), dtype=np.int64)
     while True:
         target = _search(state, flow, excess, marks, queue)
@@ -340,16 +343,16 @@ def _reroute(state: _State, flow: IntArray, excess: IntArray, marks: IntArray) -
 def _search(state: _State, flow: IntArray, excess: IntArray, marks: IntArray, queue: IntArray) -> int:
     """Breadth-first search from all excess to the nearest deficit; return its node or -1.
 
-    Where there are both and none leads to the other, `marks` tells what the search reached.
+    If there are both and no path connects them, `marks` holds what the search reached.
     """
-    done, found, short = 0, 0, False
+    done, found, unserved = 0, 0, False
     for node in range(len(excess)):
         if excess[node] > 0:
             queue[found] = node
             found += 1
         elif excess[node] < 0:
-            short = True
-    if found == 0 or not short:
+            unserved = True
+    if found == 0 or not unserved:
         return -1
     marks[:] = UNREACHED
     for place in range(found):
@@ -361,8 +364,8 @@ def _search(state: _State, flow: IntArray, excess: IntArray, marks: IntArray, qu
             arc = state.arcs[place]
             link = arc >> 1
             other: int = state.tails[link] if arc & 1 else state.heads[link]
-            room = flow[link] if arc & 1 else state.left[link] - flow[link]
-            if room > 0 and marks[other] == UNREACHED:
+            residual = flow[link] if arc & 1 else state.left[link] - flow[link]
+            if residual > 0 and marks[other] == UNREACHED:
                 marks[other] = arc
                 if excess[other] < 0:
                     return other
@@ -372,8 +375,8 @@ def _search(state: _State, flow: IntArray, excess: IntArray, marks: IntArray, qu
 
 
 @numba.njit(cache=True, nogil=True)
-def _return_copies(state: _State, root: int, tree: IntArray, amount: int) -> None:
-    """Take `amount` copies of the partial tree back to its root, and complete the kept flows of its ranks."""
+def _release_copies(state: _State, root: int, tree: IntArray, amount: int) -> None:
+    """Return `amount` copies of the partial tree to its root, and complete the kept flows of its ranks."""
     for rank in range(len(tree)):
         if tree[rank] >= 0:
             state.left[tree[rank]] += amount

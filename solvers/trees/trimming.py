@@ -1,12 +1,12 @@
-"""Making near-tight sets tight, by giving up capacity that no tree needs.
+"""Capacity trimming that makes near-tight sets tight.
 
-Boxes of real clusters differ a little, and then only the poorest one is tight.  Here every box is made tight: of the
-capacity that crosses its boundary, what exceeds the supplies outside is removed, from opposite links alike, so that
-switches stay balanced.  One sweep over the sinks then certifies all boxes together; a forest under smaller capacities
-is a forest.  Boxes that a violated cut divides are given their capacity back.
+Boxes of real clusters differ slightly, and then only the poorest one is tight.  Trimming makes every box tight: of the
+capacity that crosses its boundary it removes what exceeds the supplies outside, equally from opposite links, so that
+switches stay balanced.  One sweep over the sinks certifies all boxes together; a forest under smaller capacities is a
+forest.  Boxes that cross a violated cut get their capacity back.
 
-Which sets: around every rank the *local bottleneck*, the set T with the largest ratio of supplies outside T to the
-capacity that enters T; and where there is none, the ranks that hang on one switch only.
+Candidate sets: around every rank the *local bottleneck*, the set T with the largest ratio of supplies outside T to the
+capacity that enters T; if there is none, the groups of ranks that are attached to one switch only.
 """
 
 from __future__ import annotations
@@ -17,38 +17,35 @@ import numpy as np
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
 from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network
-from ..flow.push_relabel import lacking_at, workspace
+from ..flow.push_relabel import unmet_demand, workspace
 from ..flow.sink_sweep import SinkSweep, sweep_sinks
 from .bottleneck import cut_ratio
 from .routed_graph import RoutedGraph
 
-__all__ = ["trim_to_tight_sets"]
-
-
-ROUNDS = 4
-LEAF_GROUPS_FROM = 128
-"""Leaf groups save time on large networks; on smaller ones trees are lower without them."""
+MAX_ROUNDS = 4
+MIN_RANKS_FOR_LEAF_GROUPS = 128
+"""Leaf groups save time on large networks; on smaller networks trees are lower without them."""
 
 
 def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray]:
-    """Lower capacities until as many boxes as possible are tight, keeping room for every supply.
+    """Reduce capacities until as many boxes as possible are tight, while every rank can still receive every supply.
 
     Shapes: `supplies` int64 (ranks,); returns list of bool (nodes,).
     """
     sets = _local_bottlenecks(graph, supplies)
-    if not sets and len(supplies) > LEAF_GROUPS_FROM:
+    if not sets and len(supplies) > MIN_RANKS_FOR_LEAF_GROUPS:
         sets = _leaf_groups(graph, len(supplies))
     original = graph.units.copy()
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         trimmed = [members for members in sets if _trim(graph, members, supplies)]
         if not trimmed:
             break
         sweep = _sweep(graph, supplies)
-        if not sweep.lacking.any():
+        if not sweep.deficit.any():
             return trimmed
         graph.units[:] = original
-        violated = sweep.reaching[sweep.lacking > 0]
-        sets = [members for members in sets if not _divided(members, violated)]
+        violated = sweep.sink_sides[sweep.deficit > 0]
+        sets = [members for members in sets if not _crosses(members, violated)]
     graph.units[:] = original
     return []
 
@@ -60,8 +57,8 @@ def _sweep(graph: RoutedGraph, supplies: IntArray) -> SinkSweep:
     )
 
 
-def _divided(members: BoolArray, violated: BoolArray) -> bool:
-    """Whether the boundary of a set lies across some violated cut's."""
+def _crosses(members: BoolArray, violated: BoolArray) -> bool:
+    """Return whether a set crosses some violated cut."""
     inside = violated[:, members]
     return bool((inside.any(axis=1) & ~violated[:, ~members].all(axis=1)).any())
 
@@ -69,7 +66,7 @@ def _divided(members: BoolArray, violated: BoolArray) -> bool:
 def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray]:
     alive = graph.alive()
     units = graph.units[alive]
-    weights = supplies // np.gcd.reduce(supplies)  # which sets are found depends on the proportions only
+    weights = supplies // np.gcd.reduce(supplies)  # the sets depend on the proportions only
     if (sum(map(int, units)) + 1) * int(weights.sum()) >= CAPACITY_LIMIT:
         return []
     network = paired_network(graph.num_nodes, graph.tails[alive], graph.heads[alive], units)
@@ -85,7 +82,7 @@ def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray
 
 
 def _all_local_cuts(network: FlowNetwork, supplies: IntArray) -> BoolArray:
-    """Per rank that no set found before holds: the set around it with the largest outside-to-entering ratio."""
+    """Find, per uncovered rank, the set around it with the largest ratio of outside supply to ingress."""
     covered, found = np.zeros(len(supplies), dtype=np.bool_), []
     for begin, end in progress.batches(len(supplies)):
         found.append(_local_cuts(network, supplies, begin, end, covered))
@@ -93,7 +90,7 @@ def _all_local_cuts(network: FlowNetwork, supplies: IntArray) -> BoolArray:
 
 
 def _leaf_groups(graph: RoutedGraph, num_ranks: int) -> list[BoolArray]:
-    """Ranks whose links all go to one switch, with that switch."""
+    """Group ranks whose links all go to one switch, together with that switch."""
     alive = graph.alive()
     tails, heads = graph.tails[alive], graph.heads[alive]
     lowest = np.full(graph.num_nodes, graph.num_nodes)
@@ -112,7 +109,7 @@ def _leaf_groups(graph: RoutedGraph, num_ranks: int) -> list[BoolArray]:
 
 
 def _trim(graph: RoutedGraph, members: BoolArray, supplies: IntArray) -> bool:
-    """Remove what enters a set beyond the supplies outside, and as much of what leaves it; say if that was possible."""
+    """Reduce the ingress of a set to the supplies outside, and its egress equally; return whether that is possible."""
     alive = graph.alive()
     tails, heads = graph.tails[alive], graph.heads[alive]
     entering, leaving = alive[~members[tails] & members[heads]], alive[members[tails] & ~members[heads]]
@@ -129,19 +126,19 @@ def _trim(graph: RoutedGraph, members: BoolArray, supplies: IntArray) -> bool:
     if not pairs:
         return False
     there, back = np.array(pairs, dtype=np.int64).T
-    room = np.minimum(graph.units[there], graph.units[back])
-    if room.sum() < excess:
+    slack = np.minimum(graph.units[there], graph.units[back])
+    if slack.sum() < excess:
         return False
-    share = _apportioned(excess, room)
+    share = _apportion(excess, slack)
     graph.units[there] -= share
     graph.units[back] -= share
     return True
 
 
-def _apportioned(total: int, room: IntArray) -> IntArray:
-    """Whole shares of `total` in proportion to `room` and never more than it, by largest remainders."""
-    whole = int(room.sum())
-    exact = [total * int(units) for units in room]
+def _apportion(total: int, slack: IntArray) -> IntArray:
+    """Apportion `total` by `slack`, which bounds the shares, with the largest remainder method."""
+    whole = int(slack.sum())
+    exact = [total * int(units) for units in slack]
     shares = np.array([part // whole for part in exact], dtype=np.int64)
     remainders = np.array([part % whole for part in exact], dtype=np.float64)
     shares[np.argsort(-remainders, kind="stable")[: total - int(shares.sum())]] += 1
@@ -150,22 +147,22 @@ def _apportioned(total: int, room: IntArray) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _local_cuts(network: FlowNetwork, supplies: IntArray, begin: int, end: int, covered: BoolArray) -> BoolArray:
-    """Find the cuts of some of the ranks that are not covered, and note which ranks are covered then.
+    """Find local bottlenecks of uncovered ranks by Newton's method as in `bottleneck`, and update `covered`.
 
-    Newton's method as in `collopt.solvers.trees.bottleneck`, started anew for every sink.
+    Shapes: `supplies` int64 (ranks,); `covered` bool (ranks,); returns bool (cuts, nodes).
     """
-    space = workspace(len(network.first))
-    found = np.zeros((end - begin, len(network.first)), dtype=np.bool_)
+    space = workspace(len(network.first_arc))
+    found = np.zeros((end - begin, len(network.first_arc)), dtype=np.bool_)
     count = 0
     for sink in range(begin, end):
         if covered[sink]:
             continue
-        cut = np.zeros(len(network.first), dtype=np.bool_)
+        cut = np.zeros(len(network.first_arc), dtype=np.bool_)
         cut[sink] = True
         while True:
             outside, entering = cut_ratio(network, supplies, cut)
             scaled = network.capacities * outside
-            if entering == 0 or lacking_at(network, scaled, supplies * entering, sink, space) == 0:
+            if entering == 0 or unmet_demand(network, scaled, supplies * entering, sink, space) == 0:
                 break
             cut = space.labels >= 0
         covered |= cut[: len(supplies)]

@@ -153,7 +153,7 @@ def test_many_candidates_are_halved_first(thick: int) -> None:
 
 def test_candidates_that_coincide_are_not_halved_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """All seven capacities have a candidate at U = 1, so no interval around it holds fewer of them."""
-    monkeypatch.setattr("collopt.solvers.trees.bottleneck.ENUMERATED", 3)
+    monkeypatch.setattr("collopt.solvers.trees.bottleneck.MAX_ENUMERATED", 3)
     tails, heads = np.array([0, 1, 1, 2, 2, 3, 3, 0]), np.array([1, 0, 2, 1, 3, 2, 0, 3])
     capacities = np.array([10, 12, 14, 16, 2, 18, 20, 2])
     weights = np.ones(4, dtype=np.int64)

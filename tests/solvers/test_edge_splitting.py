@@ -19,7 +19,7 @@ from collopt.solvers.trees.bottleneck import bottleneck_cut, violated_sink
 from collopt.solvers.trees.edge_splitting import split_pairs
 from collopt.solvers.trees.routed_graph import RoutedGraph
 from collopt.solvers.trees.switch_removal import RemoveAll, join_pass_through, remove_switches
-from collopt.solvers.trees.tight_sets import Family, tight_family
+from collopt.solvers.trees.tight_sets import LaminarFamily, tight_family
 from collopt.solvers.trees.transport_splitting import remove_all_switches, split_all_switches
 from collopt.topologies import Topology, dgx_a100, fat_tree, leaf_spine, mi250
 from oracles.brute_force_cuts import supplies_fit
@@ -65,7 +65,7 @@ def split_switches(
 ) -> LogicalNetwork:
     """Remove every switch exactly, without tight sets: the general way."""
     graph = RoutedGraph(num_nodes, tails, heads, capacities)
-    whole = Family(np.array([-1]), np.zeros(num_nodes, dtype=np.int64))
+    whole = LaminarFamily(np.array([-1]), np.zeros(num_nodes, dtype=np.int64))
     remove_switches(graph, supplies, whole, split_all_switches)
     return logical_network(graph)
 
@@ -189,7 +189,7 @@ def test_two_sinks_that_object_to_one_pair_leave_one_tight_cut(
     check(split_switches(*network), network)
 
 
-def test_one_neighbour_may_hold_more_than_half_of_a_switch() -> None:
+def test_one_neighbor_may_hold_more_than_half_of_a_switch() -> None:
     """What it cannot send to others goes back to itself and is thrown away."""
     network = circulation(4, [([0, 3], 10), ([1, 3], 1), ([2, 3], 1)], [1, 1, 1])
     check(split_switches(*network), network)

@@ -22,7 +22,7 @@ from collopt.solvers.flow.max_flow import paired_network
 from collopt.solvers.flow.sink_sweep import sweep_sinks
 from collopt.solvers.highs import callbacks
 from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow
-from collopt.solvers.strength.orientation import orient, rank_needs
+from collopt.solvers.strength.orientation import balanced_demands, orient
 from collopt.solvers.strength.strength import strength
 from collopt.solvers.trees.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
 from collopt.solvers.trees.height_reduction import lower_trees
@@ -115,7 +115,7 @@ def needed() -> Any:
     """Divide a number of trees among ranks."""
     network = once(irregular(80))
     level = int(2 * strength(*network).value)
-    return rank_needs(network[0], *network[2:], level, np.full(80, level // 80))
+    return balanced_demands(network[0], *network[2:], level, np.full(80, level // 80))
 
 
 def oriented() -> Any:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.strength.orientation import rank_needs
+from collopt.solvers.strength.orientation import balanced_demands
 from collopt.solvers.strength.strength import Strength, strength
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, mi250, ring, torus
 from oracles.partitions import allreduce_limit
@@ -135,5 +135,5 @@ def test_the_partition_of_an_irregular_network_has_the_strength(seed: int) -> No
     assert best.value == value_of(network, best)
     level, factor = 2 * best.value.numerator, best.value.denominator
     wish = level // 256 + (np.arange(256) < level % 256)
-    needs = rank_needs(256, network.tails, network.heads, network.capacities * factor, level, wish)
+    needs = balanced_demands(256, network.tails, network.heads, network.capacities * factor, level, wish)
     assert needs.sum() == level

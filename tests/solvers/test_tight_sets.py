@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from collopt.solvers.flow.sink_sweep import sweep_sinks
 from collopt.solvers.trees.bottleneck import bottleneck_cut
 from collopt.solvers.trees.routed_graph import RoutedGraph
-from collopt.solvers.trees.tight_sets import Family, tight_family
+from collopt.solvers.trees.tight_sets import LaminarFamily, tight_family
 from collopt.solvers.trees.trimming import trim_to_tight_sets
 from collopt.topologies import Topology, dgx_a100, fat_tree, leaf_spine, mi250
 from strategies import eulerian_topologies
@@ -29,14 +29,14 @@ def critical(topology: Topology) -> tuple[RoutedGraph, Integers]:
     return RoutedGraph(len(topology.nodes), tails, heads, capacities * best.supply), ones * best.capacity
 
 
-def family_of(graph: RoutedGraph, supplies: Integers, known: Sequence[npt.NDArray[np.bool_]] = ()) -> Family:
+def family_of(graph: RoutedGraph, supplies: Integers, known: Sequence[npt.NDArray[np.bool_]] = ()) -> LaminarFamily:
     """The family of the links that are left."""
     alive = graph.alive()
     links = (graph.tails[alive], graph.heads[alive], graph.units[alive])
     return tight_family(graph.num_nodes, *links, supplies, known)
 
 
-def check(family: Family, graph: RoutedGraph, supplies: Integers) -> None:
+def check(family: LaminarFamily, graph: RoutedGraph, supplies: Integers) -> None:
     """All that a family promises: nested, tight, proper."""
     assert family.parents[0] == -1
     for number in range(1, len(family.parents)):
@@ -70,7 +70,7 @@ def test_trimming_keeps_room_for_all_supplies_and_balance(topology: Topology) ->
     assert not balance[len(supplies) :].any()
     alive = graph.alive()
     links = (graph.tails[alive], graph.heads[alive], graph.units[alive])
-    assert not sweep_sinks(graph.num_nodes, *links, supplies, len(supplies)).lacking.any()
+    assert not sweep_sinks(graph.num_nodes, *links, supplies, len(supplies)).deficit.any()
     check(family_of(graph, supplies), graph, supplies)
     check(family_of(graph, supplies, trimmed), graph, supplies)
 

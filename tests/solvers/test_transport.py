@@ -1,4 +1,4 @@
-"""Integral transport plans: exact sums whatever the wish."""
+"""Integral transport plans: exact sums whatever the target."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_sums_are_met_exactly_and_only_allowed_entries_used(problem: tuple[np.ndarray, np.ndarray], seed: int) -> None:
-    """Whenever some plan has these sums, one is found, for any wish."""
+    """Whenever some plan has these sums, one is found, for any target."""
     known, allowed = problem
-    wish = np.random.default_rng(seed).random(known.shape)
-    plan = integral_transport(known.sum(axis=1), known.sum(axis=0), wish, allowed)
+    target = np.random.default_rng(seed).random(known.shape)
+    plan = integral_transport(known.sum(axis=1), known.sum(axis=0), target, allowed)
     assert plan is not None
     assert plan.sum(axis=1).tolist() == known.sum(axis=1).tolist()
     assert plan.sum(axis=0).tolist() == known.sum(axis=0).tolist()
@@ -33,10 +33,10 @@ def test_sums_are_met_exactly_and_only_allowed_entries_used(problem: tuple[np.nd
 
 def test_a_wish_that_has_the_sums_is_granted() -> None:
     """Nothing is gained by another plan."""
-    wish = np.array([[3, 0, 2], [1, 4, 0]])
-    plan = integral_transport(wish.sum(axis=1), wish.sum(axis=0), wish.astype(float), np.ones((2, 3), dtype=bool))
+    target = np.array([[3, 0, 2], [1, 4, 0]])
+    plan = integral_transport(target.sum(axis=1), target.sum(axis=0), target.astype(float), np.ones((2, 3), dtype=bool))
     assert plan is not None
-    assert plan.tolist() == wish.tolist()
+    assert plan.tolist() == target.tolist()
 
 
 def test_rounding_stays_within_one_of_the_proportional_plan() -> None:

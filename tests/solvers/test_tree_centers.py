@@ -8,7 +8,7 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.solvers.strength.tree_centers import centred
+from collopt.solvers.strength.tree_centers import centered
 
 Integers = npt.NDArray[np.int64]
 
@@ -34,10 +34,10 @@ def forests(draw: st.DrawFn) -> tuple[Integers, npt.NDArray[np.int32], Integers,
 def test_height_becomes_the_radius_and_the_tree_stays(
     forest: tuple[Integers, npt.NDArray[np.int32], Integers, Integers],
 ) -> None:
-    """Every tree is rooted at a centre, the nearest one to its old root, and uses the same links."""
+    """Every tree is rooted at a center, the nearest one to its old root, and uses the same links."""
     roots, routes, senders, receivers = forest
     before = roots.copy(), routes.copy()
-    moved_roots, moved_routes = centred(roots, routes, senders)
+    moved_roots, moved_routes = centered(roots, routes, senders)
     assert np.array_equal(roots, before[0])
     assert np.array_equal(routes, before[1])
     tails, heads = np.concatenate([senders, receivers]), np.concatenate([receivers, senders])
@@ -51,12 +51,12 @@ def test_height_becomes_the_radius_and_the_tree_stays(
         centres = nx.center(old)
         assert root in centres
         distance = nx.single_source_shortest_path_length(old, int(roots[tree]))
-        assert distance[root] == min(distance[centre] for centre in centres)
+        assert distance[root] == min(distance[center] for center in centres)
 
 
 def test_a_star_keeps_its_root() -> None:
     """No root is lower than the middle, and paths keep their numbers."""
     routes = np.array([[-1, 0, 1, 2]], dtype=np.int32)
-    roots, moved = centred(np.array([0]), routes, np.zeros(3, dtype=np.int64))
+    roots, moved = centered(np.array([0]), routes, np.zeros(3, dtype=np.int64))
     assert roots.tolist() == [0]
     assert np.array_equal(moved, routes)

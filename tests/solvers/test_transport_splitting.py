@@ -35,21 +35,21 @@ def critical(topology: Topology) -> tuple[Integers, Integers]:
 def check(plans: list[SwitchPlan], capacities: Integers, supplies: Integers, num_sinks: int) -> None:
     """Follow the plans one by one; in the end no switch is left and every sink still receives everything."""
     current = capacities.copy()
-    for switch, neighbours, units in plans:
+    for switch, neighbors, units in plans:
         into, out = current[:, switch].copy(), current[switch].copy()
-        assert neighbours.tolist() == np.flatnonzero((into > 0) | (out > 0)).tolist()
-        assert units.shape == (len(neighbours), len(neighbours))
+        assert neighbors.tolist() == np.flatnonzero((into > 0) | (out > 0)).tolist()
+        assert units.shape == (len(neighbors), len(neighbors))
         assert units.min(initial=0) >= 0
-        assert np.array_equal(units.sum(axis=1), into[neighbours])
-        assert np.array_equal(units.sum(axis=0), out[neighbours])
+        assert np.array_equal(units.sum(axis=1), into[neighbors])
+        assert np.array_equal(units.sum(axis=0), out[neighbors])
         current[switch] = current[:, switch] = 0
-        current[np.ix_(neighbours, neighbours)] += units
+        current[np.ix_(neighbors, neighbors)] += units
         np.fill_diagonal(current, 0)
     assert sorted(plan.switch for plan in plans) == list(range(len(supplies), len(capacities)))
     assert not current[len(supplies) :].any()
     tails, heads = np.nonzero(current)
     sweep = sweep_sinks(len(current), tails, heads, current[tails, heads], supplies, num_sinks)
-    assert not sweep.lacking.any()
+    assert not sweep.deficit.any()
 
 
 @pytest.mark.parametrize("remove", [remove_all_switches, split_all_switches])
@@ -85,7 +85,7 @@ def test_the_second_guess_keeps_to_the_lesson_of_the_first(topology: Topology, m
 
     def counted(*arguments: Any) -> SinkSweep:
         sweep = sweep_sinks(*arguments)
-        short.append(bool(sweep.lacking.any()))
+        short.append(bool(sweep.deficit.any()))
         return sweep
 
     monkeypatch.setattr(transport_splitting, "sweep_sinks", counted)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collopt.solvers.flow.max_flow import max_flow, paired_network
-from collopt.solvers.flow.push_relabel import lacking_at, workspace
+from collopt.solvers.flow.push_relabel import unmet_demand, workspace
 from collopt.solvers.trees.bottleneck import bottleneck_cut
 from collopt.topologies import Topology, dgx_a100, fat_tree, hypercube, mi250, ring, torus
 from strategies import eulerian_topologies, switch_free_topologies
@@ -34,12 +34,12 @@ def check(links: Links, supplies: Integers, sinks: range) -> int:
     more_heads = np.concatenate([heads, np.arange(len(supplies))])
     for sink in sinks:
         residual = network.capacities.copy()
-        lacking = lacking_at(network, residual, supplies, sink, space)
+        deficit = unmet_demand(network, residual, supplies, sink, space)
         flow = max_flow(nodes + 1, more_tails, more_heads, np.concatenate([capacities, supplies]), nodes, sink)
-        assert lacking == supplies.sum() - flow.value
+        assert deficit == supplies.sum() - flow.value
         assert residual.min(initial=0) >= 0
         assert np.array_equal(residual[0::2] + residual[1::2], network.capacities[0::2] + network.capacities[1::2])
-        if lacking > 0:
+        if deficit > 0:
             short += 1
             assert np.array_equal(space.labels < 0, flow.source_side[:nodes])
     assert all(np.array_equal(one, other) for one, other in zip(network, before, strict=True))
@@ -94,7 +94,7 @@ def test_nothing_lacks_without_supplies() -> None:
     network, space = paired_network(*links_of(ring(4))), workspace(4)
     for supplies in ([0, 0, 0, 0], [0, 0, 7], []):
         amounts = np.array(supplies, dtype=np.int64)
-        assert lacking_at(network, network.capacities.copy(), amounts, 2, space) == 0
+        assert unmet_demand(network, network.capacities.copy(), amounts, 2, space) == 0
 
 
 def test_supplies_near_the_limit_of_64_bits_are_added_up_exactly() -> None:
@@ -103,6 +103,6 @@ def test_supplies_near_the_limit_of_64_bits_are_added_up_exactly() -> None:
     tails, heads = np.array([0, 1, 1, 2]), np.array([1, 0, 2, 1])
     network = paired_network(3, tails, heads, np.array([big, 1, 2 * big - 1, 1]))
     space = workspace(3)
-    assert lacking_at(network, network.capacities.copy(), np.array([big, big - 1, 5]), 2, space) == 0
-    assert lacking_at(network, network.capacities.copy(), np.array([big, big, 5]), 2, space) == 1
+    assert unmet_demand(network, network.capacities.copy(), np.array([big, big - 1, 5]), 2, space) == 0
+    assert unmet_demand(network, network.capacities.copy(), np.array([big, big, 5]), 2, space) == 1
     assert (space.labels >= 0).tolist() == [False, False, True]

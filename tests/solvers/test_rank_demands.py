@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.strength.orientation import rank_needs
+from collopt.solvers.strength.orientation import balanced_demands
 from collopt.solvers.strength.strength import strength
 from collopt.topologies import Topology, ring
 from oracles.strengths import narrowest_cuts
@@ -20,23 +20,23 @@ SWITCHED = two_way_topologies(max_ranks=6, max_switches=4)
 @given(SWITCHED, st.integers(1, 4), st.data())
 @settings(max_examples=150)
 def test_needs_respect_every_cut_and_add_up(topology: Topology, scale: int, data: st.DataObject) -> None:
-    """For any level up to twice the strength, and any wish."""
+    """For any level up to twice the strength, and any target."""
     network = two_way(topology)
     best = strength(*network)
     factor = best.value.denominator * scale
     level = data.draw(st.integers(1, int(2 * best.value * factor)))
     cuts = np.sort(np.array(data.draw(st.lists(st.integers(0, level), min_size=5, max_size=5))))
-    wish = np.diff(np.concatenate([[0], cuts[: network.num_ranks - 1], [level]]))
+    target = np.diff(np.concatenate([[0], cuts[: network.num_ranks - 1], [level]]))
     nodes, ranks, tails, heads, capacities = network
-    needs = rank_needs(nodes, tails, heads, capacities * factor, level, wish)
-    assert needs.sum() == level
+    demands = balanced_demands(nodes, tails, heads, capacities * factor, level, target)
+    assert demands.sum() == level
     narrowest = narrowest_cuts(nodes, ranks, tails, heads, capacities * factor)
     fitting = True
     for mask in range(1, 2**ranks):
         inside = [rank for rank in range(ranks) if mask >> rank & 1]
-        assert needs[inside].sum() >= level - narrowest[mask]
-        fitting = fitting and wish[inside].sum() >= level - narrowest[mask]
-    assert fitting == np.array_equal(needs, wish)
+        assert demands[inside].sum() >= level - narrowest[mask]
+        fitting = fitting and target[inside].sum() >= level - narrowest[mask]
+    assert fitting == np.array_equal(demands, target)
 
 
 @given(SWITCHED)
@@ -47,27 +47,27 @@ def test_needs_beyond_twice_the_strength_are_refused(topology: Topology) -> None
     best = strength(nodes, ranks, tails, heads, capacities)
     level = int(2 * best.value * best.value.denominator) + 1
     with pytest.raises(SolverError, match="beyond twice the strength"):
-        rank_needs(
+        balanced_demands(
             nodes, tails, heads, capacities * best.value.denominator, level, np.array([level] + [0] * (ranks - 1))
         )
 
 
 def test_equal_ranks_get_what_they_wish() -> None:
-    """On a ring every rank needs the same."""
+    """On a ring every rank demands the same."""
     nodes, _, tails, heads, capacities = two_way(ring(6))
-    assert rank_needs(nodes, tails, heads, capacities * 5, 12, np.full(6, 2)).tolist() == [2] * 6
+    assert balanced_demands(nodes, tails, heads, capacities * 5, 12, np.full(6, 2)).tolist() == [2] * 6
 
 
 def test_needs_can_be_negative() -> None:
-    """The middle of a star has more links than it needs, and every leaf needs half of all trees."""
+    """The middle of a star has more links than it demands, and every leaf demands half of all trees."""
     leaves = np.arange(1, 6)
-    needs = rank_needs(
+    demands = balanced_demands(
         6, np.zeros(5, dtype=np.int64), leaves, np.ones(5, dtype=np.int64), 2, np.array([2, 0, 0, 0, 0, 0])
     )
-    assert needs.tolist() == [-3, 1, 1, 1, 1, 1]
+    assert demands.tolist() == [-3, 1, 1, 1, 1, 1]
 
 
 def test_numbers_that_could_overflow_are_refused() -> None:
     """Exact sums have to stay below 2^62."""
     with pytest.raises(CapacityOverflowError):
-        rank_needs(3, np.array([0, 1]), np.array([1, 2]), np.full(2, 2**60), 1, np.array([1, 0, 0]))
+        balanced_demands(3, np.array([0, 1]), np.array([1, 2]), np.full(2, 2**60), 1, np.array([1, 0, 0]))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import SolverError
-from collopt.solvers.flow.transport import whole_flow
+from collopt.solvers.flow.transport import rounded_flow
 
 TAILS, HEADS = np.array([0, 0, 1, 2, 1]), np.array([1, 2, 3, 3, 2])
 
@@ -22,7 +22,7 @@ def test_sums_of_paths_come_back_whole(amounts: list[int], error: float) -> None
     demands = np.array([0, near, 0, upper + lower + across])
     if not demands.any():
         return
-    found = whole_flow(4, TAILS, HEADS, flow * (1 + error), 0, demands)
+    found = rounded_flow(4, TAILS, HEADS, flow * (1 + error), 0, demands)
     kept = np.zeros(4, dtype=np.int64)
     np.add.at(kept, HEADS, found)
     np.subtract.at(kept, TAILS, found)
@@ -32,18 +32,18 @@ def test_sums_of_paths_come_back_whole(amounts: list[int], error: float) -> None
 
 def test_a_flow_that_goes_elsewhere_may_use_other_links() -> None:
     """A solver's tolerances can hide a demand that is small beside others."""
-    found = whole_flow(4, TAILS, HEADS, np.array([10.0, 0.0, 0.0, 0.0, 0.0]), 0, np.array([0, 10, 0, 3]))
+    found = rounded_flow(4, TAILS, HEADS, np.array([10.0, 0.0, 0.0, 0.0, 0.0]), 0, np.array([0, 10, 0, 3]))
     assert found[0] - found[2] - found[4] == 10
     assert found[2] + found[3] == 3
 
 
 def test_what_goes_round_in_cycles_is_no_number_too_large() -> None:
     """No link needs room for more than all that is asked for."""
-    found = whole_flow(4, TAILS, HEADS, np.array([1e30, 0.0, 1e30, 0.0, 0.0]), 0, np.array([0, 0, 0, 3]))
+    found = rounded_flow(4, TAILS, HEADS, np.array([1e30, 0.0, 1e30, 0.0, 0.0]), 0, np.array([0, 0, 0, 3]))
     assert found.tolist() == [3, 0, 3, 0, 0]
 
 
 def test_nodes_that_no_link_enters_are_refused() -> None:
     """However much more links may carry."""
     with pytest.raises(SolverError, match=r"no flow from node 1 brings all 3 units"):
-        whole_flow(4, TAILS, HEADS, np.array([3.0, 0.0, 3.0, 0.0, 0.0]), 1, np.array([1, 0, 0, 2]))
+        rounded_flow(4, TAILS, HEADS, np.array([3.0, 0.0, 3.0, 0.0, 0.0]), 1, np.array([1, 0, 0, 2]))

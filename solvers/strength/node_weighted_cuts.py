@@ -1,7 +1,7 @@
-"""Minimum cuts around one rank of a network of two-way links, where having a rank inside costs its price.
+"""Minimum cuts around one rank of a network of bidirectional links, with node weights for the ranks inside.
 
-Without prices below 0 this is the narrowest cut around the rank.  A price below 0 pays for taking a rank along: with
-`collopt.solvers.strength.strength` the ranks that have enough to spare.
+Without negative weights this is the minimum cut around the rank.  In `collopt.solvers.strength.strength` a rank with
+surplus demand has a negative weight, which draws it into the cut.
 """
 
 from __future__ import annotations
@@ -12,30 +12,29 @@ import numba
 import numpy as np
 
 from ...support.arrays import BoolArray, IntArray
-from ..flow.max_flow import CAPACITY_LIMIT, augment, flow_network, mark_reaching
-
-__all__ = ["PricedCuts", "add_switches", "least_cut", "priced_cuts"]
+from ..flow.max_flow import CAPACITY_LIMIT, augment, distances_to_sink, flow_network
 
 
-class PricedCuts(NamedTuple):
-    """A network for such cuts: after the links come, node by node, an arc to a sink and an arc from a source.
+class NodeWeightedCuts(NamedTuple):
+    """A flow network whose arcs are the links, then one arc per node to a sink and one from a source.
 
-    `first`, `following`, `heads`, `capacities`: As in `FlowNetwork`; the sink is the last node but one, the source the
-        last.
+    `first_arc`, `next_arc`, `heads`, `capacities`: As in `FlowNetwork`; the last nodes are the sink and the source.
     `num_links`: Link ``i`` is the arcs ``2 i`` and ``2 i + 1``.
     `num_ranks`: Ranks are the first nodes; then come switches.
     """
 
-    first: IntArray
-    following: IntArray
+    first_arc: IntArray
+    next_arc: IntArray
     heads: IntArray
     capacities: IntArray
     num_links: int
     num_ranks: int
 
 
-def priced_cuts(num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray) -> PricedCuts:
-    """Prepare a network for cuts.
+def node_weighted_cuts(
+    num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray
+) -> NodeWeightedCuts:
+    """Build a network for node-weighted cuts.
 
     Shapes: `tails`, `heads`, `capacities` int64 (links,).
     """
@@ -47,28 +46,30 @@ def priced_cuts(num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray
         np.concatenate([capacities, nothing, nothing]),
         np.concatenate([capacities, nothing, nothing]),
     )
-    return PricedCuts(*network, len(tails), num_ranks)
+    return NodeWeightedCuts(*network, len(tails), num_ranks)
 
 
 @numba.njit(cache=True, nogil=True)
-def least_cut(
-    cuts: PricedCuts,
+def min_cut_around(
+    cuts: NodeWeightedCuts,
     factor: int,
-    prices: IntArray,
+    node_weights: IntArray,
     rank: int,
     active: BoolArray,
     residual: IntArray,
     scratch: IntArray,
 ) -> int:
-    """Smallest ``factor c(S) + price(S without rank)`` over sets S with `rank` inside and inactive ranks outside.
+    """Minimize ``factor c(S) + weight(S without rank)`` over sets S with `rank` inside and inactive nodes outside.
 
-    Prices are per rank, `active` is per node.  `residual` has the shape of the capacities, `scratch` (4, nodes); both
-    are written to, and the largest set that attains the minimum is left where ``scratch[0] < 0``.
+    The largest minimizer is left where ``scratch[0] < 0``.
+
+    Shapes: `node_weights` int64 (ranks,); `active` bool (nodes,); `residual` int64 (arcs,) and `scratch` int64 (4,
+    nodes) are written to.
     """
     heads, capacities, num_links = cuts.heads, cuts.capacities, cuts.num_links
-    sink = len(cuts.first) - 2
+    sink = len(cuts.first_arc) - 2
     costs = np.zeros(sink, dtype=np.int64)  # of having a node inside
-    costs[: cuts.num_ranks] = prices
+    costs[: cuts.num_ranks] = node_weights
     costs[rank] = 0
     residual[:] = 0
     for arc in range(0, 2 * num_links, 2):
@@ -80,48 +81,49 @@ def least_cut(
             costs[tail] += amount
         elif active[head]:
             costs[head] += amount
-    least: int = 0
+    value: int = 0
     for node in range(sink):
         out = 2 * (num_links + node)
         if active[node] and costs[node] >= 0:
             residual[out] = costs[node]
         elif active[node]:
             residual[out + 2 * sink] = -costs[node]
-            least += costs[node]
+            value += costs[node]
     residual[2 * (num_links + rank + sink)] = CAPACITY_LIMIT
-    least += _push(cuts, residual, scratch)
-    return least
+    value += _max_flow(cuts, residual, scratch)
+    return value
 
 
 @numba.njit(cache=True, nogil=True)
-def add_switches(cuts: PricedCuts, parts: int, sets: IntArray) -> None:
-    """Label switches by the part, numbered from 0, whose ranks have them in their smallest narrowest cut.
+def add_switches(cuts: NodeWeightedCuts, parts: int, sets: IntArray) -> None:
+    """Label switches in `sets` by the part, from 0, whose smallest minimum cut contains them; keep other labels.
 
-    `sets` holds the labels of the ranks; switches in no such set keep what they have there.  The sets are disjoint: of
-    two that shared switches, each would be no wider without them.
+    The sets are disjoint: of two that share switches, neither has a larger cut without them.
+
+    Shapes: `sets` int64 (nodes,), which holds the parts of the ranks.
     """
-    nodes, sink = len(cuts.first), len(cuts.first) - 2
+    nodes, sink = len(cuts.first_arc), len(cuts.first_arc) - 2
     scratch = np.empty((4, nodes), dtype=np.int64)
     for part in range(parts):
         residual = cuts.capacities.copy()
-        # The part is the sink: what still reaches it is the smallest set.
+        # The part is the sink: the nodes that reach it in the residual network are the smallest set.
         for rank in range(cuts.num_ranks):
             out = 2 * (cuts.num_links + rank)
             residual[out if sets[rank] == part else out + 2 * sink] = CAPACITY_LIMIT
-        _push(cuts, residual, scratch)
-        mark_reaching(cuts.first, cuts.following, cuts.heads, residual, sink, -1, scratch[0], scratch[2])
+        _max_flow(cuts, residual, scratch)
+        distances_to_sink(cuts.first_arc, cuts.next_arc, cuts.heads, residual, sink, -1, scratch[0], scratch[2])
         for node in range(cuts.num_ranks, sink):
             if scratch[0, node] >= 0:
                 sets[node] = part
 
 
 @numba.njit(cache=True, nogil=True)
-def _push(cuts: PricedCuts, residual: IntArray, scratch: IntArray) -> int:
-    """Push all that goes from source to sink; ``scratch[0]`` is negative where no more can reach the sink."""
-    sink = len(cuts.first) - 2
+def _max_flow(cuts: NodeWeightedCuts, residual: IntArray, scratch: IntArray) -> int:
+    """Push a maximum flow from source to sink; ``scratch[0]`` is negative at nodes that cannot reach the sink."""
+    sink = len(cuts.first_arc) - 2
     pushed: int = augment(
-        cuts.first,
-        cuts.following,
+        cuts.first_arc,
+        cuts.next_arc,
         cuts.heads,
         residual,
         sink + 1,
