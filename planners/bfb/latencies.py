@@ -212,16 +212,16 @@ def _pieces(pipe: Pipe, time: Fraction) -> int:
 
 def _demands(topology: Topology, direction: Direction) -> tuple[BfbNetwork, list[set[Demand]]]:
     """For each distance what different sets of links into ranks have to bring; sets alike in time are kept once."""
-    from ...solvers.bfb.link_masks import groups_at, widest
+    from ...solvers.bfb.link_masks import groups_at, max_in_degree
 
     if not isinstance(topology, Topology):
         raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology without switches")
     asked = read_network(topology, direction)
     network = asked.intake
-    if widest(network) > MOST_LINKS:
+    if max_in_degree(network) > MOST_LINKS:
         raise UnsupportedError(
-            f"{widest(network)} links lead into a rank of {topology!r}; expected at most {MOST_LINKS} where a size is "
-            "planned for"
+            f"{max_in_degree(network)} links lead into a rank of {topology!r}; expected at most {MOST_LINKS} where a "
+            "size is planned for"
         )
     pipes = [Pipe(link.latency, link.bandwidth * NS_PER_US) for link in topology.links]
     demands: list[set[Demand]] = [set() for _ in range(network.diameter)]

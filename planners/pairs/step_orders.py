@@ -36,7 +36,7 @@ def by_hops(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
 
 def by_rounds(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
     """Let each link carry a few chunks in each of many steps, what has farthest to go first."""
-    from ...solvers.paths.list_scheduling import ordered_hops, split
+    from ...solvers.paths.list_scheduling import list_schedule, split
 
     if topology.switch_nodes:
         raise UnsupportedError(
@@ -45,7 +45,7 @@ def by_rounds(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
         )
     grain = _grain(paths)
     parts, _ = split(paths, grain)
-    return parts, ordered_hops(parts, topology.arrays.capacities, batch=grain)
+    return parts, list_schedule(parts, topology.arrays.capacities, batch=grain)
 
 
 ORDERS: Mapping[str, Order] = {"hops": by_hops, "rounds": by_rounds}

@@ -1,1 +1,1 @@
-"""Breadth-first broadcast kernels."""
+"""Breadth-first broadcast (BFB): load balancing per step, exact costs of circulant and Kautz graphs."""

@@ -1,8 +1,8 @@
-"""Who sends what in a breadth-first broadcast: shards shared out over links of given capacities, by maximum flows.
+"""Division of shards over links in a breadth-first broadcast, by maximum flows.
 
-The flows of different ranks and distances are independent, and any part of a shard is as good as another: the rank that
-a part comes from has the whole shard, and so does the receiver in the end (direct-connect paper, Theorem 14).  So a
-shard is cut at as few places as the flow asks for, and every link gets an interval.
+The flows of different ranks and distances are independent, and the parts of a shard are interchangeable: the sender of
+a part has the whole shard, and so does the receiver in the end (direct-connect paper, Theorem 14).  So a shard is split
+at as few positions as the flow requires, and every link gets an interval.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from ...errors import SolverError
 from ...support.arrays import BoolArray, IntArray
 from ..flow.max_flow import augment, check_capacities
 from .link_masks import WORD, Groups, Intake, groups_at
-
-__all__ = ["Shares", "balance", "share_out"]
 
 
 class Shares(NamedTuple):
@@ -36,12 +34,12 @@ class Shares(NamedTuple):
 
 
 def share_out(network: Intake, chunks: int, capacities: IntArray) -> Shares:
-    """Cut all shards so that no link brings more than it can.
+    """Divide all shards over links within the capacities of the links.
 
     Shapes: `capacities` int64 (diameter, links).
     """
     check_capacities(chunks * network.num_ranks**2)
-    # More than everything is as good as everything, and keeps sums small.
+    # Capping at the total changes nothing and keeps sums small.
     counts, *columns = _shared_out(network, chunks, np.minimum(capacities, chunks * network.num_ranks))
     if counts[-1] < 0:
         raise SolverError(f"the links cannot carry all data that arrives in {len(counts)} hops")
@@ -82,7 +80,7 @@ def _shared_out(
 
 @numba.njit(cache=True, nogil=True)
 def _write_intervals(groups: Groups, shares: IntArray, chunks: int, links: IntArray, table: IntArray, size: int) -> int:
-    """Lay the shards of each group end to end, and cut them where one link's share ends and the next one's begins."""
+    """Lay the shards of each group end to end, and split them at the boundaries between the shares of links."""
     for group in range(len(shares)):
         place, done = groups.starts[group], 0
         for link in range(len(links)):
@@ -155,7 +153,7 @@ def _add_arc(
     head: int,
     capacity: int,
 ) -> int:
-    """Put arcs `arc` there and ``arc + 1`` back into the residual network, and return the next free number."""
+    """Add arc `arc` and its reverse ``arc + 1`` to the residual network, and return the next free number."""
     heads[arc], heads[arc + 1], residual[arc] = head, tail, capacity
     following[arc], first[tail] = first[tail], arc
     following[arc + 1], first[head] = first[head], arc + 1

@@ -1,9 +1,9 @@
-"""How long the steps of a breadth-first broadcast take if shards consist of chunks that stay whole.
+"""Step times of a breadth-first broadcast with shards of indivisible chunks.
 
-In time T a link of bandwidth b brings ``floor(b T)`` chunks, so T must be so large that these numbers add up to what
-only the links of S can bring, over every set S of links into a rank.  By max-flow min-cut that is also enough: integer
-program (13) of the direct-connect paper needs no branching.  Where all links are equally fast, ``T = ceil(P U)`` with
-the load U of shards that can be cut anywhere.
+In time T a link of bandwidth b carries ``floor(b T)`` chunks, so over every set S of links into a rank these numbers
+must sum to at least the chunks that only links of S can carry.  By max-flow min-cut that is also sufficient: integer
+program (13) of the direct-connect paper needs no branching.  With equal bandwidths, ``T = ceil(P U)`` with
+the load U of divisible shards.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ from .balanced_shares import balance
 from .link_masks import Intake, groups_at, shards_within
 from .load_balancing import BusiestSet
 
-__all__ = ["chunk_capacities", "chunked_times", "least_chunked_times"]
-
 
 def least_chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
-    """Find how long each step takes at least, which is enough where all links are equally fast."""
+    """Find lower bounds of the step times, which are attained if all bandwidths are equal."""
     check_capacities(2 * chunks * network.num_ranks * int(network.widths.sum()))
     times = (time_to_bring(network.widths[_places(network, each)], chunks * each.shards) for each in sets)
     return tuple(Fraction(*time) for time in times)
 
 
 def chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
-    """Find how long each step takes; parameters, result and errors as of `least_chunked_times`.
+    """Find the step times; parameters as of `least_chunked_times`.
 
     Two links into each rank of a ring of 4 bring the one shard from the other side, one of its 3 chunks or two:
 
@@ -63,7 +61,7 @@ def chunk_capacities(network: Intake, times: Sequence[Fraction]) -> IntArray:
 
 
 def _places(network: Intake, found: BusiestSet) -> IntArray:
-    """Where the links of a set are in the arrays of the network."""
+    """Return the indices of the links of a set in the arrays of the network."""
     begin, end = network.first[found.rank : found.rank + 2]
     places: IntArray = begin + np.flatnonzero(np.isin(network.links[begin:end], found.links))
     return places
@@ -71,7 +69,7 @@ def _places(network: Intake, found: BusiestSet) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def time_to_bring(widths: IntArray, chunks: int) -> tuple[int, int]:
-    """Least time, as a fraction, in which links of some bandwidths together bring some whole chunks."""
+    """Return the least time, as a fraction, in which links of given bandwidths together carry so many chunks."""
     total = widths.sum()
     above, below = chunks, total
     while True:
@@ -80,7 +78,7 @@ def time_to_bring(widths: IntArray, chunks: int) -> tuple[int, int]:
             brought += width * above // below
         if brought >= chunks:
             return above, below
-        # The next time at which some link has brought one chunk more.
+        # The next time at which some link completes a chunk.
         soonest, unit = -1, 1
         for width in widths:
             count = width * above // below + 1

@@ -1,7 +1,7 @@
-"""What breadth-first broadcast costs on circulant digraphs, exactly and for many sets of offsets at once.
+"""Exact costs of breadth-first broadcast on circulant digraphs, for many offset sets at once.
 
 In the circulant digraph of n nodes with the offsets a_1, ..., a_d node i has arcs to i + a_1, ..., i + a_d modulo n.
-Turning it maps it to itself, so all nodes see the same: the shard from x nodes back is h(x) hops away, h being the
+Rotations are automorphisms, so all nodes are equivalent: the shard from x nodes back is h(x) hops away, h being the
 distances from node 0, and the arc with offset a can bring it if h(x - a) = h(x) - 1.  Then as in `load_balancing` the
 least load of the step for distance t is
 
@@ -21,19 +21,16 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 
-__all__ = ["MOST_OFFSETS", "CirculantCosts", "circulant_costs"]
-
-
 MOST_OFFSETS = 10
-"""All sets of them are looked at, at every distance."""
+"""Limit of offsets, since all their subsets are enumerated at every distance."""
 WORD = 64
-"""Bits, for one node each."""
+"""Bits per word, one for each node."""
 
 
 class CirculantCosts(NamedTuple):
     """Costs of the best breadth-first broadcasts, one for each set of offsets.
 
-    `steps` (int64 (sets,)): The diameter; 0 where it was not worth working out, or the graph is not connected.
+    `steps` (int64 (sets,)): The diameter; 0 if dominated by an earlier set, or if the graph is not connected.
     `loads` (int64 (sets,)): Sum of U(t) over all distances, times `unit`.
     `hops` (int64 (sets,)): Sum of the distances from one node.
     `unit`: A common multiple of 1 to d.
@@ -46,7 +43,7 @@ class CirculantCosts(NamedTuple):
 
 
 def circulant_costs(n: int, offsets: IntArray) -> CirculantCosts:
-    """Work out the costs of breadth-first broadcast on circulant digraphs of one size and degree.
+    """Compute the costs of breadth-first broadcast on circulant digraphs of one size and degree.
 
     Shapes: `offsets` int64 (sets, d).
 
@@ -83,7 +80,7 @@ def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
         if not _search(n, offsets[number], hops, queue, most):
             continue
         steps, load, begin = hops[queue[n - 1]], 0, 1
-        # What is left takes no less than if it were spread evenly.
+        # An even load bounds the rest from below.
         while begin < n and load + unit // degree * (n - begin) <= least[steps]:
             end = begin + 1
             while end < n and hops[queue[end]] == hops[queue[begin]]:
@@ -103,7 +100,7 @@ def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _shares(degree: int, unit: int) -> IntArray:
-    """For each set of offsets `unit` over the number of its members; 0 for the empty set."""
+    """Return, for each subset of offsets, `unit` over its size; 0 for the empty set."""
     sizes = np.zeros(1 << degree, dtype=np.int64)
     shares = np.zeros(1 << degree, dtype=np.int64)
     for chosen in range(1, 1 << degree):
@@ -114,7 +111,7 @@ def _shares(degree: int, unit: int) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _is_within(n: int, offsets: IntArray, most: int) -> bool:
-    """Whether all nodes are at most so many hops away, by turning a set of nodes that is kept as the bits of a word."""
+    """Return whether the diameter is at most `most`, by rotations of a node set in the bits of a word."""
     everything = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - n)
     reached = np.uint64(1)
     for _ in range(most):
@@ -129,7 +126,7 @@ def _is_within(n: int, offsets: IntArray, most: int) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def _search(n: int, offsets: IntArray, hops: IntArray, queue: IntArray, most: int) -> bool:
-    """Breadth-first search from node 0; False as soon as a node is more than `most` hops away, or if one is not met."""
+    """Run BFS from node 0; return False if a node is more than `most` hops away or unreachable."""
     hops[:] = -1
     hops[0], queue[0] = 0, 0
     done, seen = 0, 1

@@ -1,13 +1,12 @@
-"""Exact T_L and T_B of breadth-first broadcast on generalized Kautz graphs, without a flow or a linear program.
+"""Exact T_L and T_B of breadth-first broadcast on generalized Kautz graphs, by enumeration of runs.
 
 Arcs of Π(d, m) run from x to -dx - a modulo m, for a = 1 ... d (direct-connect paper, Definition 16).  So the walks of
 length t from x end at d^t consecutive numbers.  Write T for the largest t with d^t < m; then
 
 - up to distance T a shortest walk is the only walk of its length, so each source u offers itself on one link only, and
   the worst link into a node is the one that most sources at this distance use;
-- all others are at distance T + 1, and a source can use the links from those in-neighbours that lie among its d^T
-  consecutive numbers.  Those are neighbours of each other on the circle, a *run*, and which run it is depends only on
-  where the numbers start.
+- all others are at distance T + 1, and a source can use the links from those in-neighbors that lie among its d^T
+  consecutive numbers.  Those are adjacent on the circle, a *run*, which depends only on where the numbers start.
 
 By Theorem 19 the load of the last step is the largest c(S) / |S| over sets S of links, where c(S) sources can use
 links in S only.  A set of several separate runs is no better than the best of its runs, because c and the size both add
@@ -27,21 +26,9 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 
-__all__ = [
-    "KautzFigures",
-    "as_figures",
-    "check_kautz",
-    "depth_and_reach",
-    "kautz_figures",
-    "kautz_period",
-    "kautz_table",
-    "search_by_links",
-]
-
-
 COLUMNS = 5
 LARGEST = 2**15
-"""Nodes; the arithmetic of the kernel fits 64 bits far beyond, its memory does not matter, its time does."""
+"""Limit of nodes, for the time of the kernel; its arithmetic fits 64 bits far beyond."""
 
 
 class KautzFigures(NamedTuple):
@@ -58,7 +45,7 @@ class KautzFigures(NamedTuple):
 
 
 def kautz_figures(degree: int, size: int) -> KautzFigures:
-    """Work out the figures of one generalized Kautz graph.
+    """Compute the BFB figures of one generalized Kautz graph.
 
     >>> kautz_figures(4, 1024)[:2]
     (5, Fraction(341, 256))
@@ -68,7 +55,7 @@ def kautz_figures(degree: int, size: int) -> KautzFigures:
 
 
 def check_kautz(degree: int, size: int) -> None:
-    """Refuse graphs that there are not, or that are too large."""
+    """Raise an error for graphs that do not exist or are too large."""
     if degree < 2 or not degree < size <= LARGEST:
         raise UnsupportedError(
             f"there are no figures of a generalized Kautz graph of {size} nodes and degree {degree}; "
@@ -96,9 +83,9 @@ def kautz_table(degree: int, first: int, last: int) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _measure(degree: int, size: int, row: IntArray) -> None:
-    """Fill in one row: search backwards from one node of each kind, then weigh the runs of the last step."""
+    """Fill in one row: backward BFS from one node of each orbit, then the loads of the runs of the last step."""
     depth, reach = depth_and_reach(degree, size)
-    into = _in_neighbours(degree, size)
+    into = _in_neighbors(degree, size)
     starts, starts_before = _starts(degree, size, depth)
     period = kautz_period(degree, size)
     loads = np.zeros(depth + 1, dtype=np.int64)
@@ -139,7 +126,7 @@ def kautz_period(degree: int, size: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _in_neighbours(degree: int, size: int) -> IntArray:
+def _in_neighbors(degree: int, size: int) -> IntArray:
     """Tails of the arcs into each node, ascending; d different ones, for m > d."""
     into = np.empty((size, degree), dtype=np.int64)
     filled = np.zeros(size, dtype=np.int64)

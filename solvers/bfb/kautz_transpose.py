@@ -1,9 +1,9 @@
 """Exact T_B of breadth-first broadcast on transposed generalized Kautz graphs; see `kautz_bandwidth` for the graphs.
 
 That is also what the best breadth-first reduce-scatter on the graphs themselves takes (direct-connect paper, Corollary
-1.1).  In the transpose of Π(d, m) a node u hears from the d nodes that arcs of Π(d, m) lead to from it.  Walks of T + 1
-arcs from u in Π(d, m), with T the largest number such that d^T < m, end at d^(T+1) consecutive numbers, which go round
-the circle more than once; each of the d links stands for a *block* of d^T of them.  So
+1.1).  In the transpose of Π(d, m) a node u receives from the d nodes that arcs of Π(d, m) lead to from it.  Walks of T
++ 1 arcs from u in Π(d, m), with T the largest number such that d^T < m, end at d^(T+1) consecutive numbers, which go
+round the circle more than once; each of the d links stands for a *block* of d^T of them.  So
 
 - up to distance T each source offers itself on one link only, as in the graph itself;
 - at distance T + 1 a source can use the links in whose blocks it lies, which are all different.
@@ -26,14 +26,11 @@ import numpy as np
 from ...support.arrays import IntArray
 from .kautz_bandwidth import check_kautz, depth_and_reach, kautz_period, search_by_links
 
-__all__ = ["as_transpose_factor", "kautz_transpose_factor", "kautz_transpose_table"]
-
-
 COLUMNS = 3
 
 
 def kautz_transpose_factor(degree: int, size: int) -> Fraction:
-    """Work out the least T_B of a breadth-first schedule on the transpose of one generalized Kautz graph.
+    """Compute the least T_B of a breadth-first schedule on the transpose of one generalized Kautz graph.
 
     >>> from collopt.solvers.bfb.kautz_bandwidth import kautz_figures
     >>> kautz_figures(2, 9).bandwidth_factor, kautz_transpose_factor(2, 9)
@@ -63,7 +60,7 @@ def kautz_transpose_table(degree: int, first: int, last: int) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _measure(degree: int, size: int, row: IntArray) -> None:
-    """Fill in one row: search from one node of each kind, then weigh the runs of stretches of the last step."""
+    """Fill in one row: BFS from one node of each orbit, then the loads of the runs of stretches of the last step."""
     depth, reach = depth_and_reach(degree, size)
     period = kautz_period(degree, size)
     heads = (-degree * np.arange(size).reshape(-1, 1) - np.arange(1, degree + 1)) % size
@@ -91,7 +88,7 @@ def _measure(degree: int, size: int, row: IntArray) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _begin(node: int, degree: int, size: int, length: int) -> int:
-    """Where the consecutive numbers begin that walks of a length from a node end at."""
+    """Return the first of the consecutive numbers at which walks of a length from a node end."""
     begin, reach = node, 1
     for _ in range(length):
         begin = (-degree * (begin + reach)) % size
@@ -101,7 +98,7 @@ def _begin(node: int, degree: int, size: int, length: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _widths(cuts: IntArray, degree: int, reach: int, size: int) -> IntArray:
-    """How many links serve the run of stretches that starts with each one and is of each length."""
+    """Count the links that serve the run of stretches of each start and length."""
     stretches = len(cuts)
     widths = np.empty((stretches, stretches), dtype=np.int64)
     for first in range(stretches):

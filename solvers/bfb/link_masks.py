@@ -1,8 +1,8 @@
-"""Which links can bring which shard to a rank in the fewest hops, for all ranks at once.
+"""Masks of the links on which a shard can arrive along shortest paths, for all ranks at once.
 
-A shard of rank v is d(v, u) hops away from rank u.  In breadth-first order it can come over every link (w, u) with
-d(v, u) = d(v, w) + 1: these links are the *mask* of v at u.  Sources with the same mask are interchangeable, so at most
-as many *groups* of them matter as there are sets of links.
+A shard of rank v is d(v, u) hops away from rank u.  In breadth-first order it can arrive on every link (w, u) with
+d(v, u) = d(v, w) + 1: these links are the *mask* of v at u.  Sources with the same mask are interchangeable and form a
+*group*; there are at most as many groups as sets of links.
 
 Source: the direct-connect paper, Definition 15 and linear program (1).
 """
@@ -19,8 +19,6 @@ from ...errors import BoundError
 from ...support.arrays import BoolArray, IntArray
 from ..flow.max_flow import check_capacities
 
-__all__ = ["Groups", "Intake", "groups_at", "intake", "shards_within", "usable_links", "widest"]
-
 HopArray = npt.NDArray[np.int16]
 NodeArray = npt.NDArray[np.int32]
 
@@ -31,7 +29,7 @@ MULTIPLIER = 0x9E3779B97F4A7C1
 
 
 class Intake(NamedTuple):
-    """The links into each rank, and the sources of what comes over them, by distance.
+    """The links into each rank, and all sources by distance.
 
     `first` (int64 (ranks + 1,)): The links into rank u are those at the places ``first[u]`` to ``first[u + 1] - 1`` of
         the next three arrays.
@@ -102,14 +100,14 @@ def intake(num_ranks: int, tails: IntArray, heads: IntArray, widths: IntArray) -
     return Intake(first, *ordered, order, hops, sources, _starts(hops, int(hops.max())), divisor)
 
 
-def widest(network: Intake) -> int:
-    """Most links into a rank."""
+def max_in_degree(network: Intake) -> int:
+    """Return the largest in-degree."""
     return int(np.diff(network.first).max())
 
 
 @numba.njit(cache=True, nogil=True)
 def _distances(num_ranks: int, first: IntArray, tails: IntArray) -> tuple[HopArray, NodeArray]:
-    """Breadth-first search against the links from every rank; -1 where there is no way."""
+    """Run backward BFS from every rank; -1 for unreachable sources."""
     hops = np.full((num_ranks, num_ranks), -1, dtype=np.int16)
     found = np.zeros((num_ranks, num_ranks), dtype=np.int32)
     for rank in range(num_ranks):
@@ -180,7 +178,7 @@ def groups_at(network: Intake, rank: int, distance: int) -> Groups:
 
 @numba.njit(cache=True, nogil=True)
 def _slot(mask: IntArray, masks: IntArray, table: IntArray) -> int:
-    """Where in an open hash table the group with this mask is, or would be put."""
+    """Return the slot of a mask in an open-addressing hash table."""
     key = 0
     for word in mask:
         key = (key ^ word) * MULTIPLIER
@@ -193,7 +191,7 @@ def _slot(mask: IntArray, masks: IntArray, table: IntArray) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def usable_links(groups: Groups, degree: int) -> BoolArray:
-    """Links into a rank that can bring anything from this distance."""
+    """Mark the links into a rank that can carry a shard from this distance."""
     usable = np.zeros(degree, dtype=np.bool_)
     for mask in groups.masks:
         for link in range(degree):
@@ -204,7 +202,7 @@ def usable_links(groups: Groups, degree: int) -> BoolArray:
 
 @numba.njit(cache=True, nogil=True)
 def shards_within(groups: Groups, chosen: BoolArray) -> int:
-    """Count the shards that only links of a set can bring."""
+    """Count the shards that only links of a set can carry."""
     shards = 0
     for group in range(len(groups.masks)):
         within = True

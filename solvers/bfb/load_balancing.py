@@ -1,16 +1,16 @@
-"""How busy the busiest link of a breadth-first broadcast must be, exactly and without a linear program.
+"""Exact minimum of the maximum link load per step of a breadth-first broadcast, by subsets or by Newton's method.
 
-Of what comes to rank u from distance t, let c(S) be the number of shards that only links of the set S can bring, and
+Of the shards that arrive at rank u from distance t, let c(S) be the number that only links of the set S can carry, and
 b(S) the bandwidth of S.  Then the optimum of linear program (1) of the direct-connect paper is
 
     U(u, t) = max over nonempty S of c(S) / b(S),
 
-by max-flow min-cut: this is Theorem 19 for any load, and for links that differ.  The set that attains it proves that
-nothing less will do, and a flow with capacities ``b U`` shows how it is done.
+by max-flow min-cut: this is Theorem 19 for any load, and for links that differ.  The set that attains it is the
+certificate, and a flow with capacities ``b U`` attains it.
 
-There are two ways to find it.  `loads_by_subsets` looks at all sets: c is the histogram of masks, summed over subsets.
-`loads_by_newton` raises a guess by one set that it violates, found by a maximum flow of groups of sources to links,
-until there is none (Dinkelbach's method); it does not mind links by the dozen.  Both count in whole numbers.
+`loads_by_subsets` enumerates all sets: c is the zeta transform of the histogram of masks.  `loads_by_newton` raises a
+lower bound by a violated set, found by a maximum flow from groups of sources to links, until there is none
+(Dinkelbach's method); it scales to dozens of links.  Both use integers.
 """
 
 from __future__ import annotations
@@ -25,22 +25,19 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...support.arrays import BoolArray, IntArray
 from .balanced_shares import balance
-from .link_masks import Intake, groups_at, shards_within, usable_links, widest
-
-__all__ = ["METHODS", "BusiestSet", "busiest_sets", "loads_by_newton", "loads_by_subsets"]
-
+from .link_masks import Intake, groups_at, max_in_degree, shards_within, usable_links
 
 MOST_LINKS_FOR_SUBSETS = 10
 LARGEST_TABLE = 20
-"""Links into a rank beyond which a table of all sets is too large."""
+"""In-degree beyond which a table of all sets is too large."""
 
 
 class BusiestSet(NamedTuple):
-    """The set of links into one rank that decides how long a step takes.
+    """The bottleneck set of links into one rank, which determines the time of a step.
 
     `rank`: That the links lead to.
-    `shards`: What only these links can bring: c(S).
-    `width`: What their bandwidths add up to, without the network's common divisor: b(S).
+    `shards`: Shards that only these links can carry: c(S).
+    `width`: Their total bandwidth over the network's common divisor: b(S).
     `links`: Their numbers, as given to `intake`.
     """
 
@@ -56,7 +53,7 @@ class BusiestSet(NamedTuple):
 
 
 def busiest_sets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
-    """Find the busiest set of each distance by the way that suits the network.
+    """Find the bottleneck set of each distance by the method that suits the network.
 
     Two links into each rank of a ring of 4 bring the one shard from the other side:
 
@@ -65,21 +62,21 @@ def busiest_sets(network: Intake, ranks: IntArray | None = None) -> tuple[Busies
     >>> [(each.shards, each.width) for each in busiest_sets(intake(4, *ends, np.ones(8, dtype=np.int64)))]
     [(1, 1), (1, 2)]
     """
-    few = widest(network) <= MOST_LINKS_FOR_SUBSETS
+    few = max_in_degree(network) <= MOST_LINKS_FOR_SUBSETS
     return (loads_by_subsets if few else loads_by_newton)(network, ranks)
 
 
 def loads_by_subsets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
-    """Find the busiest sets by looking at all sets; parameters and result as of `busiest_sets`."""
-    if widest(network) > LARGEST_TABLE:
+    """Find the bottleneck sets by enumeration; parameters as of `busiest_sets`."""
+    if (degree := max_in_degree(network)) > LARGEST_TABLE:
         raise UnsupportedError(
-            f"{widest(network)} links lead into a rank; expected at most {LARGEST_TABLE} to look at all sets of them"
+            f"{degree} links lead into a rank; expected at most {LARGEST_TABLE} to look at all sets of them"
         )
     return _as_sets(network, *_by_subsets(network, _chosen(network, ranks)))
 
 
 def loads_by_newton(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
-    """Find the busiest sets by maximum flows; parameters and result as of `busiest_sets`."""
+    """Find the bottleneck sets by maximum flows; parameters as of `busiest_sets`."""
     return _as_sets(network, *_by_newton(network, _chosen(network, ranks)))
 
 
@@ -106,7 +103,7 @@ def _as_sets(network: Intake, best: IntArray, members: BoolArray) -> tuple[Busie
 
 @numba.njit(cache=True, nogil=True)
 def _by_subsets(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
-    """For each distance the rank, c(S) and b(S) of the busiest set S, and which of the rank's links are in S."""
+    """Return, for each distance, rank, c(S) and b(S) of the bottleneck set S, and its members."""
     best, members = _nothing_yet(network)
     for rank in ranks:
         offset = network.first[rank]
@@ -140,7 +137,7 @@ def _nothing_yet(network: Intake) -> tuple[IntArray, BoolArray]:
 
 @numba.njit(cache=True, nogil=True)
 def _shards_inside(network: Intake, rank: int, distance: int, degree: int) -> IntArray:
-    """For each set of links, how many sources have their mask within it: the zeta transform of a histogram."""
+    """Count, for each set of links, the sources whose mask it contains: the zeta transform of a histogram."""
     inside = np.zeros(1 << degree, dtype=np.int64)
     offset = network.first[rank]
     for place in range(network.starts[rank, distance], network.starts[rank, distance + 1]):
@@ -158,7 +155,7 @@ def _shards_inside(network: Intake, rank: int, distance: int, degree: int) -> In
 
 @numba.njit(cache=True, nogil=True)
 def _by_newton(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
-    """As `_by_subsets`.  A guess that one rank needed is where the next one starts."""
+    """Return the same as `_by_subsets`; the bound of one rank starts the next."""
     best, members = _nothing_yet(network)
     for rank in ranks:
         widths = network.widths[network.first[rank] : network.first[rank + 1]]

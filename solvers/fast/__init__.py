@@ -1,1 +1,1 @@
-"""Birkhoff decomposition, tile balance, stages."""
+"""FAST all-to-allv: tile balancing, Birkhoff decomposition and stages."""

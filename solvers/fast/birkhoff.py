@@ -1,21 +1,21 @@
-"""Birkhoff decomposition: square matrices of bytes as weighted sums of permutations, in exact integers.
+"""Birkhoff decomposition: square integer matrices as weighted sums of permutation matrices.
 
 A matrix whose rows and columns all have the same sum S is a sum of permutation matrices with positive weights, and
-those weights add up to S.  Any other matrix is first embedded into such a one, whose S is its largest row or column
-sum, by adding to rows and columns that have less (FAST, section 4.4).
+those weights sum to S.  Any other matrix is first embedded into such a one, whose S is its largest row or column
+sum, by adding to smaller rows and columns (FAST, section 4.4).
 
-Both decompositions here take a perfect matching, which there is by Hall's theorem, subtract the same from all of its
-entries, and go on with what is left, whose sums are equal again.
+Both decompositions repeatedly find a perfect matching, which exists by Hall's theorem, and subtract the same amount
+from all its entries, which keeps the sums equal.
 
-* `plain_matchings` embeds first, and keeps the matching and repairs it: only rows whose entry became zero search for
+* `plain_matchings` embeds first, and repairs the matching incrementally: only rows whose entry became zero search for
   another column.  Each step leaves a smaller face of the polytope of such matrices, whose dimension is (n - 1)^2, so
   there are at most n^2 - 2n + 2 steps.
-* `wide_matchings` takes a matching whose least entry is as large as can be, which leaves few steps, and raises rows and
-  columns only as it goes.  The fewest possible steps are NP-hard to find.
+* `wide_matchings` takes bottleneck matchings, whose least entry is as large as possible, for few steps, and embeds
+  lazily.  The minimum number of steps is NP-hard to find.
 
-An augmenting path leads from an unmatched row by an edge to a column, from there to the row that it is matched with,
-and so on to a free column; matching along it adds one row.  Paths work on arrays of the caller: `match` has each row's
-column or -1, `owner` each column's row, and `parent` is left with the row that a path comes to each column from.
+An augmenting path alternates between free and matched edges from an unmatched row to a free column; flipping it matches
+one more row.  The functions on paths work on arrays of the caller: `match` holds each row's column or -1, `owner` each
+column's row, and `parent` the row before each column on the path.
 """
 
 from __future__ import annotations
@@ -33,13 +33,11 @@ from ...errors import CapacityOverflowError, UnsupportedError
 from ...support.arrays import IntArray, ShortArray
 from ...support.validation import shown
 
-__all__ = ["DECOMPOSITIONS", "decompose", "embed", "matchings", "most_matchings", "plain_matchings", "wide_matchings"]
-
 MaskArray = npt.NDArray[np.uint64]
 
 
 def _of_lowest_bit(_context: Any, word: Any) -> Any:
-    """Place of the lowest bit of a word that is not 0."""
+    """Count the trailing zeros of a nonzero word."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -60,7 +58,7 @@ def shortest_path(
     queue: ShortArray,
     seen: MaskArray,
 ) -> int:
-    """Find a shortest path from `row` to a free column, breadth first, and return that column; there has to be one.
+    """Find a shortest augmenting path from `row` by BFS, and return its free column; one must exist.
 
     Shapes: `edges` uint64 (n, words); `free` uint64 (words,); `owner`, `parent` int16 (n,); `queue` int16 (n + 1,);
     `seen` uint64 (words,).
@@ -101,7 +99,7 @@ def widest_path(
     parent: ShortArray,
     reach: IntArray,
 ) -> tuple[int, int]:
-    """Grow the tree of widest paths from `row` up to a free column; return that column, and the width left.
+    """Find a widest augmenting path from `row` (Dijkstra); return its free column and its width.
 
     Shapes: `entries` int64 (n, n); `rows`, `columns` int64 (n,); `owner`, `parent` int16 (n,); `reach` int64 (n,).
     """
@@ -111,13 +109,13 @@ def widest_path(
     while True:
         best, widest = -1, -1
         for column in range(n):
-            if reach[column] < 0:  # the tree has been there
+            if reach[column] < 0:  # already in the tree
                 continue
             wide = min(width, entries[at, column] + min(rows[at], columns[column]))
             if wide > reach[column]:
                 reach[column] = wide
                 parent[column] = at
-            # Of equally wide ways the one that ends here is best.
+            # Prefer a free column among equally wide ones.
             rank = 2 * reach[column] + (owner[column] < 0)
             if rank > widest:
                 best, widest = column, rank
@@ -142,16 +140,16 @@ def flip(row: int, column: int, match: ShortArray, owner: ShortArray, parent: Sh
 
 
 DECOMPOSITIONS = {"plain": 0, "fewest": 1}
-"""Ways to decompose, by the number that kernels know them by."""
+"""Codes of the decompositions in kernels."""
 MOST_NODES = 2**12
 LIMIT = 2**62
 
 
 def decompose(matrix: IntArray, way: str = "plain") -> tuple[IntArray, IntArray]:
-    """Write a matrix, raised to equal row and column sums, as a weighted sum of permutations.
+    """Decompose a matrix, embedded into one of equal row and column sums, into weighted permutations.
 
-    FAST, section 4.4.  Plain steps add on at most 2n - 1 entries, by the north-west corner rule.  If the others
-    are more than n^2 - 2n + 2, they are thrown away for plain ones.
+    FAST, section 4.4.  The plain way embeds by the north-west corner rule, on at most 2n - 1 entries.  It also replaces
+    a result of the other way with more than n^2 - 2n + 2 steps.
 
     Shapes: `matrix` int64 (n, n); returns int64 (steps, n); returns int64 (steps,).
 
@@ -174,11 +172,11 @@ def decompose(matrix: IntArray, way: str = "plain") -> tuple[IntArray, IntArray]
 
 @numba.njit(cache=True, nogil=True)
 def matchings(matrix: IntArray, way: int) -> tuple[ShortArray, IntArray]:
-    """Embed and decompose, without checks; the permutations are int16, as there may be millions of entries."""
+    """Embed and decompose without checks; return int16 permutations (steps, n) and int64 weights (steps,)."""
     n = len(matrix)
     residual = np.empty((n, n), dtype=np.int64)
     bound = embed(matrix, residual)
-    most = most_matchings(n) if bound else 0
+    most = max_matchings(n) if bound else 0
     found = np.empty((most, n), dtype=np.int16)
     weights = np.empty(most, dtype=np.int64)
     count = -1
@@ -190,14 +188,14 @@ def matchings(matrix: IntArray, way: int) -> tuple[ShortArray, IntArray]:
 
 
 @numba.njit(cache=True, nogil=True)
-def most_matchings(n: int) -> int:
-    """Return the number of steps that are always enough."""
+def max_matchings(n: int) -> int:
+    """Return the upper bound of the number of steps of the plain way."""
     return n * n - 2 * n + 2
 
 
 @numba.njit(cache=True, nogil=True)
 def embed(matrix: IntArray, residual: IntArray) -> int:
-    """Write `matrix`, raised to equal row and column sums, to `residual`, and return that sum."""
+    """Embed `matrix` into `residual` of equal row and column sums, and return that sum."""
     n = len(matrix)
     rows, columns = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     for row in range(n):
@@ -211,7 +209,7 @@ def embed(matrix: IntArray, residual: IntArray) -> int:
         bound = max(bound, rows[node], columns[node])
     row, column = 0, 0
     while row < n and column < n:
-        # All rows together lack what all columns together lack, so both run out at the same time.
+        # The deficits of rows and columns have equal totals, so both run out at the same time.
         added = min(bound - rows[row], bound - columns[column])
         residual[row, column] += added
         rows[row] += added
@@ -225,7 +223,7 @@ def embed(matrix: IntArray, residual: IntArray) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def plain_matchings(residual: IntArray, bound: int, found: ShortArray, weights: IntArray) -> int:
-    """Subtract matchings until nothing is left; return how many.  `residual` is used up."""
+    """Subtract matchings until nothing is left; return their number.  `residual` is overwritten."""
     n = len(residual)
     words = (n + 63) // 64
     positive = np.zeros((n, words), dtype=np.uint64)
@@ -235,7 +233,7 @@ def plain_matchings(residual: IntArray, bound: int, found: ShortArray, weights: 
         for column in range(n):
             if residual[row, column] > 0:
                 positive[row, column >> 6] |= _bit(column)
-    # What is left of the matched entries is in `left`, and in `residual` only once they are not matched any more.
+    # `left` holds the remainders of matched entries; `residual` gets them back once they are unmatched.
     left = np.zeros(n, dtype=np.int64)
     match, owner = np.full(n, -1, dtype=np.int16), np.empty(n, dtype=np.int16)
     parent, queue = np.empty(n, dtype=np.int16), np.empty(n + 1, dtype=np.int16)
@@ -276,7 +274,7 @@ def _flip(
     owner: ShortArray,
     parent: ShortArray,
 ) -> None:
-    """As `flip`, and exchange what is left of matched entries."""
+    """Flip an augmenting path as `flip` does, and exchange the remainders of matched entries."""
     while True:
         at = parent[column]
         before = match[at]
@@ -292,11 +290,11 @@ def _flip(
 
 @numba.njit(cache=True, nogil=True)
 def wide_matchings(matrix: IntArray, bound: int, found: ShortArray, weights: IntArray) -> int:
-    """Subtract the widest matchings until nothing is left; return how many, or -1 if `found` has no room for all.
+    """Subtract widest matchings until nothing is left; return their number, or -1 if `found` is too small.
 
-    What rows and columns lack is not laid down in advance: a row and a column that both lack at least x take x more
-    than their entry, so entry (i, j) counts as ``matrix[i, j] + min(lack of i, lack of j)``.  As both terms only fall,
-    `width` does too: to the widest path that leads from an unmatched row to a free column.
+    The embedding is lazy: a row and a column with deficits of at least x take x more than their entry, so entry (i, j)
+    counts as ``matrix[i, j] + min(deficit of i, deficit of j)``.  Both terms only fall, and so does `width`, the width
+    of the widest augmenting path.
     """
     n = len(matrix)
     left = matrix.copy()

@@ -1,4 +1,7 @@
-"""FAST's whole schedule in one compiled call, as on-the-fly planning has microseconds: balance, match, cut, order."""
+"""FAST schedule in one compiled call: balance tiles, decompose, split matchings into stages, sort.
+
+A single call keeps online planning within microseconds.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,14 @@ from ...support.arrays import IntArray
 from .birkhoff import matchings
 from .tile_balance import peer_bytes, stream_segments
 
-__all__ = [
-    "LIMIT",
-    "MOST_PLACES",
-    "NEGATIVE",
-    "TOO_LARGE",
-    "TOO_MANY",
-    "fault_of",
-    "number_of_stages",
-    "ordered_stages",
-    "staged_exchange",
-]
-
 Stages = tuple[IntArray, IntArray, IntArray, IntArray]
 
 LIMIT = 2**62
-"""All bytes together stay below this."""
+"""Upper limit of the total number of bytes."""
 MOST_PLACES = 2**27
-"""Stages times servers: a gigabyte each for who sends to whom, from where and to where."""
+"""Limit of stages times servers: 1 GiB each for partners, begins and ends."""
 NEGATIVE, TOO_LARGE, TOO_MANY = 1, 2, 3
-"""What can be wrong: an entry below 0, the sum of all beyond `LIMIT`, stages beyond `MOST_PLACES`."""
+"""Faults: an entry below 0, a total beyond `LIMIT`, stages times servers beyond `MOST_PLACES`."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -61,7 +52,7 @@ def staged_exchange(
 
 @numba.njit(cache=True, nogil=True)
 def fault_of(traffic: IntArray) -> int:
-    """Return `NEGATIVE` or `TOO_LARGE` if that is what the traffic is, else 0.  Small entries need no adding up."""
+    """Return `NEGATIVE` or `TOO_LARGE` for such traffic, else 0; small entries need no sum."""
     entries = traffic.ravel()
     every = 0
     for entry in entries:
@@ -79,7 +70,7 @@ def fault_of(traffic: IntArray) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def number_of_stages(weights: IntArray, cap: int) -> int:
-    """Count the stages of at most `cap` bytes that matchings are cut into."""
+    """Count the stages of at most `cap` bytes that matchings are split into."""
     stages = 0
     for weight in weights:
         stages += (weight - 1) // cap + 1
@@ -88,7 +79,7 @@ def number_of_stages(weights: IntArray, cap: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def ordered_stages(longest: IntArray, found: npt.NDArray[np.int16], weights: IntArray, pieces: int, cap: int) -> Stages:
-    """Cut matchings into stages of at most `cap` bytes, sort these, and hand out each stream's bytes from its start."""
+    """Split matchings into stages of at most `cap` bytes, sorted by size, and assign each stream's bytes in order."""
     servers = len(longest)
     lengths, matching = np.empty(pieces, dtype=np.int64), np.empty(pieces, dtype=np.int64)
     at = 0

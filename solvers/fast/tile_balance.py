@@ -1,12 +1,12 @@
-"""Balancing inside servers: which bytes each GPU sends to its peer of another server.
+"""Tile balancing inside servers: the bytes that each GPU sends to its peer in another server.
 
-Server i has m GPUs, and so has server j.  What i sends to j is a tile of m x m cells, cell (a, b) from GPU a of i to
-GPU b of j.  GPU p of i sends to GPU p of j one stream, whose length is the m-th part of the tile, rounded up for the
-first GPUs and down for the others (FAST, section 4.1).  A stream is a row of segments, each a run of bytes of one cell.
+Servers i and j have m GPUs each.  The traffic from i to j is a tile of m x m cells, cell (a, b) from GPU a of i to GPU
+b of j.  GPU p of i sends to GPU p of j one stream, whose length is the m-th part of the tile, rounded up for the first
+GPUs and down for the others (FAST, section 4.1).  A stream is a sequence of segments, each a range of bytes of one
+cell.
 
-All that GPU p has for j stands in the order b = p, p + 1, ..., p - 1 modulo m, so that it keeps what its peer wants
-and gives away the end.  The ends of all GPUs that have too much, one after another, fill up the streams of those that
-have too little, one after another.
+The bytes of GPU p for j are ordered by b = p, p + 1, ..., p - 1 modulo m, so that it keeps those for its peer and gives
+away the end.  The surplus of GPUs, one after another, fills the deficits of the other streams, one after another.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ import numpy as np
 
 from ...support.arrays import IntArray
 
-__all__ = ["SEGMENT_COLUMNS", "copy_cells", "peer_bytes", "stream_segments"]
-
-
 SEGMENT_COLUMNS = ("origin", "final", "first", "bytes")
-"""The rank a segment comes from, the rank it is for, its first byte within that cell, and its length."""
+"""Source rank, destination rank, first byte within the cell, and length."""
 
 
 @numba.njit(cache=True, nogil=True)
 def peer_bytes(traffic: IntArray, servers: int, gpus: int, sums: IntArray, longest: IntArray) -> None:
-    """Add up what each GPU has for each other server, and the longest stream of each pair of servers.
+    """Sum the bytes of each GPU for each other server, and find the longest stream of each pair of servers.
 
     Shapes: `traffic` int64 (ranks, ranks); `sums` int64 (ranks, servers); `longest` int64 (servers, servers).
     """
@@ -46,7 +43,7 @@ def peer_bytes(traffic: IntArray, servers: int, gpus: int, sums: IntArray, longe
 def stream_segments(
     traffic: IntArray, servers: int, gpus: int, sums: IntArray, starts: IntArray, segments: IntArray
 ) -> int:
-    """Write the segments of all streams, and return how many there are.
+    """Write the segments of all streams, and return their number.
 
     Shapes: `starts` int64 (servers * servers * gpus + 1,); `segments` int64 (enough, 4).
     """
@@ -74,7 +71,7 @@ def _tile(
     count: int,
     at: IntArray,
 ) -> int:
-    """Write the streams of one tile; ``at`` is the giver, its place in its own order, and the byte in that cell."""
+    """Write the streams of one tile; `at` is the giving GPU, the cell in its order, and the byte in that cell."""
     rank, column = server * gpus, other * gpus
     total = 0
     for gpu in range(gpus):
@@ -120,7 +117,7 @@ def copy_cells(
     segments: IntArray,
     count: int,
 ) -> tuple[int, int, int]:
-    """Write segments of `wanted` bytes that a rank has for a server, from byte `first` of its cell `place` on.
+    """Write segments of `wanted` bytes of a rank for a server, from byte `first` of its cell `place` on.
 
     Shapes: `traffic` int64 (ranks, ranks); `segments` int64 (enough, 4).
     """
@@ -134,7 +131,7 @@ def copy_cells(
         segments[count, 1] = column + target
         segments[count, 2] = first
         segments[count, 3] = taken
-        # What was written for an empty cell is overwritten by the next one.
+        # The segment of an empty cell is overwritten by the next one.
         count += taken > 0
         wanted -= taken
         if taken < there:
@@ -146,7 +143,7 @@ def copy_cells(
 
 @numba.njit(cache=True, nogil=True)
 def _cell_at(traffic: IntArray, rank: int, column: int, gpus: int, start: int, kept: int) -> tuple[int, int]:
-    """Cell, and byte in it, at which a rank's first `kept` bytes for a server end; parameters as of `copy_cells`."""
+    """Return the cell, and the byte in it, after the first `kept` bytes of a rank for a server."""
     place = 0
     while True:
         target = start + place

@@ -1,12 +1,12 @@
-"""FAST's schedule for servers of unequal sizes, as one on parts of equal size.
+"""FAST schedule for servers of unequal sizes, by partition into parts of equal size.
 
-Every server is cut into parts of g GPUs, where g divides the sizes of all servers.  What server i, of u parts, sends to
-server j, of v parts, is dealt out evenly to all u v pairs of parts: GPU a of i has v streams, to its peers in the
-parts of j.  So the busiest part sends per GPU what Theorem 1 of FAST demands of its server, and parts are the rows and
-columns that Birkhoff's theorem is applied to.  With one part for each server this is FAST.
+Every server is divided into parts of g GPUs, where g divides the sizes of all servers.  What server i, of u parts,
+sends to server j, of v parts, is distributed evenly over all u v pairs of parts: GPU a of i has v streams, to its peers
+in the parts of j.  So the part with the largest load sends per GPU what Theorem 1 of FAST requires of its server, and
+parts are the rows and columns of the Birkhoff decomposition.  With one part per server this is FAST.
 
 GPU a of i has its bytes for j in the order a modulo g, a modulo g + 1, and so on modulo the size of j, fills its
-streams with the first of them, and gives away what is too much, as in `tile_balance`.
+streams with the first of them, and gives away the surplus, as in `tile_balance`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from ...support.arrays import IntArray
 from .birkhoff import matchings
 from .stages import MOST_PLACES, TOO_MANY, fault_of, number_of_stages, ordered_stages
 from .tile_balance import copy_cells
-
-__all__ = ["unequal_exchange"]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -48,7 +46,7 @@ def unequal_exchange(
 
 @numba.njit(cache=True, nogil=True)
 def _totals(traffic: IntArray, firsts: IntArray) -> IntArray:
-    """Bytes from each server to each other; 0 on the diagonal."""
+    """Return the bytes from each server to each other, int64 (servers, servers); 0 on the diagonal."""
     servers = len(firsts) - 1
     totals = np.zeros((servers, servers), dtype=np.int64)
     for server in range(servers):
@@ -61,7 +59,7 @@ def _totals(traffic: IntArray, firsts: IntArray) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _longest(totals: IntArray, firsts: IntArray, gpus: int, parts: int) -> IntArray:
-    """Write down the longest stream of each pair of parts: GPUs in turn, and their peers in turn, have a byte more."""
+    """Return the longest stream of each pair of parts; the first GPUs and peers have one byte more."""
     longest = np.zeros((parts, parts), dtype=np.int64)
     for server in range(len(totals)):
         row, size = firsts[server] // gpus, (firsts[server + 1] - firsts[server])
@@ -78,7 +76,7 @@ def _longest(totals: IntArray, firsts: IntArray, gpus: int, parts: int) -> IntAr
 def _segments(
     traffic: IntArray, totals: IntArray, firsts: IntArray, gpus: int, parts: int
 ) -> tuple[IntArray, IntArray]:
-    """Fill all streams, and put their segments in order; as `stream_segments` writes them."""
+    """Fill all streams; return starts and segments sorted by stream, as `stream_segments` writes them."""
     most = 1
     for server in range(len(totals)):
         size = firsts[server + 1] - firsts[server]
@@ -93,8 +91,8 @@ def _segments(
         for other in range(len(totals)):
             total, columns = totals[server, other], (firsts[other], firsts[other + 1])
             if total:
-                count, left, lacks = _keep(traffic, total, rows, columns, gpus, segments, streams, count)
-                count = _fill(traffic, rows, columns, gpus, left, lacks, segments, streams, count)
+                count, left, deficits = _keep(traffic, total, rows, columns, gpus, segments, streams, count)
+                count = _fill(traffic, rows, columns, gpus, left, deficits, segments, streams, count)
     starts = np.zeros(parts * parts * gpus + 1, dtype=np.int64)
     for at in range(count):
         starts[streams[at] + 1] += 1
@@ -113,15 +111,15 @@ def _keep(
     streams: IntArray,
     count: int,
 ) -> tuple[int, IntArray, IntArray]:
-    """Write what GPUs send of their own from one server to another, and the number of the stream of each segment.
+    """Write the own segments of GPUs from one server to another, and the stream number of each segment.
 
-    Also returned are how many bytes each GPU has left, and in which cell and from which byte on, shape (GPUs, 3); and
-    how many each of its streams lacks, shape (GPUs, peers).
+    Also returns the remaining bytes of each GPU with their first cell and byte, int64 (GPUs, 3), and the deficit of
+    each of its streams, int64 (GPUs, peers).
     """
     size, width = rows[1] - rows[0], columns[1] - columns[0]
     peers = width // gpus
     share, longer = divmod(total, size * peers)
-    left, lacks = np.zeros((size, 3), dtype=np.int64), np.empty((size, peers), dtype=np.int64)
+    left, deficits = np.zeros((size, 3), dtype=np.int64), np.empty((size, peers), dtype=np.int64)
     for gpu in range(size):
         rank = rows[0] + gpu
         spare, place, first = traffic[rank, columns[0] : columns[1]].sum(), 0, 0
@@ -133,9 +131,9 @@ def _keep(
             )
             streams[begin:count] = _stream(rank, columns[0] + peer * gpus, gpus, len(traffic))
             spare -= own
-            lacks[gpu, peer] = wanted - own
+            deficits[gpu, peer] = wanted - own
         left[gpu] = spare, place, first
-    return count, left, lacks
+    return count, left, deficits
 
 
 @numba.njit(cache=True, nogil=True)
@@ -145,16 +143,16 @@ def _fill(
     columns: tuple[int, int],
     gpus: int,
     left: IntArray,
-    lacks: IntArray,
+    deficits: IntArray,
     segments: IntArray,
     streams: IntArray,
     count: int,
 ) -> int:
-    """Write what GPUs hand over to streams that lack something, one after another, as `_keep` leaves both."""
+    """Fill the deficits of streams from the surplus of GPUs, one after another, as `_keep` returns both."""
     giver = 0
     for gpu in range(len(left)):
-        for peer in range(lacks.shape[1]):
-            begin, wanted = count, lacks[gpu, peer]
+        for peer in range(deficits.shape[1]):
+            begin, wanted = count, deficits[gpu, peer]
             while wanted:
                 while left[giver, 0] == 0:
                     giver += 1

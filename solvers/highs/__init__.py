@@ -1,1 +1,1 @@
-"""The HiGHS interface."""
+"""Interface to the HiGHS solver: options, sessions, solutions, certificates and diagnosis."""

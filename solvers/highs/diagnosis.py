@@ -1,4 +1,4 @@
-"""Sentences about models that have no answer: which constraints, variables or options are at fault."""
+"""Diagnosis of solves without an answer: the constraints, variables or options at fault."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from ..lp.program import Labels, LinearProgram, named
 from .options import HighsOptions
 from .rays import column_sums, empty_conflicts
 from .solution import Termination
-
-__all__ = ["Attempt", "check_numbers", "message"]
 
 # HiGHS's small_matrix_value and large_matrix_value: coefficients beyond them it drops or refuses.
 SMALLEST, LARGEST = 1e-9, 1e15
@@ -32,7 +30,7 @@ class Attempt(Protocol):
 
 
 def check_numbers(program: LinearProgram) -> None:
-    """Raise `UnsupportedError` for numbers that HiGHS refuses or would silently leave out, naming where they are."""
+    """Raise `UnsupportedError` for numbers that HiGHS refuses or would silently drop, naming their location."""
     sizes = np.abs(program.matrix.data)
     wrong = np.flatnonzero(~((sizes == 0) | ((sizes >= SMALLEST) & (sizes < LARGEST))))
     if len(wrong):
@@ -65,7 +63,7 @@ def _check_bounds(program: LinearProgram, blocks: Mapping[str, Labels], bounds: 
 
 
 def message(attempt: Attempt, termination: Termination, ray: FloatArray | None) -> str:
-    """Say in one sentence how a solve ended, as the ray proves, and what to do if it did not end well."""
+    """Describe in one sentence how a solve ended, as the ray proves, and how to fix it."""
     name = attempt.program.name
     if termination is Termination.INFEASIBLE:
         return f"{name} is infeasible: {_conflict(attempt.program, ray)}"
@@ -106,7 +104,7 @@ def _conflict(program: LinearProgram, ray: FloatArray | None) -> str:
 
 
 def _with_bounds(program: LinearProgram, ray: FloatArray) -> str:
-    """Say which bounds of variables take part in a conflict; that most are at least 0 goes without saying."""
+    """Name the bounds of variables in a conflict, except the usual lower bounds of 0."""
     sums = column_sums(program, ray)
     lower, upper = program.column_bounds
     fixed = lower == upper

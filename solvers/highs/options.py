@@ -1,4 +1,4 @@
-"""What to ask of HiGHS."""
+"""Options of HiGHS and the default number of threads."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from ...errors import UnsupportedError
 from ...support.seed import MAX_SEED, current_seed
 from .callbacks import Listener
 
-__all__ = ["Algorithm", "HighsOptions", "current_threads", "limited_threads"]
-
-MOST_THREADS = 2**20
+MAX_THREADS = 2**20
 _usual_threads: ContextVar[int | None] = ContextVar("collopt_usual_threads", default=None)
 
 
 @contextmanager
 def limited_threads(threads: int) -> Iterator[None]:
-    """Let every solve within the context that does not say otherwise use so many threads.
+    """Set the number of threads of every solve within the context that does not set its own.
 
     Parameters
     ----------
@@ -35,7 +33,7 @@ def limited_threads(threads: int) -> Iterator[None]:
     ...     HighsOptions().settings()["threads"]
     2
     """
-    _check_number("threads", threads, 1, MOST_THREADS, whole=True)
+    _check_number("threads", threads, 1, MAX_THREADS, whole=True)
     token = _usual_threads.set(threads)
     try:
         yield
@@ -56,14 +54,14 @@ class Algorithm(Enum):
     IPM = "ipm"
     """Interior point, then crossover to a basis: best for flows above about 10^4 columns."""
     IPM_WITHOUT_CROSSOVER = "ipm without crossover"
-    """Interior point alone: an answer in the middle of the optimal face, and no basis."""
+    """Interior point alone: a solution inside the optimal face, and no basis."""
     PDLP = "pdlp"
-    """First-order primal-dual method: for programs too large to factorise, at lower accuracy."""
+    """First-order primal-dual method: for programs too large to factorize, at lower accuracy."""
 
 
 @dataclass(frozen=True)
 class HighsOptions:
-    """What to ask of HiGHS; None leaves the choice to it.
+    """Options of HiGHS; None selects its default.
 
     Attributes
     ----------
@@ -71,11 +69,11 @@ class HighsOptions:
     time_limit : float, optional
         Seconds.
     threads : int, optional
-        If left out, those of `limited_threads`, or as many as HiGHS likes.
+        Those of `limited_threads`, or the choice of HiGHS, by default.
     random_seed : int, optional
-        0 to 2147483647; if left out, that of `collopt.solvers.seeded`, or 0.
+        0 to 2147483647; that of `collopt.solvers.seeded`, or 0, by default.
     primal_tolerance, dual_tolerance : float, optional
-        How far a constraint, or a reduced cost, may be off; 1e-10 to 1.
+        Feasibility tolerance of constraints and of reduced costs, 1e-10 to 1.
     log : bool
         Let HiGHS print its own log.
     progress : callable, optional
@@ -105,16 +103,16 @@ class HighsOptions:
         if self.progress is not None and not callable(self.progress):
             raise UnsupportedError(f"progress is {self.progress!r}; expected a function of one argument, or None")
         _check_number("time_limit", self.time_limit, 0, math.inf)
-        _check_number("threads", self.threads, 1, MOST_THREADS, whole=True)
+        _check_number("threads", self.threads, 1, MAX_THREADS, whole=True)
         _check_number("random_seed", self.random_seed, 0, MAX_SEED, whole=True)
         _check_number("primal_tolerance", self.primal_tolerance, 1e-10, 1)
         _check_number("dual_tolerance", self.dual_tolerance, 1e-10, 1)
 
     def settings(self) -> dict[str, Any]:
         """Return HiGHS's own names and values of the options that are set, except for the listener."""
-        # What an earlier solve of the same session may have changed is always set.
+        # Always set what an earlier solve of the same session may have changed.
         settings: dict[str, Any] = {"output_flag": self.log, "solver": "choose", "presolve": "choose"}
-        # An integer program is optimal when nothing better is left, not when little is.
+        # Integer programs are solved to an optimality gap of 0.
         settings |= {"mip_rel_gap": 0.0, "mip_abs_gap": 0.0}
         if self.algorithm is not None:
             bare = self.algorithm is Algorithm.IPM_WITHOUT_CROSSOVER

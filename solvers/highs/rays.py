@@ -1,7 +1,7 @@
-"""Rays that prove that a linear program has no best point, asked of HiGHS and checked here.
+"""Infeasibility and unboundedness certificates: Farkas rays and primal rays of HiGHS, checked here.
 
-HiGHS's presolve and its interior point can take a program for infeasible that is not, so what they say counts only
-with a proof; see `conflict` and `escape` for what proves what.
+HiGHS's presolve and its interior point can declare a feasible program infeasible, so the claim counts only with a
+proof; see `conflict` and `escape`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import numpy as np
 from ...support.arrays import BoolArray, FloatArray
 from ..lp.program import LinearProgram
 from .solution import Termination
-
-__all__ = ["column_sums", "conflict", "crossed", "empty_conflicts", "escape", "proof", "shortfall"]
 
 # What is smaller than this, relative to what it is the sum of, is rounding.
 ROUNDING = 1e-9
@@ -31,11 +29,11 @@ class Attempt(Protocol):
 
 
 def proof(attempt: Attempt, termination: Termination, *, by_simplex: bool) -> FloatArray | None:
-    """Ask for the ray that proves how a linear program ended, per row if infeasible and per column if unbounded.
+    """Return a checked ray that proves infeasibility (per row) or unboundedness (per column), or None.
 
-    Unless HiGHS is set to simplex without presolve, only a ray that is there already is read.  For another one HiGHS
-    would solve a program of its own with the algorithm that is set, and interior point without presolve does not end
-    on some programs with empty rows (in HiGHS 1.15.1).
+    Unless HiGHS is set to simplex without presolve, only an existing ray is read.  For a new one HiGHS would solve
+    another program with the algorithm that is set, and interior point without presolve does not terminate on some
+    programs with empty rows (in HiGHS 1.15.1).
     """
     program, highs = attempt.program, attempt.highs
     if termination is Termination.INFEASIBLE:
@@ -46,7 +44,7 @@ def proof(attempt: Attempt, termination: Termination, *, by_simplex: bool) -> Fl
             return None
         return conflict(program, *highs.getDualRay()[1:])
     if termination is Termination.UNBOUNDED and not program.matrix.data.any():
-        # HiGHS solves programs without coefficients at sight.
+        # HiGHS solves programs without coefficients in presolve, and keeps no ray.
         return escape(program, True, _improving(program))
     if termination is Termination.UNBOUNDED and (by_simplex or highs.getPrimalRayExist()[1]):
         return escape(program, *highs.getPrimalRay()[1:])
@@ -54,12 +52,12 @@ def proof(attempt: Attempt, termination: Termination, *, by_simplex: bool) -> Fl
 
 
 def crossed(program: LinearProgram) -> bool:
-    """Whether a lower bound is above its upper one, which needs no ray."""
+    """Return whether a lower bound exceeds its upper bound, which needs no ray."""
     return any((lower > upper).any() for lower, upper in (program.column_bounds, program.row_bounds))
 
 
 def empty_conflicts(program: LinearProgram) -> BoolArray:
-    """Which rows have no coefficients, and bounds that exclude 0."""
+    """Mark rows without coefficients whose bounds exclude 0."""
     filled = np.zeros(program.matrix.shape[0], dtype=np.bool_)
     filled[program.matrix.indices[program.matrix.data != 0]] = True
     lower, upper = program.row_bounds
@@ -67,36 +65,36 @@ def empty_conflicts(program: LinearProgram) -> BoolArray:
 
 
 def conflict(program: LinearProgram, known: bool, ray: FloatArray) -> FloatArray | None:
-    """Check that rows cannot hold together, by Farkas' lemma, and turn the ray so that it says so.
+    """Check a Farkas ray of infeasibility, and return it with the proving sign, or None.
 
-    The rows, added up with the factors in the ray, must ask for more than ``(matrix.T @ ray) @ x`` reaches within the
-    bounds of the columns x.
+    The combination of rows by the ray must require more than ``(matrix.T @ ray) @ x`` attains within the bounds of the
+    columns x.
     """
     for candidate in _candidates(known, ray):
         for turned in (candidate, -candidate):
-            if shortfall(program, turned) > 0:
+            if farkas_violation(program, turned) > 0:
                 return turned
     return None
 
 
 def column_sums(program: LinearProgram, ray: FloatArray) -> FloatArray:
-    """Factors of the columns in the sum of rows, without rounding errors of what cancels out."""
+    """Return the coefficients of the columns in the combination of rows, cleared of cancellation errors."""
     return _cleared(program.matrix.T @ ray, abs(program.matrix).T @ np.abs(ray))
 
 
-def shortfall(program: LinearProgram, ray: FloatArray) -> float:
-    """By how much the sum of rows asks for more than the columns reach, 0 if that is within rounding."""
+def farkas_violation(program: LinearProgram, ray: FloatArray) -> float:
+    """Return by how much the combined rows exceed what the columns attain, 0 if within rounding."""
     sums = column_sums(program, ray)
-    asked, reached = np.where(ray > 0, *program.row_bounds), np.where(sums < 0, *program.column_bounds)
+    required, attained = np.where(ray > 0, *program.row_bounds), np.where(sums < 0, *program.column_bounds)
     used, moved = ray != 0, sums != 0
-    terms = np.concatenate([asked[used] * ray[used], -reached[moved] * sums[moved]])
-    # A bound that is not there makes its term minus infinity.
+    terms = np.concatenate([required[used] * ray[used], -attained[moved] * sums[moved]])
+    # An absent bound makes its term minus infinity.
     total = float(np.sum(terms)) if np.isfinite(terms).all() else -np.inf
     return total if total > CLEAR * float(np.sum(np.abs(terms))) else min(total, 0.0)
 
 
 def escape(program: LinearProgram, known: bool, ray: FloatArray) -> FloatArray | None:
-    """Check that one can move along a ray without end, which no bound stops, while the objective improves."""
+    """Check a primal ray: no bound limits it and the objective improves along it."""
     for candidate in _candidates(known, ray):
         rows = _cleared(program.matrix @ candidate, abs(program.matrix) @ np.abs(candidate))
         gains = (1.0 if program.maximize else -1.0) * program.costs * candidate
@@ -107,7 +105,7 @@ def escape(program: LinearProgram, known: bool, ray: FloatArray) -> FloatArray |
 
 
 def _improving(program: LinearProgram) -> FloatArray:
-    """In what direction the objective improves along the columns that may go on in them for ever."""
+    """Return the improving direction along columns that are unbounded in it."""
     better = np.sign(program.costs) * (1.0 if program.maximize else -1.0)
     return np.where(np.isinf(np.where(better > 0, program.column_bounds[1], program.column_bounds[0])), better, 0.0)
 
@@ -118,7 +116,7 @@ def _unbounded(direction: FloatArray, bounds: tuple[FloatArray, FloatArray]) -> 
 
 
 def _candidates(known: bool, ray: FloatArray) -> list[FloatArray]:
-    """The ray without what looks like rounding, which names less, and then as it is."""
+    """Return the ray cleared of rounding, which names fewer rows, then as it is."""
     if not known:
         return []
     given = np.array(ray, dtype=np.float64)

@@ -1,8 +1,8 @@
-"""The only door to HiGHS: options in, one frozen answer out.
+"""Solver sessions: the interface to HiGHS.
 
-A model is anything that can hand over a `LinearProgram`: the formulations, whose Pyomo programs are compiled on their
-own side, and `collopt.formulations.Blocks`.  Inside, everything is minimised and signs are flipped once, because
-HiGHS 1.15.1 returns flipped duals for a maximisation by interior point without crossover or by PDLP.
+A model is anything that returns a `LinearProgram`: the formulations, which compile their Pyomo programs themselves, and
+`collopt.formulations.Blocks`.  Internally every program is minimized and signs are flipped once, because HiGHS 1.15.1
+returns flipped duals for a maximization by interior point without crossover or by PDLP.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ from .callbacks import Watch
 from .diagnosis import check_numbers, message
 from .options import HighsOptions
 from .rays import crossed, empty_conflicts, proof
-from .solution import WITHOUT_BEST_VALUE, DualStatus, PrimalStatus, Solution, Status, Termination
-
-__all__ = ["Session", "Start", "kinds", "solve", "spread"]
+from .solution import WITHOUT_OPTIMUM, DualStatus, PrimalStatus, Solution, Status, Termination
 
 Start = Solution | Mapping[str, Any]
-"""Where to start from: an earlier solution, or values by name of the variable block as in `Solution.values`."""
+"""Warm start: an earlier solution, or values by name of the variable block as in `Solution.values`."""
 
 TERMINATIONS = {
     "kOptimal": Termination.OPTIMAL,
@@ -83,7 +81,7 @@ class Session:
 
     Examples
     --------
-    What a link of a ring is worth, as its bandwidth goes down:
+    The rate of a ring as the bandwidth of a link falls:
 
     >>> from collopt.formulations import throughput
     >>> from collopt.topologies import ring
@@ -111,7 +109,7 @@ class Session:
         self._last: Solution | None = None
 
     def __repr__(self) -> str:
-        """Tell what is solved, and how the last solve ended."""
+        """Name the model and the outcome of the last solve."""
         last = "not solved yet" if self._last is None else f"last {self._last!r}"
         return f"<Session of {type(self._model).__name__}: {last}>"
 
@@ -137,7 +135,7 @@ class Session:
         if not len(program.costs):
             raise UnsupportedError(f"{program.name} has no variables; add some before solving it")
         check_numbers(program)
-        # What is raised on the way leaves no handle behind of which nobody knows what it holds.
+        # An error on the way must not leave a handle in an unknown state.
         handle, self._handle = self._handle, None
         changes = changes_between(handle.program, program) if handle else None
         if handle is None or changes is None:
@@ -152,14 +150,14 @@ class Session:
 
 
 class _Handle:
-    """HiGHS's object and the program that it holds."""
+    """A HiGHS object and the program that it holds."""
 
     def __init__(self, program: LinearProgram, options: HighsOptions) -> None:
         highspy = highspy_module()
         self.program, self.options = program, options
-        # Whether the next run starts from something.
+        # Whether the next run is warm-started.
         self.warm = False
-        # All signs of a maximisation are turned here, and back in `_answer`.
+        # Signs of a maximization are flipped here, and back in `_answer`.
         self.sign = -1.0 if program.maximize else 1.0
         if "threads" in options.settings():
             # HiGHS refuses to change the number of threads of a scheduler that is running.
@@ -169,7 +167,7 @@ class _Handle:
         self._accepted(self.highs.passModel(highs_model(program, self.sign)))
 
     def change(self, changes: Changes, program: LinearProgram) -> None:
-        """Bring HiGHS's copy up to date without giving up its basis."""
+        """Update the program in HiGHS and keep its basis."""
         rows, columns = self.program.matrix.shape
         self.program, self.sign = program, -1.0 if program.maximize else 1.0
         highs = self.highs
@@ -190,7 +188,7 @@ class _Handle:
             highs.changeColIntegrality(int(column), kinds()[int(program.whole[column])])
 
     def start(self, start: Start) -> None:
-        """Hand over a basis or values."""
+        """Pass a basis or values to HiGHS."""
         program, self.warm = self.program, True
         if isinstance(start, Solution):
             evidence = start.evidence
@@ -207,7 +205,7 @@ class _Handle:
         self.highs.setSolution(len(columns), columns.astype(np.int32), values)
 
     def solution(self) -> Solution:
-        """Run HiGHS and read what it found."""
+        """Run HiGHS and read the solution."""
         # The limit counts from when HiGHS's object was made.
         limit = self.highs.getRunTime() + (np.inf if (given := self.options.time_limit) is None else given)
         settings = self.options.settings() | {"time_limit": limit}
@@ -218,7 +216,7 @@ class _Handle:
             self.highs.setOptionValue(name, value)
         termination = self._run()
         if termination is Termination.UNKNOWN and self.warm:
-            # From where it was told to start, it lost its way.
+            # The warm start may be at fault: solve from scratch.
             self.highs.clearSolver()
             termination = self._run()
         self.warm = True
@@ -229,19 +227,19 @@ class _Handle:
         return self._answer(*self._proved(termination))
 
     def _proved(self, termination: Termination) -> tuple[Termination, FloatArray | None]:
-        """Let nothing count as without answer but what a ray proves; what simplex finds instead counts."""
-        if termination not in WITHOUT_BEST_VALUE or crossed(self.program):
+        """Accept infeasible and unbounded only with a proving ray; otherwise solve again by simplex."""
+        if termination not in WITHOUT_OPTIMUM or crossed(self.program):
             return termination, None
         ray = proof(self, termination, by_simplex=False)
         if ray is None:
             termination = self._run_by_simplex()
-            if termination not in WITHOUT_BEST_VALUE:
+            if termination not in WITHOUT_OPTIMUM:
                 return termination, None
             ray = proof(self, termination, by_simplex=True)
         return (Termination.UNKNOWN if ray is None else termination), ray
 
     def _run_by_simplex(self) -> Termination:
-        """Run again without presolve, which may go wrong, leave a question open, and leaves no ray."""
+        """Run again by simplex without presolve, which may err, be undecided, and yields no ray."""
         self.highs.clearSolver()
         self.highs.setOptionValue("presolve", "off")
         self.highs.setOptionValue("solver", "simplex")
@@ -267,7 +265,7 @@ class _Handle:
         return self._claimed()
 
     def _claimed(self) -> Termination:
-        """What HiGHS says."""
+        """Return the termination that HiGHS claims."""
         return TERMINATIONS.get(self.highs.getModelStatus().name, Termination.UNKNOWN)
 
     def _answer(self, termination: Termination, ray: FloatArray | None) -> Solution:
@@ -276,11 +274,11 @@ class _Handle:
         dual_kinds = (DualStatus.NONE, DualStatus.INFEASIBLE, DualStatus.FEASIBLE)
         primal = kinds[info.primal_solution_status]
         dual = dual_kinds[info.dual_solution_status] if found.dual_valid else DualStatus.NONE
-        if {termination, self._claimed()} & set(WITHOUT_BEST_VALUE):
-            # What HiGHS has then is where it stopped, or belongs to the ray.
+        if {termination, self._claimed()} & set(WITHOUT_OPTIMUM):
+            # The values are then those of the last iterate or of the ray.
             primal, dual = PrimalStatus.NONE, DualStatus.NONE
         values = np.array(found.col_value, dtype=np.float64)
-        # A zero whose sign is turned is -0.0, until 0 is added.
+        # Adding 0 turns -0.0 into 0.0.
         duals, reduced = (
             self.sign * np.array(side, dtype=np.float64) + 0.0 for side in (found.row_dual, found.col_dual)
         )
@@ -303,18 +301,18 @@ def highspy_module() -> Any:
 
 
 def entries(part: Any) -> tuple[int, npt.NDArray[np.int32], npt.NDArray[np.int32], FloatArray]:
-    """The entries of compressed rows or columns, as HiGHS takes them."""
+    """Return the entries of compressed rows or columns in the form of HiGHS."""
     return part.nnz, part.indptr[:-1].astype(np.int32), part.indices.astype(np.int32), part.data
 
 
 def kinds() -> tuple[Any, Any]:
-    """HiGHS's kinds of columns: continuous and whole."""
+    """Return HiGHS's types of columns: continuous and integer."""
     types = highspy_module().HighsVarType
     return types.kContinuous, types.kInteger
 
 
 def spread(program: LinearProgram, values: Mapping[str, Any]) -> tuple[IntArray, FloatArray]:
-    """Columns that are given, and their values."""
+    """Return the columns that `values` gives, and their values."""
     columns, numbers = [], []
     for name, given in values.items():
         if name not in program.variables:
@@ -327,18 +325,18 @@ def spread(program: LinearProgram, values: Mapping[str, Any]) -> tuple[IntArray,
 
 
 def highs_basis(columns: IntArray, rows: IntArray) -> Any:
-    """States of columns and rows, by the numbers of `collopt.solvers.lp.basis`, as HiGHS takes them."""
+    """Convert states of columns and rows, coded as in `collopt.solvers.lp.basis`, to a HiGHS basis."""
     highspy = highspy_module()
     states = [highspy.HighsBasisStatus(number) for number in range(5)]
     basis = highspy.HighsBasis()
     basis.col_status, basis.row_status = [states[at] for at in columns], [states[at] for at in rows]
-    # Blocks that came or went can leave too many or too few basic: HiGHS mends an alien basis.
+    # Added or removed blocks can leave too many or too few basic: HiGHS repairs an alien basis.
     basis.valid = basis.alien = True
     return basis
 
 
 def highs_model(program: LinearProgram, sign: float) -> Any:
-    """A program as HiGHS takes it, with its costs and offset multiplied by a sign."""
+    """Convert a program to a HiGHS model, with costs and offset multiplied by `sign`."""
     highspy = highspy_module()
     rows, columns = program.matrix.shape
     model = highspy.HighsLp()

@@ -1,4 +1,4 @@
-"""What a solve gives back: how it ended, and the numbers that it found, reachable only if there are any."""
+"""Solutions: status, values and dual values of a solve, available only where they are meaningful."""
 
 from __future__ import annotations
 
@@ -14,42 +14,40 @@ if TYPE_CHECKING:
     from ..lp.certified_interval import Interval
     from ..lp.exact_optimum import ExactAnswer
 
-__all__ = ["DualStatus", "PrimalStatus", "Solution", "Status", "Termination"]
-
 
 class Termination(Enum):
     """Why the solver stopped."""
 
     OPTIMAL = "optimal"
-    """A best answer was found, within tolerances: it may break constraints, and its prices may be off, by as much.
+    """An optimal solution was found, within primal and dual tolerances.
 
-    With numbers of very different sizes, that can be a model which is infeasible or unbounded by less than the
-    tolerances: `Solution.exact` and `Solution.interval` have none.
+    With numbers of very different magnitudes, the model may be infeasible or unbounded by less than the tolerances;
+    `Solution.exact` and `Solution.interval` have no tolerances.
     """
     INFEASIBLE = "infeasible"
-    """No point meets all constraints; of a linear program, HiGHS's word is checked with a ray, in floats."""
+    """No point meets all constraints; for a linear program a ray is checked in floats."""
     UNBOUNDED = "unbounded"
     """The objective improves without end; checked likewise."""
     INFEASIBLE_OR_UNBOUNDED = "infeasible or unbounded"
-    """There is no best answer, and the solver did not find out for which reason."""
+    """There is no optimum, and the solver did not determine the reason."""
     TIME_LIMIT = "time limit"
     """`HighsOptions.time_limit` ran out."""
     OTHER_LIMIT = "other limit"
     """Iterations or memory."""
     INTERRUPTED = "interrupted"
-    """The listener in `HighsOptions.progress` said so."""
+    """The callback in `HighsOptions.progress` stopped the solve."""
     UNKNOWN = "unknown"
     """The solver gave up, usually for numerical reasons."""
 
 
-WITHOUT_BEST_VALUE = (Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED)
+WITHOUT_OPTIMUM = (Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED)
 
 
 class PrimalStatus(Enum):
-    """What is known of the values of the variables."""
+    """Status of the values of the variables."""
 
     NONE = "none"
-    """There are none, or the model is infeasible or unbounded and they mean nothing."""
+    """There are none, or the model is infeasible or unbounded and they are meaningless."""
     INFEASIBLE = "infeasible"
     """The solver stopped at a point that breaks a constraint."""
     FEASIBLE = "feasible"
@@ -57,12 +55,12 @@ class PrimalStatus(Enum):
 
 
 class DualStatus(Enum):
-    """What is known of the prices of the constraints."""
+    """Status of the dual values of the constraints."""
 
     NONE = "none"
     """There are none, as for every integer program and every model that is infeasible or unbounded."""
     INFEASIBLE = "infeasible"
-    """The solver stopped at prices that prove nothing."""
+    """The solver stopped at dual values that prove no bound."""
     FEASIBLE = "feasible"
     """They prove a bound on the objective, within tolerances."""
 
@@ -84,15 +82,15 @@ class Status(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """How a solve ended, and what it found, if anything.
+    """Status of a solve, and the solution if there is one.
 
     Attributes
     ----------
     status : Status
     message : str
-        One sentence that names the model and, where there is no answer, the constraints or inputs at fault.
+        One sentence that names the model and, without an answer, the constraints or inputs at fault.
     evidence : Evidence
-        Of little use to people; what is exact is proved with it.
+        Arrays and basis from which exact results are proved.
     """
 
     status: Status
@@ -102,7 +100,7 @@ class Solution:
     _bound: float
 
     def __repr__(self) -> str:
-        """Tell how the solve ended, and the objective if there is one."""
+        """Show the termination, and the objective if there is one."""
         figures = ""
         if self.status.termination is Termination.OPTIMAL:
             figures = f", objective {self._objective:.6g}"
@@ -112,14 +110,14 @@ class Solution:
 
     @property
     def objective(self) -> float:
-        """The best value of the objective; `NoAnswerError` unless the status is optimal."""
+        """The optimal value; `NoAnswerError` unless the status is optimal."""
         if self.status.termination is not Termination.OPTIMAL:
             raise NoAnswerError(f"there is no objective value: {self.message}")
         return self._objective
 
     @property
     def bound(self) -> float:
-        """What no point can beat, as HiGHS computed it in floats: of use where an integer program ran out of time."""
+        """Dual bound that HiGHS computed in floats, for integer programs that ran out of time."""
         if self.status.termination is Termination.OPTIMAL or self.evidence.program.whole.any():
             return self._bound
         raise NoAnswerError(f"there is no bound: {self.message}")
@@ -133,26 +131,26 @@ class Solution:
 
     @property
     def duals(self) -> Named:
-        """Prices by name of the constraint block; `NoAnswerError` unless the dual status is feasible.
+        """Dual values by name of the constraint block; `NoAnswerError` unless the dual status is feasible.
 
-        A price is the change of the objective, in the sense that the model states it, per unit added to the bound.
+        A dual value is the change of the objective, in the sense of the model, per unit added to the bound.
         """
         self._check_dual("duals")
         return Named("constraint", self.evidence.program.constraints, self.evidence.duals)
 
     @property
     def reduced_costs(self) -> Named:
-        """Prices of the variables' own bounds, by name of the variable block; as `duals`."""
+        """Reduced costs by name of the variable block; as `duals`."""
         self._check_dual("reduced costs")
         return Named("variable", self.evidence.program.variables, self.evidence.reduced_costs)
 
     @cached_property
     def exact(self) -> ExactAnswer:
-        """The optimum in fractions, with prices that prove it; found on first use.
+        """The exact optimum in fractions, with dual values that prove it; computed on first use.
 
         A coefficient means the simplest fraction that rounds to its float, see `collopt.solvers.lp.rationals`.
-        `NoAnswerError` where the solve did not end in a basis that is optimal without tolerances: `interval` says what
-        is certain then.
+        `NoAnswerError` unless the solve ended in a basis that is optimal without tolerances; `interval` encloses the
+        optimum otherwise.
         """
         from ..lp.exact_optimum import exact_answer
 
@@ -162,16 +160,15 @@ class Solution:
 
     @cached_property
     def interval(self) -> Interval:
-        """Where the best value lies, as proved in fractions; a single point if there is an exact answer.
+        """Certified interval around the optimum, in fractions; a single point if there is an exact answer.
 
-        One end is the value of an exact point that is allowed, the other what exact prices prove; an end that cannot
-        be had is None.  Branch and bound proves nothing exactly: of an integer program only the former end is known,
-        and `bound` is what HiGHS has to say about the latter.  `NoAnswerError` where there is no best value: the model
-        is infeasible or unbounded.
+        One end is the value of an exact feasible point, the other the bound of exact dual values; an unproved end is
+        None.  Branch and bound proves nothing exactly: for an integer program only the former end is known, and `bound`
+        is the float counterpart of the latter.  `NoAnswerError` if the model is infeasible or unbounded.
         """
         from ..lp.certified_interval import Interval, certified_interval
 
-        if self.status.termination in WITHOUT_BEST_VALUE:
+        if self.status.termination in WITHOUT_OPTIMUM:
             raise NoAnswerError(f"there is no interval: {self.message}")
         try:
             return Interval(self.exact.objective, self.exact.objective)

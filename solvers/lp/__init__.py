@@ -1,1 +1,1 @@
-"""Linear programs as arrays; exact optimum and certified interval."""
+"""Linear programs as arrays, exact rational optimum and certified interval."""

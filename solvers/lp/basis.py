@@ -1,4 +1,4 @@
-"""What a solve of a linear program leaves behind: the basis, and values and dual values by name."""
+"""Basis, values and dual values that a solve of a linear program returns."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from .program import Labels, LinearProgram
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["BASIC", "LOWER", "UPPER", "Basis", "Evidence", "Named"]
-
 LOWER, BASIC, UPPER = 0, 1, 2
-"""HiGHS's numbers of the states that matter; its further ones are those of columns without bounds."""
+"""HiGHS's codes of these basis states; its further ones are for columns without bounds."""
 
 
 class Basis:
-    """A basis of HiGHS, read when first asked for, since that costs time and few solves need it."""
+    """A basis of HiGHS, read on first use, since that takes time and few solves need it."""
 
     def __init__(self, found: Any) -> None:
         self._found = found
@@ -37,7 +35,7 @@ class Basis:
         return np.array([int(state) for state in self._found.row_status], dtype=np.int64)
 
     def moved(self, old: LinearProgram, new: LinearProgram) -> tuple[IntArray, IntArray]:
-        """Give the blocks of another program the states that blocks of the same name and shape have in this basis."""
+        """Transfer the states of this basis to blocks of the same name and shape in another program."""
         rows, columns = new.matrix.shape
         return (
             _moved(self.columns, old.variables, new.variables, np.full(columns, LOWER)),
@@ -45,7 +43,7 @@ class Basis:
         )
 
     def __getstate__(self) -> dict[str, IntArray]:
-        """Leave out what belongs to HiGHS, so that a solution can be sent to another process."""
+        """Drop the HiGHS object, so that a solution can be pickled."""
         return {"columns": self.columns, "rows": self.rows}
 
 
@@ -60,7 +58,7 @@ NAMES_LISTED = 8
 
 
 class Named(Mapping[str, Any]):
-    """Numbers by name of the block that they belong to; each is arranged when asked for."""
+    """Numbers by name of their block, arranged on access."""
 
     def __init__(self, kind: str, labels: Mapping[str, Labels], numbers: npt.NDArray[Any]) -> None:
         self._kind, self._labels, self._numbers = kind, labels, numbers
@@ -75,7 +73,7 @@ class Named(Mapping[str, Any]):
         return iter(self._labels)
 
     def __repr__(self) -> str:
-        """Tell the names."""
+        """List the names."""
         more = len(self) - NAMES_LISTED
         listed = [*list(self)[:NAMES_LISTED], *([f"{more} more"] if more > 0 else [])]
         return f"<Named {self._kind}s: {', '.join(listed) or 'none'}>"
@@ -85,9 +83,9 @@ class Named(Mapping[str, Any]):
 
 
 class Evidence(NamedTuple):
-    """What a solve leaves behind, as arrays in the order of the program.
+    """Arrays that a solve returns, in the order of the program.
 
-    `program`: As it stood.
+    `program`: The program that was solved.
     `values`, `duals`, `reduced_costs`: Per column, row and column.
     `basis`: Of a linear program that was solved by simplex or with crossover.
     """
@@ -99,7 +97,7 @@ class Evidence(NamedTuple):
     basis: Basis | None
 
     def __repr__(self) -> str:
-        """Tell sizes, for the arrays are long."""
+        """Show sizes instead of the arrays."""
         rows, columns = self.program.matrix.shape
         basis = "no basis" if self.basis is None else "a basis"
         return f"<Evidence of {self.program.name}: {columns} columns, {rows} rows, {basis}>"

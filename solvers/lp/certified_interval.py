@@ -1,4 +1,4 @@
-"""What is certain of an optimum where no basis gives it away: exact points and exact prices on either side."""
+"""Certified interval around the optimum of a linear program, from exact primal points and exact dual values."""
 
 from __future__ import annotations
 
@@ -15,21 +15,19 @@ from .exact_optimum import basic_solution
 from .exact_program import ExactProgram
 from .rationals import ExactArray, as_exact, exact, simplest_between
 
-__all__ = ["Interval", "certified_interval"]
+ROUNDING_TOLERANCE = 1e-9
+"""Rounding tolerance, relative to the largest number of its kind."""
 
-ROUNDING = 1e-9
-"""How far a number may be rounded, relative to the largest of its kind."""
-
-REPAIRS = 20
+MAX_REPAIR_ROUNDS = 20
 
 
 class Interval(NamedTuple):
-    """Where the best value of an objective lies, as proved in rationals.
+    """Certified interval around the optimal value, in rationals.
 
     Attributes
     ----------
     lower, upper : Fraction or None
-        None where nothing is proved on this side.
+        None if nothing is proved on this side.
     """
 
     lower: Fraction | None
@@ -37,17 +35,17 @@ class Interval(NamedTuple):
 
 
 def certified_interval(evidence: Evidence) -> Interval:
-    """Enclose the optimum between a point that is allowed and a bound that no point can beat."""
+    """Enclose the optimum between the value of a feasible point and a dual bound."""
     program, values, duals, _, basis = evidence
     rational = ExactProgram(program)
-    point, prices = (None, None) if basis is None else basic_solution(rational, basis)
-    reached = _first(rational.reached, (point, *_rounded_points(rational, values)))
-    bound = _first(rational.bound, (prices, *_repaired_prices(rational, duals)))
-    return Interval(bound, reached) if rational.sign > 0 else Interval(reached, bound)
+    point, exact_duals = (None, None) if basis is None else basic_solution(rational, basis)
+    primal_bound = _first(rational.primal_bound, (point, *_rounded_points(rational, values)))
+    bound = _first(rational.bound, (exact_duals, *_repaired_duals(rational, duals)))
+    return Interval(bound, primal_bound) if rational.sign > 0 else Interval(primal_bound, bound)
 
 
 def _first(prove: Callable[[ExactArray], Fraction], candidates: Iterable[ExactArray | None]) -> Fraction | None:
-    """What the first candidate proves that proves anything."""
+    """Return what the first valid candidate proves, or None."""
     for candidate in candidates:
         if candidate is not None:
             try:
@@ -58,7 +56,7 @@ def _first(prove: Callable[[ExactArray], Fraction], candidates: Iterable[ExactAr
 
 
 def _rounded_points(rational: ExactProgram, values: FloatArray) -> Iterator[ExactArray]:
-    """Move every value onto the bound, the whole number or the simple fraction next to it."""
+    """Round every value to the nearest bound, integer or simple fraction."""
     if not len(values):
         return
     rounded = _simplified(values)
@@ -68,37 +66,37 @@ def _rounded_points(rational: ExactProgram, values: FloatArray) -> Iterator[Exac
     yield np.minimum(np.maximum(rounded, lower), upper)
 
 
-def _repaired_prices(rational: ExactProgram, duals: FloatArray) -> Iterator[ExactArray]:
-    """Round prices, and make up for what that spoils with the prices of rows that can bear it.
+def _repaired_duals(rational: ExactProgram, duals: FloatArray) -> Iterator[ExactArray]:
+    """Round dual values, and repair reduced costs of the wrong sign by changing dual values of suitable rows.
 
-    A reduced cost of the wrong sign where the column has no bound is mended at the cheapest place: in the row with
-    the fewest entries whose price may move that way.  This can spoil others, so there are several rounds.
+    A reduced cost of the wrong sign where the column has no bound is repaired in the row with the fewest entries whose
+    dual value may move that way.  This can break others, so there are several rounds.
     """
     if not len(duals) or rational.program.whole.any():
         return
-    prices = _simplified(duals)
-    prices[rational.unsupported(prices, rational.rows)] = Fraction(0)
+    repaired = _simplified(duals)
+    repaired[rational.wrong_signs(repaired, rational.rows)] = Fraction(0)
     matrix = rational.program.matrix
     entries = np.bincount(matrix.indices, minlength=matrix.shape[0])
     lower, upper = rational.rows
-    for _ in range(REPAIRS):
-        reduced, before = rational.reduced_costs(prices), prices.copy()
-        wrong = rational.unsupported(reduced, rational.columns)
+    for _ in range(MAX_REPAIR_ROUNDS):
+        reduced, before = rational.reduced_costs(repaired), repaired.copy()
+        wrong = rational.wrong_signs(reduced, rational.columns)
         if not len(wrong):
-            yield prices
+            yield repaired
             return
         for column in wrong:
             rows, numbers = _entries(matrix, column)
             changes = reduced[column] / numbers
             moved = rational.sign * (before[rows] + changes)
-            able = ((moved <= 0) | (lower[rows] > -np.inf)) & ((moved >= 0) | (upper[rows] < np.inf))
-            if not able.any():
+            admissible = ((moved <= 0) | (lower[rows] > -np.inf)) & ((moved >= 0) | (upper[rows] < np.inf))
+            if not admissible.any():
                 return
-            best = min(np.flatnonzero(able), key=lambda place: entries[rows[place]])
+            best = min(np.flatnonzero(admissible), key=lambda place: entries[rows[place]])
             row, change = rows[best], changes[best]
-            # What one column needs can be enough for others too.
-            if abs(change) > abs(prices[row] - before[row]):
-                prices[row] = before[row] + change
+            # The change that one column needs may suffice for others.
+            if abs(change) > abs(repaired[row] - before[row]):
+                repaired[row] = before[row] + change
 
 
 def _entries(matrix: Any, column: int) -> tuple[IntArray, ExactArray]:
@@ -108,7 +106,7 @@ def _entries(matrix: Any, column: int) -> tuple[IntArray, ExactArray]:
 
 
 def _simplified(values: FloatArray) -> ExactArray:
-    room = Fraction(ROUNDING * float(np.max(np.abs(values), initial=0.0)))
+    tolerance = Fraction(ROUNDING_TOLERANCE * float(np.max(np.abs(values), initial=0.0)))
     distinct, places = np.unique(values, return_inverse=True)
     exactly = [Fraction(value) for value in distinct.tolist()]
-    return exact([simplest_between(value - room, value + room) for value in exactly])[places]
+    return exact([simplest_between(value - tolerance, value + tolerance) for value in exactly])[places]

@@ -1,4 +1,4 @@
-"""A linear program as the fractions that its floats stand for, and what can be proved about it by adding up."""
+"""Linear program in exact rationals: objective of feasible points, and bounds by weak duality."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from ...errors import CertificateError
 from ...support.arrays import IntArray
 from .program import LinearProgram, named
 from .rationals import ExactArray, IntegerMatrix, as_exact, common_denominator, exact, float_fraction
-
-__all__ = ["ExactProgram"]
 
 
 class ExactProgram:
@@ -31,14 +29,14 @@ class ExactProgram:
         numerators, denominator = common_denominator(values.tolist())
         return _divided(self._matrix.times(numerators), self._factors * denominator)
 
-    def reduced_costs(self, prices: ExactArray) -> ExactArray:
-        """Return ``costs - matrix.T @ prices``, the prices of the columns' own bounds."""
-        numerators, denominator = common_denominator(_divided(prices, self._factors).tolist())
+    def reduced_costs(self, duals: ExactArray) -> ExactArray:
+        """Return ``costs - matrix.T @ duals``."""
+        numerators, denominator = common_denominator(_divided(duals, self._factors).tolist())
         changes = self._matrix.transposed_times(numerators)
         return exact((self.costs - _divided(changes, np.full_like(changes, denominator))).tolist())
 
-    def reached(self, values: ExactArray) -> Fraction:
-        """Return the objective at a point, which shows that the best value is no worse."""
+    def primal_bound(self, values: ExactArray) -> Fraction:
+        """Return the objective at a feasible point; `CertificateError` if it is infeasible."""
         self._check_within("variable", values, self.columns)
         self._check_within("constraint", self.activities(values), self.rows)
         fractional = exact([value.denominator > 1 for value in values]).astype(np.bool_)
@@ -46,14 +44,14 @@ class ExactProgram:
             raise CertificateError(f"{self._name('variable', broken)} of {self.program.name} is not whole")
         return _total(self.costs, values) + self.offset
 
-    def bound(self, prices: ExactArray) -> Fraction:
-        """Return what no point can beat, by weak duality."""
+    def bound(self, duals: ExactArray) -> Fraction:
+        """Return the bound that dual values prove by weak duality; `CertificateError` if a sign is wrong."""
         bound = self.offset
         for kind, numbers, bounds in (
-            ("constraint", prices, self.rows),
-            ("variable", self.reduced_costs(prices), self.columns),
+            ("constraint", duals, self.rows),
+            ("variable", self.reduced_costs(duals), self.columns),
         ):
-            if len(wrong := self.unsupported(numbers, bounds)):
+            if len(wrong := self.wrong_signs(numbers, bounds)):
                 what = "reduced cost" if kind == "variable" else "price"
                 raise CertificateError(
                     f"the {what} of {self._name(kind, wrong)} in {self.program.name} has the wrong sign, by "
@@ -62,10 +60,10 @@ class ExactProgram:
             bound += _total(numbers, np.where(self.sign * numbers > 0, *bounds))
         return bound
 
-    def unsupported(self, prices: ExactArray, bounds: tuple[ExactArray, ...]) -> IntArray:
-        """Find the prices whose bound is infinite: above zero those of lower bounds, where the sense is to minimise."""
+    def wrong_signs(self, duals: ExactArray, bounds: tuple[ExactArray, ...]) -> IntArray:
+        """Find dual values whose bound is infinite: of positive ones the lower bound, in a minimization."""
         lower, upper = bounds
-        signed = self.sign * prices
+        signed = self.sign * duals
         return np.flatnonzero(((signed > 0) & (lower == -np.inf)) | ((signed < 0) & (upper == np.inf)))
 
     def _check_within(self, kind: str, numbers: ExactArray, bounds: tuple[ExactArray, ...]) -> None:
@@ -80,7 +78,7 @@ class ExactProgram:
 
 
 def _divided(numerators: ExactArray, denominators: ExactArray) -> ExactArray:
-    """Divide, and make each fraction that occurs only once."""
+    """Divide element by element, building equal fractions once."""
     pairs = list(zip(numerators.tolist(), denominators.tolist(), strict=True))
     table = {pair: Fraction(*pair) for pair in set(pairs)}
     return exact([table[pair] for pair in pairs])

@@ -1,7 +1,4 @@
-"""What the solver takes: a model that hands over a linear program as arrays.
-
-What changed in a linear program since it was solved last.
-"""
+"""Interface of models to the solver: linear programs as arrays, and their changes between two solves."""
 
 from __future__ import annotations
 
@@ -12,41 +9,28 @@ import numpy as np
 
 from ...support.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = [
-    "BoolArray",
-    "Changes",
-    "FloatArray",
-    "IntArray",
-    "Labels",
-    "LinearProgram",
-    "Model",
-    "changes_between",
-    "named",
-]
-
-
 NAMES_SHOWN = 3
 
 
 class Labels(Protocol):
-    """Which columns or rows one named block of a model occupies, and how its user indexes them."""
+    """Columns or rows of one named block of a model, and the form in which its user indexes them."""
 
     @property
     def positions(self) -> IntArray:
         """Columns or rows, in the block's own shape."""
 
     def arrange(self, values: FloatArray) -> Any:
-        """Give `values`, in the shape of `positions`, the form in which the user indexes the block."""
+        """Convert `values` from the shape of `positions` to the form in which the user indexes the block."""
 
     def spread(self, values: Any) -> FloatArray:
-        """Undo `arrange`: from the form in which the user indexes the block to the shape of `positions`."""
+        """Convert values from the user's form to the shape of `positions`: the inverse of `arrange`."""
 
     def label(self, place: int) -> str:
-        """Name the entry at a flat place of `positions`, for messages."""
+        """Name the entry at a flat index of `positions`, for messages."""
 
 
 class LinearProgram(Protocol):
-    """A linear or integer program as arrays: optimise ``costs @ x + offset`` over rows and columns with bounds."""
+    """A linear or integer program as arrays: optimize ``costs @ x + offset`` over rows and columns with bounds."""
 
     @property
     def name(self) -> str:
@@ -90,14 +74,14 @@ class LinearProgram(Protocol):
 
 
 class Model(Protocol):
-    """What `solve` takes: a formulation's model or `Blocks`."""
+    """A model that `solve` accepts: of a formulation, or `Blocks`."""
 
     def linear_program(self) -> LinearProgram:
-        """Return the model as it stands, as arrays that nobody changes any more."""
+        """Return the current state of the model as arrays that are not changed afterwards."""
 
 
 def named(blocks: Mapping[str, Labels], chosen: IntArray) -> str:
-    """Name a few of the columns or rows chosen: one per block, last blocks first, for those are what users add."""
+    """Name a few of the chosen columns or rows: one per block, the last blocks first, as users add those."""
     names: list[str] = []
     for block in reversed(list(blocks.values())):
         places = np.flatnonzero(np.isin(block.positions.ravel(), chosen))

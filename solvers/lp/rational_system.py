@@ -1,8 +1,8 @@
-"""Square sparse systems of equations solved in rationals.
+"""Exact rational solution of square sparse linear systems by numeric-symbolic lifting.
 
-A factorisation in floats gives the digits of the answer a few at a time, each time from a residual computed exactly
-(Wan, "An algorithm to solve integer linear systems exactly using numerical methods", 2006).  Fractions are read off as
-soon as there are digits enough for them, and put into the equations: what is returned has been checked.
+A floating-point LU factorization gives the digits of the solution a few at a time, each time from an exact residual
+(Wan, "An algorithm to solve integer linear systems exactly using numerical methods", 2006).  Rational reconstruction
+yields fractions as soon as there are enough digits, and the result is checked in the equations.
 """
 
 from __future__ import annotations
@@ -16,30 +16,28 @@ import numpy as np
 from ...support.arrays import FloatArray
 from .rationals import ExactArray, IntegerMatrix, common_denominator, exact, simplest_between
 
-__all__ = ["RationalSystem"]
-
 STEP_BITS = 30
 """New digits per solve in floats, at most."""
 
 MIN_STEP_BITS = 6
-"""If floats do not give even these, the matrix is too close to a singular one for them."""
+"""If floats give fewer digits, the matrix is numerically singular."""
 
-MOST_BITS = 60_000
-"""Fractions of more digits than this take minutes, and tell nobody anything."""
+MAX_BITS = 60_000
+"""Longer fractions take minutes and are of no use."""
 
 DENSE_SIZE = 600
-"""Up to here a dense exact factorisation is affordable where floats fail."""
+"""Largest size for a dense exact factorization where floats fail."""
 
 
 class RationalSystem:
-    """A square matrix, factorised once."""
+    """A square matrix, factorized once."""
 
     def __init__(self, matrix: Any) -> None:
         self._matrix = matrix.tocsc()
-        self._factors = _factorised(self._matrix)
+        self._factors = _factorized(self._matrix)
 
     def solve(self, sides: ExactArray) -> ExactArray | None:
-        """Solve ``matrix @ x = sides``; None if the matrix is singular, or too much for floats."""
+        """Solve ``matrix @ x = sides``; None if the matrix is singular or too ill-conditioned."""
         return self._solution(self._matrix, sides, "N")
 
     def solve_transposed(self, sides: ExactArray) -> ExactArray | None:
@@ -50,7 +48,7 @@ class RationalSystem:
         if not len(sides):
             return sides
         whole, factors = IntegerMatrix.from_floats(matrix)
-        # Row by row, as one denominator for all sides may be a very large number.
+        # Row by row, since a common denominator of all sides may be very large.
         further = exact([side.denominator for side in factors * sides])
         whole, factors = whole.scaled(further), factors * further
         targets = exact([int(target) for target in factors * sides])
@@ -69,14 +67,14 @@ class _Lifting:
         self.matrix, self.targets, self._solve = matrix, targets, solve
         self._scales = factors.astype(np.float64)
         self.digits, self.residual, self.exponent = targets * 0, targets, 0
-        self._limit = _digits_needed(matrix, targets)
+        self._limit = _bits_needed(matrix, targets)
 
     def solution(self) -> tuple[ExactArray, int] | None:
         """Numerators and their denominator."""
         bits, known_at_last_try = STEP_BITS, 0.0
         correction, error = self._correction()
         while np.isfinite(error):
-            # What is still missing is the correction itself, in units of the last digit.
+            # The error is the correction itself, in units of the last digit.
             known = self.exponent - math.log2(max(error, 1.0))
             if error == 0 or known >= 2 * known_at_last_try + STEP_BITS:
                 if found := self._fractions(2 * math.ceil(error) + 1):
@@ -94,7 +92,7 @@ class _Lifting:
         return None
 
     def _correction(self) -> tuple[FloatArray, float]:
-        """Solve for the residual in floats, and say how large the answer is."""
+        """Solve for the residual in floats; return the correction and its largest entry."""
         correction = self._solve(self.residual.astype(np.float64) / self._scales)
         return correction, float(np.max(np.abs(correction)))
 
@@ -105,7 +103,7 @@ class _Lifting:
         self.exponent += bits
 
     def _fractions(self, error: int) -> tuple[ExactArray, int] | None:
-        """Find a denominator with which all digits are whole up to the error, and check it in the equations."""
+        """Reconstruct a common denominator up to the error, and check the fractions in the equations."""
         unit, denominator = 2**self.exponent, 1
         rest = np.arange(len(self.digits))
         while len(rest):
@@ -119,7 +117,7 @@ class _Lifting:
                     Fraction(digits - slack, unit), Fraction(digits + slack, unit)
                 ).denominator
             if 2 * denominator**2 * error > unit:
-                # There are not digits enough to tell this fraction from others.
+                # Too few digits to determine this fraction.
                 return None
         numerators = (self.digits * denominator + unit // 2) // unit
         if (self.matrix.times(numerators) == self.targets * denominator).all():
@@ -127,8 +125,8 @@ class _Lifting:
         return None
 
 
-def _factorised(matrix: Any) -> Any:
-    """Factorise in floats, or return None where that is impossible."""
+def _factorized(matrix: Any) -> Any:
+    """Factorize in floats, or return None if that fails."""
     from scipy.sparse.linalg import splu
 
     try:
@@ -137,16 +135,16 @@ def _factorised(matrix: Any) -> Any:
         return None
 
 
-def _digits_needed(matrix: IntegerMatrix, targets: ExactArray) -> float:
-    """Bits that tell every possible answer from the others: Cramer's rule, with Hadamard's bound on determinants."""
+def _bits_needed(matrix: IntegerMatrix, targets: ExactArray) -> float:
+    """Bound the bits that determine the solution, by Cramer's rule and Hadamard's bound on determinants."""
     rows = np.split(matrix.entries, matrix.starts[1:-1])
     determinant = sum(int((row**2).sum()).bit_length() for row in rows) / 2
     needed = 2 * determinant + max(int(abs(target)).bit_length() for target in targets) + 2 * STEP_BITS
-    return min(needed, MOST_BITS)
+    return min(needed, MAX_BITS)
 
 
 def _dense_solution(matrix: IntegerMatrix, targets: ExactArray) -> tuple[ExactArray, int] | None:
-    """Solve with FLINT, which is exact but knows no sparse matrices."""
+    """Solve with FLINT, which is exact but dense."""
     import flint
 
     size = len(targets)

@@ -1,4 +1,4 @@
-"""Rational numbers in arrays: what floats stand for, and exact products of sparse matrices."""
+"""Arrays of rational numbers: conversion of floats to simplest fractions, and exact sparse matrix products."""
 
 from __future__ import annotations
 
@@ -14,18 +14,8 @@ import numpy.typing as npt
 
 from ...support.arrays import FloatArray, IntArray
 
-__all__ = [
-    "ExactArray",
-    "IntegerMatrix",
-    "as_exact",
-    "common_denominator",
-    "exact",
-    "float_fraction",
-    "simplest_between",
-]
-
 ExactArray = npt.NDArray[np.object_]
-"""Fractions, or integers of any size; a bound that is not there stays an infinite float."""
+"""Fractions or Python integers; an absent bound stays an infinite float."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +34,7 @@ class IntegerMatrix:
 
     @classmethod
     def from_floats(cls, matrix: Any) -> tuple[IntegerMatrix, ExactArray]:
-        """Read a `scipy.sparse` matrix as the fractions that it stands for, and make every row whole."""
+        """Convert a `scipy.sparse` matrix to fractions, and scale every row to integers; return it and the scales."""
         rows = matrix.tocsr()
         starts, columns = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
         factors = exact([1] * rows.shape[0])
@@ -76,14 +66,14 @@ class IntegerMatrix:
 
 
 def exact(values: Sequence[Any]) -> ExactArray:
-    """Return Python numbers as an array that leaves them as they are."""
+    """Return Python numbers as an object array."""
     numbers = np.empty(len(values), dtype=object)
     numbers[:] = values
     return numbers
 
 
 def as_exact(values: FloatArray) -> ExactArray:
-    """Read floats as the fractions that they stand for, see `float_fraction`; infinities stay."""
+    """Convert floats to fractions by `float_fraction`; infinities stay."""
     distinct, places = np.unique(values, return_inverse=True)
     table = [float_fraction(value) if math.isfinite(value) else value for value in distinct.tolist()]
     return exact(table)[places.reshape(np.shape(values))]
@@ -93,8 +83,9 @@ def as_exact(values: FloatArray) -> ExactArray:
 def float_fraction(value: float) -> Fraction:
     """Return the simplest fraction that rounds to a float.
 
-    It is what was meant wherever a model was stated in fractions of moderate size: two fractions with denominators up
-    to q differ by ``1 / q**2`` at least, so no other one with q below ``2**26 / sqrt(value)`` rounds to the same float.
+    It recovers the fraction that a model was stated in, if its denominator is moderate: two fractions with denominators
+    up to q differ by at least ``1 / q**2``, so no other one with q below ``2**26 / sqrt(value)`` rounds to the same
+    float.
 
     >>> float_fraction(0.1), float_fraction(200 / 3), float_fraction(-2.5), float_fraction(1e300) == 10**300
     (Fraction(1, 10), Fraction(200, 3), Fraction(-5, 2), False)
@@ -102,7 +93,7 @@ def float_fraction(value: float) -> Fraction:
     if value.is_integer():
         return Fraction(int(value))
     size = abs(value)
-    # Half-way points round to one of their neighbours; both have larger denominators than the float itself.
+    # Half-way points round to one of their neighbors; both have larger denominators than the float itself.
     ends = [(Fraction(size) + Fraction(math.nextafter(size, end))) / 2 for end in (0.0, math.inf)]
     return int(math.copysign(1, value)) * simplest_between(*ends)
 
@@ -117,7 +108,7 @@ def simplest_between(least: Fraction, most: Fraction) -> Fraction:
         return Fraction(0)
     if most < 0:
         return -simplest_between(-most, -least)
-    # Convergents: the value is (old + z new) of numerators over that of denominators, z in the interval that is left.
+    # Convergents: the value is (old + z new) of numerators over that of denominators, z in the remaining interval.
     low, low_under, high, high_under = least.numerator, least.denominator, most.numerator, most.denominator
     above, above_before, below, below_before = 1, 0, 0, 1
     while True:
@@ -131,13 +122,13 @@ def simplest_between(least: Fraction, most: Fraction) -> Fraction:
 
 
 def common_denominator(fractions: Sequence[Any]) -> tuple[ExactArray, int]:
-    """Return numerators and the least denominator that they share."""
+    """Return numerators and the least common denominator."""
     denominator = math.lcm(*{fraction.denominator for fraction in fractions})
     return exact([fraction.numerator * (denominator // fraction.denominator) for fraction in fractions]), denominator
 
 
 def _sums(products: ExactArray, starts: IntArray) -> ExactArray:
-    """Add up the stretches from each start to the next."""
+    """Sum the products from each start to the next."""
     sums = np.zeros(len(starts) - 1, dtype=object)
     filled = starts[1:] > starts[:-1]
     if filled.any():

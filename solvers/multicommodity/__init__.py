@@ -1,1 +1,1 @@
-"""Maximum concurrent flow with certified gap."""
+"""Maximum concurrent flow with a certified optimality gap, and exact rates of approximate flows."""

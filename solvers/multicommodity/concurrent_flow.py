@@ -1,19 +1,20 @@
-"""Maximum concurrent flow with a certified gap, where the linear program of an all-to-all is too large.
+"""Maximum concurrent flow by optimistic multiplicative weights, with a certified optimality gap.
 
-Every rank sends to every other in proportion to a demand, over any paths; the rate f is what a demand of 1 gets.  With
-f = 1 / z this is a game: one side routes all demands, the other sets lengths l of the links with sum of l(e) c(e) = 1,
-and what the first pays is the sum of l(e) times the load of e.  Both sides have a bound at hand:
+For all-to-alls whose linear program is too large.  Every rank sends to every other in proportion to a demand, over any
+paths; the rate f is what a demand of 1 gets.  With f = 1 / z this is a zero-sum game: one player routes all demands,
+the other sets dual lengths l of the links with sum of l(e) c(e) = 1, and the payoff is the sum of l(e) times the load
+of e.  Both players have a bound at hand:
 
 - any flow of all demands with load(e) <= z c(e) on each link has rate 1 / z;
 - any lengths, by weak duality, have  f <= sum of l(e) c(e) / sum over s, t of demand(s, t) distance(s, t).
 
-The lengths follow the loads by multiplicative weights, optimistically: the last load counts twice, as a guess at the
-next.  The flows follow the lengths by a soft split, see `collopt.solvers.multicommodity.soft_shortest_paths`.  Averages
-of both are what comes near the optimum, so from time to time (a *level*) the best mixture of averaged flows is found by
-a small linear program and the averaged lengths are measured exactly; then the next level starts from these lengths,
-with smaller steps, harder splits and more rounds.
+The lengths follow the loads by optimistic multiplicative weights: the last load counts twice, as a prediction of the
+next.  The flows follow the lengths by a soft split (`collopt.solvers.multicommodity.soft_shortest_paths`).  The
+averages of both converge to an optimum.  After some rounds (a *phase*) a small linear program finds the best mixture of
+averaged flows and the bound of the averaged lengths is computed exactly; the next phase starts from these lengths, with
+smaller steps, sharper splits and more rounds.
 
-All that is claimed is worked out in whole numbers: lengths, distances and flows are integers.
+Everything claimed is computed in integers: lengths, distances and flows.
 
 Source: for the game, N. E. Young, "Sequential and parallel algorithms for mixed packing and covering", 2001; for the
 optimistic weights, A. Rakhlin and K. Sridharan, "Optimization, learning, and games with predictable sequences", 2013.
@@ -31,21 +32,19 @@ from ...support import progress
 from ...support.arrays import IntArray
 from ...topologies.graphs.orbits import LinkOrbits, link_orbits, trivial_link_orbits
 from ..flow.max_flow import check_capacities
-from .length_flow_game import FlowGame, Steps, instance, scaled_needs
-from .soft_shortest_paths import adjacent, soft_loads, start_orders
-
-__all__ = ["ConcurrentFlow", "concurrent_flow", "source_flows"]
+from .multiplicative_weights import MultiplicativeWeights, Steps, scaled_demands, scaled_instance
+from .soft_shortest_paths import adjacency, initial_orders, soft_loads
 
 
 class ConcurrentFlow(NamedTuple):
-    """A flow, and lengths that prove how good it is.
+    """A flow, and dual lengths that bound its optimality gap.
 
-    `lower`: The flow's rate: the least ``capacity * amount / load`` of a link.
-    `upper`: What the lengths prove: the sum of length times capacity by the sum of demand times distance.
-    `lengths` (int64 (links,)): At least 1.
-    `loads` (int64 (links,)): What the flow puts on each link, rounded up.
-    `amount`: What the flow brings for a demand of 1, or more.
-    `steps`: What the flow is made of.
+    `lower`: Rate of the flow: the least ``capacity * amount / load`` of a link.
+    `upper`: Dual bound: the sum of length times capacity over the sum of demand times distance.
+    `lengths` (int64 (links,)): Dual lengths, at least 1.
+    `loads` (int64 (links,)): Load of each link, rounded up.
+    `amount`: Units of flow per unit of demand, at least.
+    `steps`: The rounds that the flow is mixed from.
     """
 
     lower: Fraction
@@ -57,7 +56,7 @@ class ConcurrentFlow(NamedTuple):
 
     @property
     def gap(self) -> Fraction:
-        """How far the flow may be from the best one: 1 - lower / upper."""
+        """Optimality gap of the flow, at most: 1 - lower / upper."""
         return 1 - self.lower / self.upper
 
 
@@ -72,16 +71,16 @@ def concurrent_flow(
     most_rounds: int = 10_000,
     automorphisms: IntArray | None = None,
 ) -> ConcurrentFlow:
-    """Route all demands at once, at nearly the greatest common rate, and bound that rate.
+    """Route all demands concurrently at nearly the maximum common rate, and bound that rate.
 
-    The rate is f of linear program (3) of the direct-connect paper, appendix A.5, with capacities and demands.  As that
-    program is convex and automorphisms only rename its parts, some optimum puts equal loads on links that are alike,
-    and it is enough to look at one source and one link of each kind.
+    The rate is f of linear program (3) of the direct-connect paper, appendix A.5, with capacities and demands.  By
+    convexity and symmetry some optimum has equal loads on all links of an orbit, so one source and one link per orbit
+    suffice.
 
     Shapes: `tails`, `heads`, `capacities` int64 (links,); `demands` int64 (ranks, ranks); `automorphisms` int64
     (generators, nodes).
 
-    A one-way ring of three ranks, each link of which carries the pair at its ends and two that are two hops apart:
+    A unidirectional ring of three ranks; each link carries one pair at 1 hop and two pairs at 2 hops:
 
     >>> import numpy as np
     >>> ring = np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([6, 6, 6])
@@ -94,14 +93,14 @@ def concurrent_flow(
             f"the gap is {gap} and most_rounds is {most_rounds}; expected a gap between 0 and 1, and at least one round"
         )
     _check_arrays(num_nodes, tails, heads, capacities, demands)
-    alike = _orbits(num_nodes, tails, heads, capacities, demands, automorphisms)
-    game = FlowGame(instance(num_nodes, tails, heads, capacities, demands, alike), most_rounds)
-    with progress.status() as say:
-        best = game.level()
+    orbits = _orbits(num_nodes, tails, heads, capacities, demands, automorphisms)
+    game = MultiplicativeWeights(scaled_instance(num_nodes, tails, heads, capacities, demands, orbits), most_rounds)
+    with progress.status() as report:
+        best = game.phase()
         while best.rate < (1 - Fraction(gap)) * game.upper and game.rounds_left > 0:
-            say(f"within {float(1 - best.rate / game.upper):.2%}")
-            best = max(best, game.level(), key=lambda flow: flow.rate)
-    return ConcurrentFlow(best.rate, game.upper, game.best_lengths[alike.classes], best.loads, best.amount, best.steps)
+            report(f"within {float(1 - best.rate / game.upper):.2%}")
+            best = max(best, game.phase(), key=lambda flow: flow.rate)
+    return ConcurrentFlow(best.rate, game.upper, game.best_lengths[orbits.classes], best.loads, best.amount, best.steps)
 
 
 def source_flows(
@@ -113,13 +112,13 @@ def source_flows(
     found: ConcurrentFlow,
     sources: IntArray,
 ) -> IntArray:
-    """Work out the flow that was found, source by source.
+    """Compute the flow of `found` source by source.
 
     Shapes: `sources` int64 (sources,); returns int64 (sources, links).
     """
-    links, capacities, once = adjacent(num_nodes, tails, heads), capacities.copy(), np.ones(1, dtype=np.int64)
-    needs, _ = scaled_needs(demands, sources, num_nodes)
-    orders = start_orders(sources, num_nodes)
+    links, capacities, once = adjacency(num_nodes, tails, heads), capacities.copy(), np.ones(1, dtype=np.int64)
+    units, _ = scaled_demands(demands, sources, num_nodes)
+    orders = initial_orders(sources, num_nodes)
     flows = np.zeros((len(sources), len(tails)), dtype=np.int64)
     steps = zip(found.steps.lengths, found.steps.sharpness, found.steps.weights, strict=True)
     for shares, sharpness, weight in progress.iterate(steps, len(found.steps.weights)):
@@ -127,7 +126,7 @@ def source_flows(
         for row in range(len(sources)):
             one = slice(row, row + 1)
             flows[row] += weight * soft_loads(
-                sources[one], once, links, capacities, lengths, sharpness, orders[one], needs[one]
+                sources[one], once, links, capacities, lengths, sharpness, orders[one], units[one]
             )
     return flows
 
@@ -140,7 +139,7 @@ def _orbits(
     demands: IntArray,
     automorphisms: IntArray | None,
 ) -> LinkOrbits:
-    """Tell which ranks and links are alike; each only to itself where no automorphisms are given."""
+    """Find the orbits of ranks and links, trivial ones without automorphisms."""
     if automorphisms is None:
         return trivial_link_orbits(len(tails), demands)
     if automorphisms.ndim != 2 or automorphisms.shape[1] != num_nodes:

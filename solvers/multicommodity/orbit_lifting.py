@@ -1,12 +1,12 @@
-"""Flows of all sources from the flows of one source per orbit, such as the smaller all-to-all program has.
+"""Lifting of flows from one source per orbit to all sources, with equal loads on all links of an orbit.
 
-A symmetry g takes a flow of the source s to one of gs.  There are many g with gs(i) = s, and to take just one of them
-would put uneven loads on links that are alike; the average over all of them does not, see the proof in
-`collopt.formulations.all_to_all`.  For that the pairs (source, link) are numbered by their orbits under the group: an
-orbit has as many pairs at each source of the same orbit of sources, and each of these gets an equal part of what the
-flow of s(i) puts on the links that it has at s(i).
+A symmetry g maps a flow of source s to one of source g(s).  Many g map s(i) to s, and any single one would put unequal
+loads on the links of an orbit; the average over all of them does not, see the proof in
+`collopt.formulations.all_to_all`.  The pairs (source, link) are numbered by their orbits under the group: an orbit has
+equally many pairs at each source of the same orbit of sources, and each of these gets an equal share of what the flow
+of s(i) puts on the links that it has at s(i).
 
-Parts are fractions, so flows are whole numbers and a common scale.
+Shares are fractions, so flows are integers and a common scale.
 """
 
 from __future__ import annotations
@@ -24,20 +24,17 @@ from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies.graphs.orbits import link_images
 
-__all__ = ["LiftedFlows", "lift_flows"]
-
 LabelArray = npt.NDArray[np.int32]
 
-MOST = 2**63 - 1
-MOST_PAIRS = 2**31 - 1
-"""Pairs of a source and a link: their orbits are numbered in 32 bits."""
+MAX_INT64 = 2**63 - 1
+MAX_PAIRS = 2**31 - 1
+"""Pairs of a source and a link; their orbits are numbered in 32 bits."""
 
 
 class LiftedFlows(NamedTuple):
-    """Flows of all sources, as whole numbers.
+    """Integral flows of all sources.
 
-    `flows` (int64 (ranks, links)): What starts at each rank, on each link, times `scale`; 0 for ranks that send
-        nothing.
+    `flows` (int64 (ranks, links)): Flow of each source on each link, times `scale`; 0 for ranks that send nothing.
     `scale`: At least 1.
     """
 
@@ -54,14 +51,14 @@ def lift_flows(
     sources: IntArray,
     flows: npt.NDArray[np.int64] | npt.NDArray[np.object_],
 ) -> LiftedFlows:
-    """Work out flows of all sources that put equal loads on links that are alike.
+    """Compute flows of all sources that put equal loads on all links of an orbit.
 
-    Time and memory are those of ranks times links, times generators for the time.
+    Memory is O(ranks * links), time O(ranks * links * generators).
 
     Shapes: `tails`, `heads`, `capacities` int64 (links,); `symmetries` int64 (generators, nodes); `sources` int64
     (sources,); `flows` int64 (sources, links).
 
-    Rank 0 of a ring of three sends both units over the same link; turned, all links carry both units of one source:
+    Rank 0 of a ring of three sends both units over the same link; rotated, every link carries both units of a source:
 
     >>> import numpy as np
     >>> ring = np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([5, 5, 5])
@@ -74,26 +71,26 @@ def lift_flows(
     images = link_images(tails, heads, capacities, symmetries)
     labels = np.full((num_ranks, len(tails)), -1, dtype=np.int32)
     queue = np.empty(labels.size, dtype=np.int64)
-    parts: list[Fraction] = []
+    shares: list[Fraction] = []
     for source, flow in zip(sources.tolist(), flows, strict=True):
         if (labels[source] >= 0).any():
             raise SolverError(f"source {source} is in the orbit of one before it; expected one source of each orbit")
-        before = len(parts)
+        before = len(shares)
         _label(source, symmetries, images, labels, queue, before)
-        parts += _averages(flow, labels[source] - before)
-    scale = lcm(*(part.denominator for part in parts))
-    whole = [part.numerator * (scale // part.denominator) for part in parts]
-    if max(whole) > MOST:
+        shares += _averages(flow, labels[source] - before)
+    scale = lcm(*(share.denominator for share in shares))
+    whole = [share.numerator * (scale // share.denominator) for share in shares]
+    if max(whole) > MAX_INT64:
         raise _overflow(scale)
     # The last entry is for the label -1, of ranks that send nothing.
     lifted = np.array([*whole, 0], dtype=np.int64)[labels]
-    if lifted.sum(axis=0, dtype=np.float64).max() > MOST / 2:
+    if lifted.sum(axis=0, dtype=np.float64).max() > MAX_INT64 / 2:
         raise _overflow(scale)
     return LiftedFlows(lifted, scale)
 
 
 def _averages(flow: npt.NDArray[np.int64] | npt.NDArray[np.object_], orbits: IntArray) -> list[Fraction]:
-    """Divide what a source puts on each orbit of its links equally among them."""
+    """Average the flow of a source over each orbit of its links."""
     sizes = np.bincount(orbits)
     sums = np.zeros(len(sizes), dtype=np.object_)
     np.add.at(sums, orbits, flow.astype(np.object_))
@@ -104,7 +101,7 @@ def _averages(flow: npt.NDArray[np.int64] | npt.NDArray[np.object_], orbits: Int
 def _label(
     source: int, symmetries: IntArray, images: IntArray, labels: LabelArray, queue: IntArray, count: int
 ) -> None:
-    """Number the orbits of pairs that meet a source from `count` on, breadth first."""
+    """Number the orbits of the pairs of a source from `count` on, by BFS."""
     links = labels.shape[1]
     for link in range(links):
         if labels[source, link] >= 0:
@@ -156,7 +153,7 @@ def _check(
             f"the flows have shape {flows.shape} and type {flows.dtype}; expected int64 or Fractions of at least 0, "
             f"for each of {len(sources)} sources and {len(tails)} links, at least one"
         )
-    if num_ranks * len(tails) > MOST_PAIRS:
+    if num_ranks * len(tails) > MAX_PAIRS:
         raise CapacityOverflowError(
-            f"there are {num_ranks} ranks and {len(tails)} links; expected at most {MOST_PAIRS} pairs of them"
+            f"there are {num_ranks} ranks and {len(tails)} links; expected at most {MAX_PAIRS} pairs of them"
         )

@@ -1,8 +1,8 @@
-"""Exact bounds on the rate of an all-to-all from a flow and prices in floats, such as an interior-point method leaves.
+"""Exact bounds on the rate of an all-to-all from approximate flows and dual values, such as an interior point's.
 
-A flow is rounded down to whole units; what a node then lacks, some units, is sent to it along a tree of fewest hops, so
-that it is a flow again and its loads are exact.  Prices are rounded to whole lengths, and shortest distances under any
-lengths bound the rate.  So both bounds hold however far off the floats are; they only get worse with them.
+A flow is rounded down to integral units; the deficit of a node, a few units, is sent along a tree of fewest hops, which
+restores conservation with exact loads.  Dual values are rounded to integral lengths, and shortest distances under any
+lengths bound the rate.  So both bounds are valid whatever the accuracy of the input; they only get weaker with it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,12 @@ import numpy as np
 from ...errors import BoundError, CapacityOverflowError, SolverError
 from ...support.arrays import FloatArray, IntArray
 from ...topologies.graphs.orbits import LinkOrbits
-from .soft_shortest_paths import adjacent, distance_sums, start_orders
-
-__all__ = ["rate_certificate"]
-
+from .soft_shortest_paths import adjacency, distance_sums, initial_orders
 
 UNIT_BITS = 44
-"""Of the flow that brings the greatest demand."""
-LENGTH_BITS, LEAST_LENGTH_BITS = 30, 10
-"""Of the greatest length, and what it may come down to where demands are so large that sums would leave 64 bits."""
+"""Of the flow that serves the largest demand."""
+LENGTH_BITS, MIN_LENGTH_BITS = 30, 10
+"""Of the largest length, and the lower limit where large demands would make sums overflow 64 bits."""
 SUM_LIMIT = 2**62
 
 
@@ -35,13 +32,13 @@ def rate_certificate(
     orbits: LinkOrbits,
     flows: FloatArray,
     rate: float,
-    prices: FloatArray,
+    duals: FloatArray,
 ) -> tuple[Fraction, Fraction]:
-    """Bound the rate of an all-to-all from below by a flow and from above by prices.
+    """Bound the rate of an all-to-all from below by a flow and from above by dual values of the links.
 
-    Shapes: `flows` float64 (sources, links); `prices` float64 (classes,).
+    Shapes: `flows` float64 (sources, links); `duals` float64 (classes,).
 
-    Rank 0 of a one-way ring of three, seen through tired eyes:
+    Rank 0 of a unidirectional ring of three, with inaccurate flows:
 
     >>> import numpy as np
     >>> from collopt.topologies.graphs.orbits import link_orbits
@@ -52,11 +49,11 @@ def rate_certificate(
     >>> [round(float(bound), 2) for bound in bounds]
     [1.99, 2.0]
     """
-    if not 0 < rate < np.inf or not np.isfinite(flows).all() or not (prices > 0).any() or not np.isfinite(prices).all():
-        raise SolverError(f"the rate is {rate}, dual values sum to {prices.sum()}; expected finite numbers above 0")
+    if not 0 < rate < np.inf or not np.isfinite(flows).all() or not (duals > 0).any() or not np.isfinite(duals).all():
+        raise SolverError(f"the rate is {rate}, dual values sum to {duals.sum()}; expected finite numbers above 0")
     rows = demands[orbits.sources]
     rows[np.arange(len(rows)), orbits.sources] = 0
-    upper = _shortest_ways(num_nodes, tails, heads, capacities, rows, orbits, np.maximum(prices, 0.0))
+    upper = _dual_bound(num_nodes, tails, heads, capacities, rows, orbits, np.maximum(duals, 0.0))
     most = max(sum(row) for row in rows.tolist()) * num_nodes
     amount = 2 ** max(0, min(UNIT_BITS - int(rows.max()).bit_length(), SUM_LIMIT.bit_length() - most.bit_length() - 2))
     units = np.floor(np.maximum(flows, 0.0) * (amount / rate))
@@ -65,37 +62,39 @@ def rate_certificate(
     whole = units.astype(np.int64)
     sums = np.zeros(len(orbits.sizes), dtype=np.object_)
     for flow, row, source, count in zip(whole, rows, orbits.sources.tolist(), orbits.counts.tolist(), strict=True):
-        _mend(num_nodes, tails, heads, source, row * amount, flow)
+        _repair(num_nodes, tails, heads, source, row * amount, flow)
         np.add.at(sums, orbits.classes, flow.astype(np.object_) * count)
-    widths = np.zeros(len(sums), dtype=np.object_)
-    np.add.at(widths, orbits.classes, capacities.astype(np.object_))
+    class_capacities = np.zeros(len(sums), dtype=np.object_)
+    np.add.at(class_capacities, orbits.classes, capacities.astype(np.object_))
     lower = min(
-        Fraction(width * amount, load) for width, load in zip(widths.tolist(), sums.tolist(), strict=True) if load
+        Fraction(capacity * amount, load)
+        for capacity, load in zip(class_capacities.tolist(), sums.tolist(), strict=True)
+        if load
     )
     return lower, upper
 
 
-def _shortest_ways(
+def _dual_bound(
     num_nodes: int,
     tails: IntArray,
     heads: IntArray,
     capacities: IntArray,
     demands: IntArray,
     orbits: LinkOrbits,
-    prices: FloatArray,
+    duals: FloatArray,
 ) -> Fraction:
-    """Sum of length times capacity, over the sum of demand times distance."""
+    """Return the sum of length times capacity over the sum of demand times distance."""
     most = max(sum(row) for row in demands.tolist())
-    longest = min(2**LENGTH_BITS, SUM_LIMIT // (most * num_nodes))
-    if longest < 2**LEAST_LENGTH_BITS:
+    max_length = min(2**LENGTH_BITS, SUM_LIMIT // (most * num_nodes))
+    if max_length < 2**MIN_LENGTH_BITS:
         raise CapacityOverflowError(
             f"the demands of one rank add up to {most}, which times path lengths overflows int64; "
             "state them in larger units"
         )
-    shares = (prices / orbits.sizes)[orbits.classes]
-    lengths = np.rint(shares * (longest / shares.max())).astype(np.int64)
+    shares = (duals / orbits.sizes)[orbits.classes]
+    lengths = np.rint(shares * (max_length / shares.max())).astype(np.int64)
     sums = distance_sums(
-        orbits.sources, adjacent(num_nodes, tails, heads), lengths, start_orders(orbits.sources, num_nodes), demands
+        orbits.sources, adjacency(num_nodes, tails, heads), lengths, initial_orders(orbits.sources, num_nodes), demands
     )
     if (sums < 0).any():
         raise BoundError(
@@ -108,8 +107,11 @@ def _shortest_ways(
     )
 
 
-def _mend(num_nodes: int, tails: IntArray, heads: IntArray, source: int, needs: IntArray, flow: IntArray) -> None:
-    """Bring every node what it needs and passes on, and does not get, along a tree of fewest hops."""
+def _repair(num_nodes: int, tails: IntArray, heads: IntArray, source: int, needs: IntArray, flow: IntArray) -> None:
+    """Send the deficit of every node along a tree of fewest hops, in place in `flow`.
+
+    Shapes: `tails`, `heads`, `flow` int64 (links,); `needs` int64 (ranks,).
+    """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 
@@ -118,14 +120,14 @@ def _mend(num_nodes: int, tails: IntArray, heads: IntArray, source: int, needs: 
     reached = np.zeros(num_nodes, dtype=np.bool_)
     reached[order] = True
     flow[~reached[tails]] = 0
-    lacks = np.zeros(num_nodes, dtype=np.int64)
-    lacks[: len(needs)] = needs
-    np.add.at(lacks, tails, flow)
-    np.subtract.at(lacks, heads, flow)
+    deficit = np.zeros(num_nodes, dtype=np.int64)
+    deficit[: len(needs)] = needs
+    np.add.at(deficit, tails, flow)
+    np.subtract.at(deficit, heads, flow)
     keys = tails * num_nodes + heads
-    by_key = np.argsort(keys)
-    branches = by_key[np.searchsorted(keys[by_key], before[order[1:]] * num_nodes + order[1:])]
-    for node, branch in zip(order[:0:-1].tolist(), branches[::-1].tolist(), strict=True):
-        if lacks[node] > 0:
-            flow[branch] += lacks[node]
-            lacks[before[node]] += lacks[node]
+    link_order = np.argsort(keys)
+    tree_links = link_order[np.searchsorted(keys[link_order], before[order[1:]] * num_nodes + order[1:])]
+    for node, link in zip(order[:0:-1].tolist(), tree_links[::-1].tolist(), strict=True):
+        if deficit[node] > 0:
+            flow[link] += deficit[node]
+            deficit[before[node]] += deficit[node]

@@ -1,8 +1,8 @@
-"""What an all-to-all over shortest paths puts on the links, and the throughput that follows from it.
+"""Link loads of an all-to-all over shortest paths, and the throughput bounds that follow.
 
-Every rank sends as much to every other, along shortest paths only, and where several links lead on from the same
-distance each takes an equal part.  This is a flow of the linear program (3) of the direct-connect paper, so the
-throughput of its busiest link can be had; and no flow can do with less than the shortest way for everything.
+Every rank sends equally to every other along shortest paths only, split equally among the links that lead to a node
+from the previous distance.  This is a flow of linear program (3) of the direct-connect paper, so the throughput of its
+most loaded link is feasible; and no flow uses less capacity than shortest paths do.
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ import numpy as np
 from ...errors import BoundError, CapacityOverflowError
 from ...support.arrays import IntArray
 
-__all__ = ["all_to_all_bounds"]
-
-
 LOAD_LIMIT = 2**62
 FACTORS = (5, 7, 3, 3, 2, 2, 2)
-"""The unit of flow is a multiple of powers of these, so that most parts are whole numbers of units."""
+"""The unit of flow is a product of powers of these, so that most shares are integral."""
 
 
 def all_to_all_bounds(
@@ -41,7 +38,7 @@ def all_to_all_bounds(
 
 
 def _unit(num_nodes: int) -> int:
-    """Largest product of the factors, over and over, with which no sum leaves 64 bits."""
+    """Return the largest product of repeated factors with which no sum overflows 64 bits."""
     most = LOAD_LIMIT // num_nodes**2
     if most < 2**20:
         raise CapacityOverflowError(f"all-to-all among {num_nodes} nodes would overflow int64; expected fewer nodes")
@@ -55,9 +52,9 @@ def _unit(num_nodes: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _loads(
-    unit: int, out_starts: IntArray, heads: IntArray, in_starts: IntArray, tails: IntArray, widths: IntArray
+    unit: int, out_starts: IntArray, heads: IntArray, in_starts: IntArray, tails: IntArray, multiplicities: IntArray
 ) -> tuple[int, int]:
-    """Return the greatest load of an arc, rounded up, and the sum of all distances; -1 if not all can be reached."""
+    """Return the largest load of a link, rounded up, and the sum of all distances; -1 if a node is unreachable."""
     size = len(out_starts) - 1
     loads = np.zeros(len(tails), dtype=np.int64)
     distances = np.empty(size, dtype=np.int64)
@@ -80,16 +77,16 @@ def _loads(
                     distances[heads[link]] = distances[node] + 1
                     order[found] = heads[link]
                     found += 1
-        # From the far end back: a node passes on what it needs itself and what those behind it need.
+        # Farthest first: a node receives its own demand and that of the nodes behind it.
         for place in range(size - 1, 0, -1):
             node = order[place]
-            width = 0
+            total = 0
             for link in range(in_starts[node], in_starts[node + 1]):
                 if distances[tails[link]] == distances[node] - 1:
-                    width += widths[link]
-            part = -(-needed[node] // width)
+                    total += multiplicities[link]
+            part = -(-needed[node] // total)
             for link in range(in_starts[node], in_starts[node + 1]):
                 if distances[tails[link]] == distances[node] - 1:
                     loads[link] += part
-                    needed[tails[link]] += part * widths[link]
+                    needed[tails[link]] += part * multiplicities[link]
     return loads.max(), hops

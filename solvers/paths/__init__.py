@@ -1,1 +1,1 @@
-"""Path decomposition, rounding to chunks, list scheduling."""
+"""Path decomposition of flows, rounding to chunks, list scheduling."""

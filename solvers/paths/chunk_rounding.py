@@ -1,16 +1,15 @@
-"""Whole chunks for the paths of a flow, so that the busiest link has little more to do than before.
+"""Rounding of fractional path flows to integral chunks, by local search with exponential link costs.
 
-A pair of ranks has a whole number of chunks to send, and a flow says in which proportion its paths should share them.
-Where the shares are not whole, each path first gets the whole part, and the largest remainders get what is left.  That
-may put chunks of many pairs on the same link, so then chunks are moved, one at a time, between paths of a pair.  A link
-costs ``exp(s x)`` if it works for x times as long as one chunk takes on the narrowest link, with s of about 1, and a
-chunk goes where it adds the least.  Moves that cost nothing are made too, and in most passes through all pairs also
-some that cost a little: where every link must do exactly the same, chunks have to pass each other.
+A pair of ranks has a whole number of chunks, which its paths share in the proportions of a flow.  Each path first gets
+the integral part of its share, and the largest remainders get the rest.  That may put chunks of many pairs on the same
+link, so chunks are then moved, one at a time, between the paths of a pair.  A link costs ``exp(s x)`` if it is busy for
+x times the time of one chunk on the narrowest link, with s of about 1, and a chunk moves where it adds the least.
+Moves of equal cost are made too, and in most passes also slightly costly ones, as in simulated annealing.
 
-The result is a heuristic's.  To share out whole chunks best is NP-hard already for one chunk per pair and two paths.
+This is a heuristic; optimal rounding is NP-hard already for one chunk per pair and two paths.
 
-Source: for the costs, which stand for the largest load, J. Aspnes, Y. Azar, A. Fiat, S. Plotkin and O. Waarts, "On-line
-routing of virtual circuits with applications to load balancing and machine scheduling", 1997.
+Source: for the costs, a smooth approximation of the maximum load, J. Aspnes, Y. Azar, A. Fiat, S. Plotkin and O.
+Waarts, "On-line routing of virtual circuits with applications to load balancing and machine scheduling", 1997.
 """
 
 from __future__ import annotations
@@ -26,22 +25,19 @@ from ...support.arrays import FloatArray, IntArray, RandomArray
 from ..flow.max_flow import CAPACITY_LIMIT, check_capacities
 from .decomposition import Paths, path_loads
 
-__all__ = ["next_random", "rounded"]
-
-
-SHARPEST, SHARPNESS = 25.0, (1.5, 1.0, 0.7)
-"""For the last pass of a cycle, and for the others, cycle by cycle: what holds up one does not hold up the next."""
+MAX_SHARPNESS, SHARPNESS = 25.0, (1.5, 1.0, 0.7)
+"""For the last pass of a cycle, and for the others, varying over cycles to escape local optima."""
 CYCLE = 10
-"""Passes, of which the first allows the most costly moves and the last none."""
-MOST_COSTLY = 0.7
-"""How much more than now a chunk may cost after a move, as a part of what it costs now."""
-MOST_CYCLES = 40
+"""Passes per cycle; the first allows the most costly moves and the last none."""
+MAX_COST_INCREASE = 0.7
+"""Largest relative increase of the cost of a chunk by a move."""
+MAX_CYCLES = 40
 PATIENCE = 5 * CYCLE
-"""Passes without success after which it is enough."""
+"""Passes without improvement after which the search stops."""
 STRIDES = (1, 2, 3, 5, 7, 11, 13, 17)
 SEED = 20_250_611
-FARTHEST = 40.0
-"""Exponent at which costs stop to rise or fall."""
+MAX_EXPONENT = 40.0
+"""Exponents are clipped to this absolute value."""
 
 
 def rounded(
@@ -53,9 +49,9 @@ def rounded(
     goal: Fraction | None = None,
     effort: int = 2 * 10**8,
 ) -> IntArray:
-    """Share out whole chunks among the paths of each pair, with little to do for the busiest link.
+    """Distribute integral chunks over the paths of each pair, with a small maximum link load.
 
-    The result depends on nothing but the arguments; random choices start from a fixed seed.
+    Deterministic: random choices start from a fixed seed.
 
     Shapes: `pairs` int64 (paths,); `amounts` int64 (pairs,); `capacities` int64 (links,); returns int64 (paths,).
 
@@ -73,11 +69,11 @@ def rounded(
     if ((amounts > 0) & (totals == 0)).any():
         pair = int(((amounts > 0) & (totals == 0)).argmax())
         raise SolverError(f"pair {pair} has {amounts[pair]} chunks to send and no path; expected at least one")
-    chunks, rests = _shares(paths, pairs, amounts, totals)
-    if not rests.any():
+    chunks, remainders = _shares(paths, pairs, amounts, totals)
+    if not remainders.any():
         return chunks
-    shares = chunks + rests / totals[pairs]
-    _add_rests(members, starts, amounts, rests, chunks)
+    shares = chunks + remainders / totals[pairs]
+    _distribute_remainders(members, starts, amounts, remainders, chunks)
     if sum(amounts.tolist()) * int(capacities.max()) >= CAPACITY_LIMIT:
         return chunks
     used = np.flatnonzero(np.bincount(paths.links))
@@ -87,7 +83,9 @@ def rounded(
         loads = np.bincount(paths.links, np.repeat(shares, np.diff(paths.starts)), len(capacities))
         goal = Fraction(float((loads[used] / capacities[used]).max()) * (1 - 1e-9))
     loads = path_loads(paths, chunks, len(capacities))
-    return _moved(paths, members, starts, chunks, loads, capacities, _limits(goal, capacities, used), patience, effort)
+    return _local_search(
+        paths, members, starts, chunks, loads, capacities, _limits(goal, capacities, used), patience, effort
+    )
 
 
 def _check_arrays(paths: Paths, pairs: IntArray, amounts: IntArray, capacities: IntArray) -> None:
@@ -117,37 +115,39 @@ def _check_arrays(paths: Paths, pairs: IntArray, amounts: IntArray, capacities: 
 
 
 def _shares(paths: Paths, pairs: IntArray, amounts: IntArray, totals: IntArray) -> tuple[IntArray, IntArray]:
-    """Whole parts of the shares, and what is left of the paths' amount times weight."""
+    """Return the integral parts of the shares, and the remainders of amount times weight."""
     if int(amounts.max(initial=0)) * int(paths.weights.max(initial=0)) < 2**62:
         return np.divmod(amounts[pairs] * paths.weights, totals[pairs])
-    # Python's integers take several times as long, and cannot overflow.
+    # Python integers are slower and cannot overflow.
     products = amounts[pairs].astype(np.object_) * paths.weights.astype(np.object_)
     whole = products // totals[pairs]
     return whole.astype(np.int64), (products - whole * totals[pairs]).astype(np.int64)
 
 
 def _limits(goal: Fraction, capacities: IntArray, used: IntArray) -> IntArray:
-    """Whole chunks that each link may carry when the goal is reached, which it is not before some link is at its."""
+    """Return the chunks that each link may carry at the least attainable load from `goal` on."""
     least = min(Fraction(math.ceil(goal * capacity), capacity) for capacity in set(capacities[used].tolist()))
     most = {capacity: math.floor(least * capacity) for capacity in set(capacities.tolist())}
     return np.array([most[capacity] for capacity in capacities.tolist()], dtype=np.int64)
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_rests(members: IntArray, starts: IntArray, amounts: IntArray, rests: IntArray, chunks: IntArray) -> None:
-    """Give the paths of each pair with the largest remainders one chunk more, until all chunks have a path."""
+def _distribute_remainders(
+    members: IntArray, starts: IntArray, amounts: IntArray, remainders: IntArray, chunks: IntArray
+) -> None:
+    """Distribute the remaining chunks of each pair by the largest remainder method."""
     for pair in range(len(amounts)):
         own = members[starts[pair] : starts[pair + 1]]
         left = amounts[pair] - chunks[own].sum()
         if left > 0:
-            # Every pair starts at another of its paths, so that equal remainders do not all go to the first.
+            # Rotate the paths of a pair, so that equal remainders do not all favor the first.
             turned = np.roll(own, pair)
-            for place in np.argsort(-rests[turned], kind="mergesort")[:left]:
+            for place in np.argsort(-remainders[turned], kind="mergesort")[:left]:
                 chunks[turned[place]] += 1
 
 
 @numba.njit(cache=True, nogil=True)
-def _moved(
+def _local_search(
     paths: Paths,
     members: IntArray,
     starts: IntArray,
@@ -158,30 +158,30 @@ def _moved(
     patience: int,
     effort: int,
 ) -> IntArray:
-    """Move chunks until the goal is reached and `patience` passes did no better, or the effort is spent.
+    """Move chunks until the goal is reached and `patience` passes bring no improvement, or the effort is spent.
 
-    The best that was met is returned; `chunks` is changed.
+    Returns the best solution; `chunks` is overwritten.
     """
     random = np.array([SEED], dtype=np.uint64)
     steps = np.empty(len(loads))
     steps[:] = capacities[paths.links].min() / capacities
     costs = np.empty(len(loads))
-    best, best_link = chunks.copy(), _busiest(loads, capacities)
+    best, best_link = chunks.copy(), _most_loaded(loads, capacities)
     best_load = loads[best_link]
     reached, idle = (loads <= limits).all(), 0
-    for turn in range(CYCLE * MOST_CYCLES):
+    for turn in range(CYCLE * MAX_CYCLES):
         if effort <= 0 or (reached and idle >= patience):
             break
         idle += 1
         peak = (loads * steps).max()
         last = turn % CYCLE == CYCLE - 1
-        sharpness = SHARPEST if last else SHARPNESS[turn // CYCLE % len(SHARPNESS)]
+        sharpness = MAX_SHARPNESS if last else SHARPNESS[turn // CYCLE % len(SHARPNESS)]
         for link in range(len(loads)):
             costs[link] = _cost(loads[link], steps[link], peak, sharpness)
-        # The first cycle goes straight downhill.
-        more = MOST_COSTLY * (1 - turn % CYCLE / (CYCLE - 1)) ** 2 if turn >= CYCLE else 0.0
+        # The first cycle is pure descent.
+        more = MAX_COST_INCREASE * (1 - turn % CYCLE / (CYCLE - 1)) ** 2 if turn >= CYCLE else 0.0
         effort = _pass(paths, members, starts, chunks, loads, steps, costs, peak, sharpness, more, random, effort)
-        link = _busiest(loads, capacities)
+        link = _most_loaded(loads, capacities)
         if loads[link] * capacities[best_link] < best_load * capacities[link]:
             best[:], best_link, best_load, idle = chunks, link, loads[link], 0
             reached = reached or (loads <= limits).all()
@@ -203,10 +203,10 @@ def _pass(
     random: RandomArray,
     effort: int,
 ) -> int:
-    """Take one chunk off each path and put it where it costs least, or about the same; return what effort is left."""
+    """Move one chunk of each path to where it costs least, or about the same; return the remaining effort."""
     pairs = len(starts) - 1
     first = int(next_random(random) * pairs)
-    # Pairs come in another order each time, but not far from each other: those of one rank lie close in memory.
+    # The order of pairs varies, with small strides for locality: pairs of one rank are close in memory.
     stride = STRIDES[int(next_random(random) * len(STRIDES))]
     stride = stride if pairs % stride else 1
     for turned in range(pairs):
@@ -220,7 +220,7 @@ def _pass(
                 continue
             if effort <= 0:
                 return effort
-            _put(paths, path, -1, loads, steps, costs, peak, sharpness)
+            _add(paths, path, -1, loads, steps, costs, peak, sharpness)
             now = 0.0
             for place in range(paths.starts[path], paths.starts[path + 1]):
                 now += costs[paths.links[place]]
@@ -242,12 +242,12 @@ def _pass(
                     chosen = other
             chunks[path] -= 1
             chunks[chosen] += 1
-            _put(paths, chosen, 1, loads, steps, costs, peak, sharpness)
+            _add(paths, chosen, 1, loads, steps, costs, peak, sharpness)
     return effort
 
 
 @numba.njit(cache=True, nogil=True)
-def _put(
+def _add(
     paths: Paths,
     path: int,
     chunks: int,
@@ -257,7 +257,7 @@ def _put(
     peak: float,
     sharpness: float,
 ) -> None:
-    """Put chunks on all links of a path."""
+    """Add chunks to all links of a path."""
     for place in range(paths.starts[path], paths.starts[path + 1]):
         link = paths.links[place]
         loads[link] += chunks
@@ -266,13 +266,13 @@ def _put(
 
 @numba.njit(cache=True, nogil=True)
 def _cost(load: int, step: float, peak: float, sharpness: float) -> float:
-    """What one chunk more costs on a link: nearly the difference of two exponentials."""
-    return step * math.exp(min(FARTHEST, max(-FARTHEST, sharpness * ((load + 1) * step - peak))))
+    """Return the marginal cost of one more chunk on a link, about a difference of exponentials."""
+    return step * math.exp(min(MAX_EXPONENT, max(-MAX_EXPONENT, sharpness * ((load + 1) * step - peak))))
 
 
 @numba.njit(cache=True, nogil=True)
 def next_random(state: RandomArray) -> float:
-    """Return the next number of a linear congruential generator, from 0 to 1.
+    """Return the next number in [0, 1) of a linear congruential generator.
 
     Shapes: `state` uint64 (1,).
     """
@@ -281,9 +281,9 @@ def next_random(state: RandomArray) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _busiest(loads: IntArray, capacities: IntArray) -> int:
-    busiest = 0
+def _most_loaded(loads: IntArray, capacities: IntArray) -> int:
+    most_loaded = 0
     for link in range(1, len(loads)):
-        if loads[link] * capacities[busiest] > loads[busiest] * capacities[link]:
-            busiest = link
-    return busiest
+        if loads[link] * capacities[most_loaded] > loads[most_loaded] * capacities[link]:
+            most_loaded = link
+    return most_loaded

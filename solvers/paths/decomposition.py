@@ -1,16 +1,16 @@
-"""Flows as paths: what starts at one node, cut into ways along which it travels.
+"""Path decomposition of single-source flows.
 
-A flow tells how much crosses each link, and not which way any part of it takes.  It is cut up in four steps:
+Four steps decompose the link flows of one source into paths:
 
-1. cycles bring nothing to anybody and are taken out, which leaves an acyclic flow;
-2. from the far end back, each node gives up what it receives beyond its needs, first over the longest ways;
-3. nodes are labelled with the fewest hops that reach them, and with how much such a way carries;
-4. from each rank, the farthest first, paths are walked backwards over the shortest and then the widest ways.
+1. cancel cycles, which leaves an acyclic flow;
+2. from the farthest node back, remove the surplus that a node receives, first over the longest paths;
+3. label nodes with the fewest hops that reach them, and with the width of such a path;
+4. from each rank, the farthest first, extract paths backwards over the shortest and then the widest links.
 
-Every path uses up what some link carries or what some rank still needs, so there are at most as many paths as links
-with flow and ranks together (R. K. Ahuja, T. L. Magnanti and J. B. Orlin, "Network Flows", 1993, theorem 3.5).  Which
-paths they are is not unique; the fewest possible are NP-hard to find, and labels are mended only where a walk comes by,
-so paths are few and short but not the fewest or shortest.
+Every path exhausts the flow of a link or the demand of a rank, so there are at most as many paths as links with flow
+and ranks together (R. K. Ahuja, T. L. Magnanti and J. B. Orlin, "Network Flows", 1993, theorem 3.5).  The decomposition
+is not unique; the fewest paths are NP-hard to find, and labels are updated only along extracted paths, so paths are few
+and short but not the fewest or shortest.
 """
 
 from __future__ import annotations
@@ -24,18 +24,15 @@ import numpy as np
 from ...errors import SolverError
 from ...support.arrays import IntArray
 from ..flow.max_flow import check_capacities
-from ..multicommodity.soft_shortest_paths import Adjacent, adjacent
-
-__all__ = ["Paths", "joined", "path_loads", "source_paths"]
+from ..multicommodity.soft_shortest_paths import Adjacency, adjacency
 
 
 class Paths(NamedTuple):
-    """Ways through a network, and how much goes along each.
+    """Weighted paths in compressed rows.
 
-    `weights` (int64 (paths,)): How much, or how many chunks; positive where a flow was cut up.
-    `starts` (int64 (paths + 1,)): Where the links of each path begin.
-    `links` (int64 (hops in all,)): Numbers of links: path p travels over ``links[starts[p]:starts[p + 1]]``, in this
-        order, at least one.
+    `weights` (int64 (paths,)): Flow or number of chunks.
+    `starts` (int64 (paths + 1,)): First entry of each path in `links`.
+    `links` (int64 (total hops,)): The links of path p, in order, are ``links[starts[p]:starts[p + 1]]``, at least one.
     """
 
     weights: IntArray
@@ -46,7 +43,7 @@ class Paths(NamedTuple):
 def source_paths(
     num_nodes: int, tails: IntArray, heads: IntArray, flow: IntArray, source: int, demands: IntArray
 ) -> Paths:
-    """Cut what one node sends into simple paths that bring each rank exactly what it asks for.
+    """Decompose the flow of one source into simple paths that meet every demand exactly.
 
     Shapes: `tails`, `heads` int64 (links,); `flow` int64 (links,); `demands` int64 (nodes,).
 
@@ -67,11 +64,11 @@ def source_paths(
         raise SolverError(
             f"the flow from node {source} leaves {kept[node]} at node {node}; expected at least {demands[node]}"
         )
-    return Paths(*_paths(adjacent(num_nodes, tails, heads), tails, heads, flow.copy(), source, demands))
+    return Paths(*_paths(adjacency(num_nodes, tails, heads), tails, heads, flow.copy(), source, demands))
 
 
 def joined(parts: Sequence[Paths]) -> Paths:
-    """Put paths one after the other."""
+    """Concatenate paths."""
     hops = [np.zeros(1, dtype=np.int64), *(np.diff(part.starts) for part in parts)]
     none = np.empty(0, dtype=np.int64)
     return Paths(
@@ -82,7 +79,7 @@ def joined(parts: Sequence[Paths]) -> Paths:
 
 
 def path_loads(paths: Paths, weights: IntArray, num_links: int) -> IntArray:
-    """Add up what paths put on each link.
+    """Sum the weights of the paths on each link.
 
     Shapes: `weights` int64 (paths,); returns int64 (links,).
     """
@@ -118,45 +115,44 @@ def _loads(paths: Paths, weights: IntArray, loads: IntArray) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _paths(
-    around: Adjacent, tails: IntArray, heads: IntArray, flow: IntArray, source: int, demands: IntArray
+    graph: Adjacency, tails: IntArray, heads: IntArray, flow: IntArray, source: int, demands: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Weights, starts and links of the paths; `flow` is used up."""
+    """Return weights, starts and links of the paths; `flow` is overwritten."""
     num_nodes = len(demands)
-    order = _cancel_cycles(around, heads, flow, source)
+    order = _cancel_cycles(graph, heads, flow, source)
     hops, widths = np.full(num_nodes, num_nodes, dtype=np.int64), np.zeros(num_nodes, dtype=np.int64)
     hops[source], widths[source] = 0, flow.sum()
     for place in range(len(order) - 2, -1, -1):
-        _shortest_way(around, flow, order[place], hops, widths)
-    _drop_surplus(around, flow, source, demands, order, hops)
+        _relabel(graph, flow, order[place], hops, widths)
+    _drop_surplus(graph, flow, source, demands, order, hops)
     for place in range(len(order) - 2, -1, -1):
-        _shortest_way(around, flow, order[place], hops, widths)
-    return _walk_back(around, tails, flow, source, demands, hops, widths)
+        _relabel(graph, flow, order[place], hops, widths)
+    return _extract_paths(graph, tails, flow, source, demands, hops, widths)
 
 
 @numba.njit(cache=True, nogil=True)
-def _cancel_cycles(around: Adjacent, heads: IntArray, flow: IntArray, source: int) -> IntArray:
-    """Make the flow acyclic, and return the nodes that it reaches, every one after all that it leads to.
+def _cancel_cycles(graph: Adjacency, heads: IntArray, flow: IntArray, source: int) -> IntArray:
+    """Make the flow acyclic by depth-first search, and return the reached nodes in reverse topological order.
 
-    This is a search in depth.  A node is done once each of its links is empty or leads to a node that is done, and
-    stays so, as flow only gets less.  A link back to a node under way closes a cycle; it is emptied by its least link,
-    and the search falls back to the first link of it that is empty now.  Nodes that are not reached have no flow but
-    cycles of their own: none of them receives less than it passes on, so nothing can leave them.
+    A node is done once each of its links is empty or leads to a done node, and stays so, as flow only decreases.  A
+    link to a node on the stack closes a cycle, which is canceled by its least flow; the search resumes at its first
+    link that is empty now.  Unreached nodes only have cycles of their own.
     """
-    num_nodes = len(around.out_starts) - 1
-    following = around.out_starts[:-1].copy()
-    state = np.zeros(num_nodes, dtype=np.int8)  # 1 under way, 2 done
+    num_nodes = len(graph.out_starts) - 1
+    next_link = graph.out_starts[:-1].copy()
+    state = np.zeros(num_nodes, dtype=np.int8)  # 1 on the stack, 2 done
     depths, entered = np.zeros(num_nodes, dtype=np.int64), np.empty(num_nodes, dtype=np.int64)
     stack, order = np.empty(num_nodes, dtype=np.int64), np.empty(num_nodes, dtype=np.int64)
     stack[0], state[source], size, done = source, 1, 1, 0
     while size > 0:
         node = stack[size - 1]
         link = -1
-        while following[node] < around.out_starts[node + 1]:
-            link = around.out_links[following[node]]
+        while next_link[node] < graph.out_starts[node + 1]:
+            link = graph.out_links[next_link[node]]
             if flow[link] > 0 and state[heads[link]] < 2:
                 break
-            following[node] += 1
-        if following[node] == around.out_starts[node + 1]:
+            next_link[node] += 1
+        if next_link[node] == graph.out_starts[node + 1]:
             state[node], order[done] = 2, node
             done += 1
             size -= 1
@@ -182,15 +178,15 @@ def _cancel_cycles(around: Adjacent, heads: IntArray, flow: IntArray, source: in
 
 
 @numba.njit(cache=True, nogil=True)
-def _shortest_way(around: Adjacent, flow: IntArray, node: int, hops: IntArray, widths: IntArray) -> int:
-    """Label a node by the labels before it; return where the best link into it stands, -1 if none has flow."""
+def _relabel(graph: Adjacency, flow: IntArray, node: int, hops: IntArray, widths: IntArray) -> int:
+    """Set hops and width of a node from its predecessors; return the index of the best link in, -1 for none."""
     found = -1
     hops[node], widths[node] = len(hops), 0
-    for place in range(around.in_starts[node], around.in_starts[node + 1]):
-        here = flow[around.in_links[place]]
+    for place in range(graph.in_starts[node], graph.in_starts[node + 1]):
+        here = flow[graph.in_links[place]]
         if here == 0:
             continue
-        tail = around.in_tails[place]
+        tail = graph.in_tails[place]
         more, width = hops[tail] + 1, min(here, widths[tail])
         if more < hops[node] or (more == hops[node] and width > widths[node]) or found < 0:
             hops[node], widths[node], found = more, width, place
@@ -199,21 +195,21 @@ def _shortest_way(around: Adjacent, flow: IntArray, node: int, hops: IntArray, w
 
 @numba.njit(cache=True, nogil=True)
 def _drop_surplus(
-    around: Adjacent, flow: IntArray, source: int, demands: IntArray, order: IntArray, hops: IntArray
+    graph: Adjacency, flow: IntArray, source: int, demands: IntArray, order: IntArray, hops: IntArray
 ) -> None:
-    """Leave each node what it asks for and passes on: links of the longest ways go first, narrow before wide."""
+    """Remove the surplus of every node, first from links of the longest paths, narrow before wide."""
     for node in order:
         if node == source:
             continue
         surplus = -demands[node]
-        for place in range(around.out_starts[node], around.out_starts[node + 1]):
-            surplus -= flow[around.out_links[place]]
-        for place in range(around.in_starts[node], around.in_starts[node + 1]):
-            surplus += flow[around.in_links[place]]
+        for place in range(graph.out_starts[node], graph.out_starts[node + 1]):
+            surplus -= flow[graph.out_links[place]]
+        for place in range(graph.in_starts[node], graph.in_starts[node + 1]):
+            surplus += flow[graph.in_links[place]]
         while surplus > 0:
             worst, farthest = -1, -1
-            for place in range(around.in_starts[node], around.in_starts[node + 1]):
-                link, far = around.in_links[place], hops[around.in_tails[place]]
+            for place in range(graph.in_starts[node], graph.in_starts[node + 1]):
+                link, far = graph.in_links[place], hops[graph.in_tails[place]]
                 if flow[link] > 0 and (far > farthest or (far == farthest and flow[link] < flow[worst])):
                     worst, farthest = link, far
             part = min(surplus, flow[worst])
@@ -222,8 +218,8 @@ def _drop_surplus(
 
 
 @numba.njit(cache=True, nogil=True)
-def _walk_back(
-    around: Adjacent,
+def _extract_paths(
+    graph: Adjacency,
     tails: IntArray,
     flow: IntArray,
     source: int,
@@ -231,20 +227,20 @@ def _walk_back(
     hops: IntArray,
     widths: IntArray,
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Take paths out of an acyclic flow that brings each node exactly what it asks for, until nothing is left."""
+    """Decompose an acyclic flow that meets every demand exactly."""
     most = np.count_nonzero(flow) + np.count_nonzero(demands)
     weights, starts = np.empty(most, dtype=np.int64), np.zeros(most + 1, dtype=np.int64)
-    links, way = np.empty(4 * most + len(demands), dtype=np.int64), np.empty(len(demands), dtype=np.int64)
+    links, path = np.empty(4 * most + len(demands), dtype=np.int64), np.empty(len(demands), dtype=np.int64)
     count, end = 0, 0
     for rank in np.argsort(-hops, kind="mergesort"):
         left = demands[rank]
         while left > 0:
             node, length, weight = rank, 0, left
             while node != source:
-                place = _shortest_way(around, flow, node, hops, widths)
-                link = around.in_links[place]
+                place = _relabel(graph, flow, node, hops, widths)
+                link = graph.in_links[place]
                 weight = min(weight, flow[link])
-                way[length] = link
+                path[length] = link
                 length += 1
                 node = tails[link]
             if end + length > len(links):
@@ -252,7 +248,7 @@ def _walk_back(
                 more[:end] = links[:end]
                 links = more
             for place in range(length):
-                link = way[length - 1 - place]
+                link = path[length - 1 - place]
                 links[end + place] = link
                 flow[link] -= weight
             left -= weight

@@ -1,24 +1,22 @@
-"""When chunks cross the links of their paths: list schedules, improved by turning them round.
+"""List scheduling of chunks on the links of their paths, with forward-backward improvement.
 
-Chunks are stored and forwarded: one that crosses a link in some step crosses the next link of its path in a later one.
+Store and forward: a chunk that crosses a link in some step crosses the next link of its path in a later step.
 A step lasts as long as `batch` chunks take on the narrowest link, so a link of capacity c carries at most
 
     floor(batch c / narrowest capacity)
 
-chunks in each step, and no step lasts longer than that.  Nothing may be carried over: a link that is 1.5 times as wide
-and were to carry 1 and 2 chunks in turn would make every second step last 4/3, as the second chunk cannot start before
-the step in which it is there.  Where capacities are no multiples of the narrowest one, a batch of some chunks wastes
-less.
+chunks in each step, and no step lasts longer.  Capacity does not carry over: a link 1.5 times as wide that carried 1
+and 2 chunks in turn would make every second step last 4/3, as the second chunk cannot start before the step in
+which it arrives.  Where capacities are not multiples of the narrowest one, larger batches waste less.
 
-No schedule has fewer steps than the busiest link needs, or than the longest path has hops, which
-`collopt.solvers.paths.list_scheduling.fewest_steps` works out.  A list schedule lets each link, in each step, carry the
-most urgent chunks that have come.  At first those are most urgent that have most hops to go, then those whose next link
-is the busiest.  Then the schedule is turned round: read from its end it is one for paths walked backwards, and what
-came last is most urgent there.  That shows how late each chunk may cross each link, which is what the next schedule
-forwards goes by; and so on, the best is kept.
+`collopt.solvers.paths.list_scheduling.min_steps` is a lower bound on the number of steps.  A list schedule lets each
+link, in each step, carry the most urgent chunks that have arrived: at first those with most hops to go, then those
+whose next link has the largest load.  Forward-backward improvement then schedules the reversed paths, with the latest
+chunks first, which gives the latest step of each chunk on each link; these are the priorities of the next forward
+schedule, and so on.  The best schedule is kept.
 
-Source: for the turns, K. Y. Li and R. J. Willis, "An iterative scheduling technique for resource-constrained project
-scheduling", 1992.
+Source: for forward-backward improvement, K. Y. Li and R. J. Willis, "An iterative scheduling technique for
+resource-constrained project scheduling", 1992.
 """
 
 from __future__ import annotations
@@ -33,11 +31,195 @@ from ..flow.max_flow import check_capacities
 from .chunk_rounding import next_random
 from .decomposition import Paths, path_loads
 
-__all__ = ["fewest_steps", "ordered_hops", "split", "step_quotas"]
+MAX_ITERATIONS = 400
+NOISE = 2**10
+"""Weight of a step in priorities; random noise of up to twice as much varies the iterations."""
+SEED = 20_250_611
+
+
+def list_schedule(paths: Paths, capacities: IntArray, *, batch: int = 1, effort: int = 10**7) -> IntArray:
+    """Find the step in which each chunk crosses each link of its path, with few steps in total.
+
+    Deterministic: random choices start from a fixed seed.
+
+    Shapes: `capacities` int64 (links,); returns int64 (total hops,).
+
+    Two chunks leave node 0 over link 0; the one that continues over link 1 goes first:
+
+    >>> list_schedule(Paths(np.array([1, 1]), np.array([0, 1, 3]), np.array([0, 0, 1])), np.array([1, 1])).tolist()
+    [1, 0, 1]
+    """
+    quotas = step_quotas(paths, capacities, batch)
+    _check_rows(paths, quotas)
+    least = min_steps(paths, quotas)
+    return _best_schedule(paths, quotas, path_loads(paths, paths.weights, len(quotas)), least, effort)
+
+
+def _check_rows(paths: Paths, quotas: IntArray) -> None:
+    hops = np.diff(paths.starts)
+    if len(hops) != len(paths.weights) or paths.starts[0] != 0 or paths.starts[-1] != len(paths.links):
+        raise SolverError(
+            f"{len(paths.weights)} paths of {len(paths.links)} hops have {len(hops) + 1} starts from "
+            f"{paths.starts[0]} to {paths.starts[-1]}; expected one more than paths, from 0 to the number of hops"
+        )
+    if hops.min(initial=1) < 1 or paths.weights.min(initial=1) < 1:
+        path = int((np.minimum(hops, paths.weights) < 1).argmax())
+        raise SolverError(
+            f"path {path} has {hops[path]} hops and {paths.weights[path]} chunks; expected at least one of each"
+        )
+    wide = np.repeat(paths.weights, hops) > quotas[paths.links]
+    if wide.any():
+        path = int(np.searchsorted(paths.starts, wide.argmax(), side="right")) - 1
+        raise SolverError(
+            f"the {paths.weights[path]} chunks of path {path} are more than its links carry in a step; split it into "
+            "rows of fewer chunks, or raise the batch"
+        )
+    check_capacities(int(paths.weights.max(initial=0)) * len(paths.links))
+
+
+def _best_schedule(paths: Paths, quotas: IntArray, loads: IntArray, least: int, effort: int) -> IntArray:
+    """Iterate until a schedule attains the lower bound or the effort is spent."""
+    hops = len(paths.links)
+    firsts = np.append(0, np.cumsum(np.bincount(paths.links, minlength=len(quotas))))
+    random = np.array([SEED], dtype=np.uint64)
+    keys, steps, best = _initial_keys(paths, loads), np.empty(hops, dtype=np.int64), np.empty(hops, dtype=np.int64)
+    fewest = hops + 1
+    for begin, end in progress.batches(min(MAX_ITERATIONS, max(1, -(-effort // max(1, hops))))):
+        fewest = _improve(paths, quotas, firsts, keys, steps, random, begin, end, best, fewest, least)
+        if fewest <= least:
+            break
+    return best
+
+
+@numba.njit(cache=True, nogil=True)
+def _improve(
+    paths: Paths,
+    quotas: IntArray,
+    firsts: IntArray,
+    keys: IntArray,
+    steps: IntArray,
+    random: RandomArray,
+    begin: int,
+    end: int,
+    best: IntArray,
+    fewest: int,
+    least: int,
+) -> int:
+    """Run iterations ``begin .. end - 1``; keep the best schedule in `best`, and return its number of steps."""
+    for iteration in range(begin, end):
+        forwards = iteration % 2 == 0
+        count = _list_schedule(paths, quotas, firsts, keys, forwards, steps)
+        if not forwards:
+            steps[:] = count - 1 - steps
+        if count < fewest:
+            best[:], fewest = steps, count
+        if fewest <= least:
+            break
+        for place in range(len(steps)):
+            urgent = count - 1 - steps[place] if forwards else steps[place]
+            keys[place] = urgent * NOISE + int(next_random(random) * 2 * NOISE)
+    return fewest
+
+
+@numba.njit(cache=True, nogil=True)
+def _initial_keys(paths: Paths, loads: IntArray) -> IntArray:
+    """Return initial keys: smaller, thus more urgent, for more hops to go, then for a larger load of the next link."""
+    keys = np.empty(len(paths.links), dtype=np.int64)
+    scale = loads.max() + 1 if len(loads) else 1
+    for path in range(len(paths.weights)):
+        end, next_load = paths.starts[path + 1], 0
+        for place in range(end - 1, paths.starts[path] - 1, -1):
+            keys[place] = -(end - place) * scale - next_load
+            next_load = loads[paths.links[place]]
+    return keys
+
+
+@numba.njit(cache=True, nogil=True)
+def _list_schedule(
+    paths: Paths, quotas: IntArray, firsts: IntArray, keys: IntArray, forwards: bool, steps: IntArray
+) -> int:
+    """Let every link carry the available hops of least key; set their steps and return the number of steps.
+
+    Backwards, paths start at their last link.  The queue of a link is a heap in its part of `waiting`, with capacity
+    for all its hops.  A link stops at the first row that exceeds its remaining quota.
+    """
+    rows = np.empty(len(steps), dtype=np.int32)
+    waiting, urgency = np.empty(len(steps), dtype=np.int64), np.empty(len(steps), dtype=np.int64)
+    sizes = np.zeros(len(quotas), dtype=np.int64)
+    active, moved = np.empty(len(quotas), dtype=np.int64), np.empty(len(steps), dtype=np.int64)
+    links, ahead = 0, 1 if forwards else -1
+    for row in range(len(paths.weights)):
+        rows[paths.starts[row] : paths.starts[row + 1]] = row
+        place = paths.starts[row] if forwards else paths.starts[row + 1] - 1
+        link = paths.links[place]
+        if sizes[link] == 0:
+            active[links] = link
+            links += 1
+        _push(waiting, urgency, firsts[link], sizes, link, place, keys[place])
+    step = 0
+    while links > 0:
+        count, kept = 0, 0
+        for number in range(links):
+            link = active[number]
+            quota, first = quotas[link], firsts[link]
+            while sizes[link] > 0 and paths.weights[rows[waiting[first]]] <= quota:
+                place = waiting[first]
+                _pop(waiting, urgency, first, sizes, link)
+                quota -= paths.weights[rows[place]]
+                steps[place] = step
+                moved[count] = place
+                count += 1
+            if sizes[link] > 0:
+                active[kept] = link
+                kept += 1
+        links = kept
+        for number in range(count):
+            place = moved[number] + ahead
+            row = rows[moved[number]]
+            if paths.starts[row] <= place < paths.starts[row + 1]:
+                link = paths.links[place]
+                if sizes[link] == 0:
+                    active[links] = link
+                    links += 1
+                _push(waiting, urgency, firsts[link], sizes, link, place, keys[place])
+        step += 1
+    return step
+
+
+@numba.njit(cache=True, nogil=True)
+def _push(waiting: IntArray, urgency: IntArray, first: int, sizes: IntArray, link: int, place: int, key: int) -> None:
+    """Push a hop onto the heap of a link."""
+    at = sizes[link]
+    sizes[link] += 1
+    while at > 0:
+        above = (at - 1) >> 1
+        if urgency[first + above] <= key:
+            break
+        urgency[first + at], waiting[first + at] = urgency[first + above], waiting[first + above]
+        at = above
+    urgency[first + at], waiting[first + at] = key, place
+
+
+@numba.njit(cache=True, nogil=True)
+def _pop(waiting: IntArray, urgency: IntArray, first: int, sizes: IntArray, link: int) -> None:
+    """Pop the hop of least key from the heap of a link."""
+    sizes[link] -= 1
+    size = sizes[link]
+    key, place = urgency[first + size], waiting[first + size]
+    at = 0
+    while 2 * at + 1 < size:
+        below = 2 * at + 1
+        if below + 1 < size and urgency[first + below + 1] < urgency[first + below]:
+            below += 1
+        if urgency[first + below] >= key:
+            break
+        urgency[first + at], waiting[first + at] = urgency[first + below], waiting[first + below]
+        at = below
+    urgency[first + at], waiting[first + at] = key, place
 
 
 def split(paths: Paths, most: int) -> tuple[Paths, IntArray]:
-    """Cut paths into rows of few chunks.
+    """Split paths into rows of at most `most` chunks; return them and the path of each row.
 
     Shapes: returns int64 (rows,).
 
@@ -65,7 +247,7 @@ def split(paths: Paths, most: int) -> tuple[Paths, IntArray]:
 
 
 def step_quotas(paths: Paths, capacities: IntArray, batch: int = 1) -> IntArray:
-    """Count the chunks that each link may carry in each step.
+    """Return the number of chunks that each link may carry per step.
 
     Shapes: `capacities` int64 (links,); returns int64 (links,).
     """
@@ -85,214 +267,27 @@ def step_quotas(paths: Paths, capacities: IntArray, batch: int = 1) -> IntArray:
     return quotas
 
 
-def fewest_steps(paths: Paths, quotas: IntArray) -> int:
-    """Return a lower bound on the number of steps: the longest path, or what a link needs from first to last.
+def min_steps(paths: Paths, quotas: IntArray) -> int:
+    """Return a lower bound on the number of steps: the longest path, or head, work and tail of a link.
 
-    Nothing comes to a link before the fewest hops that a path takes to it, and its last chunk has some way to go.
+    The head of a link is the fewest hops of a path before it, its tail the fewest after it.
 
     Shapes: `quotas` int64 (links,).
     """
     loads = path_loads(paths, paths.weights, len(quotas))
-    before, after = _least_around(paths, len(quotas))
-    needed = -(-loads // np.maximum(quotas, 1)) + np.where(loads > 0, before + after, 0)
+    head, tail = _heads_and_tails(paths, len(quotas))
+    needed = -(-loads // np.maximum(quotas, 1)) + np.where(loads > 0, head + tail, 0)
     return max(int(needed.max(initial=0)), int(np.diff(paths.starts).max(initial=0)))
 
 
 @numba.njit(cache=True, nogil=True)
-def _least_around(paths: Paths, num_links: int) -> tuple[IntArray, IntArray]:
-    """For each link the fewest hops that any path has before it, and after it."""
-    before, after = np.full(num_links, len(paths.links)), np.full(num_links, len(paths.links))
+def _heads_and_tails(paths: Paths, num_links: int) -> tuple[IntArray, IntArray]:
+    """Return, per link, the fewest hops of any path before it and after it."""
+    head, tail = np.full(num_links, len(paths.links)), np.full(num_links, len(paths.links))
     for path in range(len(paths.starts) - 1):
         begin, end = paths.starts[path], paths.starts[path + 1]
         for place in range(begin, end):
             link = paths.links[place]
-            before[link] = min(before[link], place - begin)
-            after[link] = min(after[link], end - 1 - place)
-    return before, after
-
-
-MOST_TURNS = 400
-NOISE = 2**10
-"""What a step counts for; random numbers of up to twice as much make every turn a little different."""
-SEED = 20_250_611
-
-
-def ordered_hops(paths: Paths, capacities: IntArray, *, batch: int = 1, effort: int = 10**7) -> IntArray:
-    """Find the step in which each chunk crosses each link of its path, with few steps in all.
-
-    The result depends on nothing but the arguments; random choices start from a fixed seed.
-
-    Shapes: `capacities` int64 (links,); returns int64 (hops in all,).
-
-    Two chunks leave node 0 over link 0, and one of them goes on over link 1, so it goes first:
-
-    >>> ordered_hops(Paths(np.array([1, 1]), np.array([0, 1, 3]), np.array([0, 0, 1])), np.array([1, 1])).tolist()
-    [1, 0, 1]
-    """
-    quotas = step_quotas(paths, capacities, batch)
-    _check_rows(paths, quotas)
-    least = fewest_steps(paths, quotas)
-    return _best_order(paths, quotas, path_loads(paths, paths.weights, len(quotas)), least, effort)
-
-
-def _check_rows(paths: Paths, quotas: IntArray) -> None:
-    hops = np.diff(paths.starts)
-    if len(hops) != len(paths.weights) or paths.starts[0] != 0 or paths.starts[-1] != len(paths.links):
-        raise SolverError(
-            f"{len(paths.weights)} paths of {len(paths.links)} hops have {len(hops) + 1} starts from "
-            f"{paths.starts[0]} to {paths.starts[-1]}; expected one more than paths, from 0 to the number of hops"
-        )
-    if hops.min(initial=1) < 1 or paths.weights.min(initial=1) < 1:
-        path = int((np.minimum(hops, paths.weights) < 1).argmax())
-        raise SolverError(
-            f"path {path} has {hops[path]} hops and {paths.weights[path]} chunks; expected at least one of each"
-        )
-    wide = np.repeat(paths.weights, hops) > quotas[paths.links]
-    if wide.any():
-        path = int(np.searchsorted(paths.starts, wide.argmax(), side="right")) - 1
-        raise SolverError(
-            f"the {paths.weights[path]} chunks of path {path} are more than its links carry in a step; split it into "
-            "rows of fewer chunks, or raise the batch"
-        )
-    check_capacities(int(paths.weights.max(initial=0)) * len(paths.links))
-
-
-def _best_order(paths: Paths, quotas: IntArray, loads: IntArray, least: int, effort: int) -> IntArray:
-    """Turn schedules round until one has as few steps as possible, or the effort is spent; the first is by hops."""
-    hops = len(paths.links)
-    firsts = np.append(0, np.cumsum(np.bincount(paths.links, minlength=len(quotas))))
-    random = np.array([SEED], dtype=np.uint64)
-    keys, steps, best = _hop_keys(paths, loads), np.empty(hops, dtype=np.int64), np.empty(hops, dtype=np.int64)
-    fewest = hops + 1
-    for begin, end in progress.batches(min(MOST_TURNS, max(1, -(-effort // max(1, hops))))):
-        fewest = _turned(paths, quotas, firsts, keys, steps, random, begin, end, best, fewest, least)
-        if fewest <= least:
-            break
-    return best
-
-
-@numba.njit(cache=True, nogil=True)
-def _turned(
-    paths: Paths,
-    quotas: IntArray,
-    firsts: IntArray,
-    keys: IntArray,
-    steps: IntArray,
-    random: RandomArray,
-    begin: int,
-    end: int,
-    best: IntArray,
-    fewest: int,
-    least: int,
-) -> int:
-    """Take some turns; keep the best schedule in `best`, and return how many steps it has."""
-    for turn in range(begin, end):
-        forwards = turn % 2 == 0
-        count = _list_schedule(paths, quotas, firsts, keys, forwards, steps)
-        if not forwards:
-            steps[:] = count - 1 - steps
-        if count < fewest:
-            best[:], fewest = steps, count
-        if fewest <= least:
-            break
-        for place in range(len(steps)):
-            urgent = count - 1 - steps[place] if forwards else steps[place]
-            keys[place] = urgent * NOISE + int(next_random(random) * 2 * NOISE)
-    return fewest
-
-
-@numba.njit(cache=True, nogil=True)
-def _hop_keys(paths: Paths, loads: IntArray) -> IntArray:
-    """Smaller, and so more urgent, for hops with more to go, then for those whose next link is busier."""
-    keys = np.empty(len(paths.links), dtype=np.int64)
-    scale = loads.max() + 1 if len(loads) else 1
-    for path in range(len(paths.weights)):
-        end, following = paths.starts[path + 1], 0
-        for place in range(end - 1, paths.starts[path] - 1, -1):
-            keys[place] = -(end - place) * scale - following
-            following = loads[paths.links[place]]
-    return keys
-
-
-@numba.njit(cache=True, nogil=True)
-def _list_schedule(
-    paths: Paths, quotas: IntArray, firsts: IntArray, keys: IntArray, forwards: bool, steps: IntArray
-) -> int:
-    """Let every link carry the hops of least key that have come; set their steps and return how many there are.
-
-    Backwards, paths are walked from their last link.  What waits for a link is a heap in its part of `waiting`, with
-    room for all that will come.  A link stops at the first chunks that it cannot carry whole.
-    """
-    rows = np.empty(len(steps), dtype=np.int32)
-    waiting, urgency = np.empty(len(steps), dtype=np.int64), np.empty(len(steps), dtype=np.int64)
-    sizes = np.zeros(len(quotas), dtype=np.int64)
-    active, moved = np.empty(len(quotas), dtype=np.int64), np.empty(len(steps), dtype=np.int64)
-    links, ahead = 0, 1 if forwards else -1
-    for row in range(len(paths.weights)):
-        rows[paths.starts[row] : paths.starts[row + 1]] = row
-        place = paths.starts[row] if forwards else paths.starts[row + 1] - 1
-        link = paths.links[place]
-        if sizes[link] == 0:
-            active[links] = link
-            links += 1
-        _push(waiting, urgency, firsts[link], sizes, link, place, keys[place])
-    step = 0
-    while links > 0:
-        count, kept = 0, 0
-        for number in range(links):
-            link = active[number]
-            room, first = quotas[link], firsts[link]
-            while sizes[link] > 0 and paths.weights[rows[waiting[first]]] <= room:
-                place = waiting[first]
-                _pop(waiting, urgency, first, sizes, link)
-                room -= paths.weights[rows[place]]
-                steps[place] = step
-                moved[count] = place
-                count += 1
-            if sizes[link] > 0:
-                active[kept] = link
-                kept += 1
-        links = kept
-        for number in range(count):
-            place = moved[number] + ahead
-            row = rows[moved[number]]
-            if paths.starts[row] <= place < paths.starts[row + 1]:
-                link = paths.links[place]
-                if sizes[link] == 0:
-                    active[links] = link
-                    links += 1
-                _push(waiting, urgency, firsts[link], sizes, link, place, keys[place])
-        step += 1
-    return step
-
-
-@numba.njit(cache=True, nogil=True)
-def _push(waiting: IntArray, urgency: IntArray, first: int, sizes: IntArray, link: int, place: int, key: int) -> None:
-    """Put a hop on the heap of a link."""
-    at = sizes[link]
-    sizes[link] += 1
-    while at > 0:
-        above = (at - 1) >> 1
-        if urgency[first + above] <= key:
-            break
-        urgency[first + at], waiting[first + at] = urgency[first + above], waiting[first + above]
-        at = above
-    urgency[first + at], waiting[first + at] = key, place
-
-
-@numba.njit(cache=True, nogil=True)
-def _pop(waiting: IntArray, urgency: IntArray, first: int, sizes: IntArray, link: int) -> None:
-    """Take the hop of least key off the heap of a link."""
-    sizes[link] -= 1
-    size = sizes[link]
-    key, place = urgency[first + size], waiting[first + size]
-    at = 0
-    while 2 * at + 1 < size:
-        below = 2 * at + 1
-        if below + 1 < size and urgency[first + below + 1] < urgency[first + below]:
-            below += 1
-        if urgency[first + below] >= key:
-            break
-        urgency[first + at], waiting[first + at] = urgency[first + below], waiting[first + below]
-        at = below
-    urgency[first + at], waiting[first + at] = key, place
+            head[link] = min(head[link], place - begin)
+            tail[link] = min(tail[link], end - 1 - place)
+    return head, tail

@@ -256,12 +256,12 @@ def test_a_tampered_answer_is_found_out() -> None:
         ({"objective": Fraction(1, 5)}, "claims 1/5, but its primal values reach 1/10 and its dual values prove 1/10"),
         ({"_point": exact([Fraction(1, 5), Fraction(0)])}, r"'room\[1\]' of thirds is 1.0e-01 above its upper bound"),
         ({"_point": exact([Fraction(-1), Fraction(0)])}, r"'x\[0\]' of thirds is 1.0e\+00 below its lower bound"),
-        ({"_prices": exact([Fraction(0), Fraction(2)])}, "its dual values prove 1/5"),
+        ({"_duals": exact([Fraction(0), Fraction(2)])}, "its dual values prove 1/5"),
         (
-            {"_prices": exact([Fraction(0), Fraction(0)])},
+            {"_duals": exact([Fraction(0), Fraction(0)])},
             r"reduced cost of 'x\[0\]' and 1 more in thirds has the wrong",
         ),
-        ({"_prices": exact([Fraction(-1), Fraction(9)])}, r"price of 'room\[0\]' in thirds has the wrong sign"),
+        ({"_duals": exact([Fraction(-1), Fraction(9)])}, r"price of 'room\[0\]' in thirds has the wrong sign"),
     ]
     for change, message in changes:
         with pytest.raises(CertificateError, match=message):

@@ -257,7 +257,7 @@ def test_an_objective_without_constraints_can_be_unbounded(algorithm: Algorithm 
 
 
 def test_nothing_is_printed_by_the_way(capfd: pytest.CaptureFixture[str]) -> None:
-    """HiGHS 1.15.1's first-order method complains of rows without bounds if it meets them, asked or not."""
+    """HiGHS 1.15.1's first-order method complains of rows without bounds if it meets them, required or not."""
     blocks = contradiction()
     blocks.constraint("free", (), [(0, [0, 1], 1)])
     assert solve(blocks, HighsOptions(algorithm=Algorithm.PDLP)).status.termination is Termination.INFEASIBLE

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collopt.errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
 from collopt.solvers.bfb.balanced_shares import share_out
 from collopt.solvers.bfb.chunk_times import chunk_capacities, chunked_times, least_chunked_times
-from collopt.solvers.bfb.link_masks import Intake, groups_at, intake, widest
+from collopt.solvers.bfb.link_masks import Intake, groups_at, intake, max_in_degree
 from collopt.solvers.bfb.load_balancing import busiest_sets, loads_by_newton, loads_by_subsets
 from collopt.topologies import Topology, complete, hypercube, torus
 from oracles.bfb_subsets import diameter_of, least_load, offered_links
@@ -123,7 +123,7 @@ def test_masks_of_many_words_tell_sources_apart() -> None:
     """130 ranks that are all linked: 129 sources with one link each, across three words."""
     network = read(complete(130))
     groups = groups_at(network, 7, 1)
-    assert widest(network) == 129
+    assert max_in_degree(network) == 129
     assert groups.masks.shape == (129, 3)
     assert sorted(groups.members.tolist()) == [rank for rank in range(130) if rank != 7]
     found = busiest_sets(network)
@@ -139,7 +139,7 @@ def test_dense_networks_agree_with_all_sets() -> None:
     arcs |= {(int(a), int(b)) for a, b in rng.integers(0, 40, (440, 2)) if a != b}
     rows = np.array(sorted(arcs))
     network = intake(40, rows[:, 0], rows[:, 1], rng.integers(1, 4, len(rows)))
-    assert widest(network) > 10
+    assert max_in_degree(network) > 10
     assert [each.load for each in loads_by_subsets(network)] == [each.load for each in busiest_sets(network)]
 
 

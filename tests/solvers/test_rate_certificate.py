@@ -25,7 +25,7 @@ def bounds(topology: Topology, demands: np.ndarray, *, noise: float = 0.0, seed:
     model = all_to_all.build(topology, traffic=demands, symmetries=alike)
     solution = solve(model, HighsOptions(algorithm=Algorithm.IPM))
     random, largest = np.random.default_rng(seed), int(model.largest)
-    flows, prices = solution.values["flow"], solution.duals["link_bandwidth"]
+    flows, duals = solution.values["flow"], solution.duals["link_bandwidth"]
     tails, heads, capacities, unit = topology.arrays
     lower, upper = rate_certificate(
         len(topology.nodes),
@@ -36,7 +36,7 @@ def bounds(topology: Topology, demands: np.ndarray, *, noise: float = 0.0, seed:
         model.orbits,
         flows * np.exp(noise * random.normal(size=flows.shape)) + noise * random.random(flows.shape),
         float(solution.values["rate"]) / largest,
-        prices * np.exp(noise * random.normal(size=prices.shape)) + noise * 1e-3,
+        duals * np.exp(noise * random.normal(size=duals.shape)) + noise * 1e-3,
     )
     return [lower, solution.exact.objective / largest / unit, upper]
 
@@ -54,7 +54,7 @@ def test_bounds_are_close_where_floats_are(topology: Topology) -> None:
 def test_bounds_hold_however_bad_the_floats_are(
     topology: Topology, noise: float, seed: int, data: st.DataObject
 ) -> None:
-    """Flows that go in circles, deliver too little or far too much, and any prices."""
+    """Flows that go in circles, deliver too little or far too much, and any duals."""
     amounts = st.sampled_from([0, 1, 1, 1, 1, 10**6])
     ranks = topology.num_ranks
     rows = st.lists(amounts, min_size=ranks, max_size=ranks)
@@ -73,7 +73,7 @@ RING: dict[str, Any] = {
     "orbits": trivial_link_orbits(3, np.ones((3, 3), dtype=np.int64)),
     "flows": np.array([[4.0, 2.0, 0.0], [0.0, 4.0, 2.0], [2.0, 0.0, 4.0]]),
     "rate": 2.0,
-    "prices": np.ones(3),
+    "duals": np.ones(3),
 }
 
 
@@ -81,7 +81,7 @@ def test_nothing_at_all_is_a_flow_and_unequal_prices_are_prices() -> None:
     """All is sent along trees of fewest hops then."""
     assert rate_certificate(**RING) == (2, 2)
     assert rate_certificate(**{**RING, "flows": np.zeros((3, 3))}) == (2, 2)
-    assert rate_certificate(**{**RING, "flows": -RING["flows"], "prices": np.array([-1.0, 0.0, 3.0])}) == (2, 2)
+    assert rate_certificate(**{**RING, "flows": -RING["flows"], "duals": np.array([-1.0, 0.0, 3.0])}) == (2, 2)
     assert rate_certificate(**{**RING, "flows": RING["flows"] + 1})[0] == Fraction(4, 3)
 
 
@@ -92,9 +92,9 @@ def test_nothing_at_all_is_a_flow_and_unequal_prices_are_prices() -> None:
         {"rate": np.nan},
         {"rate": np.inf},
         {"flows": np.full((3, 3), np.nan)},
-        {"prices": np.zeros(3)},
-        {"prices": np.array([1.0, np.nan, 1.0])},
-        {"prices": np.array([1.0, np.inf, 1.0])},
+        {"duals": np.zeros(3)},
+        {"duals": np.array([1.0, np.nan, 1.0])},
+        {"duals": np.array([1.0, np.inf, 1.0])},
     ],
 )
 def test_refuses_what_are_no_numbers(changes: dict[str, Any]) -> None:

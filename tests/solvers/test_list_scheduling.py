@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
 from collopt.solvers.paths.decomposition import Paths
-from collopt.solvers.paths.list_scheduling import fewest_steps, ordered_hops, split, step_quotas
+from collopt.solvers.paths.list_scheduling import list_schedule, min_steps, split, step_quotas
 from collopt.topologies import Topology, complete, hypercube, ring, torus
 
 IntArray = np.ndarray
@@ -101,8 +101,8 @@ def random_paths(draw: st.DrawFn) -> tuple[Paths, IntArray, int]:
 def test_no_chunk_is_early_and_no_link_carries_too_much(case: tuple[Paths, IntArray, int], effort: int) -> None:
     """On random paths; and there are no more steps than hops, and at least as many as the bound says."""
     paths, capacities, batch = case
-    count = check(paths, capacities, ordered_hops(paths, capacities, batch=batch, effort=effort), batch)
-    assert fewest_steps(paths, step_quotas(paths, capacities, batch)) <= count <= len(paths.links)
+    count = check(paths, capacities, list_schedule(paths, capacities, batch=batch, effort=effort), batch)
+    assert min_steps(paths, step_quotas(paths, capacities, batch)) <= count <= len(paths.links)
 
 
 @given(case=random_paths())
@@ -110,7 +110,7 @@ def test_no_chunk_is_early_and_no_link_carries_too_much(case: tuple[Paths, IntAr
 def test_effort_never_does_harm(case: tuple[Paths, IntArray, int]) -> None:
     """The best schedule is kept."""
     paths, capacities, batch = case
-    first, last = (ordered_hops(paths, capacities, batch=batch, effort=effort).max() for effort in (0, 10**4))
+    first, last = (list_schedule(paths, capacities, batch=batch, effort=effort).max() for effort in (0, 10**4))
     assert last <= first
 
 
@@ -136,24 +136,24 @@ def test_rows_are_paths_cut_into_few_chunks(case: tuple[Paths, IntArray, int], m
 def test_networks_without_switches_need_no_step_more_than_the_bound(topology: Topology, chunks: int) -> None:
     """Each rank sends to each other."""
     paths, capacities = one_path_each(topology, chunks)
-    count = check(paths, capacities, ordered_hops(paths, capacities, effort=10**6))
-    assert count == fewest_steps(paths, step_quotas(paths, capacities))
+    count = check(paths, capacities, list_schedule(paths, capacities, effort=10**6))
+    assert count == min_steps(paths, step_quotas(paths, capacities))
 
 
 @pytest.mark.parametrize(("topology", "chunks"), [(hypercube(5), 1), (hypercube(5), 2), (star(8), 1), (star(8), 4)])
 def test_others_come_within_an_eighth_of_the_bound(topology: Topology, chunks: int) -> None:
     """Hops out of a switch count too."""
     paths, capacities = one_path_each(topology, chunks)
-    count = check(paths, capacities, ordered_hops(paths, capacities, effort=10**6))
-    bound = fewest_steps(paths, step_quotas(paths, capacities))
+    count = check(paths, capacities, list_schedule(paths, capacities, effort=10**6))
+    bound = min_steps(paths, step_quotas(paths, capacities))
     assert bound <= count <= bound * 9 / 8
 
 
 def test_the_bound_counts_the_way_to_a_link_and_from_it() -> None:
     """Three chunks that all take three hops, the second over the same link."""
     paths = paths_of([[0, 3, 4], [1, 3, 5], [2, 3, 6]], [1, 1, 1])
-    assert fewest_steps(paths, np.ones(7, dtype=np.int64)) == 5
-    assert check(paths, np.ones(7, dtype=np.int64), ordered_hops(paths, np.ones(7, dtype=np.int64))) == 5
+    assert min_steps(paths, np.ones(7, dtype=np.int64)) == 5
+    assert check(paths, np.ones(7, dtype=np.int64), list_schedule(paths, np.ones(7, dtype=np.int64))) == 5
 
 
 def test_a_batch_makes_use_of_links_half_as_wide_again() -> None:
@@ -161,22 +161,22 @@ def test_a_batch_makes_use_of_links_half_as_wide_again() -> None:
     paths, capacities = paths_of([[0]] * 6 + [[1]] * 4, [1] * 10), np.array([3, 2])
     assert step_quotas(paths, capacities).tolist() == [1, 1]
     assert step_quotas(paths, capacities, 2).tolist() == [3, 2]
-    assert check(paths, capacities, ordered_hops(paths, capacities)) == 6
-    assert check(paths, capacities, ordered_hops(paths, capacities, batch=2), 2) == 2
+    assert check(paths, capacities, list_schedule(paths, capacities)) == 6
+    assert check(paths, capacities, list_schedule(paths, capacities, batch=2), 2) == 2
 
 
 def test_links_that_nobody_uses_do_not_slow_down_the_others() -> None:
     """The narrowest link in use decides."""
     paths, capacities = paths_of([[0], [0], [1]], [1, 1, 1]), np.array([4, 2, 1])
     assert step_quotas(paths, capacities).tolist() == [2, 1, 0]
-    assert check(paths, capacities, ordered_hops(paths, capacities)) == 1
+    assert check(paths, capacities, list_schedule(paths, capacities)) == 1
 
 
 def test_the_result_depends_on_the_arguments_alone() -> None:
     """And they are left as they were."""
     paths, capacities = one_path_each(star(5), 2)
     before = [column.copy() for column in (*paths, capacities)]
-    assert np.array_equal(ordered_hops(paths, capacities), ordered_hops(paths, capacities))
+    assert np.array_equal(list_schedule(paths, capacities), list_schedule(paths, capacities))
     for column, kept in zip((*paths, capacities), before, strict=True):
         assert np.array_equal(column, kept)
 
@@ -184,8 +184,8 @@ def test_the_result_depends_on_the_arguments_alone() -> None:
 def test_no_paths_take_no_steps() -> None:
     """With and without links."""
     for capacities in (np.empty(0, dtype=np.int64), np.ones(3, dtype=np.int64)):
-        assert ordered_hops(paths_of([], []), capacities).shape == (0,)
-        assert fewest_steps(paths_of([], []), capacities) == 0
+        assert list_schedule(paths_of([], []), capacities).shape == (0,)
+        assert min_steps(paths_of([], []), capacities) == 0
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_no_paths_take_no_steps() -> None:
 def test_other_arrays_are_refused(paths: Paths, capacities: list[float], batch: int, message: str) -> None:
     """With one sentence each."""
     with pytest.raises(SolverError, match=message):
-        ordered_hops(paths, np.array(capacities), batch=batch)
+        list_schedule(paths, np.array(capacities), batch=batch)
 
 
 def test_rows_of_no_chunks_are_refused() -> None:
@@ -218,4 +218,4 @@ def test_rows_of_no_chunks_are_refused() -> None:
 def test_capacities_beyond_64_bits_are_refused() -> None:
     """Times the batch."""
     with pytest.raises(CapacityOverflowError):
-        ordered_hops(paths_of([[0]], [1]), np.array([2**61]), batch=2)
+        list_schedule(paths_of([[0]], [1]), np.array([2**61]), batch=2)

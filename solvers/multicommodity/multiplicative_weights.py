@@ -1,0 +1,351 @@
+"""Optimistic multiplicative weights for the game between flows and dual lengths of a concurrent flow.
+
+A *phase* is some rounds in which the lengths follow the loads and the flows follow the lengths.  Then the bound of the
+averaged lengths is computed, the averaged flows are mixed, and the next phase starts from these lengths.  Demands,
+lengths and flows are integers whose sums fit 64 bits.
+
+With loads c(k, e) of flow k on link e, over capacity, the best mixture of flows is the linear program
+
+    minimize z  subject to  sum over k of x(k) c(k, e) <= z  for each link e,  sum of x(k) = 1,  x >= 0.
+
+See `collopt.solvers.multicommodity.concurrent_flow` for the game and its sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import BoundError, CapacityOverflowError
+from ...support import progress
+from ...support.arrays import BoolArray, FloatArray, IntArray
+from ...topologies.graphs.orbits import LinkOrbits
+from ..highs.options import Algorithm, HighsOptions
+from ..highs.session import solve
+from ..highs.solution import PrimalStatus
+from ..lp.program import Labels
+from .soft_shortest_paths import Adjacency, adjacency, distance_sums, initial_orders, soft_loads
+
+MAX_LENGTH, MIN_MAX_LENGTH = 2**26, 2**10
+"""The largest length, and its lower limit where large demands would make sums overflow 64 bits."""
+SUM_LIMIT = 2**62
+UNITS = 2**40
+"""Units of flow per round, over all demands."""
+LOAD_BITS = 61
+MAX_ROUNDS_SUMMED = 64
+"""Rounds whose loads may be summed."""
+
+
+class ScaledInstance(NamedTuple):
+    """A concurrent-flow problem in the integers of the kernels.
+
+    `capacities` (int64 (links,)).
+    `class_capacities` (int64 (classes,)): Total capacity of each orbit of links.
+    `demands`, `units` (int64 (sources, ranks)): Of one source per orbit, as given and in units of flow.
+    `amount`: Units of flow per unit of demand.
+    `max_length`: The largest length.
+    """
+
+    links: Adjacency
+    capacities: IntArray
+    orbits: LinkOrbits
+    class_capacities: IntArray
+    demands: IntArray
+    units: IntArray
+    amount: Fraction
+    max_length: int
+
+
+def scaled_instance(
+    num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray, orbits: LinkOrbits
+) -> ScaledInstance:
+    """Scale a problem to integers.
+
+    Shapes: `tails`, `heads`, `capacities` int64 (links,); `demands` int64 (ranks, ranks).
+    """
+    class_capacities = np.zeros(len(orbits.sizes), dtype=np.int64)
+    np.add.at(class_capacities, orbits.classes, capacities)
+    rows = _rows(demands, orbits.sources)
+    most = max(_total(rows[row : row + 1]) for row in range(len(rows)))
+    max_length = min(MAX_LENGTH, (SUM_LIMIT - 1) // (most * num_nodes))
+    if max_length < MIN_MAX_LENGTH:
+        raise CapacityOverflowError(
+            f"the demands of one rank add up to {most}, which times path lengths overflows int64; "
+            "state them in larger units"
+        )
+    units, amount = scaled_demands(demands, orbits.sources, num_nodes)
+    return ScaledInstance(
+        adjacency(num_nodes, tails, heads), capacities.copy(), orbits, class_capacities, rows, units, amount, max_length
+    )
+
+
+def scaled_demands(demands: IntArray, sources: IntArray, num_nodes: int) -> tuple[IntArray, Fraction]:
+    """Convert demands to units of flow, rounded up; return them and the units per unit of demand, a power of 2.
+
+    The total is below `UNITS` units, and lower where `MAX_ROUNDS_SUMMED` times the number of nodes times the total
+    would overflow 64 bits.
+    """
+    limit = min(UNITS.bit_length() - 1, LOAD_BITS - (MAX_ROUNDS_SUMMED * num_nodes).bit_length())
+    shift = limit - (_total(demands) - _total(np.diagonal(demands))).bit_length()
+    rows = _rows(demands, sources)
+    if shift >= 0:
+        return rows << shift, Fraction(1 << shift)
+    return -(-rows >> -shift), Fraction(1, 1 << -shift)
+
+
+def _rows(demands: IntArray, sources: IntArray) -> IntArray:
+    rows = demands[sources]
+    rows[np.arange(len(sources)), sources] = 0
+    return np.ascontiguousarray(rows)
+
+
+def _total(demands: IntArray) -> int:
+    """Sum without overflowing 64 bits."""
+    return (int((demands >> 31).sum()) << 31) + int((demands & (2**31 - 1)).sum())
+
+
+LengthArray = npt.NDArray[np.int32]
+
+SHARES = 2**21
+"""Total weight of the rounds of a mixture; times `UNITS` it fits 64 bits."""
+
+FIRST_ROUNDS, ROUNDS_GROWTH = 48, 1.4
+FIRST_STEP_SIZE, STEP_SIZE_DECAY = 0.25, 0.7
+FIRST_SHARPNESS, SHARPNESS_GROWTH, MAX_SHARPNESS = 20.0, 2, 2.0**20
+BLOCKS = 16
+"""Averaged flows per phase."""
+MAX_ROUNDS = BLOCKS * MAX_ROUNDS_SUMMED
+MAX_BLOCKS = 60
+"""Averaged flows in the linear program."""
+MIN_SHARE = 1e-30
+"""Least share of an orbit of links at the start of a phase."""
+
+
+class Steps(NamedTuple):
+    """Rounds whose weighted flows give the final flow; see `source_flows`.
+
+    `classes` (int64 (links,)): The column of `lengths` of each link.
+    `lengths` (int32 (steps, classes)).
+    `sharpness` (float64 (steps,)).
+    `weights` (int64 (steps,)): Multiplicity of the flow of each round.
+    """
+
+    classes: IntArray
+    lengths: npt.NDArray[np.int32]
+    sharpness: FloatArray
+    weights: IntArray
+
+
+class MixedFlow(NamedTuple):
+    """A flow of all demands.
+
+    `rate`: The least ``capacity * amount / load`` of a link.
+    `loads` (int64 (links,)): Rounded up.
+    `amount`: Units of flow per unit of demand.
+    `steps`: The rounds that it is mixed from.
+    """
+
+    rate: Fraction
+    loads: IntArray
+    amount: Fraction
+    steps: Steps
+
+
+@dataclass
+class _Block:
+    """Consecutive rounds: the sum of their loads, and what reproduces their flows."""
+
+    loads: IntArray
+    lengths: list[LengthArray] = field(default_factory=list)
+    sharpness: list[float] = field(default_factory=list)
+
+    def add(self, loads: IntArray, lengths: IntArray, sharpness: float) -> None:
+        self.loads += loads
+        self.lengths.append(lengths.astype(np.int32))
+        self.sharpness.append(sharpness)
+
+
+class MultiplicativeWeights:
+    """State between phases.
+
+    `upper`: Best upper bound of the rate so far.
+    `best_lengths` (int64 (classes,)): The lengths that prove it.
+    """
+
+    def __init__(self, instance: ScaledInstance, most_rounds: int) -> None:
+        self._instance, self.rounds_left = instance, most_rounds
+        self._orders = initial_orders(instance.orbits.sources, len(instance.links.out_starts) - 1)
+        # All links start with equal shares: lengths are inverse to capacities.
+        self._center = instance.orbits.sizes / instance.orbits.sizes.sum()
+        self._rounds, self._step_size, self._relative_sharpness = FIRST_ROUNDS, FIRST_STEP_SIZE, FIRST_SHARPNESS
+        self._blocks: list[_Block] = []
+        self.best_lengths = self._lengths(self._center)
+        self.upper = self._bound(self.best_lengths)
+        self._scale = float(self._congestion(self._loads(self.best_lengths, self._sharpness(self.best_lengths))).max())
+
+    def phase(self) -> MixedFlow:
+        """Run some rounds, average both players, and compute the bound of the averaged lengths."""
+        second_half, log_mean = self._run_rounds()
+        # Either average may prove more; the next phase starts best from that of the second half.
+        self._center = np.maximum(second_half, MIN_SHARE)
+        for shares in (self._center, log_mean):
+            lengths = self._lengths(shares)
+            if (bound := self._bound(lengths)) < self.upper:
+                self.best_lengths, self.upper = lengths, bound
+        self.rounds_left -= self._rounds
+        self._rounds = min(int(self._rounds * ROUNDS_GROWTH), MAX_ROUNDS)
+        self._step_size *= STEP_SIZE_DECAY
+        self._relative_sharpness = min(self._relative_sharpness * SHARPNESS_GROWTH, MAX_SHARPNESS)
+        return self._mixture()
+
+    def _run_rounds(self) -> tuple[FloatArray, FloatArray]:
+        """Let lengths follow loads and flows follow lengths; return two averages of the shares.
+
+        The share of an orbit of links is length times capacity, normalized to sum 1.  The first average is that of the
+        second half of the rounds, the other the geometric mean of all rounds.
+        """
+        total, last, log_mean, second_half = (np.zeros(len(self._center)) for _ in range(4))
+        start, size = np.log(self._center), -(-self._rounds // BLOCKS)
+        for number in progress.iterate(range(self._rounds), self._rounds):
+            exponents = start + self._step_size * (total + last)
+            shares = _softmax(exponents)
+            log_mean += exponents
+            if 2 * number >= self._rounds:
+                second_half += shares
+            lengths = self._lengths(shares)
+            sharpness = self._sharpness(lengths)
+            loads = self._loads(lengths, sharpness)
+            last = self._congestion(loads) / self._scale
+            total += last
+            if number % size == 0:
+                self._blocks.append(_Block(np.zeros_like(loads)))
+            self._blocks[-1].add(loads, lengths, sharpness)
+        return second_half / second_half.sum(), _softmax(log_mean / self._rounds)
+
+    def _mixture(self) -> MixedFlow:
+        """Mix the averaged flows, drop those without use, and set the scale of congestion for the next phase."""
+        instance, blocks = self._instance, self._blocks
+        rounds = np.array([len(block.sharpness) for block in blocks])
+        congestion = np.array([self._congestion(block.loads) for block in blocks]) / rounds[:, None]
+        shares = best_mixture(congestion / self._scale)
+        weights = (shares / rounds * SHARES).astype(np.int64)
+        # Python integers: the sum over an orbit may overflow 64 bits where a single link does not.
+        sums = sum((block.loads.astype(object) * int(weight) for block, weight in zip(blocks, weights, strict=True)), 0)
+        loads = (-(-sums // instance.orbits.sizes)).astype(np.int64)[instance.orbits.classes]
+        used = np.flatnonzero(weights)
+        steps = Steps(
+            instance.orbits.classes,
+            np.array([lengths for number in used for lengths in blocks[number].lengths]),
+            np.array([sharpness for number in used for sharpness in blocks[number].sharpness]),
+            np.repeat(weights, rounds * (weights > 0)),
+        )
+        amount = instance.amount * int(weights @ rounds)
+        used_links = np.flatnonzero(loads)
+        rate = min(Fraction(int(instance.capacities[link]), int(loads[link])) for link in used_links) * amount
+        self._scale = float(instance.amount / rate)
+        keep = np.sort(np.argsort(-shares, kind="stable")[: MAX_BLOCKS - BLOCKS])
+        self._blocks = [blocks[number] for number in keep]
+        return MixedFlow(rate, loads, amount, steps)
+
+    def _lengths(self, shares: FloatArray) -> IntArray:
+        lengths = shares / self._instance.class_capacities
+        whole = np.rint(lengths * (self._instance.max_length / lengths.max())).astype(np.int64)
+        return np.asarray(np.maximum(whole, 1))
+
+    def _sharpness(self, lengths: IntArray) -> float:
+        """Scale the sharpness to the mean length per unit of capacity; 8 is the power in `soft_loads`."""
+        capacities = self._instance.class_capacities
+        return self._relative_sharpness / 8 * float(capacities.sum()) / float(lengths @ capacities.astype(np.float64))
+
+    def _loads(self, lengths: IntArray, sharpness: float) -> IntArray:
+        """Route all demands under given lengths; return the loads, summed per orbit of links."""
+        instance, orbits = self._instance, self._instance.orbits
+        rows, links, capacities = (orbits.sources, orbits.counts), instance.links, instance.capacities
+        lengths = lengths[orbits.classes]
+        loads = soft_loads(*rows, links, capacities, lengths, sharpness, self._orders, instance.units)
+        sums = np.zeros_like(orbits.sizes)
+        np.add.at(sums, orbits.classes, loads)
+        return sums
+
+    def _congestion(self, loads: IntArray) -> FloatArray:
+        return np.asarray(loads / self._instance.class_capacities)
+
+    def _bound(self, lengths: IntArray) -> Fraction:
+        instance = self._instance
+        sums = distance_sums(
+            instance.orbits.sources, instance.links, lengths[instance.orbits.classes], self._orders, instance.demands
+        )
+        if (sums < 0).any():
+            source = int(instance.orbits.sources[sums.argmin()])
+            raise BoundError(
+                f"rank {source} cannot reach a rank for which it has data; "
+                "add links until every rank reaches all others"
+            )
+        volume = sum(map(int.__mul__, lengths.tolist(), instance.class_capacities.tolist()))
+        return Fraction(volume, sum(map(int.__mul__, sums.tolist(), instance.orbits.counts.tolist())))
+
+
+def _softmax(exponents: FloatArray) -> FloatArray:
+    """Return the exponentials, normalized to sum 1."""
+    powers = np.exp(exponents - exponents.max())
+    return np.asarray(powers / powers.sum())
+
+
+NEGLIGIBLE = 1e-7
+"""Smaller loads are dropped, since the solver does not accept very different magnitudes."""
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A `collopt.solvers.lp.program.LinearProgram` that is its own model."""
+
+    costs: FloatArray
+    matrix: Any
+    row_bounds: tuple[FloatArray, FloatArray]
+    column_bounds: tuple[FloatArray, FloatArray]
+    whole: BoolArray
+    name: str = "mixture of flows"
+    maximize: bool = False
+    offset: float = 0.0
+    variables: Mapping[str, Labels] = field(default_factory=dict)
+    constraints: Mapping[str, Labels] = field(default_factory=dict)
+
+    def linear_program(self) -> _Program:
+        """Return itself."""
+        return self
+
+
+def best_mixture(loads: FloatArray) -> FloatArray:
+    """Find the mixture of flows that minimizes the maximum load.
+
+    Shapes: `loads` float64 (flows, links); returns float64 (flows,).
+
+    >>> import numpy as np
+    >>> best_mixture(np.array([[1.0, 0.0], [0.0, 3.0]])).round(6)
+    array([0.75, 0.25])
+    """
+    from scipy.sparse import csc_array
+
+    flows, links = loads.shape
+    matrix = np.zeros((links + 1, flows + 1))
+    matrix[:links, :flows], matrix[:links, flows], matrix[links, :flows] = loads.T, -1, 1
+    matrix[np.abs(matrix) < NEGLIGIBLE] = 0
+    limits = np.append(np.zeros(links), 1.0)
+    program = _Program(
+        np.append(np.zeros(flows), 1.0),
+        csc_array(matrix),
+        (np.append(np.full(links, -np.inf), 1.0), limits),
+        (np.zeros(flows + 1), np.full(flows + 1, np.inf)),
+        np.zeros(flows + 1, dtype=np.bool_),
+    )
+    solution = solve(program, HighsOptions(algorithm=Algorithm.SIMPLEX))
+    shares = np.ones(flows)
+    if solution.status.primal is PrimalStatus.FEASIBLE:
+        found = np.maximum(solution.evidence.values[:flows], 0.0)
+        shares = found if found.any() else shares
+    return np.asarray(shares / shares.sum())
