@@ -20,7 +20,19 @@ __all__ = ["SCHEDULE_READERS", "schedule_from_json", "schedule_to_json"]
 def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
     """Describe a schedule, or the two of an allreduce, by lists and integers, ready for `json.dumps`.
 
-    Raises `UnsupportedError` if it is something else.
+    Parameters
+    ----------
+    schedule : Schedule
+        Of any kind that plan files hold.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    UnsupportedError
+        If it is something else.
     """
     if not isinstance(schedule, Schedule):
         raise UnsupportedError(
@@ -30,7 +42,19 @@ def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
 
 
 def schedule_from_json(data: object, where: str) -> Schedule:
-    """Build the schedule that a decoded JSON value describes; errors as for `forest_from_json`."""
+    """Build the schedule that a decoded JSON value describes; errors as for `forest_from_json`.
+
+    Parameters
+    ----------
+    data : object
+        As `schedule_to_json` returns it.
+    where : str
+        Names the file in error messages.
+
+    Returns
+    -------
+    Schedule
+    """
     where = where if isinstance(where, str) else shown(where)
     kind = data.get("kind") if isinstance(data, Mapping) else None
     # What is of no known kind is refused as no forest.
