@@ -25,7 +25,8 @@ def plan(**changes: Any) -> SimpleNamespace:
     """What the exporter looks at."""
     topology = SimpleNamespace(name="two boxes [8 of 16 ranks] with a name that is longer than what fits a header")
     given = {"collective": "allgather", "schedule": random_forest(4, 70, 0), "topology": topology, **changes}
-    return SimpleNamespace(**given | {"collective": as_collective(given["collective"])})
+    looked_up = {"collective": as_collective(given["collective"]), "trees": given["schedule"]}
+    return SimpleNamespace(**given | looked_up)
 
 
 @pytest.mark.parametrize(("runtime", "channels"), [("msccl", 1), ("rccl", 3)])

@@ -267,7 +267,7 @@ def test_the_exporter_takes_steps_that_fit(tmp_path: Path) -> None:
     """As many thread blocks as it takes to keep each below 64 operations; the root is part of the name."""
     topology = SimpleNamespace(name="a [b] c", compute_nodes=["box0/gpu0", "box1/gpu0", "box2/gpu0"])
     schedule = random_schedule("reduce", 3, 20, 0, root=2)
-    plan: Any = SimpleNamespace(collective=REDUCE, schedule=schedule, topology=topology)
+    plan: Any = SimpleNamespace(collective=REDUCE, schedule=schedule, trees=schedule, topology=topology)
     export_mscclpp_json(plan, tmp_path / "plan.json")
     read = read_mscclpp(tmp_path / "plan.json")
     assert read.name.startswith("reduce-root2-a-b-c-")
