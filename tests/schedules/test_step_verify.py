@@ -140,7 +140,7 @@ BAD_PATHS: dict[str, Case] = {
     "a path that meets a switch again": (lambda: with_send(0, path=(0, 3, 4, 3, 1)), "path 0 passes a node twice$"),
     "a path without a link": (
         lambda: with_send(9, path=(1, 2)),
-        "path 5 uses a link from 'b' to 'c', which is not there$",
+        "path 5 uses a link from 'b' to 'c', which does not exist$",
     ),
 }
 

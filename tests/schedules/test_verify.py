@@ -201,18 +201,18 @@ BAD_PATHS: dict[str, Case] = {
     "a path back to its start": (lambda: with_path(4, (2, 3, 2)), "path 4 passes a node twice$"),
     "a path without a link": (
         lambda: with_path(1, (0, 2)),
-        "path 1 uses a link from 'a' to 'c', which is not there$",
+        "path 1 uses a link from 'a' to 'c', which does not exist$",
     ),
     "a path against the only direction": (
         lambda: with_path(1, (0, 4, 2)),
-        "path 1 uses a link from 'a' to 't', which is not there$",
+        "path 1 uses a link from 'a' to 't', which does not exist$",
     ),
     "an unused path without a link": (
         lambda: forest(
             path_starts=np.append(forest().path_starts, len(forest().path_nodes) + 2),
             path_nodes=np.append(forest().path_nodes, [2, 0]),
         ),
-        "path 6 uses a link from 'c' to 'a', which is not there$",
+        "path 6 uses a link from 'c' to 'a', which does not exist$",
     ),
 }
 
@@ -244,7 +244,7 @@ def test_reducing_trees_load_the_opposite_links() -> None:
     paths = [[(0, 1), (0, 3, 2)], [(1, 3, 0), (1, 3, 2)], [(2, 3, 0), (2, 3, 1)]]
     made = Forest.from_paths(3, 1, [(root, 1, ways) for root, ways in enumerate(paths)])
     assert sum(verified_link_loads(made, one_way).tolist()) == 11
-    with pytest.raises(CertificateError, match=r"^path 0 uses a link from 'b' to 'a', which is not there$"):
+    with pytest.raises(CertificateError, match=r"^path 0 uses a link from 'b' to 'a', which does not exist$"):
         verified_link_loads(replace(made, direction="reduce"), one_way)
 
 

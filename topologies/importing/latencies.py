@@ -28,7 +28,7 @@ nic-rail, rail-spine; collopt calibrate fits them to measured times"
     told = ", ".join(f"{float(latency):g} µs for {', '.join(names)}" for latency, names in kinds.items())
     return (
         f"latencies are assumed, after TACCL's measurements of NVLink and InfiniBand: {told}; collopt calibrate "
-        "measures them"
+        "fits them to measured times"
     )
 
 
