@@ -100,8 +100,8 @@ def _program(plan: Plan, limits: RuntimeLimits, channels: int, instances: int, m
     Where a rank has more thread blocks than the GPU runs at once, some are joined.
     """
     root = ""
-    if plan.collective.has_one_root and plan.schedule.single_root:
-        root = f"-root{int(plan.trees.root_weights.argmax())}"
+    if plan.collective.has_one_root and plan.schedule.root is not None:
+        root = f"-root{plan.schedule.root}"
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
     max_steps = limits.max_steps
     while True:

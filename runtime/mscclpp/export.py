@@ -131,8 +131,8 @@ def boxes_of(topology: Topology) -> list[int]:
 
 def _lowered(plan: Plan, channels: int, max_steps: int, instances: int) -> Program:
     root = ""
-    if plan.collective.has_one_root and plan.schedule.single_root:
-        root = f"-root{int(plan.trees.root_weights.argmax())}"
+    if plan.collective.has_one_root and plan.schedule.root is not None:
+        root = f"-root{plan.schedule.root}"
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
     return lower(plan.schedule, plan.collective, max_steps=max_steps, channels=channels, instances=instances, name=name)
 

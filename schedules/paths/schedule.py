@@ -82,6 +82,11 @@ class Schedule(ABC):
         return 0
 
     @property
+    def root(self) -> int | None:
+        """The rank that alone has a shard, if there is one."""
+        return None
+
+    @property
     @abstractmethod
     def phases(self) -> tuple[Direction, ...]:
         """Directions in which data runs, one after the other, as in `Collective.phases`; none of pairs."""

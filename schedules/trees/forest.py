@@ -155,6 +155,12 @@ class Forest(Schedule):
         return (self,)
 
     @property
+    def root(self) -> int | None:
+        """The rank that alone has a shard, if there is one."""
+        ranks = np.flatnonzero(self.root_weights > 0)
+        return int(ranks[0]) if len(ranks) == 1 else None
+
+    @property
     def phases(self) -> tuple[Direction, ...]:
         """That of all trees, alone."""
         return (self.direction,)

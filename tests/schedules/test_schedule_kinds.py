@@ -171,3 +171,10 @@ def test_what_a_plan_lacks_is_told_by_its_parts() -> None:
         _ = plan_of_schedule(PAIR, "allgather", FOREST).num_steps
     with pytest.raises(UnsupportedError, match="consists of trees, which have none; leave steps out"):
         simulate(plan_of_schedule(PAIR, "allgather", FOREST), 1000, steps="wait")
+
+
+def test_only_a_forest_of_one_shard_has_a_root() -> None:
+    """All others have none, or several."""
+    alone = Forest.from_paths(2, 1, [(1, 1, [(1, 0)])], root_weights=[0, 5])
+    assert alone.root == 1
+    assert [each.root for kinds in KINDS.values() for each in kinds] == [None] * 5
