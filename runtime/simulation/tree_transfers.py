@@ -39,7 +39,7 @@ def transfers_of(schedule: Schedule, topology: Topology) -> Transfers:  # noqa: 
     >>> both.senders.tolist(), both.receivers.tolist(), both.firsts.tolist(), both.unit
     ([0, 1], [1, 0], [0, 1], Fraction(1, 2))
     """
-    raise UnsupportedError(f"the schedule is {shown(schedule)}; expected one of trees, one in steps or a flow")
+    raise UnsupportedError(f"the schedule is {shown(schedule)}; expected trees, steps or a flow")
 
 
 transfers_of.register(StepSchedule)(step_transfers)

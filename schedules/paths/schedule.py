@@ -146,7 +146,7 @@ class Schedule(ABC):
         )
 
     def _without_links(self) -> UnsupportedError:
-        return UnsupportedError(f"the schedule is {shown(self)}; expected one of trees, one in steps or a flow")
+        return UnsupportedError(f"the schedule is {shown(self)}; expected trees, steps or a flow")
 
 
 @singledispatch
