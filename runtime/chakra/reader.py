@@ -106,4 +106,4 @@ def _check_nodes(nodes: Sequence[TraceNode]) -> None:
     for node in nodes:
         for other in (*node.waits, *node.controls):
             if other not in known:
-                raise FileFormatError(f"node {node.number} waits for node {other}, which is not there")
+                raise FileFormatError(f"node {node.number} waits for node {other}, which does not exist")

@@ -126,9 +126,9 @@ def test_a_synthesis_claims_only_what_holds() -> None:
         replace(found, inverse_rate=Fraction(1)).verify()
     with pytest.raises(CertificateError, match=r"takes 3/2 ns per byte of shard, which beats its limit 2"):
         replace(found, limit=Fraction(2)).verify()
-    with pytest.raises(CertificateError, match="the bound is about allgather on"):
+    with pytest.raises(CertificateError, match="the bound is for allgather on"):
         replace(found, topology=ring(4, bandwidth=2)).verify()
-    with pytest.raises(CertificateError, match="the bound is about broadcast on"):
+    with pytest.raises(CertificateError, match="the bound is for broadcast on"):
         replace(found, bound=collopt.bound(ring(4), "broadcast", root=0)).verify()
 
 

@@ -116,7 +116,7 @@ def test_wrong_arrays_are_found() -> None:
     for change, problem in (
         ({"segments": schedule.segments[:, :3]}, "shape"),
         ({"partners": schedule.partners.astype(np.int32)}, "int32"),
-        ({"segments": schedule.segments[:-1]}, "one after another"),
+        ({"segments": schedule.segments[:-1]}, "streams do not cover the segments in order"),
         ({"stage_bytes": schedule.stage_bytes[::-1]}, "more than its stage|ascending"),
         ({"servers": 3}, "shape"),
     ):

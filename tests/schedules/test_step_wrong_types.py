@@ -124,7 +124,11 @@ CALLS: dict[str, Call] = {
         UnsupportedError,
         "the schedule is for 2 ranks; expected one for the 16 of ",
     ),
-    "the time of no trees": (lambda: schedule_time(3, PAIR, 1), UnsupportedError, "the schedule is 3; expected one of"),  # type: ignore[arg-type]
+    "the time of no trees": (
+        lambda: schedule_time(3, PAIR, 1),
+        UnsupportedError,
+        "the schedule is 3; expected trees, steps or a flow",
+    ),  # type: ignore[arg-type]
     "the time of trees and no bytes": (lambda: schedule_time(TREES, PAIR, True), UnsupportedError, "size True is not"),
     "loads on nothing": (lambda: EXCHANGE.link_loads(None), UnsupportedError, "the topology is None"),  # type: ignore[arg-type]
     "loads of steps far away": (lambda: FAR.link_loads(PAIR), UnsupportedError, "the schedule has 1000000001 steps"),
