@@ -17,6 +17,7 @@ ABSENT = "is not installed"
 MODULES = {
     "python-flint": "flint",
     "pyyaml": "yaml",
+    "protobuf": "google.protobuf.message",
     "matplotlib": "matplotlib.figure",
     "plotly": "plotly.offline",
     "mkdocs-material": "material",
