@@ -86,7 +86,7 @@ class Box:
     notes : tuple of str
         Sentences on assumptions behind the numbers.
     shared : tuple of SharedLink
-        What `nic_shares.with_ports` divides among `nics` once the speed of their ports is known.
+        What `nic_shares.with_port_bandwidth` divides among `nics` once the speed of their ports is known.
     """
 
     name: str

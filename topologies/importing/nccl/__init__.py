@@ -1,1 +1,1 @@
-"""NCCL's and RCCL's topology XML, with PCIe."""
+"""Reader of NCCL and RCCL topology XML, including PCIe."""

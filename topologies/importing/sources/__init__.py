@@ -1,1 +1,1 @@
-"""What all readers share."""
+"""Shared by all readers: documents, options, GPU models, JSON fields, text matrices."""
