@@ -175,7 +175,7 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
 
 
 def _flow(made: Plan) -> str:
-    flow = "finely pipelined" if made.schedule.pipelined else "step by step"
+    flow = "fully pipelined" if made.schedule.pipelined else "synchronous steps"
     # Not of every plan: links of equal latency are used in the same way for all sizes.
     return f"{flow}; planned for {made.provenance['planned_for']}" if "planned_for" in made.provenance else flow
 
