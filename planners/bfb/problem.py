@@ -13,7 +13,6 @@ from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import DirectGraph, Topology
-from ...topologies.network.direct_graph import as_direct_graph
 
 if TYPE_CHECKING:
     from ...solvers.bfb.balanced_shares import Shares
@@ -69,7 +68,9 @@ def read_network(network: DirectGraph | Topology, direction: Direction = "broadc
 
 def as_graph(network: DirectGraph | Topology) -> DirectGraph:
     """Return a graph or that of a topology, whose equal ports T_B counts in; else raise `UnsupportedError`."""
-    return network.direct_graph() if isinstance(network, Topology) else as_direct_graph(network)
+    if not isinstance(network, DirectGraph | Topology):
+        raise UnsupportedError(f"the topology is {shown(network)}; expected a Topology without switches")
+    return network if isinstance(network, DirectGraph) else network.direct_graph()
 
 
 def as_chunks(value: object) -> int:
