@@ -209,7 +209,7 @@ def test_other_words_after_completion_are_refused(capsys: pytest.CaptureFixture[
 def test_importing_the_completions_loads_nothing_heavy() -> None:
     """A shell waits for them at every press of a key."""
     program = (
-        "import sys; from collopt.cli import parameters as p; "
+        "import sys; from collopt.cli.arguments import parameters as p; "
         "p.complete_topology('m'); p.complete_planner('m'); "
         "print([name for name in ('numba', 'scipy', 'pandas', 'torch') if name in sys.modules])"
     )

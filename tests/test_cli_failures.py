@@ -38,7 +38,7 @@ def test_a_failed_link_is_gone_in_both_directions(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("failed", "message"),
     [
-        ("nic3", "could be box0/nic3, box1/nic3"),
+        ("nic3", "is ambiguous: box0/nic3, box1/nic3"),
         ("gpu99", "is not a node of this network"),
         ("box0/gpu0--box1/gpu0", "there is no link"),
     ],

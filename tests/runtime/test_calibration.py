@@ -216,7 +216,7 @@ def test_plans_in_steps_are_no_model() -> None:
 def test_a_fit_needs_two_unknowns_that_differ() -> None:
     """Also in the regression itself."""
     ones = np.ones(4)
-    with pytest.raises(UnsupportedError, match="cannot tell"):
+    with pytest.raises(UnsupportedError, match="cannot separate latency from bandwidth"):
         fit_alpha_beta(ones, np.zeros(4), ones)
 
 
