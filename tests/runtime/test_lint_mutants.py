@@ -12,7 +12,7 @@ from runtime_forests import random_schedule
 from collopt.runtime import Program, lower, to_xml_text
 from collopt.runtime.interpreter.findings import Findings, LintReport
 from collopt.runtime.msccl.format.dialects import dialect_of
-from collopt.runtime.msccl.lint.document import read_document
+from collopt.runtime.msccl.format.document import read_document
 from collopt.runtime.msccl.lint.lint import lint_file
 from collopt.runtime.msccl.lint.to_program import layout_of, program_of
 from collopt.runtime.programs.unfused import without_receive_reduce
@@ -36,7 +36,7 @@ def linted(folder: Path, text: str, runtime: str) -> LintReport:
 def program_in(text: str, runtime: str) -> Program:
     """What an accepted text does, as the linter understands it."""
     findings = Findings()
-    document = read_document(text, dialect_of(runtime), findings)
+    document = read_document(text, dialect_of(runtime).required, findings)
     assert document is not None
     layout = layout_of(document, findings)
     assert layout is not None

@@ -16,8 +16,8 @@ from collopt.runtime import interpret_file, lower, read_xml
 from collopt.runtime.interpreter.findings import Findings, LintReport
 from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.runtime.msccl.format.dialects import dialect_of
+from collopt.runtime.msccl.format.document import read_document
 from collopt.runtime.msccl.format.limits import RUNTIMES
-from collopt.runtime.msccl.lint.document import read_document
 from collopt.runtime.msccl.lint.lint import lint_file
 from collopt.runtime.msccl.lint.to_program import layout_of, program_of
 from collopt.topologies import ring, torus
@@ -86,7 +86,7 @@ def test_both_readers_agree(tmp_path: Path, collective: str) -> None:
     text = collopt.runtime.to_xml_text(lower(random_schedule(collective, 4, 3, 1, root=2), collective))
     path.write_text(text)
     findings = Findings()
-    document = read_document(text, dialect_of("msccl-executor-nccl"), findings)
+    document = read_document(text, dialect_of("msccl-executor-nccl").required, findings)
     assert document is not None
     layout = layout_of(document, findings)
     assert layout is not None

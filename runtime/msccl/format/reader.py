@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import os
-import re
-import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
-
-import defusedxml.ElementTree
-from defusedxml.common import DefusedXmlException
+from typing import Any
 
 from ....errors import FileFormatError, UnsupportedError
 from ....schedules import ALL_TO_ALL, COLLECTIVES, Collective
 from ....support.reading import name_of, read_bytes
+from ...interpreter.findings import Findings, Severity
 from ...interpreter.interpret import InterpreterReport, run_program
-from ...programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
+from ...programs.program import Program, RankProgram
+from .dialects import ATTRIBUTES, FUSED, PLAIN
+from .document import IGNORED, INT32_MAX, INT64_MAX, Block, Document, Gpu, read_document
 from .limits import MAX_COUNT, SPELLINGS
+from .rank_program import BUFFERS, rank_program
+from .scanner import at
 
 __all__ = ["interpret_file", "read_placements", "read_xml"]
 
-BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
-KINDS: dict[str, Kind] = {"s": "send", "r": "recv", "cpy": "copy", "re": "reduce", "rrc": "recv_reduce"}
-OTHER_KINDS = ("rcs", "rrs", "rrcs", "ra")
+KINDS = PLAIN | {"rrc"}
+OTHER_KINDS = (FUSED | {"ra"}) - KINDS
 NAMES = "s, r, cpy, re, rrc and nop"
 NAMED = COLLECTIVES | SPELLINGS
 MAX_BYTES_OF_FILE = 1 << 30
-INT32_MAX = 2**31 - 1
 MAX_CHUNKS = 2**20
 """More than the 4095 elements that a parser keeps could ever move, 71 at a time."""
-INT64_MAX = 2**63 - 1
-
-_INTEGER = re.compile(r"-?[0-9]{1,19}")
-_SINGLE_QUOTED = re.compile(r"=\s*'")
 
 
 def read_xml(path: str | os.PathLike[str]) -> Program:
@@ -61,75 +55,138 @@ def read_xml(path: str | os.PathLike[str]) -> Program:
         For step types that collopt does not run (those that receive and send on), or if the root of a broadcast or
         reduce cannot be told.
     """
-    return _Reader(name_of(path), _load(path)).program()
+    return _Reader(path).program()
 
 
 def read_placements(path: str | os.PathLike[str]) -> tuple[bool, bool]:
     """Whether an MSCCL algorithm is for calls in place, and whether for calls out of place; raises as `read_xml`."""
-    return _Reader(name_of(path), _load(path)).placements()
+    return _Reader(path).placements()
 
 
-def _load(path: str | os.PathLike[str]) -> ET.Element:
-    where, content = name_of(path), read_bytes(path, MAX_BYTES_OF_FILE)
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{where}: byte {error.start} is not UTF-8; expected an MSCCL XML file") from error
-    for found, what, mend in (
-        (text.lstrip().startswith("<?"), "an XML prolog", "delete the line <?xml ...?>"),
-        ("\t" in text, "a tab", "indent with spaces"),
-        (_SINGLE_QUOTED.search(text) is not None, "an attribute in single quotes", "use double quotes"),
-    ):
-        if found:
-            raise FileFormatError(f"{where}: the file has {what}, which the MSCCL parsers reject; {mend}")
-    try:
-        root: ET.Element = defusedxml.ElementTree.fromstring(text, forbid_dtd=True)
-    except (ET.ParseError, DefusedXmlException, ValueError) as error:
-        reason = str(error).replace("\n", " ") or type(error).__name__
-        raise FileFormatError(f"{where}: the file is not well-formed XML ({reason})") from error
-    return root
+class _Refusals(Findings):
+    """Raises the first finding, but for elements that no parser looks at."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def add(self, severity: Severity, message: str, where: str = "") -> None:
+        """Refuse the file."""
+        if severity != "note" or not message.endswith(IGNORED):
+            raise FileFormatError(f"{self.path}: {f'{where}: ' if where else ''}{message}")
+
+    def within(self, line: int, name: str, value: int, least: int, most: int) -> None:
+        """Refuse a number that is out of range."""
+        if not least <= value <= most:
+            self.add("rejected", f"{name} is {value}; expected a whole number from {least} to {most}", at(line))
 
 
 class _Reader:
-    """Turns elements into a program; knows the file's name for its messages."""
+    """Turns a file into a program, and refuses what stands there for another program to the runtimes' parsers."""
 
-    def __init__(self, path: str, root: ET.Element) -> None:
-        self.path = path
-        self.root = root
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path, content = name_of(path), read_bytes(path, MAX_BYTES_OF_FILE)
+        self.refusals = _Refusals(self.path)
+        try:
+            document = read_document(content.decode("utf-8"), ATTRIBUTES, self.refusals)
+        except UnicodeDecodeError as error:
+            raise FileFormatError(
+                f"{self.path}: byte {error.start} is not UTF-8; expected an MSCCL XML file"
+            ) from error
+        assert document is not None  # What is not read has been refused.
+        self.document: Document = document
 
     def program(self) -> Program:
         """Read the whole file."""
-        root = self.root
-        if root.tag != "algo":
-            self._fail(f"the file starts with <{root.tag[:40]}>; expected <algo>")
-        if (protocol := self._text(root, "proto", "algo")) not in ("Simple", "LL", "LL128"):
-            self._fail(f"algo has proto {protocol!r}; expected Simple, LL or LL128")
-        channels = self._integer(root, "nchannels", "algo", 1, INT32_MAX)
-        chunks = self._integer(root, "nchunksperloop", "algo", 1, MAX_CHUNKS)
-        ranks = self._integer(root, "ngpus", "algo", 1, INT32_MAX)
-        collective = self._text(root, "coll", "algo")
-        self._check_window()
-        found: dict[int, RankProgram] = {}
-        for gpu in root.iterfind("gpu"):
-            rank = self._integer(gpu, "id", "a gpu", 0, ranks - 1)
-            if rank in found:
-                self._fail(f"there are two gpu elements with id {rank}")
-            found[rank] = self._rank(gpu, rank, ranks, channels)
-        if len(found) < ranks:
-            missing = next(rank for rank in range(ranks) if rank not in found)
-            self._fail(f"there is no gpu element with id {missing}, but ngpus is {ranks}")
+        words, numbers = self.document.words, self.document.numbers
+        self._check_header()
+        chunks, ranks = numbers["nchunksperloop"], numbers["ngpus"]
+        self._check_numbers("gpu element", self.document.gpus, ranks)
+        gpus = sorted(self.document.gpus, key=lambda gpu: gpu.number)
+        found = [self._rank(gpu) for gpu in gpus]
         # `Program.layout` refuses a name that is no collective's.
-        known: Any = NAMED.get(collective, collective)
+        known: Any = NAMED.get(words["coll"], words["coll"])
         return Program(
-            root.get("name", "unnamed"),
+            words.get("name", "unnamed"),
             known,
             ranks,
             # Of an all-to-all, the file counts the chunks of one rank's input.
             chunks * ranks if known is ALL_TO_ALL else chunks,
-            tuple(found[rank] for rank in range(ranks)),
+            tuple(found),
             not self.placements()[1],
-            self._shards(known, chunks, [found[rank] for rank in range(ranks)]),
+            self._shards(known, chunks, found),
         )
+
+    def placements(self) -> tuple[bool, bool]:
+        """Whether the algorithm is for calls in place, and out of place, which microsoft/msccl leaves out."""
+        line, numbers = self.document.line, self.document.numbers
+        inplace = numbers["inplace"]
+        outofplace = numbers.get("outofplace", 1 - inplace)
+        for name, value in (("inplace", inplace), ("outofplace", outofplace)):
+            self.refusals.within(line, name, value, 0, 1)
+        if not inplace and not outofplace:
+            message = "inplace and outofplace are 0, so no call selects the file; set outofplace to 1"
+            self.refusals.add("ignored", message, at(line))
+        return bool(inplace), bool(outofplace)
+
+    def _check_header(self) -> None:
+        line, words, numbers = self.document.line, self.document.words, self.document.numbers
+        if words["proto"] not in ("Simple", "LL", "LL128"):
+            message = f"proto is {words['proto'][:40]!r}; expected Simple, LL or LL128"
+            self.refusals.add("rejected", message, at(line))
+        ranges = {"nchannels": INT32_MAX, "nchunksperloop": MAX_CHUNKS, "ngpus": INT32_MAX}
+        for name, most in ranges.items():
+            self.refusals.within(line, name, numbers[name], 1, most)
+        smallest, largest = numbers.get("minBytes", 0), numbers.get("maxBytes", INT64_MAX)
+        for name, size in (("minBytes", smallest), ("maxBytes", largest)):
+            self.refusals.within(line, name, size, 0, INT64_MAX)
+        if 0 < largest < smallest:
+            message = f"minBytes {smallest} above maxBytes {largest}, so no size selects the file"
+            self.refusals.add("ignored", message, at(line))
+
+    def _check_numbers(self, what: str, elements: Sequence[Gpu | Block], count: int) -> None:
+        """Each id from 0 on is there once."""
+        found: set[int] = set()
+        for element in elements:
+            self.refusals.within(element.line, "id", element.number, 0, count - 1)
+            if element.number in found:
+                self.refusals.add("rejected", f"there are two {what}s with id {element.number}", at(element.line))
+            found.add(element.number)
+        missing = next((number for number in range(count) if number not in found), None)
+        if missing is not None:
+            self.refusals.add("rejected", f"there is no {what} with id {missing}; expected ids 0 to {count - 1}")
+
+    def _rank(self, gpu: Gpu) -> RankProgram:
+        within = self.refusals.within
+        sizes = {"i_chunks": gpu.input_chunks, "o_chunks": gpu.output_chunks, "s_chunks": gpu.scratch_chunks}
+        for name, size in sizes.items():
+            within(gpu.line, name, size, 0, MAX_CHUNKS)
+        self._check_numbers("tb element", gpu.blocks, len(gpu.blocks))
+        for block in gpu.blocks:
+            for name, peer in (("send", block.send), ("recv", block.recv)):
+                within(block.line, name, peer, -1, self.document.numbers["ngpus"] - 1)
+            within(block.line, "chan", block.channel, 0, self.document.numbers["nchannels"] - 1)
+            self._check_steps(block)
+        return rank_program(gpu, gpu.input_chunks, gpu.output_chunks, self.refusals)
+
+    def _check_steps(self, block: Block) -> None:
+        within, refuse = self.refusals.within, self.refusals.add
+        for position, step in enumerate(block.steps):
+            if step.kind in OTHER_KINDS:
+                where = f"{self.path}: {at(step.line)}"
+                raise UnsupportedError(f"{where}: the step has type {step.kind}; only {NAMES} are supported")
+            if step.kind not in KINDS:
+                refuse("rejected", f"type is {step.kind[:40]!r}; expected {NAMES}", at(step.line))
+            if step.number != position:
+                message = f"s is {step.number}, but steps run in file order, and this is {position}; number them so"
+                refuse("note", message, at(step.line))
+            for name, buffer in (("srcbuf", step.source), ("dstbuf", step.target)):
+                if buffer not in BUFFERS:
+                    refuse("rejected", f"{name} is {buffer[:40]!r}; expected i, o or s", at(step.line))
+            within(step.line, "srcoff", step.source_start, -1, INT32_MAX)
+            within(step.line, "dstoff", step.target_start, -1, INT32_MAX)
+            within(step.line, "cnt", step.chunks, 0 if step.kind == "nop" else 1, MAX_COUNT)
+            within(step.line, "hasdep", step.tells, 0, 1)
 
     def _shards(self, collective: object, chunks: int, ranks: list[RankProgram]) -> tuple[int, ...]:
         """Find the root of a broadcast or reduce: only it has an input, or an output."""
@@ -142,143 +199,6 @@ class _Reader:
                 f"{self.path}: {found} ranks of the {collective} have {which} above 0; expected one, the root"
             )
         return tuple(chunks if count else 0 for count in held)
-
-    def _check_window(self) -> None:
-        smallest = self._integer(self.root, "minBytes", "algo", 0, INT64_MAX, default=0)
-        largest = self._integer(self.root, "maxBytes", "algo", 0, INT64_MAX, default=INT64_MAX)
-        if 0 < largest < smallest:
-            self._fail(f"algo has minBytes {smallest} above maxBytes {largest}, so no size selects it")
-
-    def placements(self) -> tuple[bool, bool]:
-        """Whether the algorithm is for calls in place, and out of place, which microsoft/msccl leaves out."""
-        inplace = self._integer(self.root, "inplace", "algo", 0, 1)
-        outofplace = self._integer(self.root, "outofplace", "algo", 0, 1, default=1 - inplace)
-        if not inplace and not outofplace:
-            self._fail("algo has inplace 0 and outofplace 0, so no call selects it; set outofplace to 1")
-        return bool(inplace), bool(outofplace)
-
-    def _rank(self, gpu: ET.Element, rank: int, ranks: int, channels: int) -> RankProgram:
-        where = f"gpu {rank}"
-        sizes = [self._integer(gpu, f"{letter}_chunks", where, 0, MAX_CHUNKS) for letter in "ios"]
-        elements: dict[int, ET.Element] = {}
-        for block in gpu.iterfind("tb"):
-            number = self._integer(block, "id", f"a tb of {where}", 0, INT32_MAX)
-            if number in elements:
-                self._fail(f"{where} has two tb elements with id {number}")
-            elements[number] = block
-        for number in range(len(elements)):
-            if number not in elements:
-                self._fail(f"{where} has {len(elements)} thread blocks but none with id {number}")
-        steps = {number: list(elements[number].iterfind("step")) for number in range(len(elements))}
-        folded = {number: self._folded(f"{where} tb {number}", steps[number]) for number in steps}
-        targets = {
-            (number, position): index
-            for number, positions in folded.items()
-            for index, position in enumerate(positions)
-        }
-        blocks = tuple(
-            self._block(elements[number], f"{where} tb {number}", ranks, channels, steps, targets)
-            for number in range(len(elements))
-        )
-        return RankProgram(rank, sizes[0], sizes[1], sizes[2], blocks)
-
-    def _folded(self, where: str, steps: list[ET.Element]) -> list[int]:
-        """Positions of the steps that do something."""
-        positions = []
-        for position, step in enumerate(steps):
-            if (number := self._integer(step, "s", f"{where} step {position}", 0, INT32_MAX)) != position:
-                self._fail(f"{where} step {position} has s {number}; steps run in file order, number them so")
-            if self._text(step, "type", f"{where} step {position}") != "nop":
-                positions.append(position)
-        if steps and (not positions or positions[-1] < len(steps) - 1):
-            self._fail(f"{where} ends with a nop; a nop has to precede the step that it holds back")
-        return positions
-
-    def _block(
-        self,
-        element: ET.Element,
-        where: str,
-        ranks: int,
-        channels: int,
-        steps: dict[int, list[ET.Element]],
-        targets: dict[tuple[int, int], int],
-    ) -> ThreadBlock:
-        number = int(element.attrib["id"])
-        send, recv = (self._integer(element, name, where, -1, ranks - 1) for name in ("send", "recv"))
-        channel = self._integer(element, "chan", where, 0, channels - 1)
-        instructions = tuple(self._instructions(where, steps[number], steps, targets))
-        return ThreadBlock(None if send < 0 else send, None if recv < 0 else recv, channel, instructions)
-
-    def _instructions(
-        self,
-        where: str,
-        own: list[ET.Element],
-        steps: dict[int, list[ET.Element]],
-        targets: dict[tuple[int, int], int],
-    ) -> Iterator[Instruction]:
-        pending: list[Dependency] = []
-        for position, element in enumerate(own):
-            place = f"{where} step {position}"
-            kind = element.attrib["type"]
-            source, target = self._end(element, "src", place), self._end(element, "dst", place)
-            least = 0 if kind == "nop" else 1
-            count = self._integer(element, "cnt", place, least, MAX_COUNT)
-            wait = self._wait(element, place, steps, targets)
-            self._integer(element, "hasdep", place, 0, 1)
-            if wait is None and (kind == "nop" or pending):
-                self._fail(f"{place} waits for nothing; a nop, and the step after one, need depid and deps")
-            pending.extend([wait] if wait else [])
-            if kind == "nop":
-                continue
-            if kind in OTHER_KINDS:
-                raise UnsupportedError(f"{self.path}: {place} has type {kind}; only {NAMES} are supported")
-            if kind not in KINDS:
-                self._fail(f"{place} has type {kind[:40]!r}; expected {NAMES}")
-            used = {"s": (source, None), "r": (None, target)}.get(kind, (source, target))
-            yield Instruction(KINDS[kind], *used, count, tuple(pending))
-            pending = []
-
-    def _end(self, step: ET.Element, side: str, where: str) -> ChunkRange:
-        buffer = self._text(step, f"{side}buf", where)
-        if buffer not in BUFFERS:
-            self._fail(f"{where} has {side}buf {buffer[:40]!r}; expected i, o or s")
-        return ChunkRange(BUFFERS[buffer], self._integer(step, f"{side}off", where, -1, INT32_MAX))
-
-    def _wait(
-        self, step: ET.Element, where: str, steps: dict[int, list[ET.Element]], targets: dict[tuple[int, int], int]
-    ) -> Dependency | None:
-        block = self._integer(step, "depid", where, -1, INT32_MAX)
-        position = self._integer(step, "deps", where, -1, INT32_MAX)
-        if (block < 0) != (position < 0):
-            self._fail(f"{where} has depid {block} but deps {position}; both are -1 or neither is")
-        if block < 0:
-            return None
-        if block not in steps or position >= len(steps[block]):
-            self._fail(f"{where} waits for tb {block} step {position}, which does not exist")
-        if (block, position) not in targets:
-            self._fail(f"{where} waits for tb {block} step {position}, a nop, which never signals that it is done")
-        if steps[block][position].get("hasdep") != "1":
-            self._fail(f'{where} waits for tb {block} step {position}, which has no hasdep="1" and never signals')
-        return Dependency(block, targets[block, position])
-
-    def _text(self, element: ET.Element, name: str, where: str) -> str:
-        value = element.get(name)
-        if value is None:
-            self._fail(f"{where} has no attribute {name}")
-        return value
-
-    def _integer(
-        self, element: ET.Element, name: str, where: str, least: int, most: int, default: int | None = None
-    ) -> int:
-        if default is not None and name not in element.attrib:
-            return default
-        text = self._text(element, name, where)
-        if not _INTEGER.fullmatch(text) or not least <= int(text) <= most:
-            self._fail(f"{where} has {name} {text[:40]!r}; expected a whole number from {least} to {most}")
-        return int(text)
-
-    def _fail(self, what: str) -> NoReturn:
-        raise FileFormatError(f"{self.path}: {what}")
 
 
 def interpret_file(

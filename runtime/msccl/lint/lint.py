@@ -13,7 +13,7 @@ from ...interpreter.findings import EnoughError, Findings, LintReport, Severity
 from ...mscclpp.lint import RUNTIME, lint_plan
 from ...programs.checks import check_counts
 from ..format.dialects import Dialect, dialect_of
-from .document import Document, read_document
+from ..format.document import Document, read_document
 from .header_rules import check_gpus, check_header
 from .loading import environment_of, loading_of, summary_of, windows_of
 from .run import check_meaning
@@ -78,7 +78,7 @@ def lint_file(
         if text.lstrip()[:1] == "{":
             findings.add("rejected", _about_json(path, dialect))
         else:
-            document = read_document(text, dialect, findings)
+            document = read_document(text, dialect.required, findings)
         if document is not None:
             _check(document, dialect, resident, findings)
     except EnoughError:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...interpreter.findings import Window
 from ..format.dialects import UNLIMITED, Dialect
-from .document import Document
+from ..format.document import Document
 
 __all__ = ["environment_of", "loading_of", "sizes_text", "summary_of", "windows_of"]
 

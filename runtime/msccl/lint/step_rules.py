@@ -8,10 +8,10 @@ from ....support.validation import shown
 from ...interpreter.findings import Findings, Severity
 from ...programs.layout import Layout
 from ..format.dialects import FUSED, Dialect
+from ..format.document import Block, Document, Gpu, Step
 from ..format.limits import CONNECTIONS_PER_CHANNEL, MAX_COUNT
-from .document import Block, Document, Gpu, Step
+from ..format.scanner import at
 from .header_rules import chunks_of_buffers
-from .scanner import at
 
 SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})
 RECEIVES = frozenset({"r", "rcs", "rrs", "rrc", "rrcs"})

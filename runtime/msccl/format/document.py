@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from ....support.validation import shown
 from ...interpreter.findings import Findings
-from ..format.dialects import Dialect
 from .scanner import Element, UnreadableError, at, scan
 
-__all__ = ["Block", "Document", "Gpu", "Step", "read_document"]
+__all__ = ["IGNORED", "INT32_MAX", "INT64_MAX", "Block", "Document", "Gpu", "Step", "read_document"]
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+IGNORED = "is an element that the parsers ignore"
 _INTEGER = re.compile(r"[ \n\r]*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 
 
@@ -82,9 +82,9 @@ STEP = ("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "de
 STEP_WORDS = ("type", "srcbuf", "dstbuf")
 
 
-def read_document(text: str, dialect: Dialect, findings: Findings) -> Document | None:
-    """Read a whole file."""
-    builder = _Builder(dialect, findings)
+def read_document(text: str, required: tuple[str, ...], findings: Findings) -> Document | None:
+    """Read a whole file, whose algo element has to have the `required` attributes."""
+    builder = _Builder(required, findings)
     try:
         for element in scan(text, findings):
             builder.add(element)
@@ -96,8 +96,8 @@ def read_document(text: str, dialect: Dialect, findings: Findings) -> Document |
 class _Builder:
     """Puts elements together; `broken` once one of them lacks something."""
 
-    def __init__(self, dialect: Dialect, findings: Findings) -> None:
-        self.dialect = dialect
+    def __init__(self, required: tuple[str, ...], findings: Findings) -> None:
+        self.required = required
         self.findings = findings
         self.document: Document | None = None
         self.broken = False
@@ -122,10 +122,10 @@ class _Builder:
             if self._has(element, STEP):
                 self.document.gpus[-1].blocks[-1].steps.append(self._step(element))
         else:
-            self.findings.add("note", f"<{path[-1][:40]}> is an element that the parsers ignore", at(element.line))
+            self.findings.add("note", f"<{path[-1][:40]}> {IGNORED}", at(element.line))
 
     def _add_algorithm(self, element: Element) -> None:
-        self._has(element, self.dialect.required)
+        self._has(element, self.required)
         words = {name: element.attributes[name] for name in WORDS if name in element.attributes}
         present = [name for name in NUMBERS if name in element.attributes]
         self.document = Document(element.line, words, dict(zip(present, self._integers(element, present), strict=True)))
