@@ -28,11 +28,6 @@ def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
     Returns
     -------
     dict
-
-    Raises
-    ------
-    UnsupportedError
-        If it is something else.
     """
     if not isinstance(schedule, Schedule):
         raise UnsupportedError(

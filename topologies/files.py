@@ -49,13 +49,6 @@ def write_topology(topology: Topology, path: str | os.PathLike[str]) -> None:
         The topology.
     path : str or path
         An existing file is replaced.
-
-    Raises
-    ------
-    TopologyError
-        If it is not a topology.
-    OSError
-        If the folder does not exist or cannot be written; nothing is left behind.
     """
     if not isinstance(topology, Topology):
         raise TopologyError(f"the topology is a {type(topology).__name__}; expected a Topology")

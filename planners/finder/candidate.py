@@ -97,10 +97,8 @@ class Candidate:
 
         Parameters
         ----------
-        bandwidth : number
-            GB/s of each link.
-        latency : number
-            µs of each link.
+        bandwidth, latency : number
+            GB/s and µs of each link.
         """
         return Topology.from_graph(self.graph(), bandwidth=bandwidth, latency=latency)
 
@@ -150,10 +148,8 @@ class Candidate:
         ----------
         collective : {"allgather", "reduce_scatter", "allreduce"}
             What to plan.
-        bandwidth : number
-            GB/s of each link.
-        latency : number
-            µs of each link.
+        bandwidth, latency : number
+            GB/s and µs of each link.
 
         Returns
         -------

@@ -71,10 +71,8 @@ def low_diameter_circulant(
         Even, at least 2.
     tries : int
         Sets of offsets to try from degree 6 on; more may find a lower diameter.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
 
     Returns
     -------

@@ -25,10 +25,8 @@ def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, l
     twist : int, optional
         For two dimensions: shift of the wraparound links of the first along the second, less than its size.  By default
         the wraparound links of a dimension of size k are shifted by k along all those of size 2 k.
-    bandwidth : int, float, str or Fraction
-        GB/s of each link, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
 
     Returns
     -------

@@ -41,8 +41,6 @@ def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
     ------
     UnsupportedError
         If the graph is not regular.
-    TopologyError
-        If `times` is not a whole number of at least 1, or there would be too many arcs.
 
     Notes
     -----
@@ -92,8 +90,6 @@ def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
     ------
     UnsupportedError
         If the graph has self-loops, which would link copies of the same node.
-    TopologyError
-        If `copies` is not a whole number of at least 1, or there would be too many arcs.
 
     Notes
     -----

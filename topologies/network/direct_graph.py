@@ -100,15 +100,6 @@ class DirectGraph:
             In any order.
         name : str
             For display.
-
-        Returns
-        -------
-        DirectGraph
-
-        Raises
-        ------
-        TopologyError
-            If an end is not a node, or the numbers are not of this form.
         """
         num_nodes = as_size(num_nodes, "num_nodes", least=2)
         listed = arcs if isinstance(arcs, np.ndarray) else as_list(arcs, "the arcs", most=MAX_LINKS)
