@@ -2,6 +2,7 @@
 
 Pyomo is for models that people read and extend; here a block of variables is an array of column numbers, and a block of
 constraints is a few arrays of rows, columns and coefficients that broadcast against each other.
+A `BlockModel` is open to more constraints and other objectives, like models in Pyomo.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .block_input import (
     in_one_row,
 )
 
-__all__ = ["Block", "BlockProgram", "Blocks"]
+__all__ = ["Block", "BlockModel", "BlockProgram", "Blocks", "Terms"]
 
 
 class Block(NamedTuple):
@@ -260,3 +261,37 @@ def _joined(entries: Sequence[tuple[IntArray, IntArray, FloatArray]]) -> tuple[I
     none = np.empty(0, dtype=np.int64)
     rows, columns, numbers = zip((none, none, np.empty(0)), *entries, strict=True)
     return np.concatenate(rows), np.concatenate(columns), np.concatenate(numbers)
+
+
+Terms = Sequence[tuple[npt.ArrayLike, Numbers]]
+"""``(columns, coefficients)`` pairs that broadcast against each other; their products are added up."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BlockModel:
+    """A linear program in blocks, open to more constraints and to other objectives.
+
+    `blocks`: For whole blocks of variables or constraints; what is added counts from the next solve on.
+    """
+
+    blocks: Blocks
+
+    def constrain(self, name: str, terms: Terms, *, lower: float = -np.inf, upper: float = np.inf) -> None:
+        """Add a constraint."""
+        self.blocks.constraint(name, (), in_one_row(terms, f"constraint {name!r}"), lower=lower, upper=upper)
+
+    def maximize(self, terms: Terms) -> None:
+        """Replace the objective by the greatest sum of the terms; `UnsupportedError` as for `constrain`."""
+        self.blocks.maximize(terms)
+
+    def minimize(self, terms: Terms) -> None:
+        """Replace the objective by the least sum of the terms; `UnsupportedError` as for `constrain`."""
+        self.blocks.minimize(terms)
+
+    def __repr__(self) -> str:
+        """One line in angle brackets."""
+        return f"<{type(self).__name__} {self.blocks.name}>"
+
+    def linear_program(self) -> BlockProgram:
+        """Return the program as it stands, as the arrays that `collopt.solve` reads."""
+        return self.blocks.linear_program()

@@ -12,7 +12,7 @@ from ...interpreter.check import check_program
 from ...programs.checks import check_choice, check_counts, check_seconds
 from ...programs.program import Program
 from ..calls.reduce_ops import OPERATIONS, check_operation
-from ..processes.memory_errors import memory_for
+from ..processes.local_ranks import memory_for
 from ..processes.rendezvous import BACKENDS, Meeting, on_all_ranks
 from .execute import PlanLike, execute, program_of
 from .reference_results import poison, reference, tensors

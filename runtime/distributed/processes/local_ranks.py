@@ -15,6 +15,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -29,10 +30,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from .... import errors
-from ....errors import ColloptError, ProgramError
+from ....errors import ColloptError, ProgramError, UnsupportedError
 
-__all__ = ["Listener", "listening", "run_ranks", "supervise", "tell"]
-
+__all__ = ["Listener", "listening", "memory_for", "run_ranks", "supervise", "tell"]
 
 Result = TypeVar("Result")
 
@@ -291,3 +291,21 @@ def tell(news: object) -> None:
     """
     if listener := _listener.get():
         listener(news)
+
+
+@contextmanager
+def memory_for(what: str, mending: str) -> Iterator[None]:
+    """Tell that tensors do not fit memory; torch has no exception of its own for that on CPUs.
+
+    >>> with memory_for("elements=8 of int32", "fewer"):
+    ...     raise MemoryError
+    Traceback (most recent call last):
+        ...
+    collopt.errors.UnsupportedError: there is not enough memory for elements=8 of int32 on this rank; give fewer
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not re.search("memory|overflow|size", str(error)):
+            raise
+        raise UnsupportedError(f"there is not enough memory for {what} on this rank; give {mending}") from error

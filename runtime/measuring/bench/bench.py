@@ -16,8 +16,7 @@ from ....support.validation import shown
 from ...distributed.calls.reduce_ops import OPERATIONS, check_operation
 from ...distributed.execution.execute import PlanLike, program_of
 from ...distributed.execution.run_report import ELEMENT_BYTES
-from ...distributed.processes.local_ranks import tell
-from ...distributed.processes.memory_errors import memory_for
+from ...distributed.processes.local_ranks import memory_for, tell
 from ...distributed.processes.rendezvous import BACKENDS, Meeting, on_all_ranks
 from ...programs.checks import check_choice, check_counts, check_seconds
 from ...programs.program import Program

@@ -7,9 +7,8 @@ from itertools import count
 
 from ...interpreter.findings import Findings
 from ...programs.program import Buffer, ChunkRange, Dependency, Instruction, RankProgram, ThreadBlock
-from .document import Block, Gpu, Step
+from .document import Block, Gpu, Step, at
 from .limits import MAX_AWAITED_BLOCK
-from .scanner import at
 
 __all__ = ["BUFFERS", "rank_program"]
 

@@ -14,10 +14,9 @@ from ...interpreter.findings import Findings, Severity
 from ...interpreter.interpret import InterpreterReport, run_program
 from ...programs.program import Program, RankProgram
 from .dialects import ATTRIBUTES, FUSED, PLAIN
-from .document import IGNORED, INT32_MAX, INT64_MAX, Block, Document, Gpu, read_document
+from .document import IGNORED, INT32_MAX, INT64_MAX, Block, Document, Gpu, at, read_document
 from .limits import MAX_COUNT, SPELLINGS
 from .rank_program import BUFFERS, rank_program
-from .scanner import at
 
 __all__ = ["interpret_file", "read_placements", "read_xml"]
 

@@ -9,9 +9,8 @@ from ....support.validation import shown
 from ...interpreter.findings import Findings
 from ...programs.layout import Layout
 from ..format.dialects import MSCCL_DEFAULT_MAX_BYTES, Dialect
-from ..format.document import Document, Gpu
+from ..format.document import Document, Gpu, at
 from ..format.limits import MAX_NODES, SPELLINGS
-from ..format.scanner import at
 
 PROTOCOLS = ("Simple", "LL", "LL128")
 NAME_LENGTH = 63

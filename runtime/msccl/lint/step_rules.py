@@ -8,9 +8,8 @@ from ....support.validation import shown
 from ...interpreter.findings import Findings, Severity
 from ...programs.layout import Layout
 from ..format.dialects import FUSED, Dialect
-from ..format.document import Block, Document, Gpu, Step
+from ..format.document import Block, Document, Gpu, Step, at
 from ..format.limits import CONNECTIONS_PER_CHANNEL, MAX_COUNT
-from ..format.scanner import at
 from .header_rules import chunks_of_buffers
 
 SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})

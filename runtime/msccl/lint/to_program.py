@@ -7,10 +7,9 @@ from ....schedules import Collective
 from ...interpreter.findings import Findings
 from ...programs.layout import Layout
 from ...programs.program import Program
-from ..format.document import Document
+from ..format.document import Document, at
 from ..format.limits import SPELLINGS
 from ..format.rank_program import rank_program
-from ..format.scanner import at
 from .header_rules import chunks_of_buffers
 
 __all__ = ["layout_of", "program_of"]
