@@ -1,7 +1,6 @@
-"""Explicit mathematical models, one per module; they know no solver.
+"""Explicit linear and integer programs, one per module, independent of any solver.
 
-Each module's ``build`` states a model; between that and `collopt.solve` a user may add constraints or replace the
-objective.
+``build`` of a module states a model; before `collopt.solve` a user may add constraints or replace the objective.
 """
 
 from . import (

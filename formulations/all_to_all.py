@@ -1,8 +1,7 @@
-"""The rate of all-to-all and all-to-allv as a linear program: a multicommodity flow, one commodity per source.
+"""Rate of all-to-all and all-to-allv as a maximum concurrent flow linear program, with one commodity per source.
 
-Every rank has something for every other; all of it moves at once, over any paths, in proportion to the traffic.  What
-starts at one rank need not be told apart by where it goes, so there is one flow per source, of which each other rank
-takes out its part.
+All ranks send to all others concurrently, over any paths, in proportion to the traffic.  Data of one source need not be
+distinguished by destination, so there is one flow per source, from which each other rank takes its part.
 
 ==================  ===================================================  =============================================
 name                meaning                                              equation
@@ -20,15 +19,15 @@ LP (3) is in appendix A.5 of the direct-connect paper, where links have one unit
 Here links have their bandwidths, switches are nodes with no part of their own (ForestColl, appendix G, counts flows
 through switches in the same way), and f is multiplied by the traffic between s and u over the largest one.
 
-The rate is exact: unlike trees, flows are limited by nothing but the program.  With equal traffic and N ranks the
+The rate is exact: flows need no further condition, unlike trees.  With equal traffic and N ranks the
 algorithm bandwidth of nccl-tests is N f.
 
-Blocks, because it is solved at 10^5 to 10^6 columns.
+Stated in `Blocks`, for 10^5 to 10^6 columns.
 
-Symmetries make it smaller.  Let the group Γ act on nodes and links and keep ranks, bandwidths b and traffic T; let O(i)
+Symmetries reduce it.  Let the group Γ act on nodes and links and keep ranks, bandwidths b and traffic T; let O(i)
 be its orbits of sources, s(i) the first of each, and Q its orbits of links.  The program of s(i) and Q,
 
-    maximise f  subject to  sum over i of |O(i)| / |Q| times sum over e in Q of y(s(i), e) <= b(Q)  for each Q,
+    maximize f  subject to  sum over i of |O(i)| / |Q| times sum over e in Q of y(s(i), e) <= b(Q)  for each Q,
                             delivery as above for each s(i),
 
 has the same optimum:
@@ -42,10 +41,10 @@ has the same optimum:
   of Q is the sum over i, and over all g in Γ, of y(s(i), e') times |O(i)| / |Γ|; among these e' each link of Q is found
   |Γ| / |Q| times.  So it is what the smaller program says, at most b(Q).
 
-Any subgroup will do, so generators that were found by chance are enough.  A row's price p(Q) counts a GB/s more on
-every link of Q.  Prices of the whole program are p(e) = p(Q) / |Q| (`AllToAllModel.link_prices`), which add up with
-bandwidths to f; the prices of ``delivery`` at s(i) are |O(i)| times those that the whole program has at each source of
-O(i).  What a constraint or an objective of a user says of ``flow`` is said of s(i), for all of O(i) on average.
+Any subgroup will do, so generators from a randomized search suffice.  The dual value p(Q) of a row is per GB/s more on
+every link of Q.  The dual values of the whole program are p(e) = p(Q) / |Q| (`AllToAllModel.link_duals`), and their
+products with bandwidths sum to f; those of ``delivery`` at s(i) are |O(i)| times those of the whole program at each
+source of O(i).  User constraints and objectives on ``flow`` apply to s(i), for all of O(i) on average.
 
 Examples
 --------
@@ -61,14 +60,14 @@ Four ranks around a switch with 30 GB/s each way; and if the link out of ``a`` m
 >>> round(solve(model).objective, 6)
 5.0
 
-All ranks are alike, so one source and two rows, uplinks and downlinks, are enough:
+All ranks are equivalent, so one source and two rows, uplinks and downlinks, suffice:
 
 >>> from collopt.topologies import symmetries
 >>> small = build(star, symmetries=symmetries(star))
 >>> small.variables.flow.shape, solve(small).exact.objective
 ((1, 8), Fraction(10, 1))
->>> prices = small.link_prices(solve(small).duals["link_bandwidth"])
->>> round(30 * float(prices.sum()), 6)
+>>> duals = small.link_duals(solve(small).duals["link_bandwidth"])
+>>> round(30 * float(duals.sum()), 6)
 10.0
 """
 
@@ -153,21 +152,21 @@ class AllToAllModel(BlockModel):
         """The row of ``link_bandwidth`` that holds for each link, shape (links,)."""
         return self.orbits.classes
 
-    def link_prices(self, prices: FloatArray) -> FloatArray:
-        """Spread the prices of rows over the links that they hold for.
+    def link_duals(self, duals: FloatArray) -> FloatArray:
+        """Divide the dual values of rows among their links.
 
         Parameters
         ----------
-        prices : ndarray, shape (classes,)
+        duals : ndarray, shape (classes,)
             ``solution.duals["link_bandwidth"]``, or the exact ones.
 
         Returns
         -------
         ndarray, shape (links,)
-            Prices of the links in the program of all sources, in the order of `Topology.links`.
+            Dual values of the links in the program of all sources, in the order of `Topology.links`.
         """
-        spread: FloatArray = np.asarray(prices / self.orbits.sizes)[self.orbits.classes]
-        return spread
+        divided: FloatArray = np.asarray(duals / self.orbits.sizes)[self.orbits.classes]
+        return divided
 
 
 def build(
@@ -197,7 +196,7 @@ def build(
 
     Examples
     --------
-    One rank has twice as much for its neighbour in a ring: some of it had better go the other way round.
+    One rank has twice as much for its neighbor in a ring; part of it takes the other direction.
 
     >>> from collopt import solve
     >>> from collopt.topologies import ring
@@ -239,7 +238,7 @@ def _delivery(model: AllToAllModel) -> None:
         (places[:, tails][out], flow[out], -1),
         (places[source, rank], model.variables.rate, -model.shares[model.sources[source], rank]),
     ]
-    # The rows of the sources themselves stay empty, so that prices are found by source and node.
+    # The rows of the sources themselves stay empty, so that dual values are indexed by source and node.
     model.blocks.constraint("delivery", (sources, nodes), terms, lower=0)
 
 

@@ -1,13 +1,13 @@
-"""Throughput-optimal allreduce by trees as a linear program.
+"""Throughput-optimal allreduce by reduce trees and broadcast trees as a linear program.
 
-Data is added up along in-trees and spread along out-trees with the same roots; both kinds share each link.  How much
-each rank roots, and how a link is divided, are free; the sum of the root rates is the algorithm bandwidth.
+Data is reduced along in-trees and broadcast along out-trees with the same roots; both kinds share each link.  The rate
+of each root and the division of each link are free; the sum of the root rates is the algorithm bandwidth.
 
 =====================  ==============================================================  =============================
 name                   meaning                                                         equation
 =====================  ==============================================================  =============================
 variables
-``root_rate``          GB/s added up at a rank and spread from there                   x(v) of LP (5)
+``root_rate``          GB/s reduced at a rank and broadcast from there                 x(v) of LP (5)
 ``broadcast_share``    bandwidth from rank to rank given to out-trees                  c(u, v)^BC of LP (5)
 ``reduce_share``       bandwidth from rank to rank given to in-trees                   c(u, v)^RE of LP (5)
 ``broadcast_flow``     witness of rank t: how everything reaches t                     f(u, v)^(s,t) of LP (5)
@@ -26,15 +26,15 @@ constraints
 =====================  ==============================================================  =============================
 
 LP (5) is that of ForestColl, appendix G, which is exact as it stands on networks without switches.  With switches it
-would let shares enter and leave a switch in different amounts, as if switches copied and added up data; the
+would let shares enter and leave a switch in different amounts, as if switches copied and reduced data; the
 appendix therefore replaces links by bandwidths b'(α, β) between ranks, carried by flows through the switches.  Here
-that is done on every network: a link between two ranks carries its own b'.  Flows that passed other ranks would gain
-nothing, as they can be cut in pieces there without narrowing any cut, so transit passes switches only.
+that is done on every network: a link between two ranks carries its own b'.  Flows through other ranks would gain
+nothing, as they can be split there without reducing any cut, so transit passes switches only.
 
-With `relays`, switches take part like ranks without data, which copy and add up: LP (5) without the indirection, if all
+With `relays`, switches take part like ranks without data, which copy and reduce: LP (5) without the indirection, if all
 switches are relays.  The objective is then an upper bound; trees that branch at switches need not reach it.
 
-Pyomo, because it is read and extended.  `collopt.formulations.allreduce_cuts` states the same in fewer variables.
+Stated in Pyomo, to be read and extended.  `collopt.formulations.allreduce_cuts` is equivalent with fewer variables.
 
 Examples
 --------
@@ -80,7 +80,7 @@ class Variables:
     Attributes
     ----------
     root_rate : Var
-        ``[root]``: GB/s that are added up at a rank and spread from there.
+        ``[root]``: GB/s that are reduced at a rank and broadcast from there.
     broadcast_share, reduce_share : Var
         ``[tail, head]``: GB/s from rank to rank for out-trees and for in-trees; the pairs are those that are joined by
         a link, or by a path through switches.
@@ -106,7 +106,7 @@ class Variables:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AllreduceModel(PyomoModel):
-    """An allreduce program.
+    """The linear program of an allreduce.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class AllreduceModel(PyomoModel):
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Ranks and relays: where trees branch."""
+        """Ranks and relays, where trees may branch."""
         return self.topology.compute_nodes + self.relays
 
     @cached_property
@@ -166,7 +166,7 @@ def build(
     roots : iterable of int or str, optional
         Ranks that may root trees, by number or name; all by default.
     relays : iterable of str
-        Switches that copy and add up data for the bound's sake; none by default.
+        Switches that copy and reduce data, for an upper bound; none by default.
 
     Returns
     -------
@@ -180,7 +180,7 @@ def build(
 
     Examples
     --------
-    Three GPUs around a switch; and if the switch could add up and copy:
+    Three GPUs around a switch; and with in-network reduction and multicast:
 
     >>> from collopt import solve
     >>> from collopt.topologies import Topology

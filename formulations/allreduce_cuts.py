@@ -1,14 +1,14 @@
-"""The allreduce program with its witnesses projected out: cuts take the place of flows.
+"""Allreduce linear program with cut constraints in place of witness flows (projection, for cutting planes).
 
-All that is rooted anywhere can reach rank t within the shares if and only if no cut is too narrow for it.  So the
-flows of `collopt.formulations.allreduce`, N times as many as there are links, say no more than one inequality for each
-set S of ranks; few of them bind, and these are added when they are found.
+By max-flow min-cut all rooted data can reach rank t within the shares if and only if every cut is wide enough.  So the
+flows of `collopt.formulations.allreduce`, N times as many as links, are equivalent to one inequality per set S of
+ranks; few of these are active, and they are added once they are violated.
 
 ===================  ============================================================  =============================
 name                 meaning                                                       equation
 ===================  ============================================================  =============================
 variables
-``root_rate``        GB/s added up at a rank and spread from there                 x(v) of LP (5)
+``root_rate``        GB/s reduced at a rank and broadcast from there                x(v) of LP (5)
 ``broadcast``        what links carry of the out-trees' hops that start at a rank  flows of b'(α, β), appendix G
 ``reduce``           what links carry of the in-trees' hops that end at a rank     the same, reversed
 constraints
@@ -20,10 +20,10 @@ constraints
 
 LP (5) is that of ForestColl, appendix G; the two sides of the last lines are equal by max-flow min-cut, as in its
 Theorem 1.  Hops of in-trees are described from the root outwards, against the direction of their data, so that both
-kinds of trees look alike here.  The bandwidth from rank α to rank β, b' or c, is what reaches β of the flow that
+kinds of trees have the same form.  The bandwidth from rank α to rank β, b' or c, is what reaches β of the flow that
 starts at α.
 
-Blocks, because it is solved in a loop.
+Stated in `Blocks`, since it is solved in a loop.
 
 Examples
 --------
@@ -52,7 +52,7 @@ __all__ = ["AllreduceCutModel", "Hops", "build", "build_mirrored", "opposite_lin
 
 
 class Hops(NamedTuple):
-    """What links carry of one kind of trees: flows from each rank to its next ranks, past switches alone.
+    """Link loads of one kind of trees: flows from each rank to its next ranks, through switches only.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Hops(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AllreduceCutModel(BlockModel):
-    """An allreduce program in cuts.
+    """The linear program of an allreduce with cut constraints.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class AllreduceCutModel(BlockModel):
     hops: dict[Direction, Hops]
 
     def add_cuts(self, name: str, direction: Direction, inside: BoolArray) -> None:
-        """Demand that sets of ranks let out, or in, all that is rooted in them.
+        """Add cut constraints: the shares out of sets of ranks, or into them, carry all that is rooted in them.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ def build(topology: Topology) -> AllreduceCutModel:
 
 
 def build_mirrored(topology: Topology) -> AllreduceCutModel:
-    """State the same, in half the variables, where every link has an opposite of its bandwidth.
+    """State the same program in half the variables, on symmetric bidirectional links.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def _with_first_cuts(model: AllreduceCutModel) -> AllreduceCutModel:
 
 
 def _add_hops(blocks: Blocks, name: str, topology: Topology, tails: IntArray, heads: IntArray) -> Hops:
-    """Into w = out of w for each rank where hops start and each switch w on their ways."""
+    """Into w = out of w for each rank where hops start and each switch w on their paths."""
     origins, links = _passed(topology.num_ranks, len(topology.nodes), tails, heads)
     columns = blocks.variables(name, len(links))
     hops = Hops(columns, origins, links, tails[links], heads[links])
@@ -253,7 +253,7 @@ def _add_link_bandwidth(blocks: Blocks, topology: Topology, uses: list[tuple[Int
 
 
 def _passed(num_ranks: int, num_nodes: int, tails: IntArray, heads: IntArray) -> tuple[IntArray, IntArray]:
-    """Origin and link of every entry: the links on ways from each rank past switches alone to other ranks."""
+    """Return origin and link of every entry: the links on paths from each rank through switches to other ranks."""
     numbers: list[list[int]] = [[] for _ in range(num_nodes)]
     for link, tail in enumerate(tails.tolist()):
         numbers[tail].append(link)

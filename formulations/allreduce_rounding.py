@@ -1,18 +1,18 @@
-"""From the rates of an allreduce program to multiples of 1/k: few trees instead of the very best rate.
+"""Rounding of an allreduce solution to multiples of 1/k, which trades rate for few trees.
 
-Trees are whole things of one bandwidth, here ``1 / k``: at most k trees for every unit of rate.  ForestColl, appendix
+Every tree has the bandwidth ``1 / k``: at most k trees per unit of rate.  ForestColl, appendix
 G, rounds root rates and shares down to multiples of 1/k and packs trees into what is left.  Rounded as they stand, the
-root rates could ask for more than the rounded shares carry.  So each root also gives up one multiple for every share
-that lost something, of the kind of trees where more did, and then everything fits:
+root rates could exceed what the rounded shares carry.  So each root also gives up one multiple for every share that
+lost something, of the kind of trees where more did, and then everything fits:
 
     let L shares lose.  A cut that k c was wide is at least ``k c - L`` wide afterwards, less than 1 for each of them.
     If some rank of a set S keeps a rate, then the rates in S are at most ``k x(S) - L``, and ``x(S) <= c``.
 
-With R roots the sum of the rates is at most ``R (L + 1) / k`` below that of the program.  That is what can be promised
-without looking at cuts; the rate that the rounded shares really carry is usually better, and is found by the planner.
+With R roots the sum of the rates is at most ``R (L + 1) / k`` below that of the program.  This bound
+holds for any cuts; the rate that the rounded shares carry is usually higher, and the planner computes it.
 
-Everything here is exact, so what a solver found in floats is taken as it is: a share of 2.9999999999 is less than 3.
-Answers in fractions, as in ``Solution.exact``, lose nothing to that.
+The arithmetic is exact, so floats of a solver are taken literally: a share of 2.9999999999 is less than 3.  Fractions,
+as in ``Solution.exact``, avoid that loss.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Number = float | Fraction
 Pair = tuple[str, str]
 
 TOLERANCE = Fraction(1, 10**6)
-"""How far below 0 a number may be that a solver calls at least 0."""
+"""Tolerance of a solver for numbers of at least 0."""
 
 
 @dataclass(frozen=True)
 class RoundedRates:
-    """Root rates and shares in multiples of 1/k that trees fit.
+    """Root rates and shares in multiples of 1/k for which trees exist.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ def round_rates(
 def round_flow(
     flow: Mapping[tuple[Node, Node], Number], origin: Node, ends: Collection[Node], k: int
 ) -> dict[tuple[Node, Node], Fraction]:
-    """Round a flow down to multiples of 1/k: cut it in paths, and round each path.
+    """Round a flow down to multiples of 1/k by path decomposition.
 
     What reaches any end falls by less than 1/k for each of the paths, and there are no more of them than links with
     flow.  Nothing grows, and every node between origin and ends passes on exactly what it gets.
@@ -168,7 +168,7 @@ def _shortest_path(
     origin: Node,
     ends: Collection[Node],
 ) -> list[tuple[Node, Node]]:
-    """Links with something left from `origin` to an end; none if there is no such path."""
+    """Find a shortest path of links with flow from `origin` to an end; empty if there is none."""
     before: dict[Node, Node] = {}
     waiting = deque([origin])
     while waiting:
@@ -191,7 +191,7 @@ def _round_down(amount: Fraction, k: int) -> Fraction:
 
 
 def _read(what: str, numbers: Mapping[Node, Number]) -> dict[Node, Fraction]:
-    """Read numbers exactly; what is below 0 by no more than a solver's tolerance is 0."""
+    """Read numbers exactly; negative ones within a solver's tolerance become 0."""
     if not isinstance(numbers, Mapping):
         raise UnsupportedError(f"{what} is {shown(numbers)}; expected a mapping to numbers")
     exact = {}

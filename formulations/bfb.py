@@ -1,8 +1,8 @@
-"""Breadth-first broadcast (BFB): what each link brings of each shard, one distance after the other.
+"""Load balancing of a breadth-first broadcast (BFB) as linear and integer programs, one per distance.
 
-In step t of a BFB allgather every rank gets the shards of the ranks that are t hops away, from neighbours that are one
-hop nearer to them and so have these shards already.  Only how much comes over which link is open: the less the busiest
-link into a rank carries, the sooner the step is over.
+In step t of a BFB allgather every rank receives the shards of the ranks t hops away, from neighbors one hop nearer to
+them, which already have these shards.  The division over the links is free; the step takes as long as the most loaded
+link into a rank.
 
 ==================  ====================================================  ==================================
 name                meaning                                               equation
@@ -22,13 +22,13 @@ from ``arrival``.
 
 The paper counts in shards per link.  Here a link's load is divided by its bandwidth, which is the same where all
 bandwidths are 1, counts parallel links, which a topology merges, as often as they are there, and is right for links
-that differ.  So the largest U of each distance, added up over the distances, is the `StepSchedule.inverse_rate` of the
+that differ.  So the sum over the distances of the largest U is the `StepSchedule.inverse_rate` of the
 schedule: equation (2).
 
 The programs of different ranks share no variable.  One model holds those of all ranks at one distance, so that a whole
-schedule takes as many solves as the topology has distances.  Pyomo, because it is read and extended, and up to about
-5 * 10^4 shares; for thousands of ranks there is a formula.  Of all sets of links into a rank take the number of shards
-that only this set can bring, over the set's bandwidth: the largest is U (Theorem 19, generalised).
+schedule takes as many solves as the topology has distances.  Stated in Pyomo, to be read and extended, for up to about
+5 * 10^4 shares; for thousands of ranks there is a formula.  Over all sets of links into a rank, U is the largest ratio
+of the shards that only this set can carry to its bandwidth (Theorem 19, generalized).
 
 Examples
 --------
@@ -85,7 +85,7 @@ class Variables:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BfbModel(PyomoModel):
-    """A breadth-first broadcast's program of one distance.
+    """The program of one distance of a breadth-first broadcast.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class BfbModel(PyomoModel):
     ranks : tuple of str
         The ranks that get something in this program.
     parts : int
-        What the shares of a shard add up to: 1, or the chunks per shard.
+        Sum of the shares of a shard: 1, or the chunks per shard.
     variables : Variables
         To index when extending the model.
     """
@@ -112,7 +112,7 @@ class BfbModel(PyomoModel):
 
 
 def build(topology: Topology, distance: int, *, ranks: Iterable[str] | None = None) -> BfbModel:
-    """State how evenly the links into each rank can carry what comes from a distance: linear program (1).
+    """State the load balancing of the shards from one distance: linear program (1).
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def build(topology: Topology, distance: int, *, ranks: Iterable[str] | None = No
 
 
 def build_chunked(topology: Topology, distance: int, chunks: int, *, ranks: Iterable[str] | None = None) -> BfbModel:
-    """State the same for shards of equal chunks that stay whole: integer program (13).
+    """State the load balancing for shards of indivisible equal chunks: integer program (13).
 
     Where all links into a rank are equally fast its optimum is ``ceil(chunks * U)`` chunks, with the U of `build`; see
     `collopt.formulations.bfb_rounding`.
@@ -178,7 +178,7 @@ def build_timed(
     ranks: Iterable[str] | None = None,
     links: Iterable[tuple[str, str]] | None = None,
 ) -> BfbModel:
-    """State how soon what comes from a distance can be there where links have latencies: linear program (14).
+    """State the least time for the shards from one distance with link latencies: linear program (14).
 
     A link that could bring something counts with its latency, whether it does or not.  Where a latency is worse than
     all that the link could take over, state the program without that link, and take the better answer.
@@ -265,13 +265,13 @@ def _checked_ranks(topology: Topology, ranks: Iterable[str] | None) -> tuple[str
 
 
 def _due(topology: Topology, hops: IntArray, distance: int, rank: str) -> list[int]:
-    """Sources whose shards a rank gets: N-t(u)."""
+    """Return the sources whose shards a rank gets: N-t(u)."""
     found: list[int] = np.flatnonzero(hops[:, topology.node_index[rank]] == distance).tolist()
     return found
 
 
 def _offered(topology: Topology, hops: IntArray, distance: int, link: Link) -> list[int]:
-    """Sources whose shards can come over a link: d(v, u) = d(v, w) + 1 = t."""
+    """Return the sources whose shards a link can carry: d(v, u) = d(v, w) + 1 = t."""
     tail, head = topology.node_index[link.tail], topology.node_index[link.head]
     found: list[int] = np.flatnonzero((hops[:, tail] == distance - 1) & (hops[:, head] == distance)).tolist()
     return found

@@ -1,13 +1,13 @@
-"""From parts of shards to whole chunks: what the linear program of a breadth-first broadcast says, made executable.
+"""Rounding of breadth-first broadcast shares to whole chunks, and their schedule.
 
-The shares that a rank gets of one source's shard add up to 1.  With P chunks per shard each becomes P times as many
+The shares that a rank gets of one source's shard sum to 1.  With P chunks per shard each becomes P times as many
 chunks, rounded down or up, so that together they are P.  Rounding up adds less than a chunk per source that uses a
 link, and at most d^(t - 1) sources at distance t do, which gives Theorem 20 of the direct-connect paper (appendix E.2):
 the bandwidth time grows by at most d (d^D - 1) / ((d - 1) P N) above the best one in whole chunks.
 
 That bound grows with the diameter D and is far from what can be reached.  Where all links into a rank are equally fast
-the optimum of integer program (13) is ``ceil(P U)`` exactly, with the U of linear program (1): it asks for a flow, and
-flows in whole capacities have whole solutions.  At its best, a schedule of whole chunks takes less than ``d D / (P N)``
+the optimum of integer program (13) is ``ceil(P U)`` exactly, with the U of linear program (1): it is a flow problem,
+and integral capacities have integral flows.  At its best, a schedule of whole chunks takes less than ``d D / (P N)``
 longer than one of parts.
 """
 
@@ -28,13 +28,13 @@ __all__ = ["as_sends", "excess_bound", "least_chunks", "round_shares"]
 Offer = tuple[str, str, str]
 
 TOLERANCE = Fraction(1, 10**6)
-"""How far the shares of one source may be from 1 together: solvers work in floats."""
+"""Tolerance of the sum of the shares of one source, for floats of solvers."""
 
 
 def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[Offer, int]:
-    """Turn the shares of a solution into whole chunks, at most one more than the share on any link.
+    """Round the shares of a solution to whole chunks, at most one more than the share on any link.
 
-    Of what rounding down leaves over, the links with the largest remainders get one chunk each.
+    Largest remainder method: the links with the largest remainders get one chunk each.
 
     Parameters
     ----------
@@ -46,13 +46,13 @@ def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[
     Returns
     -------
     dict of (source, tail, head) to int
-        For every source and head they add up to `chunks`; each is less than 1 away from ``chunks`` times its share.
+        For every source and head they sum to `chunks`; each is less than 1 away from ``chunks`` times its share.
 
     Raises
     ------
     UnsupportedError
         If `chunks` is not a whole number of at least 1, shares are not of that form, one is negative, or they do not
-        add up to 1.
+        sum to 1.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[
 
 
 def least_chunks(load: Fraction, chunks: int) -> int:
-    """Chunks that the busiest link into a rank carries if shards have `chunks` chunks, at best: ``ceil(P U)``.
+    """Return the minimum of the maximum number of chunks on a link into a rank: ``ceil(P U)``.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def least_chunks(load: Fraction, chunks: int) -> int:
 
 
 def excess_bound(degree: int, diameter: int, chunks: int, num_ranks: int) -> Fraction:
-    """How much rounding can add to the bandwidth time, in M/B: Theorem 20.
+    """Return the bound on what rounding adds to the bandwidth time, in M/B: Theorem 20.
 
     Parameters
     ----------
@@ -139,9 +139,9 @@ def excess_bound(degree: int, diameter: int, chunks: int, num_ranks: int) -> Fra
 
 
 def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> list[Send]:
-    """Say which chunks come over which link: links take their chunks one after the other.
+    """Assign consecutive chunks to links.
 
-    Any chunks would do, since every neighbour has the whole shard by then (direct-connect paper, section 6.1).
+    Any assignment is valid, since every neighbor has the whole shard by then (direct-connect paper, section 6.1).
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> 
 
 
 def _as_number(what: str, value: float | Fraction) -> Fraction:
-    """Read a number exactly; what is below 0 by no more than a solver's tolerance is 0."""
+    """Read a number exactly; a negative one within a solver's tolerance becomes 0."""
     try:
         exact = Fraction(value)
     except (TypeError, ValueError, OverflowError):
@@ -200,7 +200,7 @@ def _check_offers(numbers: object, what: str) -> None:
 
 
 def _rounded(amounts: Mapping[Offer, Fraction], total: int) -> dict[Offer, int]:
-    """Round amounts that add up to a whole `total`, by largest remainders."""
+    """Round amounts that sum to an integral `total`, by the largest remainder method."""
     whole = {key: floor(amount) for key, amount in amounts.items()}
     by_remainder = sorted(amounts, key=lambda key: whole[key] - amounts[key])
     for key in by_remainder[: total - sum(whole.values())]:

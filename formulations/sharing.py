@@ -1,7 +1,7 @@
-"""Several collectives on one fabric, as one program.
+"""Max-min fair rates of several concurrent collectives on one fabric, as a joint linear program.
 
-Each collective keeps its own formulation as a part of the joint program; what joins them is that their shares of a link
-add up to no more than the link has.
+Each collective keeps its own formulation as a part of the joint program; the sum of their shares of a link is at most
+its bandwidth.
 
 ==================  ====================================================  ==================================
 name                meaning                                               equation
@@ -19,7 +19,7 @@ The objective is the least weighted rate, the first round of max-min fairness; a
 variables can replace it.  For a sum of logarithms (proportional fairness) see
 `collopt.formulations.modelling.cvxpy_constraints`.
 
-Pyomo, because it is read and extended.
+Stated in Pyomo, to be read and extended.
 
 Examples
 --------
@@ -72,7 +72,7 @@ class Variables:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SharingModel(PyomoModel):
-    """Collectives that share a fabric.
+    """The joint program of collectives that share a fabric.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class SharingModel(PyomoModel):
 
 
 def build(topology: Topology, parts: Mapping[str, Any], *, weights: Mapping[str, object] | None = None) -> SharingModel:
-    """State that several collectives run on one fabric at the same time.
+    """State the joint program of several collectives on one fabric.
 
     Parameters
     ----------

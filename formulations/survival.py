@@ -1,6 +1,6 @@
-"""The best rate that a reservation of bandwidth can keep up through any one of several failures.
+"""Guaranteed rate of a bandwidth reservation under any one of several failures, as a linear program.
 
-Bandwidth is reserved once; whatever fails, trees for the promised rate must fit what is left of the reservation.  Each
+Bandwidth is reserved once; after any failure, trees at the guaranteed rate must fit the rest of the reservation.  Each
 failure is a scenario: the throughput model of the network without the failed links.
 
 ==================  ====================================================  ==================================
@@ -8,7 +8,7 @@ name                meaning                                               equati
 ==================  ====================================================  ==================================
 variables
 ``rate``            GB/s per unit of weight that is promised              x
-``reserved``        bandwidth of a link that is set aside                 r(u, v)
+``reserved``        reserved bandwidth of a link                          r(u, v)
 ``<scenario>.*``    shares and flows after that failure                   as in `throughput`
 constraints
 ``link_reserved``   a reservation fits the link                           r(u, v) <= b(u, v)
@@ -18,13 +18,13 @@ constraints
 ==================  ====================================================  ==================================
 
 The rate alone is the smallest bound over all failures, which exact combinatorial code finds faster; the model is for
-what comes on top, such as the cheapest reservation that keeps a given promise.
+extensions, such as the cheapest reservation for a given rate.
 
-Pyomo, because it is read and extended.
+Stated in Pyomo, to be read and extended.
 
 Examples
 --------
-A ring of 4 keeps half of its rate whichever cable fails, for the ranks at its ends then have one link each:
+A ring of 4 keeps half of its rate after any cable failure, since the ranks at its ends then have one link each:
 
 >>> from collopt import solve
 >>> from collopt.topologies import ring
@@ -120,7 +120,7 @@ def cables(topology: Topology) -> tuple[Cable, ...]:
 def build(
     topology: Topology, *, failures: Sequence[Cable] | None = None, weights: Sequence[object] | None = None
 ) -> SurvivalModel:
-    """State the best rate of allgather that any single failure leaves.
+    """State the best guaranteed rate of allgather under any single failure.
 
     Parameters
     ----------

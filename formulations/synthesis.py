@@ -1,7 +1,7 @@
-"""The fastest allgather in at most some number of steps, as an integer program over who sends which chunk when.
+"""Fastest allgather with a limited number of steps, as an integer program over sends of chunks in steps.
 
-A step is over when its slowest link has carried all that it has to.  With few steps data must hurry along shortest
-paths, whatever the load; every further step leaves more room to spread it.
+A step lasts as long as its slowest link.  Few steps force data onto shortest paths, whatever the load; every further
+step allows better balanced loads.
 
 ==================  ====================================================  ==================================
 name                meaning                                               in terms of the paper
@@ -21,13 +21,13 @@ schedule: no chunk needs to arrive twice, and what comes from v can leave u no e
 for each hop from v to u.  So 16 ranks with 4 chunks per shard and 3 steps take 5 * 10^3 variables instead of 12 * 10^3.
 
 A chunk takes a whole number of *ticks* on every link, in inverse proportion to the link's bandwidth, so durations are
-whole numbers and a solver that leaves a gap of less than one tick has proved the optimum.
+integers and an absolute optimality gap below one tick proves the optimum.
 
-Pyomo, because it is read and extended, and the search takes longer than the statement.
+Stated in Pyomo, to be read and extended; the search takes longer than building the model.
 
 Examples
 --------
-A ring of 4, both ways round: two steps and halves of shards are enough for the least time, 3 shards over 2 links:
+A bidirectional ring of 4: two steps and half shards suffice for the least time, 3 shards over 2 links:
 
 >>> from collopt.solvers.highs.session import solve
 >>> from collopt.topologies import ring
@@ -56,7 +56,7 @@ from .modelling.pyomo_model import PyomoModel
 __all__ = ["SynthesisModel", "Variables", "as_schedule", "build"]
 
 MAX_TICKS = 10**6
-"""Per chunk and link: beyond, a solver's tolerance is no longer small next to a tick."""
+"""Limit of ticks per chunk and link, beyond which solver tolerances are not small against a tick."""
 MAX_SENDS = 10**6
 
 
@@ -88,7 +88,7 @@ class Variables:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SynthesisModel(PyomoModel):
-    """The program of an allgather in steps.
+    """The integer program of an allgather in steps.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class SynthesisModel(PyomoModel):
 
 
 def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
-    """State the fastest allgather in at most some number of steps.
+    """State the fastest allgather in a limited number of steps.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
 
 
 def as_schedule(model: SynthesisModel, sends: Mapping[tuple[str, int, str, str, int], float]) -> StepSchedule:
-    """Read the schedule off a solution.
+    """Convert a solution to a schedule.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def as_schedule(model: SynthesisModel, sends: Mapping[tuple[str, int, str, str, 
 
 
 def _ticks(topology: Topology, chunks: int) -> tuple[dict[tuple[str, str], int], Fraction]:
-    """How many ticks a chunk takes on every link, and how long a tick is in ns per byte of shard."""
+    """Return the ticks of a chunk on every link, and the length of a tick in ns per byte of shard."""
     capacities = topology.arrays.capacities.tolist()
     common = lcm(*capacities)
     if common > MAX_TICKS * min(capacities):
@@ -209,7 +209,7 @@ def _ticks(topology: Topology, chunks: int) -> tuple[dict[tuple[str, str], int],
 
 
 def _sendings(topology: Topology, hops: list[list[int]], steps: int, chunks: int) -> list[Sending]:
-    """All that can happen: nothing comes back to its source, and nothing leaves a rank before it can be there."""
+    """List all possible sends: none back to the source, and none from a rank before data can have arrived."""
     rank = topology.node_index
     ways = [
         (source, link.tail, link.head, first)

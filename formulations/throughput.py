@@ -1,13 +1,13 @@
-"""The rate of allgather, broadcast, reduce-scatter and reduce as a linear program.
+"""Throughput of allgather, broadcast, reduce-scatter and reduce as a linear program.
 
-Every rank roots out-trees that carry its shard; `rate` is what flows down them per unit of weight.  Trees at that rate
-exist if and only if every rank can receive all shards at that rate on its own, so each rank gets a flow as witness.
+Every rank roots broadcast trees for its shard; `rate` is their bandwidth per unit of weight.  Trees at that rate exist
+if and only if every rank can receive all shards at that rate on its own, so each rank has a witness flow.
 
 ==================  ====================================================  ==================================
 name                meaning                                               equation
 ==================  ====================================================  ==================================
 variables
-``rate``            GB/s that each root spreads per unit of its weight    x
+``rate``            GB/s that each root sends per unit of its weight      x
 ``share``           bandwidth of a link that the collective uses          c(u, v)
 ``flow``            witness of rank t: how all shards reach t             f(u, v) of F(s, t)
 constraints
@@ -23,27 +23,27 @@ a weight of 1 for the root and 0 for the others makes it broadcast (pipeline pap
 Reduce-scatter and reduce are the same with all communication reversed (ForestColl, section 5.7): every flow then starts
 at its rank and ends at the roots.
 
-The rate is an upper bound on any network.  Trees reach it where no switch takes in more, or less, than it gives out;
-that is a matter of shares where a further constraint narrows one (the warning of ForestColl, appendix G).
+The rate is an upper bound on any network.  Trees attain it if the ingress of every switch equals its egress; further
+constraints on shares can break that (the warning of ForestColl, appendix G).
 
 A fixed number of trees per root makes it an integer program, in which everything is counted in trees.  What changes:
 
 =====================  =================================================  ============================================
 name                   meaning                                            equation
 =====================  =================================================  ============================================
-``inverse_bandwidth``  of one tree, to be minimised; 1 is that of the     U of Theorems 11 and 12, 1 / y of Algorithm 5
+``inverse_bandwidth``  of one tree, to be minimized; 1 is that of the     U of Theorems 11 and 12, 1 / y of Algorithm 5
                        fastest link                                       in other units
 ``share``              whole number of trees that a link carries          edge-disjoint trees
 ``link_bandwidth``     a link's trees fit the link                        c(u, v) <= floor(U b(u, v))
-``switch_balance``     as many trees enter a switch as leave it           Eulerian, as edge splitting asks for
+``switch_balance``     as many trees enter a switch as leave it           Eulerian, as edge splitting requires
 the other constraints  as above, with k, the trees per root, in place of  F(s, v) >= the sum of w times k
                        the rate
 =====================  =================================================  ============================================
 
-These are in ForestColl, appendix E.4.  Where links have opposites, floors are balanced by themselves; elsewhere the
-appendix leaves open what to do, and here the best balanced numbers are found.
+These are in ForestColl, appendix E.4.  On symmetric bidirectional links floors are balanced; the appendix
+leaves other networks open, and here the best balanced numbers are found.
 
-Pyomo, because it is read and extended.
+Stated in Pyomo, to be read and extended.
 
 Examples
 --------
@@ -99,7 +99,7 @@ class Variables:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ThroughputModel(PyomoModel):
-    """A throughput program.
+    """The throughput linear program.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class ThroughputModel(PyomoModel):
         return dict(self.variables.share.items())
 
     def balance_switches(self) -> None:
-        """Let no switch take in more, or less, than it gives out.
+        """Require that the ingress of every switch equals its egress.
 
         Without it the rate is a bound; with it there are trees at this rate in these shares, of which
         ``topology.with_bandwidths`` makes a network to plan on.  Where switches are balanced it changes nothing before
@@ -180,7 +180,7 @@ class FixedCountModel(ThroughputModel):
 def build(
     topology: Topology, *, weights: Sequence[object] | None = None, direction: Direction = "broadcast"
 ) -> ThroughputModel:
-    """State the rate of a collective on a topology.
+    """State the throughput of a collective on a topology.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Pyomo, blocks, CVXPY, checks."""
+"""Modeling layers: Pyomo models, block models over sparse arrays, CVXPY export, and input checks."""

@@ -1,4 +1,4 @@
-"""Reads the shapes, terms and numbers of blocks, or says what is wrong with them."""
+"""Input checks of block models: shapes, terms and numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Numbers = npt.ArrayLike
 Shape = int | tuple[int, ...]
 
 MAX_ENTRIES = 10**8
-"""Variables or constraints in one block: more would not fit the memory that a solver needs for them."""
+"""Limit of variables or constraints in one block, for the memory of a solver."""
 
 
 def as_shape(shape: Shape) -> tuple[int, ...]:
@@ -81,7 +81,7 @@ def as_coefficients(values: Numbers, what: str) -> FloatArray:
 
 
 def as_bounds(values: Numbers, shape: tuple[int, ...], what: str) -> FloatArray:
-    """Read bounds, which may be infinite, and spread them over a flattened block."""
+    """Read bounds, which may be infinite, and broadcast them over a flattened block."""
     numbers = as_floats(values, f"a bound of {what}")
     if np.isnan(numbers).any():
         raise UnsupportedError(f"a bound of {what} is not a number; use infinity for none")
@@ -89,7 +89,7 @@ def as_bounds(values: Numbers, shape: tuple[int, ...], what: str) -> FloatArray:
 
 
 def as_shaped(numbers: FloatArray, shape: tuple[int, ...], what: str) -> FloatArray:
-    """Spread numbers over a shape to which they broadcast."""
+    """Broadcast numbers to a shape."""
     try:
         return np.broadcast_to(numbers, shape)
     except ValueError:

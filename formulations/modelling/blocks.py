@@ -1,6 +1,6 @@
-"""Linear programs as named blocks over sparse arrays: for 10^5 to 10^6 columns, or for many small ones in a loop.
+"""Linear programs as named blocks over sparse arrays, for 10^5 to 10^6 columns or many small programs in a loop.
 
-Pyomo is for models that people read and extend; here a block of variables is an array of column numbers, and a block of
+Pyomo is for models to be read and extended; here a block of variables is an array of column numbers, and a block of
 constraints is a few arrays of rows, columns and coefficients that broadcast against each other.
 A `BlockModel` is open to more constraints and other objectives, like models in Pyomo.
 """
@@ -62,7 +62,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockProgram:
-    """What `Blocks` hands to the solver: a `collopt.solvers.lp.program.LinearProgram`."""
+    """The arrays of `Blocks` for the solver: a `collopt.solvers.lp.program.LinearProgram`."""
 
     name: str
     maximize: bool
@@ -157,7 +157,7 @@ class Blocks:
             Of the block; ``()`` for a single constraint.
         terms : sequence of tuple
             ``(rows, columns, coefficients)``, which broadcast against each other: `rows` are places in the flattened
-            block, `columns` are numbers from `variables`.  Entries of one place add up.
+            block, `columns` are numbers from `variables`.  Entries of one place are summed.
         lower, upper : array_like
             Bounds that broadcast to the shape.
 
@@ -264,12 +264,12 @@ def _joined(entries: Sequence[tuple[IntArray, IntArray, FloatArray]]) -> tuple[I
 
 
 Terms = Sequence[tuple[npt.ArrayLike, Numbers]]
-"""``(columns, coefficients)`` pairs that broadcast against each other; their products are added up."""
+"""``(columns, coefficients)`` pairs that broadcast against each other; their products are summed."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BlockModel:
-    """A linear program in blocks, open to more constraints and to other objectives.
+    """A linear program in blocks, to which constraints can be added and whose objective can be replaced.
 
     `blocks`: For whole blocks of variables or constraints; what is added counts from the next solve on.
     """

@@ -1,4 +1,4 @@
-"""A model's constraints in CVXPY, for objectives that are convex but not linear.
+"""Export of the constraints of a model to CVXPY, for convex nonlinear objectives.
 
 Logarithmic utilities, quadratic costs and the like are beyond the linear solver.  The constraints stay those of the
 formulation, compiled to arrays as for `collopt.solve`; only the language of the objective changes.
@@ -35,7 +35,7 @@ class ConvexProgram:
     variables : mapping of str to Expression, or to a mapping from index to Expression
         Under the names and indices that `collopt.Solution.values` uses; here they are expressions.
     constraints : list of Constraint
-        All of the model, and room for more.
+        All of the model; more can be appended.
     """
 
     variables: Mapping[str, Any]

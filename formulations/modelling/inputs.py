@@ -1,7 +1,4 @@
-"""Checks of what the builders of models are given.
-
-What the models of direct-connect topologies share: distances in hops.
-"""
+"""Input checks of model builders, and distances in hops for direct-connect topologies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Pyomo model, open to more constraints and other objectives, and compiled to arrays for a solver."""
+"""Base class of Pyomo models, and their compilation to arrays for a solver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Bounds = tuple[FloatArray, FloatArray]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PyomoModel:
-    """A linear or integer program in Pyomo, open to more constraints and to other objectives.
+    """A linear or integer program in Pyomo, to which constraints can be added and whose objective can be replaced.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class PyomoModel:
         Parameters
         ----------
         name : str
-            Under which its price will be found; new in this model.
+            Under which its dual value is listed; new in this model.
         expression : relational expression
             Linear in this model's variables, with ``<=``, ``>=`` or ``==``.
 
@@ -223,7 +223,7 @@ def _constant(expression: Any) -> bool:
 
 
 def _compiled(program: Any) -> CompiledProgram:
-    """Turn a Pyomo program into arrays, so that neither side of the wall needs to know the other's packages."""
+    """Compile a Pyomo program to arrays, so that formulations and solvers do not import each other's packages."""
     import pyomo.environ as pyo
     from pyomo.common.errors import InfeasibleConstraintException, InvalidConstraintError, InvalidValueError
     from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler

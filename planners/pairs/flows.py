@@ -196,11 +196,11 @@ def _by_program(topology: Topology, demands: IntArray, alike: IntArray, trace: T
         answer = solution.exact
     except NoAnswerError:
         trace.note("flows", "linear program, in floats")
-        lengths = _simple(model.link_prices(solution.duals["link_bandwidth"]))
+        lengths = _simple(model.link_duals(solution.duals["link_bandwidth"]))
         rows, rate = solution.values["flow"].astype(object), Fraction(solution.objective)
         return _Program(model, demands, alike, lengths, rows, rate / int(model.largest), False)
     trace.note("flows", "linear program, exact")
-    lengths = tuple(map(Fraction, model.link_prices(answer.duals["link_bandwidth"]).tolist()))
+    lengths = tuple(map(Fraction, model.link_duals(answer.duals["link_bandwidth"]).tolist()))
     rate = answer.objective / int(model.largest)
     return _Program(model, demands, alike, lengths, answer.values["flow"], rate, True)
 

@@ -252,7 +252,7 @@ def test_prices_of_link_orbits_are_those_of_links(name: str) -> None:
     topology, traffic = ALIKE[name]
     small = all_to_all.build(topology, traffic=traffic, symmetries=symmetries(topology, traffic))
     exact = solve(small).exact
-    prices = small.link_prices(np.array(exact.duals["link_bandwidth"]))
+    prices = small.link_duals(np.array(exact.duals["link_bandwidth"]))
     tails, heads, capacities, unit = topology.arrays
     assert prices @ (capacities * unit) == exact.objective
     size, ranks = len(topology.nodes), topology.num_ranks
