@@ -36,8 +36,6 @@ from .running.doctor import doctor
 from .running.run import run
 from .terminal.output import emit, give_up_output, note
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

@@ -16,8 +16,6 @@ from .arguments.parameters import ShardOptions, whole_number
 from .arguments.runtime_files import RuntimeFiles
 from .terminal.output import note
 
-__all__ = ["VerboseOption", "with_common_options"]
-
 GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles)
 """Options that several commands take together: a command has one parameter for all of a group."""
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)

@@ -8,8 +8,6 @@ from ..support.validation import shown
 from .arguments.parameters import UsageError
 from .terminal.output import emit
 
-__all__ = ["SHELLS", "complete_for", "completes_for"]
-
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 SHOW, INSTALL = "--show-completion", "--install-completion"
 PROGRAM, VARIABLE = "collopt", "_COLLOPT_COMPLETE"

@@ -29,8 +29,6 @@ from .plans.proving import proved_plan
 from .plans.stages import Trace
 from .trees.problem import check_topology
 
-__all__ = ["bound_of_schedule", "plan_of_schedule"]
-
 WORD = re.compile(r"[A-Za-z0-9_.+-]{1,100}")
 """What plan files take as the name of a planner or an option."""
 LARGEST = 10**18

@@ -9,8 +9,6 @@ from ..support.validation import as_whole, shown
 from ..topologies import Topology
 from .paths.schedule import Schedule, is_verifiable
 
-__all__ = ["schedule_time"]
-
 
 def schedule_time(
     schedule: Schedule,

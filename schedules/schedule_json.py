@@ -14,8 +14,6 @@ from .steps.steps_json import is_step_json, steps_from_json
 from .trees.allreduce import Allreduce
 from .trees.forest_json import forest_from_json
 
-__all__ = ["SCHEDULE_READERS", "schedule_from_json", "schedule_to_json"]
-
 
 def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
     """Describe a schedule, or the two of an allreduce, by lists and integers, ready for `json.dumps`.

@@ -10,9 +10,6 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-__all__ = ["FLAGS", "NetworkOptions", "as_typed"]
-
-
 PANEL = "Network"
 BoxesOption = Annotated[
     str | None, typer.Option("--boxes", metavar="N", help="Number of boxes.", rich_help_panel=PANEL)

@@ -20,8 +20,6 @@ from .parameters import UsageError, whole_number
 if TYPE_CHECKING:
     from ...topologies.importing.read import ImportOptions
 
-__all__ = ["entry_called", "find_network", "flag_of", "join_files", "looks_like_path", "network_file"]
-
 FILE_COUNTS = {"boxes", "nics", "boxes_per_leaf"}
 """Options of files that are whole numbers."""
 

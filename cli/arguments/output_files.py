@@ -10,8 +10,6 @@ from pathlib import Path
 
 from .parameters import UsageError
 
-__all__ = ["check_targets", "writing"]
-
 
 def check_targets(targets: Mapping[str, Path | None], sources: Iterable[Path | None] = ()) -> None:
     """Refuse files that could not be written, or must not be, before hours of work go into what they would hold."""

@@ -17,32 +17,6 @@ from .traffic_files import read_traffic
 if TYPE_CHECKING:
     from ...schedules import Collective
 
-__all__ = [
-    "CollectiveArgument",
-    "Command",
-    "CsvOption",
-    "JsonOption",
-    "PlanArgument",
-    "RootOption",
-    "ShardOptions",
-    "TimeoutOption",
-    "TopologyArgument",
-    "TrafficOption",
-    "UsageError",
-    "WeightsOption",
-    "check_planners",
-    "complete_collective",
-    "complete_planner",
-    "complete_topology",
-    "number_between",
-    "planners_option",
-    "read_collective",
-    "size_option",
-    "sizes_option",
-    "takes_option",
-    "whole_number",
-]
-
 
 def complete_topology(incomplete: str) -> list[str]:
     """List the names of the catalogue, and else files, that begin with what was typed; for shells."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ...planners import Plan
     from ...schedules import AnyStepSchedule, Bound, TreeSchedule, Witness
 
-__all__ = ["crossed_bandwidth", "plan_figures", "witness_figures", "witness_text"]
-
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
     """Describe a plan by plain values, ready for JSON; exact numbers are texts such as ``"15/166"``."""

@@ -18,8 +18,6 @@ from .parameters import UsageError, whole_number
 if TYPE_CHECKING:
     from ...planners import Plan
 
-__all__ = ["RuntimeFiles", "write"]
-
 PANEL = "Export for runtimes"
 XmlOption = Annotated[
     Path | None, typer.Option("--xml", metavar="FILE", help="Write MSCCL XML to this file.", rich_help_panel=PANEL)

@@ -13,8 +13,6 @@ from .parameters import takes_option
 if TYPE_CHECKING:
     from ...planners import Plan
 
-__all__ = ["write_fitting"]
-
 FEW_TREES, MANY_TREES = 8, 256
 """Trees of a root that are few, and of all roots that are many."""
 FEW_CHUNKS = (4, 2, 1)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["read_traffic"]
-
 MOST_RANKS = 2**10
 """Files for runtimes hold all-to-alls of at most as many."""
 MOST_BYTES = 32 * MOST_RANKS**2

@@ -15,8 +15,6 @@ from ..arguments.parameters import PlanArgument, UsageError
 from ..terminal.output import note
 from ..terminal.progress import working
 
-__all__ = ["export"]
-
 FormatOption = Annotated[
     str,
     typer.Option(

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ...schedules import Collective
     from ...topologies import Topology
 
-__all__ = ["Asked", "figure_of_bound", "figure_of_plan", "figure_of_table", "file_name", "plans_of"]
-
 DEFAULT_SIZE = "64M"
 SIZES = tuple(2**power for power in range(10, 31))
 LARGEST_TABLE = 2**26

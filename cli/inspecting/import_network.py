@@ -18,8 +18,6 @@ from ..terminal.output import emit_json, emit_rows, note
 if TYPE_CHECKING:
     from ...topologies import LinkClass, Topology
 
-__all__ = ["import_network"]
-
 FilesArgument = Annotated[
     list[str],
     typer.Argument(

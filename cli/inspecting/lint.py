@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ...runtime.families.windows import FamilyReport
     from ...runtime.interpreter.findings import Finding, LintReport
 
-__all__ = ["RUNTIME_NAMES", "lint", "row"]
-
 FAILED = 1
 """Exit status of a check that failed, as in `collopt.cli.app`."""
 FAILING = ("rejected", "hangs", "wrong data")

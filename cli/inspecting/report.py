@@ -13,8 +13,6 @@ from ..arguments.parameters import sizes_option
 from ..terminal.output import note
 from ..terminal.progress import working
 
-__all__ = ["report"]
-
 PlansArgument = Annotated[
     list[Path],
     typer.Argument(

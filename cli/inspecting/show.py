@@ -30,8 +30,6 @@ from .figures import Asked, figure_of_bound, figure_of_plan, figure_of_table, fi
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["show"]
-
 NEEDS: Mapping[str, str] = {
     "topology": "network",
     "cut": "bound",

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ...topologies import CatalogueEntry
     from ...topologies.builders import Parameter
 
-__all__ = ["topologies"]
-
 NameArgument = Annotated[
     str | None,
     typer.Argument(metavar="[NAME]", help="Topology whose options to list.", autocompletion=complete_topology),

@@ -17,8 +17,6 @@ from ..arguments.plan_summary import plan_figures
 from ..terminal.output import emit_json, emit_rows
 from ..terminal.progress import working
 
-__all__ = ["verify"]
-
 TopologyOption = Annotated[
     str | None,
     typer.Option(

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ...schedules import Bound
     from ...topologies import Topology
 
-__all__ = ["bound"]
-
 
 def bound(
     topology: TopologyArgument,

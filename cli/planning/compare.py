@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-__all__ = ["compare"]
-
 PlannersOption = Annotated[list[str] | None, planners_option("Planner to include (default: all). Repeatable.")]
 SizesOption = Annotated[
     list[str] | None,

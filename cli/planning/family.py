@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ...planners import Plan
     from ...topologies import Topology
 
-__all__ = ["family"]
-
 PlannersOption = Annotated[
     str,
     typer.Option("--planners", metavar="NAMES", help="Planners to choose from, comma-separated: auto,ring,bfb."),

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from ...planners import Candidate, Frontier
     from ...schedules import Collective
 
-__all__ = ["find"]
-
-
 NodesArgument = Annotated[int, typer.Argument(metavar="NODES", parser=whole_number("NODES"), help="Number of nodes.")]
 DegreeOption = Annotated[
     int,

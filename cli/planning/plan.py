@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ...planners import Plan
     from ...schedules import Bound
 
-__all__ = ["plan"]
-
 TreesOption = Annotated[
     int | None,
     typer.Option(

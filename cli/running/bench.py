@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from ...planners import Plan
 
-__all__ = ["bench"]
-
 MOST = 10**9
 PLACES = ("out_of_place", "in_place")
 PANEL = "Plans made for this run"

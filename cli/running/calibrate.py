@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ...runtime.measuring.calibration.measured_times import MeasuredTimes
     from ...topologies import Topology
 
-__all__ = ["calibrate"]
-
 POOR, BAD = 0.1, 0.3
 """Median and worst relative error beyond which a model is said not to describe its times."""
 NOT_TOLD = "not identifiable from these sizes"

@@ -20,8 +20,6 @@ from ..terminal.progress import computing, working
 if TYPE_CHECKING:
     from ...runtime.distributed.processes.torch_facts import TorchFacts
 
-__all__ = ["doctor"]
-
 FAILED = 1
 """Exit status of a check that failed, as in `collopt.cli.app`."""
 PACKAGES = (

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 
 from ..terminal.output import note
 
-__all__ = ["as_one_of_the_ranks"]
-
 GRACE_S = 5.0
 """Torch's own errors, which say more, get this long after the deadline."""
 FAILED = 1

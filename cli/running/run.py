@@ -17,8 +17,6 @@ from .launched import as_one_of_the_ranks
 if TYPE_CHECKING:
     from ...runtime import RunReport
 
-__all__ = ["run"]
-
 MOST_ELEMENTS = 10**15
 MOST_ROUNDS = 10**9
 """Of repeats and slices."""

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from ...solvers.trees.height_reduction import _exchange
 
-__all__ = ["cache_folder", "compiled_before"]
-
 
 def cache_folder() -> Path | None:
     """Return where numba keeps compiled kernels, or None if it does not say."""

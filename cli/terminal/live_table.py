@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ...planners import Plan
     from ...runtime import BenchReport
 
-__all__ = ["LiveTable"]
-
 
 class LiveTable:
     """Tells how many rows are measured, within its context, and prints them."""

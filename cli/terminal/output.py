@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = [
-    "BROKEN_PIPE",
-    "advise",
-    "emit",
-    "emit_csv",
-    "emit_json",
-    "emit_rows",
-    "flat",
-    "give_up_output",
-    "note",
-    "plain_table",
-]
-
 BROKEN_PIPE = 141
 """What a shell reports for a program that SIGPIPE ended: whoever read the output has gone, which is no error."""
 

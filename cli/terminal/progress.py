@@ -12,8 +12,6 @@ from contextlib import contextmanager
 
 from .output import note
 
-__all__ = ["computing", "working"]
-
 _log = logging.getLogger("collopt.cli")
 
 

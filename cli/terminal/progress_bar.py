@@ -13,8 +13,6 @@ from rich.text import Text
 
 from ...planners.plans.stages import on_stage
 
-__all__ = ["progress_shown"]
-
 WIDTH = 24
 WIDE = 110
 """Columns of a terminal from which on the message stays in front of the name of the stage."""

@@ -13,19 +13,6 @@ from ...errors import UnsupportedError
 from ...support.arrays import FloatArray, IntArray
 from ...support.validation import is_whole, shown
 
-__all__ = [
-    "Numbers",
-    "Shape",
-    "as_bounds",
-    "as_coefficients",
-    "as_floats",
-    "as_places",
-    "as_shape",
-    "as_shaped",
-    "as_terms",
-    "in_one_row",
-]
-
 Numbers = npt.ArrayLike
 Shape = int | tuple[int, ...]
 

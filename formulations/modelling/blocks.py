@@ -30,8 +30,6 @@ from .block_input import (
     in_one_row,
 )
 
-__all__ = ["Block", "BlockModel", "BlockProgram", "Blocks", "Terms"]
-
 
 class Block(NamedTuple):
     """The columns or rows of one name.

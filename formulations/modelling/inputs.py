@@ -10,8 +10,6 @@ from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ...topologies.network.hop_distances import partial_hop_distances
 
-__all__ = ["as_count", "as_topology", "hop_distances"]
-
 
 def as_topology(value: object) -> Topology:
     """Return `value` if it is a topology; anything else raises `UnsupportedError`."""

@@ -16,8 +16,6 @@ from ...errors import UnsupportedError
 from ...support.arrays import FloatArray
 from ...support.validation import shown
 
-__all__ = ["CompiledProgram", "Component", "PyomoModel", "new_program"]
-
 Bounds = tuple[FloatArray, FloatArray]
 
 

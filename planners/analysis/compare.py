@@ -15,8 +15,6 @@ from .outcomes import Outcome, outcomes
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["compare", "compared"]
-
 
 def compare(
     topology: Topology,

@@ -20,8 +20,6 @@ from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 from ..trees.problem import check_request, shard_weights
 
-__all__ = ["allreduce_prices", "build_program", "counted", "lp_bound", "program_prices", "throughput_prices"]
-
 Model = AllreduceModel | ThroughputModel
 Duals = Mapping[str, Mapping[Any, Fraction]]
 

@@ -36,9 +36,6 @@ from ..plans.stages import Trace
 from ..registry import PLANNERS, bound, plan, unknown_name
 from ..trees.problem import check_reachable, check_topology, shard_weights
 
-__all__ = ["BOUNDS", "Outcome", "check_possible", "outcome", "outcomes"]
-
-
 Kind = Literal["bound", "plan"]
 Status = Literal["ok", "not applicable", "failed"]
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ...solvers import Solution
 
-__all__ = ["sensitivity"]
-
 
 def sensitivity(
     topology: Topology,

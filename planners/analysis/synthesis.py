@@ -22,8 +22,6 @@ from ..registry import bound
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Synthesis", "synthesis_frontier", "synthesise"]
-
 TIME_LIMIT = 60.0
 """Seconds for each integer program, if nobody says otherwise."""
 TOLERANCE = 1e-6

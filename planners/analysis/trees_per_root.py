@@ -18,8 +18,6 @@ from ..trees.problem import checked_count
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["scan_trees_per_root"]
-
 MAX_COUNTS = 8
 OPTIONS = ("root", "weights")
 

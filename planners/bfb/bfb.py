@@ -37,19 +37,6 @@ from .problem import MOST_CHUNKS, BfbNetwork, as_chunks, as_graph, read_network,
 if TYPE_CHECKING:
     from ...solvers.bfb.load_balancing import BusiestSet
 
-__all__ = [
-    "SOLVERS",
-    "BfbLoad",
-    "best_chunks",
-    "bfb_cost",
-    "bfb_loads",
-    "bfb_schedule",
-    "chunked_cost",
-    "fastest_chunks",
-    "plan_bfb",
-]
-
-
 CHUNKS_TRIED = 256
 """Where an exact schedule needs more than `MOST_CHUNKS`."""
 

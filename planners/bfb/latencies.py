@@ -31,9 +31,6 @@ from .problem import MOST_CHUNKS, BfbNetwork, as_chunks, read_network, schedule_
 if TYPE_CHECKING:
     from ...solvers.bfb.link_masks import Groups
 
-__all__ = ["TimedBfb", "timed_bfb", "timed_loads"]
-
-
 CHUNKS_TRIED = 16
 MOST_LINKS = 10
 """Into a rank: all sets of them are looked at, in exact fractions."""

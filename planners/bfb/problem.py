@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from ...solvers.bfb.balanced_shares import Shares
     from ...solvers.bfb.link_masks import Intake
 
-__all__ = ["MOST_CHUNKS", "BfbNetwork", "as_chunks", "as_graph", "read_network", "schedule_of"]
-
-
 MOST_CHUNKS = 2**20
 MOST_RANKS = 2**13
 """Distances of all pairs take 6 bytes each, a schedule 40 bytes per send."""

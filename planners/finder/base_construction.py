@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ...schedules.traffic.collective import Direction
     from ...topologies import DirectGraph, Topology
 
-__all__ = ["Base", "Recipe", "breadth_first"]
-
 REVERSE_SYMMETRIC = frozenset(
     {
         "bidirectional_ring",

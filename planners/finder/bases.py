@@ -16,8 +16,6 @@ from .circulant_bases import best_circulants
 from .constructions import Base, Recipe, Transpose
 from .entries import BaseEntry, Entry, optimum
 
-__all__ = ["bandwidth_optimal_bases", "bases", "searched_bases"]
-
 MAX_KAUTZ_NODES = 2**15
 SEARCH_EFFORT = 3 * 10**6
 """For `best_circulants`: milliseconds."""

@@ -26,8 +26,6 @@ from .workload import Workload
 if TYPE_CHECKING:
     from ..plans.plan import Plan
 
-__all__ = ["Candidate", "is_no_worse"]
-
 
 @dataclass(frozen=True)
 class Candidate:

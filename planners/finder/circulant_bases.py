@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-__all__ = ["MOST_SEARCHED_DEGREE", "CirculantBase", "best_circulants", "circulant_base", "line_graph_circulants"]
-
 MOST_SEARCHED_DEGREE = 10
 """Beyond, the sets of offsets over which a step's load is a maximum are too many."""
 MOST_SETS = 60_000

@@ -23,8 +23,6 @@ from .constructions import Base, LineGraph, Recipe, transposed
 from .entries import Entry
 from .table import FinderTable
 
-__all__ = ["Costing", "breadth_first_cost"]
-
 MOST_WORK = 3 * 2**29
 """Nodes, squared, times links of a node, in all of the graphs that are measured: some fifteen seconds."""
 LINE_GRAPH_WORK = 2**24

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 from ...topologies import bandwidth_optimum
 from .constructions import Recipe
 
-__all__ = ["BaseEntry", "Entry", "fewest", "optimum", "order_of_entry", "pareto"]
-
 optimum = cache(bandwidth_optimum)
 """(N - 1)/N, the same object every time: what is the same needs no comparison of fractions."""
 

@@ -29,8 +29,6 @@ from .workload import FrontierBounds, Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["find_topologies", "sweep_topologies"]
-
 MOST_NODES = 8192
 MOST_DEGREE = 64
 MOST_ALL_TO_ALL_WORK = 2**31

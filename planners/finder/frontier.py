@@ -17,8 +17,6 @@ from .workload import FrontierBounds, Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Frontier", "efficient", "undecided"]
-
 COSTS: tuple[Callable[[Candidate], StepCost], ...] = (
     attrgetter("cost"),
     attrgetter("reduce_scatter_cost"),

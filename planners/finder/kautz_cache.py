@@ -17,8 +17,6 @@ from ...solvers.bfb.kautz_transpose import as_transpose_factor, kautz_transpose_
 from ...support.arrays import IntArray
 from ...support.writing import write_whole
 
-__all__ = ["load_kautz_table", "stored_figures", "stored_transpose_factor"]
-
 LARGEST = 2000
 """Nodes of the graphs in the table: as far as the paper's Figure 18 goes."""
 FIGURES = 5

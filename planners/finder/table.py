@@ -19,8 +19,6 @@ from .bases import bandwidth_optimal_bases, bases, searched_bases
 from .constructions import Base, CartesianPower, CartesianProduct, DegreeExpansion, LineGraph, Parallel, Recipe, TwoWay
 from .entries import BaseEntry, Entry, fewest, optimum, order_of_entry, pareto
 
-__all__ = ["FinderTable", "Kind"]
-
 Kind = Literal["any", "reverse-symmetric", "two-way"]
 """What graphs are looked for: those that are their own transpose, up to the order of the nodes, can be made two-way."""
 

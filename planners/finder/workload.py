@@ -9,8 +9,6 @@ from ...schedules import as_bytes
 from ...support.quantities import Exact, as_factor, as_latency
 from ...topologies import bandwidth_optimum, moore_steps, undirected_moore_steps
 
-__all__ = ["FrontierBounds", "Workload"]
-
 NS_PER_US = 1000
 
 

@@ -19,9 +19,6 @@ from ...topologies import Topology
 if TYPE_CHECKING:
     from ...solvers.paths.decomposition import Paths
 
-__all__ = ["as_chunks", "shared_chunks"]
-
-
 TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 """Numbers of chunks per unit of traffic that are tried if none is asked for."""
 MOST_PER_UNIT = 2**20

@@ -15,9 +15,6 @@ from ...topologies import DirectGraph, Topology, automorphisms
 from ...topologies.graphs.orbits import link_orbits
 from ...topologies.network.direct_graph import as_direct_graph
 
-__all__ = ["all_to_all_rate_bounds"]
-
-
 EXACT_COLUMNS = 20_000
 """Of the linear program: interior point, crossover and the exact optimum take about a second for so many."""
 MOST_COLUMNS = 150_000

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-__all__ = ["MOST_BYTES", "STAGES", "as_traffic", "schedule_all_to_allv"]
-
 STAGES = {"plain": 0, "fewest": 1}
 """How stages are found: any matching that is repaired, or the widest one each time."""
 MOST_BYTES = 2**62

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ...formulations.all_to_all import AllToAllModel
     from ...solvers.multicommodity.concurrent_flow import ConcurrentFlow
 
-__all__ = ["PairAnswer", "PairFlows", "check_pairs_reachable", "node_demands", "solve_pairs"]
-
 ObjectArray = npt.NDArray[np.object_]
 
 MOST_COLUMNS = 25_000

@@ -39,8 +39,6 @@ from .step_orders import ORDERS, best_order
 if TYPE_CHECKING:
     from ...solvers.paths.decomposition import Paths
 
-__all__ = ["as_pair_collective", "asked_traffic", "bound_pairs", "lengths_bound", "plan_pairs"]
-
 
 def plan_pairs(
     topology: Topology,

@@ -21,8 +21,6 @@ from .step_orders import best_order
 if TYPE_CHECKING:
     from ...solvers.paths.decomposition import Paths
 
-__all__ = ["plan_shortest_paths"]
-
 
 def plan_shortest_paths(topology: Topology, collective: CollectiveName | Collective, *, traffic: Any = None) -> Plan:
     """Send everything at once, each part over one path that passes as few ranks as possible, then few switches.

@@ -15,9 +15,6 @@ from ...topologies import Topology
 if TYPE_CHECKING:
     from ...solvers.paths.decomposition import Paths
 
-__all__ = ["ORDERS", "best_order"]
-
-
 ROWS = 16
 """Parts at most that the chunks of a path are cut into, so that they can pass one after the other."""
 MOST_HOPS = 2**22

@@ -26,8 +26,6 @@ from ..trees.forest import best_forest, bottleneck
 from ..trees.problem import Network, check_request, network, shard_weights
 from .fixed_pattern import plan_baseline
 
-__all__ = ["plan_blink"]
-
 
 def plan_blink(
     topology: Topology,

@@ -23,8 +23,6 @@ from .hierarchical_ring import box_rings
 from .ring_search import Ring
 from .shortest_routes import Hops, LinkUses, Route, find_boxes
 
-__all__ = ["plan_double_binary_tree"]
-
 
 def plan_double_binary_tree(
     topology: Topology, collective: CollectiveName | Collective, *, root: int | str | None = None

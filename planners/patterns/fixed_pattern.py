@@ -19,8 +19,6 @@ from ..trees.forestcoll import bound_trees
 from ..trees.problem import Network, check_request, network, shard_weights
 from .shortest_routes import Route
 
-__all__ = ["forest_along", "plan_baseline"]
-
 
 def plan_baseline(
     topology: Topology,

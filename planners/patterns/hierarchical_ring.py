@@ -24,8 +24,6 @@ from .fixed_pattern import forest_along, plan_baseline
 from .ring_search import Ring, find_rings, ring_along, sharing_time
 from .shortest_routes import Hops, LinkUses, Route, find_boxes
 
-__all__ = ["box_rings", "plan_hierarchical_ring"]
-
 
 def plan_hierarchical_ring(
     topology: Topology, collective: CollectiveName | Collective, *, weights: Sequence[object] | None = None

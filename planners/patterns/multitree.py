@@ -24,8 +24,6 @@ from ..trees.problem import Network
 from .fixed_pattern import forest_along, plan_baseline
 from .shortest_routes import Hops, Route, find_boxes
 
-__all__ = ["plan_multitree"]
-
 MAX_RANKS = 256
 """Growing takes time with the third power of the number of ranks: about a minute for as many."""
 

@@ -28,8 +28,6 @@ from ..trees.problem import Network
 from .fixed_pattern import forest_along, plan_baseline
 from .shortest_routes import Hops, LinkUses, Route
 
-__all__ = ["plan_recursive_doubling"]
-
 
 def plan_recursive_doubling(topology: Topology, collective: CollectiveName | Collective) -> Plan:
     """Plan a collective with recursive halving and doubling.

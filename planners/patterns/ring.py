@@ -27,8 +27,6 @@ from .fixed_pattern import forest_along, plan_baseline
 from .ring_search import MAX_CHANNELS, Ring, find_rings, ring_along, sharing_time
 from .shortest_routes import Hops, LinkUses, find_boxes
 
-__all__ = ["plan_ring"]
-
 
 def plan_ring(
     topology: Topology,

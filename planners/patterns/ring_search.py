@@ -22,9 +22,6 @@ from ...errors import UnsupportedError
 from ...support.seed import current_seed
 from .shortest_routes import Hops, LinkUses, Route
 
-__all__ = ["MAX_CHANNELS", "Ring", "Surroundings", "Taste", "find_rings", "next_ring", "ring_along", "sharing_time"]
-
-
 Row = Mapping[int, tuple[Route, ...]]
 
 

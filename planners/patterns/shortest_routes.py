@@ -14,9 +14,6 @@ from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 from ..trees.problem import Network
 
-__all__ = ["Hops", "LinkUses", "Route", "find_boxes"]
-
-
 MAX_ROUTES = 64
 """Equally good ways that are told apart for one hop: all that lead from pod to pod of a fat tree with 16 ports."""
 

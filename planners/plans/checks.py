@@ -11,8 +11,6 @@ from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 
-__all__ = ["check_network", "check_purpose", "refuse_loads"]
-
 
 def check_network(planned: Topology, topology: Topology) -> None:
     """Raise `TopologyError` unless a plan for one network is for this one; names do not matter."""

@@ -10,8 +10,6 @@ from ...errors import UnsupportedError
 from ...support.validation import shown
 from ...support.writing import write_whole
 
-__all__ = ["PLAN_FORMAT", "PLAN_VERSION", "check_path", "write_document"]
-
 PLAN_FORMAT = "collopt-plan"
 PLAN_VERSION = 4
 """Version 2 added partitions and prices as witnesses, and allreduce with any roots; version 3 schedules in steps;

@@ -23,8 +23,6 @@ from .plan import Plan
 if TYPE_CHECKING:
     from .schema import BoundEntry
 
-__all__ = ["load_plan", "plan_from_json"]
-
 INT64_MAX = 2**63 - 1
 
 

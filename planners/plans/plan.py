@@ -38,8 +38,6 @@ from ...topologies.network.topology_json import topology_to_json
 from .checks import check_network, check_purpose, refuse_loads
 from .document import PLAN_FORMAT, PLAN_VERSION, write_document
 
-__all__ = ["EXPORTERS", "SIMULATORS", "Heights", "Plan"]
-
 EXPORTERS = "collopt.exporters"
 """Group of entry points that `Plan.export` looks in; other packages can add formats there."""
 SIMULATORS = "collopt.simulators"

@@ -10,8 +10,6 @@ from ...topologies import Topology
 from .plan import Plan
 from .stages import Trace
 
-__all__ = ["proved_plan"]
-
 
 def proved_plan(
     topology: Topology,

@@ -11,9 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstra
 from ...schedules.flows.flow_json import is_flow_json
 from ...schedules.steps.steps_json import is_step_json
 
-__all__ = ["BoundEntry", "FlowPlanDocument", "PlanDocument", "StepPlanDocument", "TreePlanDocument", "document_kind"]
-
-
 FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
 
 

@@ -15,8 +15,6 @@ from contextvars import ContextVar
 from ...support import progress
 from ...support.seed import current_seed
 
-__all__ = ["Trace", "on_stage"]
-
 
 def _ignore_count(done: int, total: int) -> None:
     """Take no notice of counts."""

@@ -18,8 +18,6 @@ from ...topologies import Topology
 from .forest import bottleneck
 from .problem import check_request, network
 
-__all__ = ["allreduce_bound", "named", "narrowest_cut", "partition"]
-
 
 def allreduce_bound(topology: Topology) -> Bound:
     """Bound the speed of an allreduce.

@@ -22,8 +22,6 @@ from .cutting_planes import BestRates, best_rates
 from .forest import best_forest, bottleneck
 from .problem import checked_count, network
 
-__all__ = ["plan_allreduce_lp"]
-
 
 def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) -> Plan:
     """Plan an allreduce with trees at the optimum of the allreduce program, the best rate of all trees.

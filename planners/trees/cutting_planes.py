@@ -28,9 +28,6 @@ from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 
-__all__ = ["BestRates", "best_rates"]
-
-
 MAX_COLUMNS = 200_000
 """Beyond this a round takes minutes."""
 MAX_ROUNDS = 200

@@ -27,9 +27,6 @@ from ...support.arrays import IntArray
 from ..plans.stages import Trace
 from .problem import Network
 
-__all__ = ["best_forest", "bottleneck"]
-
-
 SCALES_TRIED = 64
 
 

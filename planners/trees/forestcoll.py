@@ -23,8 +23,6 @@ from .allreduce_bound import allreduce_bound, named
 from .forest import best_forest, bottleneck
 from .problem import Network, check_request, checked_count, network, shard_weights
 
-__all__ = ["bound_trees", "plan_trees"]
-
 
 def bound_trees(
     topology: Topology,

@@ -18,17 +18,6 @@ from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ...topologies.network.ranks import as_root
 
-__all__ = [
-    "Network",
-    "check_reachable",
-    "check_request",
-    "check_topology",
-    "checked_count",
-    "network",
-    "shard_weights",
-]
-
-
 MAX_TREES_PER_ROOT = 2**20
 MAX_WEIGHT = 10**12
 

@@ -27,8 +27,6 @@ from .allreduce_bound import allreduce_bound, partition
 from .forest import best_forest
 from .problem import Network, network
 
-__all__ = ["plan_strength", "strength_bound"]
-
 
 class _Links(NamedTuple):
     """Two-way links, each once: from the end with the smaller number."""

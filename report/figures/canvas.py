@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-__all__ = ["BOXES", "COUNTED_LINKS", "LINKS", "NODES", "SHADING", "WORDS", "Canvas", "Pair", "Scale", "node_scale"]
-
 Pair = tuple[int, int]
 
 BOXES, SHADING, LINKS, COUNTED_LINKS, NODES, WORDS = range(1, 7)

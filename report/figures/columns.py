@@ -15,8 +15,6 @@ from ...support.validation import shown
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Content", "as_float", "check_table"]
-
 Content = Literal["text", "number", "positive", "positive or missing"]
 """What a column holds; numbers are finite, and what is missing is NaN, None or NA."""
 

@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "best_runtime_figure",
-    "pareto_figure",
-    "relative_bandwidth_figure",
-    "runtime_figure",
-    "timeline_figure",
-]
-
 KINDS = ("forward", "backward", "allreduce", "all-to-all")
 """Of the tasks of a timeline, each with the colour at its place."""
 STREAMS = ("communication", "compute")

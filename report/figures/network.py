@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
-__all__ = ["topology_figure"]
-
 COUNTED, LINK = COLOURS[1], "#8c8c8c"
 SHADES = tuple(tint(each, 0.22) for each in (COLOURS[4], COLOURS[5], COLOURS[2], COLOURS[3]))
 """Of the parts of a witness."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["bandwidth_figure", "gantt_figure", "size_label", "utilisation_figure"]
-
 MOST_NAMED, MOST_ROWS = 40, 64
 """Links that bars and Gantt charts list with their names."""
 MOST_LETTERS = 24

@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
 
-__all__ = [
-    "COLOURS", "FORMATS", "MARKERS", "NAME", "colour", "empty_figure", "finish", "legend", "save_figure", "shortened",
-    "style", "tint",
-]  # fmt: skip
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Told apart with any kind of colour vision: Okabe and Ito, *Color Universal Design*, 2008."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")

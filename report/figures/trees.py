@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["tree_figure"]
-
 MOST_TREES = 4
 """Side by side; the heaviest if there are more."""
 WITHIN, BETWEEN = "#8c8c8c", COLOURS[1]

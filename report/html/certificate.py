@@ -16,8 +16,6 @@ from ...schedules import BROADCAST, REDUCE, Bound, Cut, LinkLengths, LinkPrice, 
 from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exact, rate_text
 from ..tables.witness_links import witness_view
 
-__all__ = ["Certificate", "Term", "certificate"]
-
 Pair = tuple[str, str]
 
 WITHOUT_CODING = "This holds for schedules that send, copy and reduce data, without network coding."

@@ -16,8 +16,6 @@ from .certificate import certificate
 if TYPE_CHECKING:
     from ...planners import Plan
 
-__all__ = ["LINK_COLUMNS", "MOST_LINKS", "plan_entry"]
-
 LINK_COLUMNS = (
     ("from", False), ("to", False), ("GB/s", True), ("latency, µs", True), ("load", True), ("utilization", True),
     ("in the bound", False),

@@ -21,8 +21,6 @@ from .entries import LINK_COLUMNS, plan_entry
 from .parts import parts
 from .plots import network_data, plan_data, sizes_data
 
-__all__ = ["DEFAULT_SIZES", "report_page", "write_report"]
-
 DEFAULT_SIZES = ("1M", "64M", "1G")
 MOST_PLANS = 12
 MOST_SIZES = 12

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from ...planners import Plan
     from ...schedules import TreeSchedule
 
-__all__ = ["MOST_PARTS", "MOST_SEGMENTS", "Part", "Parts", "parts"]
-
-
 MOST_PARTS = 512
 MOST_SEGMENTS = 40_000
 """Of all parts together: about a megabyte of the page."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ...schedules import AnyStepSchedule, TreeSchedule
     from ...topologies import Topology
 
-__all__ = ["CURVE_SIZES", "network_data", "plan_data", "sizes_data"]
-
 CURVE_SIZES = tuple(1024 * 4**power for power in range(12))
 """1K to 4G."""
 MOST_DRAWN = 6000

@@ -14,9 +14,6 @@ from .node_layout import Places, places
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["link_curves"]
-
-
 NEAR = 0.3
 """Links do not come nearer to nodes that they do not join."""
 MOST_COMPARISONS = 2 * 10**7

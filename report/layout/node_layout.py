@@ -24,8 +24,6 @@ from ...topologies import Topology
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Places", "box_of_nodes", "node_layout", "places"]
-
 Arrangement = Literal["grid", "circle", "rows", "rings"]
 
 WIDEST_ROW = 80

@@ -18,9 +18,6 @@ from .tree_hops import numbered
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Busiest", "busiest", "busy_times", "step_run"]
-
-
 DEFAULT_SLICES = 8
 """Enough to see a pipeline, and few enough to draw."""
 MOST_EVENTS = 2**22

@@ -26,8 +26,6 @@ from .witness_links import bound_links
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["curve_table", "link_table", "step_table", "tree_table"]
-
 Model = Literal["estimate", "simulate"]
 
 NS_PER_US = 1000

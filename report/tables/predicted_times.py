@@ -10,8 +10,6 @@ from ...schedules import as_bytes, schedule_time
 if TYPE_CHECKING:
     from ...planners import Plan
 
-__all__ = ["is_predictable", "predicted_times"]
-
 MOST_WORK = 2**30
 """Ranks, times trees, times hops of the highest: adding up latencies takes about a nanosecond for each."""
 NS_PER_US = 1000

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ...planners import Plan
     from ...schedules import AnyStepSchedule, TreeSchedule
 
-__all__ = ["busiest_links", "check_rows", "checks_of", "hop_heights", "rows_of", "schedule_rows"]
-
 
 def check_rows(checked: Plan, origin: str) -> dict[str, str]:
     """Say what `Plan.verify` has checked, one line each."""

@@ -22,9 +22,6 @@ from ...support.arrays import IntArray
 if TYPE_CHECKING:
     from ...schedules import Schedule, TreeSchedule
 
-__all__ = ["HOPS", "STEPS", "SUMS_FIRST", "TreeHop", "hops_before", "numbered", "tree_hops"]
-
-
 HOPS = "Hop 1 is sent first; each further hop waits for the ones before it."
 SUMS_FIRST = "Broadcast trees continue the hop numbers of the reduce trees."
 STEPS = "Step 1 is sent first."

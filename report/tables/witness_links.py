@@ -13,8 +13,6 @@ from ...support.validation import shown
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["WitnessView", "bound_links", "witness_view"]
-
 Pair = tuple[str, str]
 
 

@@ -12,8 +12,6 @@ from ...errors import FileFormatError
 from ...support.reading import name_of, read_bytes
 from .trace import Attribute, Trace, TraceNode, messages
 
-__all__ = ["read_trace"]
-
 GZIP = b"\x1f\x8b"
 GZIP_WINDOW = 31
 """What zlib calls a file of gzip."""

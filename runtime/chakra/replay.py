@@ -25,8 +25,6 @@ from ...support.validation import shown
 from ...topologies import Topology
 from .trace import NodeKind, Trace, TraceNode
 
-__all__ = ["Replay", "replay_traces"]
-
 NS_PER_US = 1000
 LEAST_COMPUTATION = 1
 """What ASTRA-sim makes of a duration of 0, in ns."""

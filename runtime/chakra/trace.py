@@ -21,19 +21,6 @@ from ...support.validation import shown
 from ...support.writing import write_whole
 from ..programs.checks import check_counts
 
-__all__ = [
-    "Attribute",
-    "Messages",
-    "NodeKind",
-    "Trace",
-    "TraceNode",
-    "Value",
-    "messages",
-    "rotate_trace",
-    "trace_bytes",
-    "write_trace",
-]
-
 VALUE_FIELDS = {
     "double": 3,
     "float": 5,

@@ -34,8 +34,6 @@ from .windows import MSCCLPP, FamilyReport, lint_family
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SizeWindow", "fastest_windows", "format_of", "loading_notes", "write_family"]
-
 
 class SizeWindow(NamedTuple):
     """Sizes for which a plan is the fastest.

@@ -13,8 +13,6 @@ from ..programs.program import ChunkRange, Instruction, Program, RankProgram, Th
 from ..programs.structure import check_structure
 from .hazards import check_hazards
 
-__all__ = ["check_program"]
-
 
 def check_program(program: Program) -> None:
     """Refuse a program that could go wrong on some machine.

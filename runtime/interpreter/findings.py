@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-__all__ = ["SEVERITIES", "EnoughError", "Finding", "Findings", "LintReport", "Severity", "Window"]
-
 Severity = Literal["rejected", "ignored", "hangs", "wrong data", "not checked", "note"]
 
 SEVERITIES: tuple[Severity, ...] = ("rejected", "ignored", "hangs", "wrong data", "not checked", "note")

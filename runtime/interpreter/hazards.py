@@ -25,8 +25,6 @@ from ...support.arrays import IntArray
 from ..programs.ordering import Order
 from ..programs.program import Instruction, Program, RankProgram
 
-__all__ = ["check_hazards"]
-
 
 class _Accesses(NamedTuple):
     """Accesses of one buffer of one rank, one row per segment touched, sorted by segment and then by time."""

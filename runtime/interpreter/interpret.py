@@ -20,8 +20,6 @@ from ..programs.program import Program
 from .check import check_program
 from .machine import READY, Machine, described, expected_outputs, symbolic_inputs, unwritten
 
-__all__ = ["InterpreterReport", "run_interleaving", "run_program"]
-
 Data = npt.NDArray[Any]
 
 INT64 = np.iinfo(np.int64)

@@ -21,9 +21,6 @@ from ...errors import ProgramError
 from ..programs.ordering import Site
 from ..programs.program import ChunkRange, Instruction, Program, ThreadBlock
 
-__all__ = ["NOBODY", "READY", "Contents", "Machine", "described", "expected_outputs", "symbolic_inputs", "unwritten"]
-
-
 Data = npt.NDArray[Any]
 
 READY = -1

@@ -13,8 +13,6 @@ from ...schedules import PAIR_COLLECTIVES, Collective, Schedule
 from ..programs.layout import Layout
 from ..programs.program import Program
 
-__all__ = ["LoweringOptions", "check_fitting", "lowered"]
-
 
 class LoweringOptions(NamedTuple):
     """The options of `collopt.runtime.lowering.lower.lower`, which says what they mean."""

@@ -18,8 +18,6 @@ from ..programs.program import Buffer
 from ..programs.scratch_slots import ScratchSlots
 from .flow_transfers import FlowStrand
 
-__all__ = ["Move", "Routed", "joined_moves"]
-
 
 class Move(NamedTuple):
     """Chunks ``first .. first + chunks - 1`` of the collective go from a place at one rank to one at another."""

@@ -17,9 +17,6 @@ from ...schedules import Collective, FlowSchedule
 from ..programs.layout import Layout
 from .tree_transfers import MAX_TRANSFERS, pieces
 
-__all__ = ["FlowStrand", "flow_layout", "flow_strands", "pair_layout"]
-
-
 LIMIT = 2**62
 
 

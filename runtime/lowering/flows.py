@@ -30,8 +30,6 @@ from .flow_transfers import FlowStrand, flow_layout, flow_strands
 from .staged_transfers import staged_layout, staged_strands
 from .tree_transfers import pieces
 
-__all__ = ["lower_flow", "lower_stages"]
-
 Sites = npt.NDArray[np.int64]
 
 NOWHERE = -1

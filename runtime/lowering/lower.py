@@ -78,8 +78,6 @@ from .tree_transfers import (
     strands_of,
 )
 
-__all__ = ["lower"]
-
 _Routed = tuple[Layout, tuple[int, ...], list[Strand], list[Hop]]
 
 

@@ -10,8 +10,6 @@ from ..programs.layout import Layout
 from ..programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, RankProgram, ThreadBlock
 from .tree_transfers import Hop, Strand
 
-__all__ = ["Known", "write_rank"]
-
 _Chunks = tuple[Buffer, int]
 _Step = tuple[int, int]
 """`ChunkRange` and `Dependency` while they are worked with, because tuples are compared faster."""

@@ -27,8 +27,6 @@ from ..programs.layout import Layout
 from .flow_transfers import FlowStrand, pair_layout
 from .tree_transfers import pieces
 
-__all__ = ["MAX_CHUNKS", "staged_layout", "staged_strands"]
-
 MAX_CHUNKS = 2**22
 """Chunks of a program: every check, and every rank that runs it, looks at each of them."""
 LOCAL_STEP = 1

@@ -25,8 +25,6 @@ from ...schedules.traffic.collective import Direction
 from .step_trees import StepTrees
 from .tree_transfers import Hop, Share, Strand
 
-__all__ = ["joined_hops", "step_shares"]
-
 
 def step_shares(
     schedule: AnyStepSchedule, trees: Mapping[Direction, StepTrees]

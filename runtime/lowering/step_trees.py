@@ -24,9 +24,6 @@ from ...support.arrays import IntArray
 from ...support.validation import shown
 from .tree_transfers import MAX_TRANSFERS
 
-__all__ = ["StepTrees", "check_step_halves", "step_trees"]
-
-
 NEVER = 2**62
 """The step in which a rank gets what it never gets."""
 

@@ -30,21 +30,6 @@ from ...schedules import Allreduce, Forest, TreeSchedule
 from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 
-__all__ = [
-    "MAX_TRANSFERS",
-    "Hop",
-    "Share",
-    "Strand",
-    "check_forest",
-    "check_halves",
-    "cut_strands",
-    "ordered_hops",
-    "pieces",
-    "shard_chunks",
-    "strands_of",
-]
-
-
 MAX_TRANSFERS = 2**26
 """Some tens of GB as steps."""
 

@@ -16,8 +16,6 @@ from .format.reader import MAX_BYTES_OF_FILE, parse_content
 from .lowering.lower import DEFAULT_THREAD_BLOCKS
 from .machine.machine import run_execution_plan
 
-__all__ = ["LOADING", "RUNTIME", "VERSION", "lint_plan"]
-
 RUNTIME = "mscclpp"
 VERSION = "0.9.0"
 LOADING = (

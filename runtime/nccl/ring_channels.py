@@ -14,8 +14,6 @@ from ...planners import Plan
 from ...schedules import Forest
 from ...support.validation import shown
 
-__all__ = ["ring_channels"]
-
 MAX_CHANNELS = 32
 """What all versions of NCCL take."""
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from ...errors import UnsupportedError
 from .program import Program
 
-__all__ = ["CONNECTIONS_PER_CHANNEL", "assign_channels", "check_channels"]
-
 CONNECTIONS_PER_CHANNEL = 32
 """Sends, and receives, that MSCCL runtimes allow one rank to have on one channel (MAXSENDSPERCHANNEL, NCCL's arity)."""
 

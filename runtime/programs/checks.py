@@ -9,8 +9,6 @@ from ...errors import UnsupportedError
 from ...support.validation import is_int, shown
 from .program import Program
 
-__all__ = ["check_choice", "check_counts", "check_seconds", "require_program"]
-
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Refuse what is none of the words in `choices`."""

@@ -28,8 +28,6 @@ from .checks import check_counts, require_program
 from .layout import Layout
 from .program import Buffer, ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 
-__all__ = ["replicated"]
-
 MAX_INSTRUCTIONS = 2**22
 """Steps of all replicas: with their thread blocks, two to three gigabytes."""
 

@@ -20,8 +20,6 @@ from ...errors import ProgramError, UnsupportedError
 from ...schedules import COLLECTIVES, Collective
 from ...schedules.traffic.collective import CollectiveName, collective_or_given
 
-__all__ = ["Layout"]
-
 
 @dataclass(frozen=True)
 class Layout:

@@ -20,8 +20,6 @@ from typing import NamedTuple
 from ...errors import ProgramError
 from .program import Instruction, Program
 
-__all__ = ["Order", "Site", "global_order", "match_transfers", "sites"]
-
 CYCLE_SHOWN = 12
 """Steps of a cycle that a message spells out."""
 

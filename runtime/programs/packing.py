@@ -18,8 +18,6 @@ from .checks import check_counts, require_program
 from .ordering import Site, global_order
 from .program import Dependency, Instruction, Program, RankProgram, ThreadBlock
 
-__all__ = ["document_steps", "packed"]
-
 
 def packed(program: Program, max_thread_blocks: int, max_steps: int) -> Program:
     """Join thread blocks, the shortest first, until no rank has too many.

@@ -20,8 +20,6 @@ from ...schedules import Collective
 from ...schedules.traffic.collective import collective_or_given
 from .layout import Layout
 
-__all__ = ["Buffer", "ChunkRange", "Dependency", "Instruction", "Kind", "Program", "RankProgram", "ThreadBlock"]
-
 Buffer = Literal["input", "output", "scratch"]
 Kind = Literal["send", "recv", "copy", "reduce", "recv_reduce"]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-__all__ = ["ScratchSlots"]
-
 
 class ScratchSlots:
     """The scratch of one rank while its program is written.

@@ -10,8 +10,6 @@ from ...support.validation import is_int, shown
 from .checks import require_program
 from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 
-__all__ = ["check_structure"]
-
 NUMBERS: dict[type[Any], tuple[str, ...]] = {
     Program: ("num_ranks", "chunks_per_loop"),
     RankProgram: ("rank", "input_chunks", "output_chunks", "scratch_chunks"),

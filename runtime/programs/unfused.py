@@ -11,8 +11,6 @@ from dataclasses import replace
 from .checks import require_program
 from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 
-__all__ = ["without_receive_reduce"]
-
 
 def without_receive_reduce(program: Program) -> Program:
     """Replace each recv_reduce by a recv and a reduce.

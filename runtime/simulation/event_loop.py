@@ -30,8 +30,6 @@ import numpy.typing as npt
 
 from ...support.arrays import IntArray
 
-__all__ = ["Network", "Timeline", "drop", "push", "run_events"]
-
 
 @numba.njit(cache=True, nogil=True)
 def push(times: IntArray, codes: IntArray, first: int, size: int, time: int, code: int) -> None:

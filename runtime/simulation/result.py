@@ -18,9 +18,6 @@ from .transfers import PieceTimes, Transfers
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Simulation"]
-
-
 NS_PER_US = 1000
 
 

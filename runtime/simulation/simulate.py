@@ -35,8 +35,6 @@ from .tree_transfers import transfers_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Waiting", "simulate", "simulate_sizes", "simulated_time"]
-
 Waiting = Literal["overlap", "wait"]
 
 DEFAULT_SLICES = 64

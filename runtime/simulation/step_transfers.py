@@ -20,9 +20,6 @@ from ...support.arrays import IntArray
 from ...topologies import Topology
 from .transfers import Part, Transfers, in_direction, joined
 
-__all__ = ["flow_transfers", "step_transfers"]
-
-
 MOST_CHUNKS = 2**62
 
 

@@ -28,8 +28,6 @@ import numpy.typing as npt
 from ...support.arrays import IntArray
 from ...topologies import Topology
 
-__all__ = ["Part", "PieceTimes", "Transfers", "gathered", "in_direction", "joined", "piece_times", "with_gates"]
-
 
 @dataclass(frozen=True, eq=False)
 class Transfers:

@@ -25,8 +25,6 @@ from ..lowering.tree_transfers import Strand, check_forest, check_halves, shard_
 from .step_transfers import flow_transfers, step_transfers
 from .transfers import Part, Transfers, in_direction, joined
 
-__all__ = ["transfers_of"]
-
 
 @singledispatch
 def transfers_of(schedule: Schedule, topology: Topology) -> Transfers:  # noqa: ARG001

@@ -16,8 +16,6 @@ from .cuts import EVERY_SCHEDULE, LinkPrice, Witness
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Bound", "bound_sensitivity", "link_prices"]
-
 
 @dataclass(frozen=True)
 class Bound:

@@ -28,8 +28,6 @@ from .cuts import (
     prices_from_rows,
 )
 
-__all__ = ["Prices", "hop_limits"]
-
 Adjacency = Mapping[str, Sequence[str]]
 
 

@@ -25,28 +25,6 @@ from ...topologies import Topology
 from ..traffic.collective import ALLREDUCE, Collective, CollectiveName, as_collective
 from ..traffic.pair_traffic import crossing_traffic
 
-__all__ = [
-    "EVERY_SCHEDULE",
-    "Crossing",
-    "Cut",
-    "LinkPrice",
-    "Pair",
-    "Partition",
-    "RankCuts",
-    "Witness",
-    "as_link_prices",
-    "as_node_set",
-    "as_parts",
-    "as_price",
-    "check_known",
-    "entering",
-    "leaving",
-    "price_by_link",
-    "price_rows",
-    "prices_from_rows",
-]
-
-
 EVERY_SCHEDULE = "all schedules"
 """Scope of a bound without exceptions."""
 

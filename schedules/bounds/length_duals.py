@@ -17,9 +17,6 @@ from ..traffic.collective import Collective, CollectiveName, as_collective
 from ..traffic.pair_traffic import traffic_matrix
 from .cuts import Crossing, LinkPrice, Pair, Witness, as_link_prices, price_by_link, price_rows, prices_from_rows
 
-__all__ = ["LinkLengths"]
-
-
 EXACT_FLOATS = 2**53
 """Floats up to here are whole numbers that add up exactly."""
 

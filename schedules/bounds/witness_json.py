@@ -9,8 +9,6 @@ from .cut_duals import Prices
 from .cuts import Cut, Partition, RankCuts, Witness
 from .length_duals import LinkLengths
 
-__all__ = ["WITNESS_FIELDS", "witness_from_json", "witness_to_json"]
-
 _KINDS: dict[str, type[Witness]] = {kind.field: kind for kind in (Cut, RankCuts, Partition, Prices, LinkLengths)}
 
 WITNESS_FIELDS = tuple(_KINDS)

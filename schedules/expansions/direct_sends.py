@@ -15,9 +15,6 @@ from ...topologies.network.direct_graph import as_direct_graph
 from ..steps.schedule import StepSchedule
 from ..traffic.collective import Direction
 
-__all__ = ["MAX_SENDS", "DirectSends", "check_sends", "direct_sends"]
-
-
 MAX_SENDS = 2**25
 """Sends of an expanded schedule; they take up to ten gigabytes while they are put together."""
 MAX_STEPS = 2**20

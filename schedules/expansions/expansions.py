@@ -22,13 +22,6 @@ from ..steps.schedule import StepSchedule
 from .direct_sends import DirectSends, check_sends, direct_sends
 from .reversal import checked_symmetry
 
-__all__ = [
-    "bidirectional_schedule",
-    "cartesian_power_schedule",
-    "degree_expansion_schedule",
-    "line_graph_schedule",
-]
-
 
 def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int = 1) -> StepSchedule:
     """Expand a schedule to the line graph: first to all neighbours, then as the old schedule goes from node to node.

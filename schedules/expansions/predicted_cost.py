@@ -18,15 +18,6 @@ from ...topologies.graphs.expansions import MAX_TIMES
 from ...topologies.network.direct_graph import as_direct_graph
 from ..steps.cost import StepCost
 
-__all__ = [
-    "bidirectional_cost_bound",
-    "cartesian_power_cost",
-    "cartesian_product_cost",
-    "degree_expansion_cost",
-    "is_line_graph_cost_exact",
-    "line_graph_cost_bound",
-]
-
 
 def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) -> StepCost:
     """At most what the schedule costs that `line_graph_schedule` makes: T_B grows by 1/N, then 1/(dN), and so on.

@@ -17,15 +17,6 @@ from ..steps.allreduce import StepAllreduce
 from ..steps.schedule import StepSchedule
 from .direct_sends import direct_sends
 
-__all__ = [
-    "allreduce_schedule",
-    "checked_symmetry",
-    "reduce_scatter_schedule",
-    "relabelled",
-    "reversed_schedule",
-    "without_repeats",
-]
-
 
 def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
     """Give the ranks of a schedule other numbers, and with them their shards.

@@ -6,8 +6,6 @@ from ...topologies.graphs.stored_broadcasts import base_schedule_rows, base_tran
 from ..steps.schedule import StepSchedule
 from .reversal import reduce_scatter_schedule, reversed_schedule
 
-__all__ = ["base_reduce_scatter", "base_schedule"]
-
 
 def base_schedule(name: str) -> StepSchedule:
     """Return the bandwidth-optimal allgather that comes with a graph whose breadth-first ones are not.

@@ -22,8 +22,6 @@ from .verify import verify_all_to_allv
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AllToAllvSchedule", "Stage"]
-
 
 class Stage(NamedTuple):
     """One stage: GPU p of server i sends bytes ``begins[i]:ends[i]`` of a stream to GPU p of ``partners[i]``.

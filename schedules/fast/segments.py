@@ -10,17 +10,6 @@ import numpy as np
 
 from ...support.arrays import IntArray, read_only
 
-__all__ = [
-    "Moves",
-    "Pieces",
-    "StagedArrays",
-    "busiest_by_shift",
-    "busiest_by_stage",
-    "handed_over",
-    "local_bytes",
-    "pieces_of",
-]
-
 ARRAYS = ("traffic", "stream_starts", "segments", "stage_bytes", "partners", "begins", "ends")
 
 

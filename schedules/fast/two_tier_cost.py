@@ -15,18 +15,6 @@ from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_whole, shown
 from .segments import StagedArrays, busiest_by_shift, busiest_by_stage, handed_over, local_bytes
 
-__all__ = [
-    "DEFAULT_WAKE_UP",
-    "H200",
-    "MI300X",
-    "PIPELINES",
-    "TwoTierModel",
-    "TwoTierTimes",
-    "check_model",
-    "two_tier_times",
-]
-
-
 DEFAULT_WAKE_UP = Fraction(2)
 """µs.  The FAST paper gives no number; this is what a small write over InfiniBand takes, order of magnitude."""
 PIPELINES = ("balance first", "balance by stage")

@@ -8,8 +8,6 @@ from ...errors import CertificateError
 from ...support.arrays import IntArray
 from .segments import StagedArrays
 
-__all__ = ["verify_all_to_allv"]
-
 
 def verify_all_to_allv(schedule: StagedArrays) -> None:
     """Check an all-to-allv schedule.

@@ -10,8 +10,6 @@ from ...errors import FileFormatError
 from ..paths.written_paths import whole_count, whole_numbers
 from .schedule import FlowSchedule
 
-__all__ = ["flow_from_json", "is_flow_json"]
-
 KIND = "flow"
 FIELDS = ("kind", "chunks_per_unit", "traffic", "weights", "paths", "steps")
 

@@ -25,9 +25,6 @@ from ..traffic.collective import Collective, Direction
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FlowPath", "FlowSchedule"]
-
-
 INT64_LIMIT = 2**63
 ARRAYS = ("traffic", "weights", "path_starts", "path_nodes", "steps")
 MAX_LOADS = 2**32

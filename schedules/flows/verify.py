@@ -16,9 +16,6 @@ from ..paths.schedule import verified_loads
 from ..paths.verify import verified_routes
 from .schedule import FlowSchedule
 
-__all__ = ["verified_flow_loads"]
-
-
 LOAD_LIMIT = 2**62
 
 

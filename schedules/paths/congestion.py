@@ -9,8 +9,6 @@ import numpy as np
 from ...support.arrays import IntArray
 from ...topologies import Topology
 
-__all__ = ["busiest_links", "congestion"]
-
 
 def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Fraction:
     """Largest ``load / (k * bandwidth)`` over all links, in 1/(GB/s): what the schedule achieves as 1/x.

@@ -10,8 +10,6 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.collective import Direction
 
-__all__ = ["path_links"]
-
 
 def path_links(starts: IntArray, nodes: IntArray, topology: Topology, direction: Direction = "broadcast") -> IntArray:
     """Look up the links of all paths.

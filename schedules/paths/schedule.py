@@ -20,8 +20,6 @@ from ...topologies import Topology
 from ..traffic.collective import Collective, Direction
 from .congestion import congestion
 
-__all__ = ["Schedule", "is_verifiable", "rate_of_loads", "verified_loads"]
-
 NS_PER_US = 1000
 
 

@@ -12,8 +12,6 @@ from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..traffic.collective import Direction
 
-__all__ = ["Hops", "verified_hops", "verified_routes"]
-
 
 class Hops(NamedTuple):
     """All hops of all paths: which path each belongs to, and which link of the topology it is."""

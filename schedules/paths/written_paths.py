@@ -15,8 +15,6 @@ from ...errors import FileFormatError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import is_whole, shown
 
-__all__ = ["as_count", "as_paths", "as_rows", "node_paths", "whole_count", "whole_numbers"]
-
 
 def whole_count(value: object, what: str) -> int:
     """Read a count from 1, or raise `FileFormatError` that names it as `what`."""

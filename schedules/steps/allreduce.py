@@ -18,8 +18,6 @@ from ..paths.schedule import Schedule
 from ..traffic.collective import Direction
 from .schedule import StepSchedule
 
-__all__ = ["AnyStepSchedule", "StepAllreduce", "check_fit"]
-
 
 @dataclass(frozen=True, eq=False)
 class StepAllreduce(Schedule):

@@ -15,9 +15,6 @@ import numpy as np
 from ...support.arrays import IntArray
 from .schedule import StepSchedule
 
-__all__ = ["NEVER", "Arrivals", "Sends", "blocks_of"]
-
-
 NEVER = 2**62
 """The step in which a rank gets what it never gets."""
 FROM_THE_START = -1

@@ -15,9 +15,6 @@ from ...topologies import DirectGraph, Topology
 from ...topologies.network.direct_graph import as_direct_graph
 from .allreduce import AnyStepSchedule, check_fit
 
-__all__ = ["StepCost", "step_cost", "step_schedule_time"]
-
-
 NS_PER_US = 1000
 
 

@@ -23,9 +23,6 @@ from ..paths.schedule import NS_PER_US, Schedule
 from ..paths.written_paths import as_count, as_rows
 from ..traffic.collective import Direction
 
-__all__ = ["Send", "StepSchedule"]
-
-
 MAX_STEPS = 2**20
 MAX_LOADS = 2**32
 """Steps times links, 8 bytes each: more than any machine has memory for in one array."""

@@ -12,8 +12,6 @@ from ...support.validation import shown
 from ..paths.written_paths import node_paths, whole_count, whole_numbers
 from .schedule import StepSchedule
 
-__all__ = ["is_step_json", "steps_from_json", "steps_to_json"]
-
 KIND = "steps"
 COUNTS = ("num_ranks", "chunks_per_shard")
 COLUMNS = ("steps", "sources", "lower", "upper", "routes")

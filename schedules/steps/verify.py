@@ -19,9 +19,6 @@ from .allreduce import AnyStepSchedule, StepAllreduce
 from .arrivals import NEVER, Arrivals, Sends, blocks_of
 from .schedule import StepSchedule
 
-__all__ = ["verified_step_loads", "verified_step_schedule_loads"]
-
-
 LOAD_LIMIT = 2**62
 
 

@@ -12,28 +12,6 @@ from typing import Any, Literal
 from ...errors import ColloptError, UnsupportedError
 from ...support.validation import shown
 
-__all__ = [
-    "ALLGATHER",
-    "ALLREDUCE",
-    "ALL_TO_ALL",
-    "ALL_TO_ALLV",
-    "BROADCAST",
-    "COLLECTIVES",
-    "EVERY_ROOT",
-    "PAIR_COLLECTIVES",
-    "REDUCE",
-    "REDUCE_SCATTER",
-    "TREE_COLLECTIVES",
-    "Collective",
-    "CollectiveName",
-    "Direction",
-    "Holding",
-    "Pattern",
-    "as_collective",
-    "bus_factor",
-    "collective_or_given",
-]
-
 CollectiveName = Literal["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all", "all_to_allv"]
 """The collectives that can be planned."""
 

@@ -18,9 +18,6 @@ from ...support.arrays import IntArray
 from ...support.quantities import as_amount
 from ...support.validation import shown
 
-__all__ = ["as_pair_traffic", "check_table", "pair_amounts"]
-
-
 MOST_UNITS = 2**53
 """What all parts together may count."""
 FLOAT_UNITS = 2**40

@@ -11,8 +11,6 @@ from ...errors import TopologyError, UnsupportedError
 from ...support.quantities import as_amount
 from ...support.validation import shown
 
-__all__ = ["as_weights"]
-
 
 def as_weights(weights: object, num_ranks: int) -> tuple[Fraction, ...]:
     """Read the relative sizes of the shards exactly.

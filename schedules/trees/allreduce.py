@@ -18,9 +18,6 @@ from ..paths.schedule import Schedule
 from ..traffic.collective import Direction
 from .forest import Forest
 
-__all__ = ["Allreduce", "TreeSchedule"]
-
-
 LOAD_LIMIT = 2**62
 """What `collopt.schedules.trees.verify` adds up to."""
 

@@ -21,8 +21,6 @@ from ..paths.congestion import congestion
 from ..paths.schedule import Schedule
 from ..traffic.collective import Collective, Direction
 
-__all__ = ["Forest", "TreeEdge"]
-
 BLOCK_ENTRIES = 2**19
 """Tree entries that are worked on at a time: what fits the processor's cache."""
 

@@ -12,8 +12,6 @@ from ...errors import FileFormatError
 from ..paths.written_paths import node_paths, whole_count
 from .forest import Forest
 
-__all__ = ["forest_from_json", "forest_to_json"]
-
 FIELDS = ("kind", "direction", "trees_per_root", "root_weights", "paths", "trees")
 
 

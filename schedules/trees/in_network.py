@@ -21,8 +21,6 @@ from ...support.validation import shown
 from ...topologies import Topology
 from .forest import Forest
 
-__all__ = ["InNetwork", "in_network"]
-
 
 @dataclass(frozen=True, eq=False)
 class InNetwork:

@@ -20,9 +20,6 @@ from ..paths.verify import verified_hops
 from .allreduce import Allreduce, TreeSchedule
 from .forest import Forest
 
-__all__ = ["verified_link_loads", "verified_schedule_loads"]
-
-
 LOAD_LIMIT = 2**62
 BLOCK_ENTRIES = 2**19
 """Tree entries that are checked at a time: what fits the processor's cache."""

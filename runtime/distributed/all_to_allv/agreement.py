@@ -16,9 +16,6 @@ from ..calls.agreement import first_line, wait
 from ..calls.arguments import import_torch, telling_device
 from .steps import Exchange
 
-__all__ = ["Terms", "agreed_exchange"]
-
-
 UNKNOWN = -1
 NAMES = (
     "servers",

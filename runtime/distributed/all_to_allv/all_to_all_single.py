@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["all_to_all_single", "run"]
-
-
 MOST_SECONDS = 1e9
 
 

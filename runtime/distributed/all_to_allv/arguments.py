@@ -13,8 +13,6 @@ from ...programs.checks import check_choice, check_counts, check_seconds
 from ..calls.arguments import check_alike, check_async, check_tensor, import_torch
 from .agreement import Terms
 
-__all__ = ["AllToAllCall", "terms_of"]
-
 HOMES = {"nccl": "cuda", "gloo": "cpu"}
 """On which kind of device a backend has its tensors; others may have them where they like."""
 

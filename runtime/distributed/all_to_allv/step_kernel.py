@@ -43,8 +43,6 @@ from .step_tables import (
     trimmed,
 )
 
-__all__ = ["exchange_steps"]
-
 
 class OwnPlace(NamedTuple):
     """What the parts of the kernel read: the schedule, and this rank's place in it."""

@@ -9,25 +9,6 @@ import numpy as np
 
 from ....support.arrays import IntArray
 
-__all__ = [
-    "EARLY",
-    "FIRST_BATCH",
-    "INPUT",
-    "LATE",
-    "OUTPUT",
-    "SCRATCH",
-    "SENT",
-    "TAKEN",
-    "StepTables",
-    "copy",
-    "end_step",
-    "no_literal",
-    "open_tables",
-    "pack",
-    "post",
-    "trimmed",
-]
-
 
 def no_literal(number: int) -> int:
     """Make a constant that kernels can hand to each other; numba compiles a function again for every literal."""

@@ -17,9 +17,6 @@ import numpy as np
 from ....errors import UnsupportedError
 from ....support.arrays import IntArray
 
-__all__ = ["Copy", "Exchange", "Message", "OwnStep", "OwnSteps", "own_steps"]
-
-
 MOST_OPERATIONS = 64
 """NCCL is known to hang on batches of hundreds of operations that it divides differently on different ranks."""
 SHIFTS_PER_BATCH = MOST_OPERATIONS // 2

@@ -19,8 +19,6 @@ from .arguments import Call, import_torch, problem_of, telling_device
 from .concurrency import in_turn
 from .reduce_ops import OPERATIONS
 
-__all__ = ["agree", "connect", "first_line", "wait", "wait_for_all"]
-
 DIGEST_DIGITS = 15
 """Hexadecimal digits of a program's digest that fit an int64 with its sign."""
 

@@ -17,20 +17,6 @@ from .reduce_ops import check_operation
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "Call",
-    "check_alike",
-    "check_async",
-    "check_process",
-    "check_tensor",
-    "import_torch",
-    "member_rank",
-    "plain_group_of",
-    "problem_of",
-    "served_devices",
-    "telling_device",
-]
-
 
 @dataclass(frozen=True)
 class Call:

@@ -29,9 +29,6 @@ from ....errors import ProgramError
 from ...programs.checks import check_seconds
 from .arguments import import_torch
 
-__all__ = ["AsyncWork", "CallQueue", "QueuedCall"]
-
-
 EXIT_PATIENCE_S = 10.0
 """How long the end of the interpreter is put off for calls that still go on, all groups together."""
 INTERRUPTION_S = 5.0

@@ -21,8 +21,6 @@ from weakref import WeakKeyDictionary, ref
 from .arguments import import_torch
 from .call_queue import AsyncWork, CallQueue
 
-__all__ = ["TAG", "in_turn", "nothing_to_do", "run_now", "run_on_stream", "start"]
-
 Answer = TypeVar("Answer")
 
 TAG = 8209

@@ -13,8 +13,6 @@ from ....errors import UnsupportedError
 from ...programs.checks import check_choice
 from ...programs.layout import Layout
 
-__all__ = ["OPERATIONS", "check_operation", "combine", "finish"]
-
 OPERATIONS = ("sum", "prod", "min", "max", "avg")
 
 INTEGERS = ("uint8", "int8", "int16", "int32", "int64")

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["PlanLike", "execute", "prepared", "program_of"]
-
 NO_LIMIT = 2**31 - 1
 
 _lowered: WeakKeyDictionary[Schedule, dict[Collective, Program]] = WeakKeyDictionary()

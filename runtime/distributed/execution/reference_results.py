@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from ...programs.program import Program
 from ..rounds.batches import shard_elements
 
-__all__ = ["Reference", "poison", "reference", "tensors"]
-
 
 class Reference(NamedTuple):
     """What a rank's output has to be.

@@ -8,8 +8,6 @@ from ....schedules import ALLGATHER, Collective
 from ....schedules.traffic.collective import collective_or_given
 from ....support.formatting import bandwidth_text, time_text
 
-__all__ = ["ELEMENT_BYTES", "RunReport", "total_elements"]
-
 ELEMENT_BYTES = {
     "bfloat16": 2,
     "float16": 2,

@@ -32,8 +32,6 @@ from typing import Any, NamedTuple, TypeVar
 from .... import errors
 from ....errors import ColloptError, ProgramError, UnsupportedError
 
-__all__ = ["Listener", "listening", "memory_for", "run_ranks", "supervise", "tell"]
-
 Result = TypeVar("Result")
 
 BOOT = (

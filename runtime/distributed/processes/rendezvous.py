@@ -17,8 +17,6 @@ from ..calls.arguments import import_torch
 from .local_ranks import Listener, listening, run_ranks
 from .torchrun import launch_of_environment, launched_rank
 
-__all__ = ["BACKENDS", "Meeting", "on_all_ranks"]
-
 BACKENDS = ("gloo", "nccl")
 PROGRAMS = ("the plan", "the plans")
 """Terms whose values, digests, would tell nobody anything."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 from typing import NamedTuple
 
-__all__ = ["TorchFacts", "torch_facts"]
-
 
 class TorchFacts(NamedTuple):
     """What there is of torch.

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from ....errors import UnsupportedError
 
-__all__ = ["Launch", "launch_of_environment", "launched_rank"]
-
 REQUIRED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torch.distributed needs to bring ranks together; torchrun sets all of them."""
 LAST_PORT = 65535

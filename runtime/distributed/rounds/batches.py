@@ -26,19 +26,6 @@ from ...programs.layout import Layout
 from ...programs.program import ChunkRange, Program
 from .rounds import Message, Round, RoundScratch, rounds_of
 
-__all__ = [
-    "Copy",
-    "Operation",
-    "OwnRound",
-    "OwnRounds",
-    "Piece",
-    "Sum",
-    "checked_rounds",
-    "own_rounds",
-    "shard_elements",
-    "works_in_place",
-]
-
 Memory = Literal["input", "output", "scratch", "staging"]
 
 

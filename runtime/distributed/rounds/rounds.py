@@ -39,9 +39,6 @@ from ...programs.ordering import Order, Site, global_order
 from ...programs.program import ChunkRange, Program
 from ...programs.scratch_slots import ScratchSlots
 
-__all__ = ["MAX_OPERATIONS", "Message", "Round", "RoundPlanner", "RoundScratch", "rounds_of"]
-
-
 MAX_OPERATIONS = 64
 """Sends and receives of one rank in one batch; NCCL has been seen to hang with some hundreds (pytorch#174288)."""
 

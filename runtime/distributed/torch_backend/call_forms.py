@@ -12,9 +12,6 @@ from typing import Any
 from ....errors import UnsupportedError
 from ..calls.arguments import import_torch
 
-__all__ = ["are_alike", "check_writable", "dense", "done", "in_lists", "joined", "misplacement", "spread"]
-
-
 torch, dist = import_torch()
 ProcessGroup: Any = dist.ProcessGroup
 

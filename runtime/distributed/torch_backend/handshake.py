@@ -7,8 +7,6 @@ from typing import Any
 from ....errors import ColloptError, ProgramError
 from ..calls.agreement import first_line
 
-__all__ = ["compare"]
-
 FINE = "fine"
 REFUSED = "refused: "
 

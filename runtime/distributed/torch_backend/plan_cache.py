@@ -14,8 +14,6 @@ from ....topologies import Topology, read_topology
 from ..execution.execute import program_of
 from .settings import BackendSettings
 
-__all__ = ["PlanShelf", "Request"]
-
 
 class Request(NamedTuple):
     """What a rank was asked to do: so many bytes in all, from or to a root if the collective has one."""

@@ -31,8 +31,6 @@ from .settings import BackendSettings
 from .works import run_plan
 from .wrapped_backends import available_devices, connected, forget_lane, lane, plain_group, register
 
-__all__ = ["PlannedGroup"]
-
 torch, dist = import_torch()
 ProcessGroup: Any = dist.ProcessGroup
 

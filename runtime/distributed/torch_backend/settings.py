@@ -13,8 +13,6 @@ from ....support.validation import shown
 from ....topologies import Topology
 from ...programs.checks import check_counts
 
-__all__ = ["PLANS_VARIABLE", "TOPOLOGY_VARIABLE", "BackendSettings", "configure", "current_settings", "settings_of"]
-
 PLANS_VARIABLE = "COLLOPT_PLANS"
 TOPOLOGY_VARIABLE = "COLLOPT_TOPOLOGY"
 

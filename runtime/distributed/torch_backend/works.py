@@ -21,8 +21,6 @@ from ..calls.concurrency import run_now, start
 from ..execution.execute import PlanLike, prepared
 from .call_forms import check_writable, dense, done
 
-__all__ = ["PlannedWork", "run_plan"]
-
 torch, dist = import_torch()
 Work: Any = dist.Work
 

@@ -7,8 +7,6 @@ from typing import Any
 from ....errors import UnsupportedError
 from ..calls.arguments import import_torch
 
-__all__ = ["available_devices", "connected", "forget_lane", "lane", "plain_group", "register"]
-
 NAMES = {"cpu": "gloo", "cuda": "nccl"}
 """Wrapped backends by type of device."""
 

@@ -25,8 +25,6 @@ from .libraries import BackendRival, PlanRival, Rival, comparable
 from .report import BenchReport, BenchRow, Device, Reading
 from .sizes import DATATYPES, Extent, extents, sweep
 
-__all__ = ["checked_config", "described", "measure_plans", "now"]
-
 PLACES = (False, True)
 """Out of place, and in place."""
 

@@ -21,8 +21,6 @@ from ....schedules import BROADCAST, REDUCE, Collective
 from ...distributed.rounds.batches import shard_elements
 from ...programs.layout import Layout
 
-__all__ = ["PERIOD", "Question", "fill_input", "fill_wrong", "make_expected", "make_tensors", "wrong_elements"]
-
 PERIOD = 8191
 EXACT = {"int8": 127, "uint8": 255, "bfloat16": 2**8, "float16": 2**11}
 """Up to where whole numbers are exact; more than enough for the other types is `ENOUGH`."""

@@ -16,8 +16,6 @@ from ...programs.layout import Layout
 from ...programs.program import Program
 from .buffers import Question
 
-__all__ = ["BackendRival", "PlanRival", "Rival", "comparable"]
-
 
 class Rival(Protocol):
     """Somebody who carries out a collective."""

@@ -11,9 +11,6 @@ from typing import Any, NamedTuple
 from ....schedules import Collective
 from ....schedules.traffic.collective import collective_or_given
 
-__all__ = ["BenchReport", "BenchRow", "Device", "Reading", "head_lines", "row_line", "table_text", "tail_lines"]
-
-
 JSON_VERSION = 1
 
 

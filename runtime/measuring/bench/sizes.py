@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from ....errors import UnsupportedError
 from ...programs.layout import Layout
 
-__all__ = ["DATATYPES", "MOST_SIZES", "Extent", "extents", "sweep"]
-
 DATATYPES = {
     "int8": "int8",
     "uint8": "uint8",

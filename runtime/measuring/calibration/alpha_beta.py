@@ -9,9 +9,6 @@ import numpy as np
 from ....errors import UnsupportedError
 from ....support.arrays import FloatArray
 
-__all__ = ["AlphaBeta", "fit_alpha_beta"]
-
-
 LEAST_POINTS = 3
 USUAL_ERROR = 0.05
 """Relative errors up to here count in full, larger ones in proportion: one stray time must not tilt the line."""

@@ -13,8 +13,6 @@ from ....topologies.network.link_classes import LinkClass
 from .measured_times import MeasuredTimes
 from .model_times import Reference, over_one_path, over_the_network
 
-__all__ = ["assumed_run", "with_latencies"]
-
 LATENCY_IF_NONE = Fraction(1)
 """Microseconds per link that are scaled where the network states none."""
 

@@ -18,8 +18,6 @@ from .assumed_runs import assumed_run, with_latencies
 from .measured_times import MeasuredTimes
 from .model_times import Reference
 
-__all__ = ["Calibration", "ClassFit", "Measurement", "calibrate", "fit_times"]
-
 MOST_DIGITS = 4
 """Measured times have no more, and plans need the fewer trees the rounder bandwidths are."""
 

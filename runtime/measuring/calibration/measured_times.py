@@ -11,8 +11,6 @@ from ....schedules import COLLECTIVES, Collective
 from ....schedules.traffic.collective import collective_or_given
 from ....support.validation import shown
 
-__all__ = ["MeasuredRow", "MeasuredTimes", "collective_called", "half_digit"]
-
 UNPLANNED = ("sendrecv", "gather", "scatter", "hypercube")
 """What nccl-tests measures besides, and nobody plans."""
 MEASURED: dict[str, Collective | str] = {

@@ -13,8 +13,6 @@ from ....planners.registry import as_planner
 from ....schedules import Collective, schedule_time
 from ....topologies import Link, Topology
 
-__all__ = ["Reference", "over_one_path", "over_the_network"]
-
 NS_PER_US = 1000
 PARTS = {"sendrecv": Fraction(1), "gather": Fraction(1, 2), "scatter": Fraction(1, 2), "hypercube": Fraction(1, 2)}
 """Of what nccl-tests measures between two ranks and nobody plans: the part of the size that each direction carries."""

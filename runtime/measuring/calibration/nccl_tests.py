@@ -20,8 +20,6 @@ from ....support.reading import name_of, read_text
 from ....support.validation import shown
 from .measured_times import MeasuredRow, MeasuredTimes, collective_called, half_digit
 
-__all__ = ["read_nccl_tests", "read_results"]
-
 MAX_BYTES = 64 * 2**20
 MAX_COLUMNS = 64
 PLACE = ("time", "algbw", "busbw", "#wrong")

@@ -15,8 +15,6 @@ from ....schedules import Collective
 from ....support.validation import shown
 from .limits import JOINED, MICROSOFT, RuntimeLimits, runtime_limits
 
-__all__ = ["Dialect", "dialect_of"]
-
 UNLIMITED = 2**63
 MSCCL_DEFAULT_MAX_BYTES = 2**27
 FUSED = frozenset({"rcs", "rrs", "rrc", "rrcs"})

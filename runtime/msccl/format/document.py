@@ -15,8 +15,6 @@ from typing import NamedTuple, NoReturn
 from ....support.validation import shown
 from ...interpreter.findings import Findings
 
-__all__ = ["IGNORED", "INT32_MAX", "INT64_MAX", "Block", "Document", "Gpu", "Step", "at", "read_document"]
-
 MAX_TEXT = 254
 """Characters of a name or a value; for longer ones the parsers have no room and write on."""
 MAX_ATTRIBUTES = 16

@@ -17,8 +17,6 @@ from ...programs.checks import check_choice
 from ...programs.packing import document_steps
 from ...programs.program import Program, RankProgram
 
-__all__ = ["MAX_COUNT", "RUNTIMES", "RuntimeLimits", "check_limits", "runtime_limits"]
-
 MAX_COUNT = 71
 """Chunks that one step may move: MSCCL_MAX_COUNT is 72, exclusive."""
 MAX_NODES = 4095

@@ -10,8 +10,6 @@ from ...programs.program import Buffer, ChunkRange, Dependency, Instruction, Ran
 from .document import Block, Gpu, Step, at
 from .limits import MAX_AWAITED_BLOCK
 
-__all__ = ["BUFFERS", "rank_program"]
-
 BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
 Place = tuple[int, int]
 """A thread block, and the position of a step in it."""

@@ -18,8 +18,6 @@ from .document import IGNORED, INT32_MAX, INT64_MAX, Block, Document, Gpu, at, r
 from .limits import MAX_COUNT, SPELLINGS
 from .rank_program import BUFFERS, rank_program
 
-__all__ = ["interpret_file", "read_placements", "read_xml"]
-
 KINDS = PLAIN | {"rrc"}
 OTHER_KINDS = (FUSED | {"ra"}) - KINDS
 NAMES = "s, r, cpy, re, rrc and nop"

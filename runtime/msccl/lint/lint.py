@@ -20,8 +20,6 @@ from .run import check_meaning
 from .step_rules import check_blocks
 from .to_program import layout_of, program_of
 
-__all__ = ["lint_file"]
-
 MAX_BYTES = 2**26
 """A rank keeps 4095 elements of some 130 bytes; this is enough for hundreds of ranks that all have so many."""
 

@@ -9,8 +9,6 @@ from ...interpreter.findings import Window
 from ..format.dialects import UNLIMITED, Dialect
 from ..format.document import Document
 
-__all__ = ["environment_of", "loading_of", "sizes_text", "summary_of", "windows_of"]
-
 LIBRARY = "the folder of the library"
 FOLDERS = {
     "msccl-executor-nccl": f"{LIBRARY} + /msccl-algorithms or /../share/nccl/msccl-algorithms, or "

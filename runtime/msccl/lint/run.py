@@ -19,8 +19,6 @@ from ...interpreter.interpret import run_interleaving
 from ...programs.ordering import Order, Site, global_order, match_transfers, sites
 from ...programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock
 
-__all__ = ["buffered_order", "check_meaning", "in_one_memory"]
-
 
 def buffered_order(program: Program, depth: int) -> Order:
     """Put the steps in an order in which they can run if connections hold some chunks.

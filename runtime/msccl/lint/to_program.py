@@ -12,8 +12,6 @@ from ..format.limits import SPELLINGS
 from ..format.rank_program import rank_program
 from .header_rules import chunks_of_buffers
 
-__all__ = ["layout_of", "program_of"]
-
 MAX_RANKS, MAX_PAIRED = 4096, 1024
 """More than that the parsers do not keep, and a table of all pairs of so many."""
 MAX_CHUNKS = 2**24

@@ -33,8 +33,6 @@ from .execution_plan import (
     message_chunks,
 )
 
-__all__ = ["check_execution_plan"]
-
 Step = tuple[str, int, int, Operation, tuple[int, int] | None]
 """Where an operation stands, its rank, its thread block, the operation, and unit and chunks of its pipeline."""
 

@@ -15,8 +15,6 @@ from ....schedules import ALLGATHER, COLLECTIVES, Collective
 from ....schedules.traffic.collective import collective_or_given
 from ...programs.program import Buffer
 
-__all__ = ["ChannelType", "ExecutionPlan", "Gpu", "Operation", "Place", "channel_pairs"]
-
 ChannelType = Literal["memory", "port"]
 CHANNEL_TYPES: tuple[ChannelType, ...] = ("memory", "port")
 

@@ -23,9 +23,6 @@ from .execution_plan import (
     Place,
 )
 
-__all__ = ["MAX_BLOCKS", "MAX_CHUNKS", "Fields", "OperationReader"]
-
-
 BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
 MAX_BLOCKS = 2**10
 """Of a GPU; all must run at once, and no GPU has as many multiprocessors."""

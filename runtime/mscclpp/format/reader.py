@@ -30,8 +30,6 @@ from .execution_plan import (
 )
 from .operations import MAX_BLOCKS, MAX_CHUNKS, Fields, OperationReader
 
-__all__ = ["parse_content", "parse_document", "read_mscclpp"]
-
 Positions = dict[ChannelType, tuple[int, ...]]
 """Of channels or remote buffers, in the lists of their GPU."""
 SPELLINGS = {each.nccl_name: each for each in WRITTEN}

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from .execution_plan import ALIGNMENT, CHANNEL_TYPES, ExecutionPlan, Gpu, Operation, Place
 
-__all__ = ["document_of", "to_mscclpp_text"]
-
 
 def to_mscclpp_text(plan: ExecutionPlan) -> str:
     """Return an execution plan as JSON, one operation in a line."""

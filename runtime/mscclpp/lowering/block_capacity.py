@@ -15,8 +15,6 @@ from ...programs.program import Program, RankProgram, ThreadBlock
 from ..format.execution_plan import MAX_CHANNELS, MAX_OPERATIONS
 from .thread_blocks import WEIGHTS, merged_blocks
 
-__all__ = ["Crowding", "crowding", "first_replica", "most_apart"]
-
 
 class Crowding(NamedTuple):
     """What thread blocks hold once they are merged.

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from ...programs.program import Program
 from ..format.execution_plan import ChannelType
 
-__all__ = ["Connections", "End"]
-
 End = tuple[ChannelType, int]
 """A channel of a GPU: its type, and its position among those of that type."""
 

@@ -42,8 +42,6 @@ from .channels import Connections
 from .thread_blocks import RankWriter
 from .transfers import Transfers, plan_transfers, untold_transfers
 
-__all__ = ["common_count", "port_pairs", "to_execution_plan", "write_mscclpp"]
-
 DEFAULT_SLICE_BYTES = 2**20
 DEFAULT_THREAD_BLOCKS = 108
 """SMs of an A100: all thread blocks must run at once or the kernel hangs."""

@@ -34,8 +34,6 @@ from ..format.execution_plan import (
 from .channels import Connections, End
 from .transfers import Transfers, stays_in_place
 
-__all__ = ["WEIGHTS", "RankWriter", "merged_blocks"]
-
 
 class SyncedBlock:
     """Operations of one thread block, with the syncs between them that its threads need."""

@@ -34,8 +34,6 @@ from ...programs.ordering import Order
 from ...programs.program import Buffer, ChunkRange, Instruction, Program
 from ..format.execution_plan import Place
 
-__all__ = ["Transfers", "plan_transfers", "stays_in_place", "untold_transfers"]
-
 MOST_CLOCKS = 2**26
 """Of all steps, held at a time where one rank has no more: a quarter of a gigabyte."""
 

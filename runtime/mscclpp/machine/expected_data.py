@@ -13,8 +13,6 @@ from ...programs.program import Program
 from ..format.execution_plan import ExecutionPlan
 from .memory import Data, Memory
 
-__all__ = ["check_data", "layout_of"]
-
 
 def layout_of(plan: ExecutionPlan) -> Layout:
     """Where chunks stand; the root is found by who reads its input, or writes its output."""

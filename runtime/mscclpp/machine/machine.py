@@ -30,8 +30,6 @@ from ..format.reader import read_mscclpp
 from .expected_data import check_data, layout_of
 from .memory import Accesses, Clock, Data, Job, Memory, Process, Proxy, unrolled
 
-__all__ = ["ExecutionReport", "interpret_mscclpp", "run_execution_plan"]
-
 Resource = tuple[str, int, int]
 """What processes wait for: a channel ("memory" or "port", rank, position) or a semaphore ("semaphore", rank, "
 "number)."""

@@ -18,8 +18,6 @@ from ...programs.layout import Layout
 from ...programs.program import Buffer
 from ..format.execution_plan import Gpu, Operation, Place
 
-__all__ = ["Accesses", "Clock", "Data", "Job", "Memory", "Process", "Proxy", "unrolled"]
-
 
 class Accesses:
     """Refuses an access that does not know of an earlier one with which it conflicts."""

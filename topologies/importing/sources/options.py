@@ -8,8 +8,6 @@ from fractions import Fraction
 from ....support.quantities import Exact, as_bandwidth
 from .gpu_products import FIGURES, GpuProduct, as_figures, find_product
 
-__all__ = ["OPTIONS", "BoxOptions"]
-
 OPTIONS = ("figures", "gpu", "nic_bandwidth", "pcie_bandwidth")
 
 
