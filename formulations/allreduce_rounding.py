@@ -163,10 +163,7 @@ def round_flow(
 
 
 def _shortest_path(
-    rest: Mapping[tuple[Node, Node], Fraction],
-    heads: Mapping[Node, list[Node]],
-    origin: Node,
-    ends: Collection[Node],
+    rest: Mapping[tuple[Node, Node], Fraction], heads: Mapping[Node, list[Node]], origin: Node, ends: Collection[Node]
 ) -> list[tuple[Node, Node]]:
     """Find a shortest path of links with flow from `origin` to an end; empty if there is none."""
     before: dict[Node, Node] = {}

@@ -48,10 +48,7 @@ PICTURE = FileKind("a picture", "pictures are not read")
 BINARY_KINDS = (
     (b"\x89PNG", PICTURE),
     (b"%PDF", PICTURE),
-    (
-        b"\x93NUMPY",
-        FileKind("an array of numpy", "pass it as --traffic of an all_to_allv, in a file named .npy"),
-    ),
+    (b"\x93NUMPY", FileKind("an array of numpy", "pass it as --traffic of an all_to_allv, in a file named .npy")),
     (b"\x1f\x8b", FileKind("a compressed file", "unpack it first")),
     (b"PK\x03\x04", FileKind("a compressed file", "unpack it first")),
 )
@@ -63,10 +60,7 @@ KINDS = (
         r'\A\s*\{\s*"format"\s*:\s*"collopt-plan"',
         FileKind(PLAN_KIND, "collopt verify {} checks it, and collopt export {} exports it for runtimes"),
     ),
-    (
-        r'\A\s*\{\s*"format"\s*:\s*"collopt-topology"',
-        FileKind(TOPOLOGY_KIND, DESCRIBES),
-    ),
+    (r'\A\s*\{\s*"format"\s*:\s*"collopt-topology"', FileKind(TOPOLOGY_KIND, DESCRIBES)),
     (
         r'\A\s*\{(?=[\s\S]*"collective"\s*:)(?=[\s\S]*"gpus"\s*:)',
         FileKind(

@@ -52,12 +52,7 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 
 def as_whole(
-    value: object,
-    what: str,
-    *,
-    least: int = 1,
-    most: int | None = None,
-    error: type[ColloptError] = UnsupportedError,
+    value: object, what: str, *, least: int = 1, most: int | None = None, error: type[ColloptError] = UnsupportedError
 ) -> int:
     """Return an int of at least `least`, and at most `most` if that is given.
 

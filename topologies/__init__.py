@@ -14,14 +14,7 @@ from .direct_connect.tori import complete, hypercube, ring, torus
 from .direct_connect.twisted_tori import twisted_hypercube, twisted_torus
 from .files import read_topology, write_topology
 from .graphs.automorphisms import symmetries
-from .graphs.expansions import (
-    bidirectional,
-    cartesian_power,
-    cartesian_product,
-    degree_expansion,
-    line_graph,
-    parallel,
-)
+from .graphs.expansions import bidirectional, cartesian_power, cartesian_product, degree_expansion, line_graph, parallel
 from .graphs.isomorphism import automorphisms, is_isomorphism, isomorphism, orbits
 from .graphs.moore_bounds import (
     bandwidth_optimum,

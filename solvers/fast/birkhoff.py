@@ -266,13 +266,7 @@ def plain_matchings(residual: IntArray, bound: int, found: ShortArray, weights: 
 
 @numba.njit(cache=True, nogil=True)
 def _flip(
-    row: int,
-    column: int,
-    residual: IntArray,
-    left: IntArray,
-    match: ShortArray,
-    owner: ShortArray,
-    parent: ShortArray,
+    row: int, column: int, residual: IntArray, left: IntArray, match: ShortArray, owner: ShortArray, parent: ShortArray
 ) -> None:
     """Flip an augmenting path as `flip` does, and exchange the remainders of matched entries."""
     while True:

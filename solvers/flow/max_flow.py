@@ -61,11 +61,7 @@ def check_capacities(*totals: int) -> None:
 
 
 def flow_network(
-    num_nodes: int,
-    tails: IntArray,
-    heads: IntArray,
-    capacities: IntArray,
-    reverse: IntArray | None = None,
+    num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, reverse: IntArray | None = None
 ) -> FlowNetwork:
     """Build a network in which edge ``i`` becomes the arcs ``2 i`` and ``2 i + 1``.
 
@@ -93,14 +89,7 @@ def paired_network(num_nodes: int, tails: IntArray, heads: IntArray, capacities:
     return flow_network(num_nodes, keys // num_nodes, keys % num_nodes, both[:, 0].copy(), both[:, 1].copy())
 
 
-def max_flow(
-    num_nodes: int,
-    tails: IntArray,
-    heads: IntArray,
-    capacities: IntArray,
-    source: int,
-    sink: int,
-) -> MaxFlow:
+def max_flow(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, source: int, sink: int) -> MaxFlow:
     """Compute a maximum flow and a minimum cut.
 
     Shapes: `tails`, `heads`, `capacities` int64 (edges,).
@@ -115,12 +104,7 @@ def max_flow(
 
 
 def solve_network(
-    network: FlowNetwork,
-    source: int,
-    sink: int,
-    *,
-    limit: int | None = None,
-    residual: IntArray | None = None,
+    network: FlowNetwork, source: int, sink: int, *, limit: int | None = None, residual: IntArray | None = None
 ) -> MaxFlow:
     """Push flow from source to sink until it is maximum or reaches `limit`."""
     if source == sink:

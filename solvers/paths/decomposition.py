@@ -219,13 +219,7 @@ def _drop_surplus(
 
 @numba.njit(cache=True, nogil=True)
 def _extract_paths(
-    graph: Adjacency,
-    tails: IntArray,
-    flow: IntArray,
-    source: int,
-    demands: IntArray,
-    hops: IntArray,
-    widths: IntArray,
+    graph: Adjacency, tails: IntArray, flow: IntArray, source: int, demands: IntArray, hops: IntArray, widths: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Decompose an acyclic flow that meets every demand exactly."""
     most = np.count_nonzero(flow) + np.count_nonzero(demands)

@@ -48,11 +48,7 @@ class Bottleneck(NamedTuple):
 
 
 def bottleneck_cut(
-    num_nodes: int,
-    tails: IntArray,
-    heads: IntArray,
-    capacities: IntArray,
-    weights: IntArray,
+    num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, weights: IntArray
 ) -> Bottleneck:
     """Find the largest ``w(S) / c(S)`` over node sets S that miss some rank, exactly.
 
@@ -104,12 +100,7 @@ def violated_sink(network: FlowNetwork, supplies: IntArray) -> int:
 
 
 def fixed_count_scale(
-    num_nodes: int,
-    tails: IntArray,
-    heads: IntArray,
-    capacities: IntArray,
-    weights: IntArray,
-    count: int,
+    num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, weights: IntArray, count: int
 ) -> Fraction:
     """Smallest U such that links of capacity ``floor(U c)`` carry `count` trees per unit of weight (Algorithm 5).
 

@@ -26,11 +26,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
         "name": topology.name,
         "compute": list(topology.compute_nodes),
         "switches": [
-            {
-                "name": switch,
-                "multicast": switch in topology.multicast,
-                "aggregation": switch in topology.aggregation,
-            }
+            {"name": switch, "multicast": switch in topology.multicast, "aggregation": switch in topology.aggregation}
             for switch in topology.switch_nodes
         ],
         "links": [[link.tail, link.head, _plain(link.bandwidth), _plain(link.latency)] for link in topology.links],

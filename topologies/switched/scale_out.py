@@ -99,13 +99,7 @@ class Box:
     shared: tuple[SharedLink, ...] = ()
 
 
-def repeat_box(
-    box: Box,
-    boxes: int,
-    *,
-    fabrics: Sequence[str] = ("ib",),
-    backbone: Sequence[Link] = (),
-) -> Topology:
+def repeat_box(box: Box, boxes: int, *, fabrics: Sequence[str] = ("ib",), backbone: Sequence[Link] = ()) -> Topology:
     """Repeat `box` and join the copies through their NICs."""
     boxes = as_size(boxes, "boxes", most=MAX_BOXES)
     name = box.name if boxes == 1 else f"{box.name}-{boxes}boxes"
@@ -113,11 +107,7 @@ def repeat_box(
 
 
 def join_boxes(
-    boxes: Sequence[Box],
-    name: str,
-    *,
-    fabric_switch: Callable[[int, int], str],
-    backbone: Sequence[Link] = (),
+    boxes: Sequence[Box], name: str, *, fabric_switch: Callable[[int, int], str], backbone: Sequence[Link] = ()
 ) -> Topology:
     """Join boxes through their NICs.
 

@@ -29,16 +29,7 @@ FINEST = 10**9
 """µs of a delay, and parts of one."""
 
 BITS_PER_GIGABYTE = 8 * 10**9
-PREFIXES = {
-    "": 1,
-    "k": 10**3,
-    "K": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-}
+PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 MICROSECONDS = {
     "": Fraction(10**6),
     "s": Fraction(10**6),

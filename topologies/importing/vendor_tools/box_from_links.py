@@ -146,11 +146,7 @@ def gpu_nics(document: Document, options: BoxOptions, near: Sequence[tuple[int, 
     gpus = sorted({gpu for near_gpus in near for gpu in near_gpus})
     own_links = [_own_slot(nic, len(near_gpus), rate) for nic, near_gpus in enumerate(near)]
     gpu_links = [
-        SharedLink(
-            GPU_LINK,
-            rate,
-            tuple((nic, 1) for nic, near_gpus in enumerate(near) if gpu in near_gpus),
-        )
+        SharedLink(GPU_LINK, rate, tuple((nic, 1) for nic, near_gpus in enumerate(near) if gpu in near_gpus))
         for gpu in gpus
     ]
     names = [tuple(f"gpu{gpu}" for gpu in near_gpus) for near_gpus in near]

@@ -90,12 +90,7 @@ def _switched(table: Table, counts: dict[Pair, int], product: GpuProduct) -> int
 
 
 def _switch_box(
-    document: Document,
-    options: BoxOptions,
-    table: Table,
-    product: GpuProduct,
-    count: int,
-    notes: tuple[str, ...],
+    document: Document, options: BoxOptions, table: Table, product: GpuProduct, count: int, notes: tuple[str, ...]
 ) -> Box:
     gpus = len(table.gpus)
     attached = gpu_nics(document, options, _near(table))
