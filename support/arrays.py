@@ -18,13 +18,7 @@ Item = TypeVar("Item", bound=np.generic)
 
 
 def read_only(array: npt.NDArray[Item]) -> npt.NDArray[Item]:
-    """Return a read-only view of an array, or the array itself if it is read-only already.
-
-    >>> loads = np.arange(3)
-    >>> view = read_only(loads)
-    >>> loads.flags.writeable, view.flags.writeable, read_only(view) is view
-    (True, False, True)
-    """
+    """Return a read-only view of an array, or the array itself if it is read-only already."""
     if not array.flags.writeable:
         return array
     view = array.view()

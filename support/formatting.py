@@ -21,42 +21,22 @@ TINY = 1e-4
 
 
 def bandwidth_text(value: float | Fraction, decimals: int = 0) -> str:
-    """Format a bandwidth.
-
-    Units: `value` in GB/s.
-
-    >>> bandwidth_text(0.0123456), bandwidth_text(Fraction(5312, 15)), bandwidth_text(Fraction(5312, 15), 2)
-    ('12.3 MB/s', '354 GB/s', '354.13 GB/s')
-    """
+    """Format a bandwidth. Units: `value` in GB/s."""
     return _in_units(value, BANDWIDTHS, BYTES_PER_S, decimals)
 
 
 def time_text(microseconds: float | Fraction) -> str:
-    """Format a time.
-
-    Units: `microseconds` in µs.
-
-    >>> time_text(191.04), time_text(2384.9), time_text(0.02)
-    ('191 µs', '2.38 ms', '20.0 ns')
-    """
+    """Format a time. Units: `microseconds` in µs."""
     return _in_units(microseconds, TIMES, NANOSECONDS, 0)
 
 
 def percentage_text(share: float | Fraction) -> str:
-    """Format a ratio in percent.
-
-    >>> percentage_text(Fraction(37, 1162)), percentage_text(0.5), percentage_text(0.00001234)
-    ('3.18 %', '50.00 %', '0.00123 %')
-    """
+    """Format a ratio in percent."""
     return f"{_digits(float(100 * share), 2)} %"
 
 
 def count_text(count: int, word: str) -> str:
-    """Format a count with its noun, whose plural ends in s.
-
-    >>> count_text(1, "step"), count_text(12, "chunk")
-    ('1 step', '12 chunks')
-    """
+    """Format a count with its noun, whose plural ends in s."""
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
@@ -88,11 +68,7 @@ MAX_NAMES = 12
 
 
 def rate_text(value: Fraction) -> str:
-    """Format a bandwidth in GB/s, followed by the exact fraction where rounding changes it.
-
-    >>> rate_text(Fraction(5312, 15)), rate_text(Fraction(320)), rate_text(Fraction(1, 3000))
-    ('354.13 GB/s (5312/15)', '320.00 GB/s', '333.33 kB/s (1/3000 GB/s)')
-    """
+    """Format a bandwidth in GB/s, followed by the exact fraction where rounding changes it."""
     text = bandwidth_text(value, decimals=2)
     number, unit = text.split()
     if unit == "GB/s":
@@ -116,20 +92,12 @@ def exact(value: Fraction, unit: str = "") -> str:
 
 
 def gap_text(missed: Fraction) -> str:
-    """Format an optimality gap.
-
-    >>> gap_text(Fraction(0)), gap_text(Fraction(37, 1162))
-    ('0 (optimal)', '3.18 % (37/1162)')
-    """
+    """Format an optimality gap."""
     return "0 (optimal)" if missed == 0 else f"{percentage_text(missed)} ({missed})"
 
 
 def abbreviated_names(names: Iterable[str]) -> str:
-    """List names in their order, consecutively numbered ones as a range.
-
-    >>> abbreviated_names(["box0/gpu0", "box0/gpu1", "box0/gpu2", "box0/nic0", "ib"])
-    'box0/gpu0..2, box0/nic0, ib'
-    """
+    """List names in their order, consecutively numbered ones as a range."""
     runs = [run[0] if len(run) == 1 else f"{run[0]}..{_split(run[-1])[1]}" for run in _runs(list(names))]
     more = f", and {len(runs) - MAX_NAMES} more" if len(runs) > MAX_NAMES else ""
     return ", ".join(runs[:MAX_NAMES]) + more

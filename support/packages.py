@@ -41,11 +41,7 @@ class Requirement(NamedTuple):
 
 
 def requirements(extra: str = "") -> tuple[Requirement, ...]:
-    """List the requirements of collopt itself or of one of its extras.
-
-    >>> [requirement.package for requirement in requirements("plot")]
-    ['matplotlib']
-    """
+    """List the requirements of collopt itself or of one of its extras."""
     found = (_REQUIREMENT.fullmatch(text) for text in requires("collopt") or ())
     return tuple(Requirement(each[1], each[2]) for each in found if each and (each[3] or "") == extra)
 

@@ -117,11 +117,7 @@ def iterate(items: Iterable[Item], total: int) -> Iterator[Item]:
 
 
 def batches(total: int) -> Iterator[tuple[int, int]]:
-    """Divide the parts ``0 .. total - 1`` of a kernel into ranges, and report the parts that are done.
-
-    >>> list(batches(1000))
-    [(0, 1000)]
-    """
+    """Divide the parts ``0 .. total - 1`` of a kernel into ranges, and report the parts that are done."""
     if _callbacks.get() is None or _depth.get() > MAX_DEPTH:
         yield 0, total
         return

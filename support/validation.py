@@ -54,11 +54,7 @@ def is_whole(value: object) -> TypeGuard[int]:
 def as_whole(
     value: object, what: str, *, least: int = 1, most: int | None = None, error: type[ColloptError] = UnsupportedError
 ) -> int:
-    """Return an int of at least `least`, and at most `most` if that is given.
-
-    >>> as_whole(4, "chunks", most=8)
-    4
-    """
+    """Return an int of at least `least`, and at most `most` if that is given."""
     if not is_whole(value) or value < least or (most is not None and value > most):
         limits = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise error(f"{what} is {shown(value)}; expected a whole number {limits}")
@@ -66,11 +62,7 @@ def as_whole(
 
 
 def as_integers(values: object, what: str, expected: str) -> npt.NDArray[np.int64]:
-    """Convert an array or nested lists of integers to int64; anything else raises `TopologyError`.
-
-    >>> as_integers([(0, 1), (1, 0)], "the arcs", "pairs of whole numbers").shape
-    (2, 2)
-    """
+    """Convert an array or nested lists of integers to int64; anything else raises `TopologyError`."""
     try:
         if isinstance(values, np.ndarray) and values.dtype != np.object_:
             if np.issubdtype(values.dtype, np.integer) and (values <= np.iinfo(np.int64).max).all():
@@ -128,11 +120,7 @@ MAX_LINKS = 2**20
 
 
 def as_size(value: object, what: str, *, least: int = 1, most: int = 2**16) -> int:
-    """Return a size from `least` to `most`, or raise `TopologyError`.
-
-    >>> as_size(4, "boxes")
-    4
-    """
+    """Return a size from `least` to `most`, or raise `TopologyError`."""
     return as_whole(value, what, least=least, most=most, error=TopologyError)
 
 

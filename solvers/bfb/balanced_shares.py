@@ -34,10 +34,7 @@ class Shares(NamedTuple):
 
 
 def share_out(network: Intake, chunks: int, capacities: IntArray) -> Shares:
-    """Divide all shards over links within the capacities of the links.
-
-    Shapes: `capacities` int64 (diameter, links).
-    """
+    """Divide all shards over links within the capacities of the links. Shapes: `capacities` int64 (diameter, links)."""
     check_capacities(chunks * network.num_ranks**2)
     # Capping at the total changes nothing and keeps sums small.
     counts, *columns = _shared_out(network, chunks, np.minimum(capacities, chunks * network.num_ranks))

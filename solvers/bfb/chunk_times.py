@@ -29,17 +29,7 @@ def least_chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: i
 
 
 def chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
-    """Find the step times; parameters as of `least_chunked_times`.
-
-    Two links into each rank of a ring of 4 bring the one shard from the other side, one of its 3 chunks or two:
-
-    >>> from .link_masks import intake
-    >>> from .load_balancing import busiest_sets
-    >>> ends = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([1, 2, 3, 0, 3, 0, 1, 2])
-    >>> network = intake(4, *ends, np.ones(8, dtype=np.int64))
-    >>> chunked_times(network, busiest_sets(network), 3)
-    (Fraction(3, 1), Fraction(2, 1))
-    """
+    """Find the step times; parameters as of `least_chunked_times`."""
     least = least_chunked_times(network, sets, chunks)
     if (network.widths == 1).all():
         return least

@@ -45,11 +45,7 @@ class KautzFigures(NamedTuple):
 
 
 def kautz_figures(degree: int, size: int) -> KautzFigures:
-    """Compute the BFB figures of one generalized Kautz graph.
-
-    >>> kautz_figures(4, 1024)[:2]
-    (5, Fraction(341, 256))
-    """
+    """Compute the BFB figures of one generalized Kautz graph."""
     check_kautz(degree, size)
     return as_figures(degree, size, kautz_table(degree, size, size)[0])
 
@@ -71,10 +67,7 @@ def as_figures(degree: int, size: int, row: IntArray) -> KautzFigures:
 
 @numba.njit(cache=True, nogil=True)
 def kautz_table(degree: int, first: int, last: int) -> IntArray:
-    """Measure the graphs of `first` to `last` nodes.
-
-    Shapes: returns int64 (last - first + 1, 5).
-    """
+    """Measure the graphs of `first` to `last` nodes. Shapes: returns int64 (last - first + 1, 5)."""
     rows = np.empty((last - first + 1, COLUMNS), dtype=np.int64)
     for size in range(first, last + 1):
         _measure(degree, size, rows[size - first])

@@ -30,12 +30,7 @@ COLUMNS = 3
 
 
 def kautz_transpose_factor(degree: int, size: int) -> Fraction:
-    """Compute the least T_B of a breadth-first schedule on the transpose of one generalized Kautz graph.
-
-    >>> from collopt.solvers.bfb.kautz_bandwidth import kautz_figures
-    >>> kautz_figures(2, 9).bandwidth_factor, kautz_transpose_factor(2, 9)
-    (Fraction(14, 9), Fraction(10, 9))
-    """
+    """Compute the least T_B of a breadth-first schedule on the transpose of one generalized Kautz graph."""
     check_kautz(degree, size)
     return as_transpose_factor(degree, size, kautz_transpose_table(degree, size, size)[0])
 
@@ -48,10 +43,7 @@ def as_transpose_factor(degree: int, size: int, row: IntArray) -> Fraction:
 
 @numba.njit(cache=True, nogil=True)
 def kautz_transpose_table(degree: int, first: int, last: int) -> IntArray:
-    """Measure the transposes of the graphs of `first` to `last` nodes.
-
-    Shapes: returns int64 (last - first + 1, 3).
-    """
+    """Measure the transposes of the graphs of `first` to `last` nodes. Shapes: returns int64 (last - first + 1, 3)."""
     rows = np.empty((last - first + 1, COLUMNS), dtype=np.int64)
     for size in range(first, last + 1):
         _measure(degree, size, rows[size - first])

@@ -79,11 +79,6 @@ def intake(num_ranks: int, tails: IntArray, heads: IntArray, widths: IntArray) -
     """Find all distances, and arrange links and sources by the rank that they lead to.
 
     Shapes: `tails`, `heads` int64 (links,); `widths` int64 (links,).
-
-    >>> import numpy as np
-    >>> ends = np.arange(4), np.array([1, 2, 3, 0])
-    >>> intake(4, *ends, np.ones(4, dtype=np.int64)).hops.tolist()
-    [[0, 3, 2, 1], [1, 0, 3, 2], [2, 1, 0, 3], [3, 2, 1, 0]]
     """
     divisor = int(np.gcd.reduce(widths)) if len(widths) else 1
     order = np.lexsort((tails, heads))

@@ -53,15 +53,7 @@ class BusiestSet(NamedTuple):
 
 
 def busiest_sets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
-    """Find the bottleneck set of each distance by the method that suits the network.
-
-    Two links into each rank of a ring of 4 bring the one shard from the other side:
-
-    >>> from .link_masks import intake
-    >>> ends = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([1, 2, 3, 0, 3, 0, 1, 2])
-    >>> [(each.shards, each.width) for each in busiest_sets(intake(4, *ends, np.ones(8, dtype=np.int64)))]
-    [(1, 1), (1, 2)]
-    """
+    """Find the bottleneck set of each distance by the method that suits the network."""
     few = max_in_degree(network) <= MOST_LINKS_FOR_SUBSETS
     return (loads_by_subsets if few else loads_by_newton)(network, ranks)
 

@@ -152,10 +152,6 @@ def decompose(matrix: IntArray, way: str = "plain") -> tuple[IntArray, IntArray]
     a result of the other way with more than n^2 - 2n + 2 steps.
 
     Shapes: `matrix` int64 (n, n); returns int64 (steps, n); returns int64 (steps,).
-
-    >>> permutations, weights = decompose(np.array([[0, 3], [1, 0]]))
-    >>> permutations.tolist(), weights.tolist()
-    ([[1, 0]], [3])
     """
     if way not in DECOMPOSITIONS:
         raise UnsupportedError(f"the decomposition is {shown(way)}; expected one of {', '.join(DECOMPOSITIONS)}")

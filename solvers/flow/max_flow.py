@@ -90,16 +90,7 @@ def paired_network(num_nodes: int, tails: IntArray, heads: IntArray, capacities:
 
 
 def max_flow(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, source: int, sink: int) -> MaxFlow:
-    """Compute a maximum flow and a minimum cut.
-
-    Shapes: `tails`, `heads`, `capacities` int64 (edges,).
-
-    >>> import numpy as np
-    >>> tails, heads = np.array([0, 0, 1, 2]), np.array([1, 2, 3, 3])
-    >>> flow = max_flow(4, tails, heads, np.array([3, 2, 2, 4]), 0, 3)
-    >>> flow.value, flow.source_side.tolist()
-    (4, [True, True, False, False])
-    """
+    """Compute a maximum flow and a minimum cut. Shapes: `tails`, `heads`, `capacities` int64 (edges,)."""
     return solve_network(flow_network(num_nodes, tails, heads, capacities), source, sink)
 
 

@@ -86,9 +86,6 @@ def float_fraction(value: float) -> Fraction:
     It recovers the fraction that a model was stated in, if its denominator is moderate: two fractions with denominators
     up to q differ by at least ``1 / q**2``, so no other one with q below ``2**26 / sqrt(value)`` rounds to the same
     float.
-
-    >>> float_fraction(0.1), float_fraction(200 / 3), float_fraction(-2.5), float_fraction(1e300) == 10**300
-    (Fraction(1, 10), Fraction(200, 3), Fraction(-5, 2), False)
     """
     if value.is_integer():
         return Fraction(int(value))
@@ -99,11 +96,7 @@ def float_fraction(value: float) -> Fraction:
 
 
 def simplest_between(least: Fraction, most: Fraction) -> Fraction:
-    """Return the fraction with the smallest denominator in a closed interval, by continued fractions.
-
-    >>> simplest_between(Fraction(31, 100), Fraction(34, 100)), simplest_between(Fraction(-1, 2), Fraction(1, 3))
-    (Fraction(1, 3), Fraction(0, 1))
-    """
+    """Return the fraction with the smallest denominator in a closed interval, by continued fractions."""
     if least <= 0 <= most:
         return Fraction(0)
     if most < 0:

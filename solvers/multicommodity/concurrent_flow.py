@@ -79,14 +79,6 @@ def concurrent_flow(
 
     Shapes: `tails`, `heads`, `capacities` int64 (links,); `demands` int64 (ranks, ranks); `automorphisms` int64
     (generators, nodes).
-
-    A unidirectional ring of three ranks; each link carries one pair at 1 hop and two pairs at 2 hops:
-
-    >>> import numpy as np
-    >>> ring = np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([6, 6, 6])
-    >>> found = concurrent_flow(3, *ring, np.broadcast_to(1, (3, 3)))
-    >>> found.lower, found.upper
-    (Fraction(2, 1), Fraction(2, 1))
     """
     if not 0 < gap < 1 or most_rounds < 1:
         raise UnsupportedError(

@@ -324,10 +324,6 @@ def best_mixture(loads: FloatArray) -> FloatArray:
     """Find the mixture of flows that minimizes the maximum load.
 
     Shapes: `loads` float64 (flows, links); returns float64 (flows,).
-
-    >>> import numpy as np
-    >>> best_mixture(np.array([[1.0, 0.0], [0.0, 3.0]])).round(6)
-    array([0.75, 0.25])
     """
     from scipy.sparse import csc_array
 

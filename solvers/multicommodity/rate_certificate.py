@@ -37,17 +37,6 @@ def rate_certificate(
     """Bound the rate of an all-to-all from below by a flow and from above by dual values of the links.
 
     Shapes: `flows` float64 (sources, links); `duals` float64 (classes,).
-
-    Rank 0 of a unidirectional ring of three, with inaccurate flows:
-
-    >>> import numpy as np
-    >>> from collopt.topologies.graphs.orbits import link_orbits
-    >>> ring = np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([6, 6, 6])
-    >>> ones = np.ones((3, 3), dtype=np.int64)
-    >>> orbits = link_orbits(*ring, ones, np.array([[1, 2, 0]]))
-    >>> bounds = rate_certificate(3, *ring, ones, orbits, np.array([[3.99, 2.01, 0.0]]), 2.0, np.array([0.3]))
-    >>> [round(float(bound), 2) for bound in bounds]
-    [1.99, 2.0]
     """
     if not 0 < rate < np.inf or not np.isfinite(flows).all() or not (duals > 0).any() or not np.isfinite(duals).all():
         raise SolverError(f"the rate is {rate}, dual values sum to {duals.sum()}; expected finite numbers above 0")

@@ -54,12 +54,6 @@ def rounded(
     Deterministic: random choices start from a fixed seed.
 
     Shapes: `pairs` int64 (paths,); `amounts` int64 (pairs,); `capacities` int64 (links,); returns int64 (paths,).
-
-    Two pairs may each use link 0 or a link of their own; one chunk goes over each link:
-
-    >>> ways = Paths(np.ones(4, dtype=np.int64), np.arange(5), np.array([0, 1, 0, 2]))
-    >>> rounded(ways, np.array([0, 0, 1, 1]), np.array([2, 1]), np.ones(3, dtype=np.int64)).tolist()
-    [1, 1, 0, 1]
     """
     _check_arrays(paths, pairs, amounts, capacities)
     members = np.argsort(pairs, kind="stable")
@@ -272,10 +266,7 @@ def _cost(load: int, step: float, peak: float, sharpness: float) -> float:
 
 @numba.njit(cache=True, nogil=True)
 def next_random(state: RandomArray) -> float:
-    """Return the next number in [0, 1) of a linear congruential generator.
-
-    Shapes: `state` uint64 (1,).
-    """
+    """Return the next number in [0, 1) of a linear congruential generator. Shapes: `state` uint64 (1,)."""
     state[0] = state[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
     return float(state[0] >> np.uint64(11)) / 2.0**53
 

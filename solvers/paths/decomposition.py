@@ -46,12 +46,6 @@ def source_paths(
     """Decompose the flow of one source into simple paths that meet every demand exactly.
 
     Shapes: `tails`, `heads` int64 (links,); `flow` int64 (links,); `demands` int64 (nodes,).
-
-    Node 0 sends 2 to node 1 and 3 to node 2, of which 1 travels through node 1:
-
-    >>> tails, heads = np.array([0, 0, 1]), np.array([1, 2, 2])
-    >>> source_paths(3, tails, heads, np.array([3, 2, 1]), 0, np.array([0, 2, 3]))
-    Paths(weights=array([2, 2, 1]), starts=array([0, 1, 2, 4]), links=array([0, 1, 0, 2]))
     """
     _check_arrays(num_nodes, tails, heads, flow, source, demands)
     kept = np.zeros(num_nodes, dtype=np.int64)
@@ -79,10 +73,7 @@ def joined(parts: Sequence[Paths]) -> Paths:
 
 
 def path_loads(paths: Paths, weights: IntArray, num_links: int) -> IntArray:
-    """Sum the weights of the paths on each link.
-
-    Shapes: `weights` int64 (paths,); returns int64 (links,).
-    """
+    """Sum the weights of the paths on each link. Shapes: `weights` int64 (paths,); returns int64 (links,)."""
     return _loads(paths, weights, np.zeros(num_links, dtype=np.int64))
 
 

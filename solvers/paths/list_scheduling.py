@@ -43,11 +43,6 @@ def list_schedule(paths: Paths, capacities: IntArray, *, batch: int = 1, effort:
     Deterministic: random choices start from a fixed seed.
 
     Shapes: `capacities` int64 (links,); returns int64 (total hops,).
-
-    Two chunks leave node 0 over link 0; the one that continues over link 1 goes first:
-
-    >>> list_schedule(Paths(np.array([1, 1]), np.array([0, 1, 3]), np.array([0, 0, 1])), np.array([1, 1])).tolist()
-    [1, 0, 1]
     """
     quotas = step_quotas(paths, capacities, batch)
     _check_rows(paths, quotas)
@@ -222,12 +217,6 @@ def split(paths: Paths, most: int) -> tuple[Paths, IntArray]:
     """Split paths into rows of at most `most` chunks; return them and the path of each row.
 
     Shapes: returns int64 (rows,).
-
-    >>> rows, numbers = split(Paths(np.array([3, 0, 1]), np.array([0, 2, 3, 4]), np.array([7, 8, 9, 7])), 2)
-    >>> rows
-    Paths(weights=array([2, 1, 1]), starts=array([0, 2, 4, 5]), links=array([7, 8, 7, 8, 7]))
-    >>> numbers
-    array([0, 0, 2])
     """
     if most < 1 or paths.weights.min(initial=0) < 0:
         raise SolverError(

@@ -62,16 +62,6 @@ def orient(
     """Orient links for as many trees as the strength allows, in integers and with balanced numbers of roots.
 
     If an even split of every link allows it, all ranks have equally many roots; otherwise the numbers differ by one.
-
-    A path of two unit links has one tree.  One half starts at an end and one half in the middle, so that both use the
-    second link in the same direction:
-
-    >>> import numpy as np
-    >>> from collopt.solvers.strength.strength import strength
-    >>> path = 3, 3, np.array([0, 1]), np.array([1, 2]), np.array([1, 1])
-    >>> found = orient(*path, strength(*path))
-    >>> found.supplies.tolist(), found.forward.tolist(), found.backward.tolist()
-    ([1, 1, 0], [1, 2], [1, 0])
     """
     # Half of each link is a whole number of trees.
     level, half = 2 * best.value.numerator, best.value.denominator
@@ -118,12 +108,6 @@ def balanced_demands(
     cut requires it; the excess is then removed in equal steps as far as cuts allow.
 
     Shapes: `tails`, `heads`, `capacities` int64 (links,); `target` int64 (ranks,); returns int64 (ranks,).
-
-    A path of two unit links, whose strength is 1.  One link leads to each end, so each end needs one of the two:
-
-    >>> import numpy as np
-    >>> balanced_demands(3, np.array([0, 1]), np.array([1, 2]), np.array([1, 1]), 2, np.array([0, 2, 0])).tolist()
-    [1, 0, 1]
     """
     check_capacities(4 * sum(map(int, capacities)) + 2 * level * (len(target) + 1))
     cuts = node_weighted_cuts(num_nodes, len(target), tails, heads, capacities)

@@ -58,13 +58,6 @@ def strength(num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, c
     """Find the strength of a network and a family of sets that has it, exactly.
 
     Shapes: `tails`, `heads`, `capacities` int64 (links,).
-
-    A ring of four unit links: four links between four parts.
-
-    >>> import numpy as np
-    >>> ring = np.arange(4)
-    >>> strength(4, 4, ring, (ring + 1) % 4, np.ones(4, dtype=np.int64)).value
-    Fraction(4, 3)
     """
     # Capacities are multiplied by denominators of at most 2 (num_ranks - 1); demands are at most four times the total.
     check_capacities(16 * sum(map(int, capacities)) * num_ranks)

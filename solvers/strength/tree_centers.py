@@ -16,13 +16,6 @@ def centered(roots: IntArray, routes: SmallArray, senders: IntArray) -> tuple[In
     """Move every root to the center of its tree, unless that does not lower the tree.
 
     Shapes: `roots` int64 (trees,); `routes` int32 (trees, ranks); `senders` int64 (paths,).
-
-    A chain of four ranks from one end becomes a tree of height 2:
-
-    >>> import numpy as np
-    >>> roots, routes = centered(np.array([0]), np.array([[-1, 0, 1, 2]], dtype=np.int32), np.array([0, 1, 2]))
-    >>> roots.tolist(), routes.tolist()
-    ([1], [[3, -1, 1, 2]])
     """
     moved_roots, moved_routes = roots.copy(), routes.copy()
     _move_roots(moved_roots, moved_routes, senders)

@@ -223,10 +223,7 @@ class _LevelPackings:
 
 
 def pack_levels(graph: RoutedGraph, alive: IntArray, supplies: IntArray, family: LaminarFamily, seed: int) -> Levels:
-    """Pack every set of a family by itself.
-
-    Shapes: `supplies` int64 (ranks,).
-    """
+    """Pack every set of a family by itself. Shapes: `supplies` int64 (ranks,)."""
     num_ranks, num_sets = len(supplies), len(family.parents)
     tails, heads, units = graph.tails[alive], graph.heads[alive], graph.units[alive]
     parents = np.concatenate([family.innermost[:num_ranks], family.parents])

@@ -45,18 +45,7 @@ class _Forest(NamedTuple):
 
 
 def lower_trees(packing: Packing, tails: IntArray) -> Packing:
-    """Exchange links between trees until no exchange lowers the potential.
-
-    Shapes: `tails` int64 (links,).
-
-    A chain of height 3 and a star become two trees of height 2:
-
-    >>> import numpy as np
-    >>> tails = np.array([0, 1, 2, 0, 0, 0])
-    >>> links = np.array([[-1, 0, 1, 2], [-1, 3, 4, 5]])
-    >>> lower_trees(Packing(np.array([0, 0]), np.array([1, 1]), links), tails).links.tolist()
-    [[-1, 0, 1, 5], [-1, 3, 4, 2]]
-    """
+    """Exchange links between trees until no exchange lowers the potential. Shapes: `tails` int64 (links,)."""
     trees, ranks = packing.links.shape
     if ranks < 3:
         return packing

@@ -104,13 +104,6 @@ def tight_family(
     """Find a laminar family of tight sets of a network that can carry its supplies.
 
     Shapes: `tails`, `heads`, `capacities` int64 (links,); `supplies` int64 (ranks,); `known` list of bool (nodes,).
-
-    Two pairs of ranks, joined by one link each way:
-
-    >>> import numpy as np
-    >>> tails, heads = np.array([0, 1, 2, 3, 1, 2]), np.array([1, 0, 3, 2, 2, 1])
-    >>> tight_family(4, tails, heads, np.array([3, 3, 3, 3, 2, 2]), np.ones(4, dtype=np.int64)).innermost.tolist()
-    [1, 1, 2, 2]
     """
     network = _Contraction(num_nodes, tails, heads, capacities, supplies)
     parents, innermost = [0], np.zeros(num_nodes, dtype=np.int64)

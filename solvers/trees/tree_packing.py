@@ -74,14 +74,6 @@ def pack_trees(
     """Pack spanning out-trees, ``supplies[i]`` of them rooted at each rank i.
 
     Shapes: `tails`, `heads`, `capacities` int64 (links,); `supplies` int64 (ranks,).
-
-    A triangle of unit links holds one tree per root:
-
-    >>> import numpy as np
-    >>> tails, heads = np.array([0, 1, 1, 2, 2, 0]), np.array([1, 0, 2, 1, 0, 2])
-    >>> packing = pack_trees(3, tails, heads, np.ones(6, dtype=np.int64), np.ones(3, dtype=np.int64))
-    >>> sorted(packing.roots.tolist())
-    [0, 1, 2]
     """
     state = _initial_state(num_ranks, tails, heads, capacities, supplies)
     roots, weights, trees = [], [], []

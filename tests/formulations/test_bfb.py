@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import BoundError, TopologyError, UnsupportedError
 from collopt.formulations import bfb
+from collopt.formulations.modelling.inputs import hop_distances
 from collopt.solvers.highs.session import solve
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, ring, torus
 from oracles.bfb_cvxpy import least_times
@@ -273,3 +274,8 @@ def test_refuses_what_is_no_topology_or_no_list_of_ranks() -> None:
             builder(*(None, 1, 1)[: 2 if builder is bfb.build else 3])
     with pytest.raises(UnsupportedError, match="ranks is 5; expected different names"):
         bfb.build(ring(4), 1, ranks=5)  # type: ignore[arg-type]
+
+
+def test_hop_distances_of_a_one_way_ring() -> None:
+    """The fewest links from each rank to every rank."""
+    assert hop_distances(ring(4, bidirectional=False))[0].tolist() == [0, 1, 2, 3]

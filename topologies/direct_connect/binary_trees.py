@@ -45,9 +45,6 @@ def tree_pair(count: int) -> tuple[list[int], list[int]]:
 
     The first tree numbers the nodes below the root, whose parent is -1, in order, so odd nodes are leaves.  The second
     tree is its mirror image, or for an even `count` its shift by one, which exchanges odd and even nodes.
-
-    >>> tree_pair(6)
-    ([-1, 2, 4, 2, 0, 4], [-1, 5, 3, 5, 3, 0])
     """
     others = count - 1
     first = [-1, *(_parent_in_order(node, others) for node in range(1, count))]

@@ -38,11 +38,7 @@ HEXAGON_LINES = (
 
 
 def incidence_edges(lines: Lines) -> Edges:
-    """Return an edge between every point and every line through it; lines are numbered after the points.
-
-    >>> incidence_edges([(0, 1), (1, 2)])
-    [(0, 3), (1, 3), (1, 4), (2, 4)]
-    """
+    """Return an edge between every point and every line through it; lines are numbered after the points."""
     points = 1 + max(map(max, lines))
     return [(point, points + number) for number, line in enumerate(lines) for point in line]
 

@@ -20,11 +20,6 @@ def digraph_offset_sets(n: int, degree: int, most: int) -> IntArray:
     with the offset 1 represent all that have an offset prime to n.
 
     Shapes: returns int64 (sets, degree).
-
-    >>> digraph_offset_sets(4, 2, 10).tolist()
-    [[1, 3], [1, 2], [1, 2], [1, 3], [2, 3]]
-    >>> digraph_offset_sets(7, 3, 1)[0].tolist()
-    [1, 2, 4]
     """
     return np.concatenate((_geometric(n, degree, n - 1), _subsets(n - 1, degree, most)))
 
@@ -35,9 +30,6 @@ def bidirectional_offset_sets(n: int, degree: int, most: int) -> IntArray:
     As for `digraph_offset_sets`, with pairs of offsets in place of offsets.
 
     Shapes: returns int64 (sets, degree).
-
-    >>> bidirectional_offset_sets(8, 3, 10).tolist()
-    [[1, 7, 4], [1, 7, 4], [1, 7, 4], [2, 6, 4], [3, 5, 4]]
     """
     pairs, below = degree // 2, (n - 1) // 2
     if degree % 2 and n % 2:
@@ -51,9 +43,6 @@ def sampled_offset_sets(largest: int, size: int, numbers: range) -> IntArray:
     """Sample sets of numbers from 1 to `largest` that contain 1, spread evenly over all such sets.
 
     Shapes: returns int64 (sets, size).
-
-    >>> sampled_offset_sets(100, 3, range(2)).tolist()
-    [[1, 8, 27], [1, 2, 65]]
     """
     # The additive recurrence of least discrepancy known in each dimension: powers of the root g of g**size = g + 1.
     root = 1.0

@@ -84,10 +84,7 @@ def automorphisms(graph: DirectGraph) -> IntArray:
 
 
 def orbit_mappings(search: NodeMatching) -> Iterator[IntArray]:
-    """Yield automorphisms until the orbits of nodes are known.
-
-    Shapes: yields int64 (nodes,).
-    """
+    """Yield automorphisms until the orbits of nodes are known. Shapes: yields int64 (nodes,)."""
     labels = np.arange(search.size)
     for cell in search.cells():
         first: list[int] = []  # One node of each known orbit of this cell.

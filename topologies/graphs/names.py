@@ -11,11 +11,7 @@ MAX_OFFSETS = 32
 
 
 def operand(name: str, inside: str = "") -> str:
-    """Put a name in parentheses if it has an operator outside of parentheses.
-
-    >>> operand("K(2) □ K(3)"), operand("K(2) □ K(3)", "□"), operand("L^2(K(3))")
-    ('(K(2) □ K(3))', 'K(2) □ K(3)', 'L^2(K(3))')
-    """
+    """Put a name in parentheses if it has an operator outside of parentheses."""
     outside = name
     while (stripped := re.sub(r"\([^()]*\)", "", outside)) != outside:
         outside = stripped
@@ -28,11 +24,7 @@ def _without_line_power(outside: str) -> str:
 
 
 def line_graph_name(name: str, times: int) -> str:
-    """Name the iterated line graph of a graph.
-
-    >>> line_graph_name("K(4, 4)", 1), line_graph_name("L^2(K(4, 4))", 1)
-    ('L(K(4, 4))', 'L^3(K(4, 4))')
-    """
+    """Name the iterated line graph of a graph."""
     match = re.fullmatch(r"L(?:\^(\d+))?\((.*)\)", name)
     if match and _is_balanced(match[2]):
         name, times = match[2], times + int(match[1] or 1)
@@ -40,11 +32,7 @@ def line_graph_name(name: str, times: int) -> str:
 
 
 def offset_names(offsets: Sequence[int]) -> str:
-    """Format the offsets of a circulant graph for its name; of many, the first three and their number.
-
-    >>> offset_names([1, 4, 5]), offset_names(range(1, 512))
-    ('{1, 4, 5}', '{1, 2, 3, ... 511 offsets}')
-    """
+    """Format the offsets of a circulant graph for its name; of many, the first three and their number."""
     listed = ", ".join(map(str, offsets if len(offsets) <= MAX_OFFSETS else offsets[:3]))
     return f"{{{listed}}}" if len(offsets) <= MAX_OFFSETS else f"{{{listed}, ... {len(offsets)} offsets}}"
 

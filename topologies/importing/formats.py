@@ -108,10 +108,6 @@ PREFIX_CHARACTERS = 2**16
 
 
 def unsupported_format(document: Document) -> str | None:
-    """Describe a file of a known format that is not a network, or return None for an unknown one.
-
-    >>> unsupported_format(Document("logical.json", '{"logical-dims": ["8"]}'))
-    'a logical topology of ASTRA-sim for ns-3, whose links are in another file'
-    """
+    """Describe a file of a known format that is not a network, or return None for an unknown one."""
     beginning = document.text[:PREFIX_CHARACTERS]
     return next((what for pattern, what in UNSUPPORTED_FORMATS if re.search(pattern, beginning)), None)

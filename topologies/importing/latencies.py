@@ -14,12 +14,7 @@ Latencies = Iterable[tuple[str, Fraction]]
 
 
 def latencies_note(latencies: Latencies) -> str | None:
-    """Return the note on assumed latencies, which are those of `scale_out`; None if there are none.
-
-    >>> latencies_note([("gpu-gpu", Fraction(7, 10)), ("nic-rail", Fraction(1, 2)), ("rail-spine", Fraction(1, 2))])
-    "latencies are assumed, after TACCL's measurements of NVLink and InfiniBand: 0.7 µs for gpu-gpu, 0.5 µs for \
-nic-rail, rail-spine; collopt calibrate fits them to measured times"
-    """
+    """Return the note on assumed latencies, which are those of `scale_out`; None if there are none."""
     kinds: dict[Fraction, dict[str, None]] = {}
     for kind, latency in latencies:
         kinds.setdefault(latency, {})[kind] = None

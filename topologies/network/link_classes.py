@@ -80,12 +80,7 @@ def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
 
 
 def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tuple[LinkClass, ...]:
-    """Look up classes by name; kinds without a bandwidth, such as ``gpu-gpu``, select all classes between them.
-
-    >>> from collopt.topologies import dgx1_v100
-    >>> [each.name for each in matching_classes(link_classes(dgx1_v100()), ["gpu-gpu"])]
-    ['gpu-gpu:25', 'gpu-gpu:50']
-    """
+    """Look up classes by name; kinds without a bandwidth, such as ``gpu-gpu``, select all classes between them."""
     found: dict[str, LinkClass] = {}
     for name in names:
         meant = [each for each in classes if name in (each.name, each.kinds)]
@@ -99,11 +94,7 @@ def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tupl
 
 
 def node_kind(node: str, default: str = "") -> str:
-    """Return the kind of a node: the end of its name, after the last slash and without its number.
-
-    >>> node_kind("box1/gpu3"), node_kind("7", "rank")
-    ('gpu', 'rank')
-    """
+    """Return the kind of a node: the end of its name, after the last slash and without its number."""
     return _NUMBERING.sub("", node.rpartition("/")[2]) or default
 
 

@@ -9,11 +9,7 @@ from ...support.validation import is_whole, shown
 
 
 def rank_number(compute_nodes: Sequence[str], rank: object) -> int | None:
-    """Return the number of a rank given by number or name; None if there is no such rank.
-
-    >>> rank_number(["gpu0", "gpu1", "gpu2"], "gpu2"), rank_number(["gpu0", "gpu1"], 2)
-    (2, None)
-    """
+    """Return the number of a rank given by number or name; None if there is no such rank."""
     if isinstance(rank, str):
         return compute_nodes.index(rank) if rank in compute_nodes else None
     return int(rank) if is_whole(rank) and 0 <= rank < len(compute_nodes) else None

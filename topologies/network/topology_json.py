@@ -14,12 +14,7 @@ TOPOLOGY_VERSION = 1
 
 
 def topology_to_json(topology: Topology) -> dict[str, Any]:
-    """Convert a topology to lists, strings and integers for `json.dumps`.
-
-    >>> pair = Topology.from_links([("a", "b", "12.5"), ("b", "a", 25)], compute=["a", "b"], name="pair")
-    >>> topology_to_json(pair)["links"]
-    [['a', 'b', '25/2', 0], ['b', 'a', 25, 0]]
-    """
+    """Convert a topology to lists, strings and integers for `json.dumps`."""
     return {
         "format": TOPOLOGY_FORMAT,
         "version": TOPOLOGY_VERSION,
@@ -34,12 +29,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
 
 
 def topology_from_json(data: object, where: str) -> Topology:
-    """Validate a decoded JSON document and build its topology.
-
-    >>> pair = Topology.from_links([("a", "b", 25), ("b", "a", 25)], compute=["a", "b"])
-    >>> topology_from_json(topology_to_json(pair), "example") == pair
-    True
-    """
+    """Validate a decoded JSON document and build its topology."""
     from pydantic import ValidationError
 
     from .schema import TopologyDocument, first_error

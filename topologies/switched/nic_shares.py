@@ -48,10 +48,7 @@ class AttachedNics(NamedTuple):
 def attach_nics(
     near: Sequence[tuple[str, ...]], ports: Sequence[Fraction | None], shared: Sequence[SharedLink]
 ) -> AttachedNics:
-    """Make NICs with their max-min fair bandwidths.
-
-    Units: `ports` in GB/s.
-    """
+    """Make NICs with their max-min fair bandwidths. Units: `ports` in GB/s."""
     shares = max_min_shares([len(nodes) for nodes in near], ports, shared)
     notes = share_notes(shares, ports)
     if any(share.each < share.bandwidth for share, port in zip(shares, ports, strict=True) if port is not None):
@@ -61,14 +58,7 @@ def attach_nics(
 
 
 def max_min_shares(near: Sequence[int], ports: Sequence[Fraction | None], shared: Sequence[SharedLink]) -> list[Share]:
-    """Compute max-min fair bandwidths of NICs by progressive filling.
-
-    Units: `ports` in GB/s.
-
-    >>> way = SharedLink("the link between CPUs", Fraction(22), ((0, 2), (1, 2)))
-    >>> [str(share.bandwidth) for share in max_min_shares([2, 2], [Fraction(50), Fraction(1)], [way])]
-    ['21', '1']
-    """
+    """Compute max-min fair bandwidths of NICs by progressive filling. Units: `ports` in GB/s."""
     most = [UNLIMITED if port is None else port for port in ports]
     found: list[tuple[Fraction, SharedLink | None]] = [(port, None) for port in most]
     rising_nics = set(range(len(most)))
@@ -135,10 +125,7 @@ def as_nic(near: tuple[str, ...], port: Fraction | None, share: Share) -> Nic:
 
 
 def with_port_bandwidth(box: Box, port: Fraction) -> tuple[Nic, ...]:
-    """Replace the port bandwidth of all NICs of a box.
-
-    Units: `port` in GB/s.
-    """
+    """Replace the port bandwidth of all NICs of a box. Units: `port` in GB/s."""
     limited = {number for link in box.shared for number, _ in link.paths}
     shares = max_min_shares([len(nic.near) for nic in box.nics], [port] * len(box.nics), box.shared)
     return tuple(

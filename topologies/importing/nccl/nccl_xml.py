@@ -28,16 +28,7 @@ def matches(document: Document) -> bool:
 
 
 def read_box(document: Document, options: BoxOptions) -> Box:
-    """Read the box that a topology file of NCCL or RCCL describes.
-
-    >>> pair = '<system version="1"><cpu numaid="0">{}{}</cpu></system>'.format(
-    ...     '<pci busid="0:1:0"><gpu dev="0" sm="80"><nvlink target="0:2:0" count="4" tclass="0x03"/></gpu></pci>',
-    ...     '<pci busid="0:2:0"><gpu dev="1" sm="80"><nvlink target="0:1:0" count="4" tclass="0x03"/></gpu></pci>',
-    ... )
-    >>> box = read_box(Document("pair.xml", pair), BoxOptions())
-    >>> box.name, box.links[0].bandwidth
-    ('a100-2gpu', Fraction(100, 1))
-    """
+    """Read the box that a topology file of NCCL or RCCL describes."""
     machine = read_machine(read_tree(document), options)
     found = assumed_links(machine, options) if machine.partial else listed_links(machine, options)
     pcie = read_pcie(machine, options)

@@ -134,10 +134,7 @@ DROPPED_NICS = "network cards of hosts without GPUs were left out"
 
 
 def nics_of_nearest_gpus(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> AttachedNics:
-    """Attach every NIC to its nearest GPUs.
-
-    Units: `to_cpu` in GB/s.
-    """
+    """Attach every NIC to its nearest GPUs. Units: `to_cpu` in GB/s."""
     nearest = nearest_gpus(pcie, to_cpu)
     gpus = [tuple(f"gpu{gpu}" for place in places for gpu in place.near.gpus) for places in nearest.values()]
     if sum(map(len, gpus)) > MAX_PAIRS:
@@ -156,10 +153,7 @@ def nics_of_nearest_gpus(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Frac
 def pcie_network(
     machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction], options: BoxOptions
 ) -> tuple[list[Link], AttachedNics]:
-    """Model CPUs and PCIe switches as switches ``cpu0``, ``pcie0``, ....
-
-    Units: `to_cpu` in GB/s.
-    """
+    """Model CPUs and PCIe switches as switches ``cpu0``, ``pcie0``, .... Units: `to_cpu` in GB/s."""
     hosts = {host_of(gpu.pci) for gpu in machine.gpus}
     cpus = [cpu for cpu in pcie.cpus if host_of(cpu.element) in hosts]
     between = list(_between_cpus(cpus))

@@ -41,12 +41,7 @@ def matches(document: Document) -> bool:
 
 
 def read_network(document: Document, options: BoxOptions) -> Imported:
-    """Read the topology.
-
-    >>> text = '{"msccl_type": "topology", "name": "pair", "links": [[0, 2], [2, 0]], "switches": []}'
-    >>> read_network(Document("pair.json", text), BoxOptions.of(gpu="a100")).topology.egress("gpu0")
-    Fraction(50, 1)
-    """
+    """Read the topology."""
     data = _topology(document)
     units = _units(document, data.get("links"))
     bounds = _bounds(document, data.get("switches", []), len(units))

@@ -65,12 +65,7 @@ def matches(document: Document) -> bool:
 
 
 def read_network(document: Document, options: BoxOptions) -> Imported:
-    r"""Read the topology; ranks are ``npu0`` ... and switches ``switch8`` ..., by the numbers of the file.
-
-    >>> text = "3 1 2\n2\n0 2 200Gbps 0.005ms 0\n1 2 200Gbps 0.005ms 0\n"
-    >>> read_network(Document("topology.txt", text), BoxOptions()).topology.link("npu0", "switch2")
-    Link(tail='npu0', head='switch2', bandwidth=Fraction(25, 1), latency=Fraction(5, 1))
-    """
+    r"""Read the topology; ranks are ``npu0`` ... and switches ``switch8`` ..., by the numbers of the file."""
     del options  # everything is in the file
     reader = _Reader(document)
     nodes = reader.whole("the number of nodes", 2, MOST_NODES)

@@ -96,11 +96,7 @@ ALIASES = {
 
 
 def find_product(name: str) -> GpuProduct:
-    """Return the GPU of this name, in upper or lower case, with or without dashes.
-
-    >>> find_product("H100").link("line")
-    Fraction(25, 1)
-    """
+    """Return the GPU of this name, in upper or lower case, with or without dashes."""
     word = name.lower().replace("-", "").replace(" ", "") if isinstance(name, str) else ""
     word = ALIASES.get(word, word)
     if word not in PRODUCTS:
@@ -110,11 +106,7 @@ def find_product(name: str) -> GpuProduct:
 
 
 def product_of(vendor: str, code: str) -> GpuProduct | None:
-    """Return the first GPU of a compute capability or architecture, or None if the table has none.
-
-    >>> product_of("amd", "gfx942").name
-    'mi300x'
-    """
+    """Return the first GPU of a compute capability or architecture, or None if the table has none."""
     for product in PRODUCTS.values():
         if (product.vendor, product.code) == (vendor, code):
             return product
@@ -122,11 +114,7 @@ def product_of(vendor: str, code: str) -> GpuProduct | None:
 
 
 def is_always_linked(vendor: str, code: str) -> bool:
-    """Return whether all GPUs of this code in the table have links, so that the code determines the links.
-
-    >>> is_always_linked("nvidia", "90"), is_always_linked("nvidia", "86"), is_always_linked("nvidia", "89")
-    (True, False, False)
-    """
+    """Return whether all GPUs of this code in the table have links, so that the code determines the links."""
     links = [product.links for product in PRODUCTS.values() if (product.vendor, product.code) == (vendor, code)]
     return bool(links) and min(links) > 0
 

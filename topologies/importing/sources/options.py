@@ -29,11 +29,7 @@ class BoxOptions:
     pcie_bandwidth: Fraction | None = None
 
     def given(self) -> tuple[str, ...]:
-        """Return the names of options that differ from their defaults.
-
-        >>> BoxOptions.of(gpu="h100", figures="line").given()
-        ('gpu',)
-        """
+        """Return the names of options that differ from their defaults."""
         unsaid = BoxOptions()
         return tuple(name for name in OPTIONS if getattr(self, name) != getattr(unsaid, name))
 
@@ -46,11 +42,7 @@ class BoxOptions:
         nic_bandwidth: Exact | None = None,
         pcie_bandwidth: Exact | None = None,
     ) -> BoxOptions:
-        """Validate options as users give them.
-
-        >>> BoxOptions.of(nic_bandwidth="12.5").nic_bandwidth
-        Fraction(25, 2)
-        """
+        """Validate options as users give them."""
         return cls(
             as_figures(figures),
             None if gpu is None else find_product(gpu),

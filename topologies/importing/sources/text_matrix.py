@@ -86,20 +86,12 @@ class TextMatrix(NamedTuple):
 
 
 def plain_lines(document: Document) -> list[str]:
-    r"""Return the lines of a document without terminal escape sequences.
-
-    >>> plain_lines(Document("a.txt", "\x1b[4mGPU0\x1b[0m\nGPU1"))
-    ['GPU0', 'GPU1']
-    """
+    r"""Return the lines of a document without terminal escape sequences."""
     return _ESCAPES.sub("", document.text).split("\n")
 
 
 def find_headers(lines: Sequence[str], label: re.Pattern[str]) -> Iterator[Header]:
-    """Yield the lines that end with two labels or more.
-
-    >>> list(find_headers(["Hops", "$ GPU0 GPU1", "GPU0 0 1"], re.compile(r"GPU[0-9]+")))
-    [Header(line=2, labels=('GPU0', 'GPU1'))]
-    """
+    """Yield the lines that end with two labels or more."""
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_LINE:
             continue
@@ -112,11 +104,7 @@ def find_headers(lines: Sequence[str], label: re.Pattern[str]) -> Iterator[Heade
 
 
 def line_below(lines: Sequence[str], line: int) -> str:
-    """Return the next line with text after a line number, from 1; an empty text at the end.
-
-    >>> line_below(["Hops", "", "GPU0 0"], 1)
-    'GPU0 0'
-    """
+    """Return the next line with text after a line number, from 1; an empty text at the end."""
     for number in range(line, len(lines)):
         if lines[number].strip():
             return lines[number]

@@ -18,13 +18,7 @@ Pair = tuple[int, int]
 
 
 class DisjointSets:
-    """Union-find over the numbers from 0.
-
-    >>> groups = DisjointSets(3)
-    >>> groups.union(0, 2)
-    >>> groups.labels()
-    [0, 1, 0]
-    """
+    """Union-find over the numbers from 0."""
 
     def __init__(self, count: int) -> None:
         self._first = list(range(count))
@@ -77,11 +71,7 @@ def check_counts(
 
 
 def directly_linked(gpus: int, pairs: Mapping[Pair, object]) -> bool:
-    """Return whether the pairs connect all GPUs.
-
-    >>> directly_linked(3, {(0, 1): 1})
-    False
-    """
+    """Return whether the pairs connect all GPUs."""
     groups = DisjointSets(gpus)
     for pair in pairs:
         groups.union(*pair)
@@ -89,11 +79,7 @@ def directly_linked(gpus: int, pairs: Mapping[Pair, object]) -> bool:
 
 
 def box_name(vendor: str, options: BoxOptions, gpus: int) -> str:
-    """Name a box after its GPUs.
-
-    >>> box_name("nvidia", BoxOptions.of(gpu="A100"), 8)
-    'a100-8gpu'
-    """
+    """Name a box after its GPUs."""
     fitting = options.gpu is not None and options.gpu.vendor == vendor
     return f"{options.gpu.name if options.gpu is not None and fitting else vendor}-{gpus}gpu"
 
@@ -109,10 +95,7 @@ def linked_box(
     near: Sequence[tuple[int, ...]] = (),
     notes: Sequence[str] = (),
 ) -> Box:
-    """Make a box of direct links, and of PCIe if those do not connect all GPUs.
-
-    Units: `direct` in GB/s.
-    """
+    """Make a box of direct links, and of PCIe if those do not connect all GPUs. Units: `direct` in GB/s."""
     links = [Link(f"gpu{one}", f"gpu{two}", rate, SCALE_UP_LATENCY) for (one, two), rate in sorted(direct.items())]
     if directly_linked(gpus, direct):
         attached = gpu_nics(document, options, near)

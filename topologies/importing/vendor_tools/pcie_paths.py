@@ -55,11 +55,7 @@ class PciePathTree(NamedTuple):
 
 
 def pcie_link_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, str]:
-    """Return GB/s of one PCIe link in each direction, and a note on its source.
-
-    >>> pcie_link_bandwidth(Document("topo.txt", ""), BoxOptions.of(gpu="h100", figures="nccl"))[0]
-    Fraction(48, 1)
-    """
+    """Return GB/s of one PCIe link in each direction, and a note on its source."""
     if options.pcie_bandwidth is not None:
         return (
             options.pcie_bandwidth,
@@ -80,13 +76,7 @@ def pcie_link_bandwidth(document: Document, options: BoxOptions) -> tuple[Fracti
 
 
 def pcie_path_tree(locations: Sequence[PcieLocation], gpus: int, bandwidth: Fraction) -> PciePathTree:
-    """Build the PCIe tree of devices, the first `gpus` of which are GPUs.
-
-    Units: `bandwidth` in GB/s.
-
-    >>> pcie_path_tree([PcieLocation(0), PcieLocation(0), PcieLocation(1)], 3, Fraction(32)).switches
-    ('cpu0', 'cpu1')
-    """
+    """Build the PCIe tree of devices, the first `gpus` of which are GPUs. Units: `bandwidth` in GB/s."""
     above = tuple(
         f"cpu{location.cpu}" if location.bridge is None else f"pcie{location.bridge}" for location in locations
     )
