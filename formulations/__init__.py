@@ -1,6 +1,7 @@
 """Explicit linear and integer programs, one per module, independent of any solver.
 
 ``build`` of a module states a model; before `collopt.solve` a user may add constraints or replace the objective.
+Arguments that are not of the documented form raise `UnsupportedError`.
 """
 
 from . import (

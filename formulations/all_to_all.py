@@ -30,21 +30,9 @@ be its orbits of sources, s(i) the first of each, and Q its orbits of links.  Th
     maximize f  subject to  sum over i of |O(i)| / |Q| times sum over e in Q of y(s(i), e) <= b(Q)  for each Q,
                             delivery as above for each s(i),
 
-has the same optimum:
-
-- It is at least as good.  If y is a flow of all sources at the rate f, so is y'(s, e) = y(gs, ge) for each g in Γ, and
-  so is their average, as LP (3) is convex.  The average has y(gs, ge) = y(s, e) for all g.  Its load is the same on all
-  links of Q, hence on each of them 1 / |Q| of the sum over Q; and as s = g s(i) and Q = gQ, a source of O(i) adds to
-  this sum what s(i) does.  So the flows of s(i) alone meet the smaller program.
-- It is no better.  From flows of all s(i) let y(s, e), with s in O(i), be the average of y(s(i), e') over all g with
-  g s(i) = s, where e' is what g takes to e.  This is a flow of s, as g keeps links and traffic.  The load of a link e
-  of Q is the sum over i, and over all g in Γ, of y(s(i), e') times |O(i)| / |Γ|; among these e' each link of Q is found
-  |Γ| / |Q| times.  So it is what the smaller program says, at most b(Q).
-
-Any subgroup will do, so generators from a randomized search suffice.  The dual value p(Q) of a row is per GB/s more on
-every link of Q.  The dual values of the whole program are p(e) = p(Q) / |Q| (`AllToAllModel.link_duals`), and their
-products with bandwidths sum to f; those of ``delivery`` at s(i) are |O(i)| times those of the whole program at each
-source of O(i).  User constraints and objectives on ``flow`` apply to s(i), for all of O(i) on average.
+has the same optimum (proof: docs/formulations/all_to_all.md).  Any subgroup will do, so generators from a randomized
+search suffice.  `AllToAllModel.link_duals` divides dual values of rows among links.  User constraints and objectives on
+``flow`` apply to s(i), for all of O(i) on average.
 
 Examples
 --------
@@ -66,9 +54,6 @@ All ranks are equivalent, so one source and two rows, uplinks and downlinks, suf
 >>> small = build(star, symmetries=symmetries(star))
 >>> small.variables.flow.shape, solve(small).exact.objective
 ((1, 8), Fraction(10, 1))
->>> duals = small.link_duals(solve(small).duals["link_bandwidth"])
->>> round(30 * float(duals.sum()), 6)
-10.0
 """
 
 from __future__ import annotations

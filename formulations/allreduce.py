@@ -164,7 +164,7 @@ def build(
     topology : Topology
         Whose links carry the data.
     roots : iterable of int or str, optional
-        Ranks that may root trees, by number or name; all by default.
+        Ranks that may root trees, at least one, by number or name; all by default.
     relays : iterable of str
         Switches that copy and reduce data, for an upper bound; none by default.
 
@@ -172,11 +172,6 @@ def build(
     -------
     AllreduceModel
         Its objective is the algorithm bandwidth, GB/s as in nccl-tests.
-
-    Raises
-    ------
-    UnsupportedError
-        If a root is no rank or a relay no switch, or there are no roots.
 
     Examples
     --------

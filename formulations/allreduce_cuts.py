@@ -107,11 +107,6 @@ class AllreduceCutModel(BlockModel):
             Whether bandwidth of out-trees must leave the sets, or bandwidth of in-trees enter them.
         inside : ndarray of bool, shape (cuts, ranks)
             The sets; each misses some rank.
-
-        Raises
-        ------
-        UnsupportedError
-            If the name is taken.
         """
         hops = self.hops[direction]
         ends = hops.heads < self.topology.num_ranks
@@ -150,6 +145,9 @@ def build(topology: Topology) -> AllreduceCutModel:
 def build_mirrored(topology: Topology) -> AllreduceCutModel:
     """State the same program in half the variables, on symmetric bidirectional links.
 
+    Reversing all communication exchanges in-trees and out-trees, and the average of a solution and its reversal is one,
+    for which one root is enough (proof: docs/formulations/allreduce.md).
+
     Parameters
     ----------
     topology : Topology
@@ -160,21 +158,6 @@ def build_mirrored(topology: Topology) -> AllreduceCutModel:
     AllreduceCutModel
         As from `build`, with the same optimum; in-trees are the out-trees with all communication reversed, and rank 0
         is the only root.
-
-    Raises
-    ------
-    UnsupportedError
-        If some link has no opposite of its bandwidth.
-
-    Notes
-    -----
-    *In-trees may be mirrored.*  Reversing all communication on such a network turns a solution into another with the
-    same root rates in which in-trees and out-trees have changed places.  The program is convex, so the average of both
-    is a solution, and in it what in-trees take of a link is what out-trees take of its opposite.
-
-    *One root will do.*  Take the out-trees of such an average, as trees of pairs of ranks without directions.  Directed
-    away from rank 0 instead, each tree takes of each pair what it took before, of one direction or the other, and its
-    mirror image takes the same of the opposite direction; so the sum over both directions stays.
     """
     opposites = opposite_links(topology)
     if opposites is None:

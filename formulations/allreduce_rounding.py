@@ -86,11 +86,6 @@ def round_rates(
     -------
     RoundedRates
 
-    Raises
-    ------
-    UnsupportedError
-        If `k` is not a whole number of at least 1, or another number is negative or not finite.
-
     Examples
     --------
     Between two ranks, half of a link with 1 GB/s for each kind of trees:
@@ -134,11 +129,6 @@ def round_flow(
     -------
     dict of (tail, head) to Fraction
         Links that are left.
-
-    Raises
-    ------
-    UnsupportedError
-        If `k` is not a whole number of at least 1, or another number is negative or not finite.
 
     Examples
     --------

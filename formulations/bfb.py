@@ -117,7 +117,7 @@ def build(topology: Topology, distance: int, *, ranks: Iterable[str] | None = No
     Parameters
     ----------
     topology : Topology
-        Without switches; every rank reaches every other.
+        Without switches; `BoundError` if some rank does not reach every other.
     distance : int
         1 to the diameter.
     ranks : str or iterable of str, optional
@@ -127,11 +127,6 @@ def build(topology: Topology, distance: int, *, ranks: Iterable[str] | None = No
     -------
     BfbModel
         Its objective is the sum of ``busiest`` over the ranks, each in ns per byte of shard: shards over GB/s.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are switches, or `distance` or `ranks` are not of their form.
     """
     return _build(topology, distance, ranks, _without_latency(topology), size=Fraction(1))
 
@@ -157,13 +152,6 @@ def build_chunked(topology: Topology, distance: int, chunks: int, *, ranks: Iter
     -------
     BfbModel
         Its objective is the sum of ``busiest`` over the ranks, each in ns per byte of chunk: chunks over GB/s.
-
-    Raises
-    ------
-    UnsupportedError
-        As `build`, or if `chunks` is not a whole number of at least 1.
-    BoundError
-        As `build`.
     """
     parts = as_count(chunks, "chunks")
     links = _without_latency(topology)
@@ -194,22 +182,12 @@ def build_timed(
     ranks : str or iterable of str, optional
         As for `build`.
     links : iterable of (tail, head), optional
-        The links that may be used; all by default.
+        The links of the topology that may be used; some of them can bring each shard that is due.  All by default.
 
     Returns
     -------
     BfbModel
         Its objective is the sum of ``busiest`` over the ranks, each in µs.
-
-    Raises
-    ------
-    UnsupportedError
-        As `build`; if `shard_bytes` is not a whole number of at least 1; or if without the links left out, a rank would
-        not get a shard that is due.
-    TopologyError
-        If one of `links` is not in the topology.
-    BoundError
-        As `build`.
     """
     size = Fraction(as_count(shard_bytes, "shard_bytes", most=2**60), NS_PER_US)
     as_topology(topology)

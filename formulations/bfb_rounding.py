@@ -48,12 +48,6 @@ def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[
     dict of (source, tail, head) to int
         For every source and head they sum to `chunks`; each is less than 1 away from ``chunks`` times its share.
 
-    Raises
-    ------
-    UnsupportedError
-        If `chunks` is not a whole number of at least 1, shares are not of that form, one is negative, or they do not
-        sum to 1.
-
     Examples
     --------
     >>> round_shares({("a", "b", "d"): Fraction(1, 3), ("a", "c", "d"): Fraction(2, 3)}, 4)
@@ -90,11 +84,6 @@ def least_chunks(load: Fraction, chunks: int) -> int:
     int
         The optimum of integer program (13).
 
-    Raises
-    ------
-    UnsupportedError
-        If `load` is not a number of at least 0, or `chunks` not a whole number of at least 1.
-
     Examples
     --------
     >>> least_chunks(Fraction(3, 2), 3)
@@ -121,11 +110,6 @@ def excess_bound(degree: int, diameter: int, chunks: int, num_ranks: int) -> Fra
     -------
     Fraction
         ``d / (P N)`` times the sum of ``d^(t - 1)`` for t = 1, ..., D, which the paper writes in closed form.
-
-    Raises
-    ------
-    UnsupportedError
-        If one of them is not a whole number of at least 1.
 
     Examples
     --------
@@ -156,11 +140,6 @@ def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> 
     -------
     list of Send
         For `StepSchedule.from_sends`.
-
-    Raises
-    ------
-    UnsupportedError
-        If a count is not a whole number of at least 0, a name not that of a rank, or `distance` less than 1.
     """
     distance = as_count(distance, "distance")
     _check_offers(counts, "counts")

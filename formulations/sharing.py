@@ -109,13 +109,6 @@ def build(topology: Topology, parts: Mapping[str, Any], *, weights: Mapping[str,
     -------
     SharingModel
         Its objective is the least weighted rate.
-
-    Raises
-    ------
-    UnsupportedError
-        If the parts are no such models, are in another program already, or have no usable names or weights.
-    TopologyError
-        If a part uses a link that the fabric does not have.
     """
     import pyomo.environ as pyo
 

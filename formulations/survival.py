@@ -135,13 +135,6 @@ def build(
     -------
     SurvivalModel
         Its objective is the rate.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no failure, or one is no pair of names.
-    TopologyError
-        If a failure names nodes without a link between them.
     """
     import pyomo.environ as pyo
 

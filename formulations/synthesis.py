@@ -119,22 +119,16 @@ def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
     Parameters
     ----------
     topology : Topology
-        Without switches; every rank reaches every other.
+        Without switches; every rank reaches every other, and a chunk takes at most 10^6 ticks on any link.
     steps : int
         At least the diameter.
     chunks : int
-        Chunks per shard.
+        Chunks per shard; the program has at most 10^6 variables.
 
     Returns
     -------
     SynthesisModel
         Its objective is the sum of the durations, in ticks.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are switches, `steps` or `chunks` are not of their form, the program would have more than 10^6
-        variables, or bandwidths have no common multiple that is small enough to count in.
     """
     import pyomo.environ as pyo
 

@@ -245,11 +245,6 @@ def build_fixed_count(
         Its objective U is the inverse bandwidth of one tree next to that of the fastest link; the rate per unit of
         weight is ``trees_per_root * unit / U``.
 
-    Raises
-    ------
-    UnsupportedError
-        If `trees_per_root` is not a whole number of at least 1, or as for `build`.
-
     Examples
     --------
     Four ranks in a ring of 10 GB/s: three shards arrive over two links, so one tree each leaves one of them half idle.

@@ -24,12 +24,7 @@ def seeded(seed: int) -> Iterator[None]:
     Parameters
     ----------
     seed : int
-        From 0, the default, to 2147483647.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is not a whole number in this range.
+        From 0, the default, to 2147483647; anything else raises `UnsupportedError`.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Network topologies: the `Topology` type, vendor boxes, fabrics, direct-connect families, imported files."""
+"""Network topologies: the `Topology` type, vendor boxes, fabrics, direct-connect families, imported files.
+
+Arguments that are not of the documented form raise `TopologyError`, or `UnsupportedError` if they are graphs.
+"""
 
 from __future__ import annotations
 

@@ -125,11 +125,6 @@ class Blocks:
         -------
         ndarray of int64
             Column numbers, in the block's shape: what terms refer to.
-
-        Raises
-        ------
-        UnsupportedError
-            If the name is taken, the shape has more than 10^8 entries, or the bounds are not numbers of that shape.
         """
         columns = self._columns.add(name, shape, lower, upper)
         if whole:
@@ -158,11 +153,6 @@ class Blocks:
             block, `columns` are numbers from `variables`.  Entries of one place are summed.
         lower, upper : array_like
             Bounds that broadcast to the shape.
-
-        Raises
-        ------
-        UnsupportedError
-            If the name is taken, the arrays do not fit together, or a row or column does not exist.
         """
         size = prod(as_shape(shape))
         triplets = [self._triplet(name, size, term) for term in as_terms(terms, f"constraint {name!r}")]

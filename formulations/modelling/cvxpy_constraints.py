@@ -53,11 +53,6 @@ class ConvexProgram:
         -------
         cvxpy.Problem
             To be solved with its own ``solve()``; then expressions have a ``value``.
-
-        Raises
-        ------
-        UnsupportedError
-            If the utility is no expression of this model's variables, or CVXPY cannot see that it is concave.
         """
         import cvxpy
 
@@ -114,11 +109,6 @@ def restate(model: Any) -> ConvexProgram:
     Returns
     -------
     ConvexProgram
-
-    Raises
-    ------
-    UnsupportedError
-        If `model` is not a model, or some of its variables must be whole.
 
     Examples
     --------

@@ -48,11 +48,6 @@ class PyomoModel:
             Under which its dual value is listed; new in this model.
         expression : relational expression
             Linear in this model's variables, with ``<=``, ``>=`` or ``==``.
-
-        Raises
-        ------
-        UnsupportedError
-            If the name is taken or no identifier, or the expression is not of that kind.
         """
         import pyomo.environ as pyo
         from pyomo.core.expr.relational_expr import EqualityExpression, InequalityExpression, RangedExpression

@@ -1,13 +1,8 @@
 """Exact costs of breadth-first broadcast on circulant digraphs, for many offset sets at once.
 
-In the circulant digraph of n nodes with the offsets a_1, ..., a_d node i has arcs to i + a_1, ..., i + a_d modulo n.
-Rotations are automorphisms, so all nodes are equivalent: the shard from x nodes back is h(x) hops away, h being the
-distances from node 0, and the arc with offset a can bring it if h(x - a) = h(x) - 1.  Then as in `load_balancing` the
-least load of the step for distance t is
-
-    U(t) = max over nonempty sets S of offsets of c(S) / |S|,
-
-c(S) being the number of shards from distance t that only arcs of S can bring.
+Rotations make all nodes equivalent.  With h the distances from node 0, the arc with offset a can bring the shard from x
+nodes back if h(x - a) = h(x) - 1, and the least load of a step is U(t) = max c(S) / |S| over sets S of offsets, as in
+`load_balancing`; see docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

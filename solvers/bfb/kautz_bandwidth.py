@@ -1,18 +1,8 @@
 """Exact T_L and T_B of breadth-first broadcast on generalized Kautz graphs, by enumeration of runs.
 
-Arcs of Π(d, m) run from x to -dx - a modulo m, for a = 1 ... d (direct-connect paper, Definition 16).  So the walks of
-length t from x end at d^t consecutive numbers.  Write T for the largest t with d^t < m; then
-
-- up to distance T a shortest walk is the only walk of its length, so each source u offers itself on one link only, and
-  the worst link into a node is the one that most sources at this distance use;
-- all others are at distance T + 1, and a source can use the links from those in-neighbors that lie among its d^T
-  consecutive numbers.  Those are adjacent on the circle, a *run*, which depends only on where the numbers start.
-
-By Theorem 19 the load of the last step is the largest c(S) / |S| over sets S of links, where c(S) sources can use
-links in S only.  A set of several separate runs is no better than the best of its runs, because c and the size both add
-up over runs.  So there are d² sets to look at, and counting starts in intervals gives every c(S).
-
-Numbers u and -u - 1 are alike, and so are u and u + c with (d + 1) c = 0 modulo m; one of each kind is looked at.
+Arcs of Π(d, m) run from x to -dx - a modulo m, for a = 1 ... d (direct-connect paper, Definition 16).  T is the largest
+t with d^t < m.  Sources at distance T + 1 can use links from in-neighbors that are adjacent on the circle, a *run*; the
+load is the largest c(S) / |S| over runs S (Theorem 19).  Proof: docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,19 +1,8 @@
 """Exact T_B of breadth-first broadcast on transposed generalized Kautz graphs; see `kautz_bandwidth` for the graphs.
 
-That is also what the best breadth-first reduce-scatter on the graphs themselves takes (direct-connect paper, Corollary
-1.1).  In the transpose of Π(d, m) a node u receives from the d nodes that arcs of Π(d, m) lead to from it.  Walks of T
-+ 1 arcs from u in Π(d, m), with T the largest number such that d^T < m, end at d^(T+1) consecutive numbers, which go
-round the circle more than once; each of the d links stands for a *block* of d^T of them.  So
-
-- up to distance T each source offers itself on one link only, as in the graph itself;
-- at distance T + 1 a source can use the links in whose blocks it lies, which are all different.
-
-Take the circle from where the first block begins.  What a source can use changes at the ends of blocks only, so between
-two of these all sources are alike: call that a *stretch*.  By Theorem 19 the load is the largest c(S) / |S| over sets S
-of links, where c(S) sources can use links in S only.  Let the stretches of these sources have a gap.  If a link serves
-stretches at both sides, then the gap is shorter than a block, and every link that serves the gap serves a side too; so
-the sources in the gap are counted as well.  Otherwise the two sides share no link, and one of them is no worse alone.
-Hence it is enough to look at all runs of consecutive stretches, and the links that serve them.
+That is also what the best breadth-first reduce-scatter on the graphs takes (direct-connect paper, Corollary 1.1).  Each
+of the d links stands for a *block* of d^T consecutive numbers; between the ends of blocks, in a *stretch*, all sources
+are alike, and it is enough to look at all runs of stretches.  Proof: docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,16 +1,8 @@
 """Exact minimum of the maximum link load per step of a breadth-first broadcast, by subsets or by Newton's method.
 
-Of the shards that arrive at rank u from distance t, let c(S) be the number that only links of the set S can carry, and
-b(S) the bandwidth of S.  Then the optimum of linear program (1) of the direct-connect paper is
-
-    U(u, t) = max over nonempty S of c(S) / b(S),
-
-by max-flow min-cut: this is Theorem 19 for any load, and for links that differ.  The set that attains it is the
-certificate, and a flow with capacities ``b U`` attains it.
-
-`loads_by_subsets` enumerates all sets: c is the zeta transform of the histogram of masks.  `loads_by_newton` raises a
-lower bound by a violated set, found by a maximum flow from groups of sources to links, until there is none
-(Dinkelbach's method); it scales to dozens of links.  Both use integers.
+Of the shards that arrive at rank u from distance t, c(S) can use links of the set S only, whose bandwidth is b(S).  The
+optimum of linear program (1) of the direct-connect paper is U(u, t) = max c(S) / b(S) over nonempty S (Theorem 19);
+the maximizing set is the certificate.  Both methods use integers; see docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,21 +1,9 @@
-"""Birkhoff decomposition: square integer matrices as weighted sums of permutation matrices.
+"""Birkhoff decomposition: square integer matrices as weighted sums of permutation matrices (FAST, section 4.4).
 
-A matrix whose rows and columns all have the same sum S is a sum of permutation matrices with positive weights, and
-those weights sum to S.  Any other matrix is first embedded into such a one, whose S is its largest row or column
-sum, by adding to smaller rows and columns (FAST, section 4.4).
-
-Both decompositions repeatedly find a perfect matching, which exists by Hall's theorem, and subtract the same amount
-from all its entries, which keeps the sums equal.
-
-* `plain_matchings` embeds first, and repairs the matching incrementally: only rows whose entry became zero search for
-  another column.  Each step leaves a smaller face of the polytope of such matrices, whose dimension is (n - 1)^2, so
-  there are at most n^2 - 2n + 2 steps.
-* `wide_matchings` takes bottleneck matchings, whose least entry is as large as possible, for few steps, and embeds
-  lazily.  The minimum number of steps is NP-hard to find.
-
-An augmenting path alternates between free and matched edges from an unmatched row to a free column; flipping it matches
-one more row.  The functions on paths work on arrays of the caller: `match` holds each row's column or -1, `owner` each
-column's row, and `parent` the row before each column on the path.
+`plain_matchings` embeds the matrix into one of equal row and column sums and repairs one perfect matching;
+`wide_matchings` takes bottleneck matchings, for few steps; see docs/explanation/algorithms.md.  Functions on augmenting
+paths work on arrays of the caller: `match` holds each row's column or -1, `owner` each column's row, `parent` the row
+before each column.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Tile balancing inside servers: the bytes that each GPU sends to its peer in another server.
+"""Tile balancing inside servers: the bytes that each GPU sends to its peer in another server (FAST, section 4.1).
 
-Servers i and j have m GPUs each.  The traffic from i to j is a tile of m x m cells, cell (a, b) from GPU a of i to GPU
-b of j.  GPU p of i sends to GPU p of j one stream, whose length is the m-th part of the tile, rounded up for the first
-GPUs and down for the others (FAST, section 4.1).  A stream is a sequence of segments, each a range of bytes of one
-cell.
-
-The bytes of GPU p for j are ordered by b = p, p + 1, ..., p - 1 modulo m, so that it keeps those for its peer and gives
-away the end.  The surplus of GPUs, one after another, fills the deficits of the other streams, one after another.
+The tile of servers i and j has m x m cells, cell (a, b) from GPU a of i to GPU b of j.  GPU p of i sends GPU p of j one
+stream, the m-th part of the tile: a sequence of segments, each a range of bytes of one cell.  GPU p orders its bytes by
+b = p, p + 1, ..., p - 1 modulo m and gives away the end; surpluses fill the deficits of other streams in order.
 """
 
 from __future__ import annotations

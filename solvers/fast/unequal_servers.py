@@ -1,12 +1,8 @@
 """FAST schedule for servers of unequal sizes, by partition into parts of equal size.
 
-Every server is divided into parts of g GPUs, where g divides the sizes of all servers.  What server i, of u parts,
-sends to server j, of v parts, is distributed evenly over all u v pairs of parts: GPU a of i has v streams, to its peers
-in the parts of j.  So the part with the largest load sends per GPU what Theorem 1 of FAST requires of its server, and
-parts are the rows and columns of the Birkhoff decomposition.  With one part per server this is FAST.
-
-GPU a of i has its bytes for j in the order a modulo g, a modulo g + 1, and so on modulo the size of j, fills its
-streams with the first of them, and gives away the surplus, as in `tile_balance`.
+Every server is divided into parts of g GPUs, where g divides the sizes of all servers; what server i, of u parts, sends
+to server j, of v parts, is distributed evenly over all u v pairs.  So the part with the largest load sends per GPU what
+Theorem 1 of FAST requires of its server.  GPU a of i orders its bytes from GPU a modulo g on, as in `tile_balance`.
 """
 
 from __future__ import annotations

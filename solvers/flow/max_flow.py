@@ -1,10 +1,8 @@
-"""Integer maximum flow by Dinic's algorithm.
+"""Integer maximum flow by Dinic's algorithm (1970).
 
 All max-flow routines share one residual network.  Arcs come in pairs ``a`` and ``a ^ 1``, each the reverse of the
-other; pushing flow moves residual capacity between the two arcs of a pair.  Two opposite links of a topology share one
-pair, which halves the arcs to scan and changes no cut.  The arcs out of a node form a linked list (forward star).
-
-Source: E. A. Dinic, "Algorithm for solution of a problem of maximum flow in networks with power estimation", 1970.
+other; two opposite links of a topology share one pair, which halves the arcs to scan and changes no cut.  The arcs out
+of a node form a linked list (forward star).
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Push-relabel maximum preflow from supplies at many nodes into one sink, and its minimum cut.
 
-Highest-label selection with periodic global relabeling.  Push-relabel suits supplies at many nodes: supplies merge on
-their way, so a ring takes one push per node, where augmenting paths would be as many and as long as the ring.  Only the
-first phase of the method is needed: excess that cannot reach the sink stays where it is.  Returning it would change
-nothing on the sink side, since no node on its way reaches the sink either; so the cut is that of a maximum flow.
-
-Source: A. V. Goldberg and R. E. Tarjan, "A new approach to the maximum-flow problem", Journal of the ACM 35(4), 1988;
-B. V. Cherkassky and A. V. Goldberg, "On implementing the push-relabel method for the maximum flow problem",
-Algorithmica 19(4), 1997.
+Highest-label selection with periodic global relabeling, first phase only: excess that cannot reach the sink stays,
+which changes no cut.  Sources: Goldberg and Tarjan, Journal of the ACM 35(4), 1988; Cherkassky and Goldberg,
+Algorithmica 19(4), 1997; see docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

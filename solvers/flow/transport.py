@@ -1,10 +1,8 @@
 """Integral transportation plans with given row and column sums, near a fractional target.
 
-Iterative proportional fitting scales the target to the sums.  The fitted plan is rounded down, and an exact maximum
-flow places the missing units.  A transportation polytope with integral sums has integral vertices, so an integral plan
-exists whenever a fractional one does.
-
-`rounded_flow` does the same for single-source flows: it rounds a fractional one to a nearby integral one.
+Iterative proportional fitting, rounded down; an exact maximum flow places the missing units.  A transportation polytope
+with integral sums has integral vertices, so an integral plan exists whenever a fractional one does.  `rounded_flow`
+does the same for single-source flows.
 """
 
 from __future__ import annotations

@@ -1,23 +1,8 @@
 """Maximum concurrent flow by optimistic multiplicative weights, with a certified optimality gap.
 
-For all-to-alls whose linear program is too large.  Every rank sends to every other in proportion to a demand, over any
-paths; the rate f is what a demand of 1 gets.  With f = 1 / z this is a zero-sum game: one player routes all demands,
-the other sets dual lengths l of the links with sum of l(e) c(e) = 1, and the payoff is the sum of l(e) times the load
-of e.  Both players have a bound at hand:
-
-- any flow of all demands with load(e) <= z c(e) on each link has rate 1 / z;
-- any lengths, by weak duality, have  f <= sum of l(e) c(e) / sum over s, t of demand(s, t) distance(s, t).
-
-The lengths follow the loads by optimistic multiplicative weights: the last load counts twice, as a prediction of the
-next.  The flows follow the lengths by a soft split (`collopt.solvers.multicommodity.soft_shortest_paths`).  The
-averages of both converge to an optimum.  After some rounds (a *phase*) a small linear program finds the best mixture of
-averaged flows and the bound of the averaged lengths is computed exactly; the next phase starts from these lengths, with
-smaller steps, sharper splits and more rounds.
-
-Everything claimed is computed in integers: lengths, distances and flows.
-
-Source: for the game, N. E. Young, "Sequential and parallel algorithms for mixed packing and covering", 2001; for the
-optimistic weights, A. Rakhlin and K. Sridharan, "Optimization, learning, and games with predictable sequences", 2013.
+A flow of all demands with load(e) <= z c(e) has rate 1 / z; any dual lengths bound the rate by f <= sum of l(e) c(e) /
+sum of demand(s, t) distance(s, t).  Everything claimed is computed in integers.  Sources: N. E. Young, 2001; Rakhlin
+and Sridharan, 2013; see docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
 """Optimistic multiplicative weights for the game between flows and dual lengths of a concurrent flow.
 
-A *phase* is some rounds in which the lengths follow the loads and the flows follow the lengths.  Then the bound of the
-averaged lengths is computed, the averaged flows are mixed, and the next phase starts from these lengths.  Demands,
-lengths and flows are integers whose sums fit 64 bits.
-
-With loads c(k, e) of flow k on link e, over capacity, the best mixture of flows is the linear program
-
-    minimize z  subject to  sum over k of x(k) c(k, e) <= z  for each link e,  sum of x(k) = 1,  x >= 0.
-
-See `collopt.solvers.multicommodity.concurrent_flow` for the game and its sources.
+A *phase* is some rounds in which the lengths follow the loads and the flows follow the lengths; then a linear program
+mixes the averaged flows: minimize z subject to sum over k of x(k) c(k, e) <= z for each link e, sum of x(k) = 1, x >=
+0, with c(k, e) the load of flow k over the capacity of e; see docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Lifting of flows from one source per orbit to all sources, with equal loads on all links of an orbit.
 
-A symmetry g maps a flow of source s to one of source g(s).  Many g map s(i) to s, and any single one would put unequal
-loads on the links of an orbit; the average over all of them does not, see the proof in
-`collopt.formulations.all_to_all`.  The pairs (source, link) are numbered by their orbits under the group: an orbit has
-equally many pairs at each source of the same orbit of sources, and each of these gets an equal share of what the flow
-of s(i) puts on the links that it has at s(i).
-
-Shares are fractions, so flows are integers and a common scale.
+The pairs (source, link) are numbered by their orbits under the group; each pair of an orbit gets an equal share of what
+the flow of the orbit's source has on it.  Shares are fractions, so flows are integers and a common scale.
+Proof: docs/formulations/all_to_all.md.
 """
 
 from __future__ import annotations

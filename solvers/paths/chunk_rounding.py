@@ -1,15 +1,8 @@
 """Rounding of fractional path flows to integral chunks, by local search with exponential link costs.
 
-A pair of ranks has a whole number of chunks, which its paths share in the proportions of a flow.  Each path first gets
-the integral part of its share, and the largest remainders get the rest.  That may put chunks of many pairs on the same
-link, so chunks are then moved, one at a time, between the paths of a pair.  A link costs ``exp(s x)`` if it is busy for
-x times the time of one chunk on the narrowest link, with s of about 1, and a chunk moves where it adds the least.
-Moves of equal cost are made too, and in most passes also slightly costly ones, as in simulated annealing.
-
-This is a heuristic; optimal rounding is NP-hard already for one chunk per pair and two paths.
-
-Source: for the costs, a smooth approximation of the maximum load, J. Aspnes, Y. Azar, A. Fiat, S. Plotkin and O.
-Waarts, "On-line routing of virtual circuits with applications to load balancing and machine scheduling", 1997.
+Largest remainder method per pair of ranks, then chunks move between the paths of a pair where they add the least
+``exp(s x)``, x being the busy time of a link in chunks on the narrowest link (Aspnes, Azar, Fiat, Plotkin and Waarts,
+1997).  A heuristic: optimal rounding is NP-hard; see docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,16 +1,8 @@
-"""Path decomposition of single-source flows.
+"""Path decomposition of single-source flows (Ahuja, Magnanti and Orlin, "Network Flows", 1993, theorem 3.5).
 
-Four steps decompose the link flows of one source into paths:
-
-1. cancel cycles, which leaves an acyclic flow;
-2. from the farthest node back, remove the surplus that a node receives, first over the longest paths;
-3. label nodes with the fewest hops that reach them, and with the width of such a path;
-4. from each rank, the farthest first, extract paths backwards over the shortest and then the widest links.
-
-Every path exhausts the flow of a link or the demand of a rank, so there are at most as many paths as links with flow
-and ranks together (R. K. Ahuja, T. L. Magnanti and J. B. Orlin, "Network Flows", 1993, theorem 3.5).  The decomposition
-is not unique; the fewest paths are NP-hard to find, and labels are updated only along extracted paths, so paths are few
-and short but not the fewest or shortest.
+Cancel cycles; remove surpluses, first over the longest paths; label nodes with fewest hops and widths; extract paths
+backwards, from the farthest rank on.  There are at most as many paths as links with flow and ranks together; the fewest
+are NP-hard to find.
 """
 
 from __future__ import annotations

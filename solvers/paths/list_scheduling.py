@@ -1,22 +1,8 @@
-"""List scheduling of chunks on the links of their paths, with forward-backward improvement.
+"""List scheduling of chunks on the links of their paths, with forward-backward improvement (Li and Willis, 1992).
 
-Store and forward: a chunk that crosses a link in some step crosses the next link of its path in a later step.
-A step lasts as long as `batch` chunks take on the narrowest link, so a link of capacity c carries at most
-
-    floor(batch c / narrowest capacity)
-
-chunks in each step, and no step lasts longer.  Capacity does not carry over: a link 1.5 times as wide that carried 1
-and 2 chunks in turn would make every second step last 4/3, as the second chunk cannot start before the step in
-which it arrives.  Where capacities are not multiples of the narrowest one, larger batches waste less.
-
-`collopt.solvers.paths.list_scheduling.min_steps` is a lower bound on the number of steps.  A list schedule lets each
-link, in each step, carry the most urgent chunks that have arrived: at first those with most hops to go, then those
-whose next link has the largest load.  Forward-backward improvement then schedules the reversed paths, with the latest
-chunks first, which gives the latest step of each chunk on each link; these are the priorities of the next forward
-schedule, and so on.  The best schedule is kept.
-
-Source: for forward-backward improvement, K. Y. Li and R. J. Willis, "An iterative scheduling technique for
-resource-constrained project scheduling", 1992.
+Store and forward: a chunk crosses the next link of its path in a later step.  A link of capacity c carries at most
+floor(batch c / narrowest capacity) chunks in each step.  Each link carries the most urgent chunks that have arrived;
+schedules of the reversed paths give the next priorities; see docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,28 +1,8 @@
 """Orientation of bidirectional links for a tree packing as large as the strength of the network.
 
-Every link carries trees in both directions, up to its capacity in total.  Choose the division of every link and the
-number of trees that start at each rank such that
-
-- every rank can receive all trees: what enters any set of nodes with a rank is at least the number of trees that do not
-  start in it (the condition under which trees can be packed: Edmonds, "Edge-disjoint branchings", 1973);
-- the ingress of every switch equals its egress, so that it can be split off.
-
-*It exists up to the strength, and not beyond.*  Write R for the number of trees, r(v) for those that start at rank v,
-e(v) for half of the ingress of v minus its egress, and t = r + e.  If all of each link is used, ``d(S) / 2 +
-e(S)`` enters a set S, so the first condition is ``t(S) >= R - d(S) / 2``, and t sums to R: these are demands of ranks,
-which exist exactly if R is at most the strength.  Any non-negative r that sums to R will do, because a flow of e
-through links of half the capacity then exists.  It requires ``e(S) <= d(S) / 2``; and ``t(S) = R - t(rest)
-<= d(S) / 2`` by the demands of the rest.  This flow, added to an even split of every link, is the orientation, and
-leaves switches balanced.
-
-(For switch-free networks this is Frank's theorem on rooted orientations, "On disjoint trees and arborescences", 1978,
-and with Edmonds' theorem gives that of Tutte and Nash-Williams, 1961.)
-
-*Demands of ranks* divide a number of trees among the ranks, subject to a cut constraint per set of ranks.  If c(S)
-trees can enter a set S of nodes, ``level - c(S)`` trees have to start at its ranks.  Such demands exist exactly if the
-level is at most twice the strength (`collopt.solvers.strength.strength`): they are a point of the base polyhedron of an
-intersecting supermodular function.  The greedy algorithm, which gives each rank the least that the sets of earlier
-ranks require, finds one.
+The division of every link and the number of trees rooted at each rank, such that every rank can receive all trees
+(Edmonds, 1973) and every switch is balanced; it exists up to the strength.  *Demands of ranks* divide a number of trees
+among the ranks, at least ``level - c(S)`` in every set S.  Proof: docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,31 +1,8 @@
 """Strength of a network of bidirectional links, by Newton's method and Dilworth truncation.
 
-For disjoint sets of nodes ``S_1 .. S_p``, p of at least 2, that each hold a rank and together hold all, let ``d(S)``
-be the capacity of the links with one end in S.  The strength is the minimum over all such families of
-
-    ``(d(S_1) + .. + d(S_p)) / (2 (p - 1))``.
-
-Switches may be in no set.  Without switches the sum counts every link between two parts twice, and this is the strength
-of a graph, ``min B(P) / (p - 1)`` (Cunningham, "Optimal attack and reinforcement of a network", 1985).
-
-*Newton's method.*  For the current value, which some family has, find the family that minimizes the sum of ``d(S_i) / 2
-- value``.  If it is no better than the whole network as one part, the value is the strength; otherwise its ratio is
-smaller and takes over.
-
-*The minimizer* (Dilworth truncation; for switch-free networks Barahona, "Separating from the dominant of the spanning
-tree polytope", 1992).  Let ``g(X)`` be the smallest ``d(S) / 2`` over sets S that hold the ranks X and no others.
-Give every rank in turn the least number ``demand(v)`` with
-
-    ``demand(X) >= value - g(X)`` for all X among the ranks seen so far,
-
-which takes one minimum cut per rank.  The sets X that hold with equality and hold v unite (g is submodular), so the
-ranks fall into blocks, and the blocks minimize the sum.
-
-*Contraction.*  A smaller value never divides a block: if P minimizes for a value and Q for a smaller one, then the
-finest partition that is coarser than both minimizes for the smaller one too.  (In the sets of both together, replace
-crossing pairs by union and intersection until none cross.  There are as many sets as before, and the sum of g is no
-larger.  The largest sets are the common coarsening, and the rest are a partition, which is no better than P.)  So every
-set of the minimizing family becomes one node before the next round, and only the first round sees the whole network.
+The minimum of ``(d(S_1) + .. + d(S_p)) / (2 (p - 1))`` over disjoint node sets, p >= 2, that each hold a rank and
+together hold all; d(S) is the capacity of links with one end in S (Cunningham, 1985; Barahona, 1992).  The sets of a
+round are contracted for the next.  Proof: docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,16 +1,8 @@
 """Exact bottleneck cut by Newton's method: the largest ratio of supply inside a cut to its egress capacity.
 
-ForestColl section 4 and Theorem 1.  The paper brackets the optimum by binary search and rounds; Newton's method (also
-called Dinkelbach's) on cut ratios reaches it exactly with one sweep over the sinks:
-
-    keep ``p / q``, the ratio of some real cut; for each sink ``v`` in turn, compute the maximum flow into ``v`` when
-    every link of capacity ``c`` carries ``c p`` and every rank ``u`` injects ``w_u q``; while it falls short, replace
-    ``p / q`` by the ratio of its minimum cut, which is larger; then go to the next sink.
-
-A flow that falls short has, by Theorem 1, a minimum cut of ratio above ``p / q``, so the value only grows and always
-belongs to a real cut.  "Sink ``v`` is satisfied" says that every cut without ``v`` has ratio at most ``p / q``, which
-stays true as the value grows, so no sink is visited twice.  The number of flows is the number of sinks plus the
-number of updates.
+ForestColl section 4 and Theorem 1.  Keep ``p / q``, the ratio of some real cut; for each sink compute the maximum flow
+when links of capacity ``c`` carry ``c p`` and rank ``u`` injects ``w_u q``; a deficit yields a cut of larger ratio.
+No sink is visited twice.  Proof: docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,18 +1,8 @@
 """Exact edge splitting: replaces the links of one switch by links between its neighbors.
 
-ForestColl section 5.3, Appendix E.2 (Algorithm 3, Theorem 6).  A switch ``w`` is removed by replacing units of ``(u,
-w)`` and ``(w, t)`` with units of ``(u, t)``, as many at a time as keep every rank able to receive all supplies.
-
-One sweep over the sinks finds the largest amount for one pair, instead of the 2 N flows of equation (1): split
-``M = min(c(u, w), c(w, t))`` units, and for each sink compute the maximum flow; a deficit of ``d`` lowers M by ``d``.
-
-*Proof.*  A cut either does not see the split or loses exactly M.  If the flow falls short by ``d`` then the smallest
-of the cuts that do see it holds ``d`` too little, and ``M - d`` is the most that this sink allows.  Feasibility is
-monotone in M, so sinks passed before stay satisfied.
-
-A cut that limited a pair is tight from then on: splitting never enlarges a cut, and the tests never let one fall
-below its demand.  Tight cuts are pooled, and a later pair that a pooled cut forbids is rejected without a flow.
-By Theorem 5 one pass over all pairs isolates a switch whose ingress equals its egress.
+ForestColl section 5.3, Appendix E.2 (Algorithm 3, Theorem 6).  One sweep over the sinks finds the largest amount for a
+pair (u, w), (w, t), instead of the 2 N flows of equation (1): a deficit of d lowers it by d.  Limiting cuts stay tight
+and are pooled to reject later pairs.  Proof: docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Tree packing along a laminar family of tight sets: every level is packed by itself, and the packings are composed.
 
-Each tree enters a tight set exactly once (`collopt.solvers.trees.tight_sets`).  So at every level of the family the
-children of a set are packed as if they were single ranks, where child c is the root of as many trees as start in it or
-enter it from outside the set.  Trees of the whole network are composed top-down: where a tree of a level leads from
-child A to child B, it takes a link between them with units left, from the rank of A that has the data first; inside B
-it continues as one of the trees rooted at the head of that link.  A composed tree gets as many copies as all its parts
-have left.
+Each tree enters a tight set exactly once (`tight_sets`), so the children of a set are packed like single ranks, child c
+being the root of as many trees as start in it or enter it from outside.  Composed top-down: from child A to child B a
+tree takes a link with units left, and continues in B as a tree rooted at its head, with as many copies as all parts
+have.
 """
 
 from __future__ import annotations

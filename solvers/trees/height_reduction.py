@@ -1,12 +1,8 @@
 """Height reduction of packed trees by local search: pairs of trees exchange the links on which a rank receives.
 
-Two trees that reach rank v on different links may exchange these links if neither new sender lies below v in its
-tree: both still span, and the load of every link stays.  Each step takes the exchange that improves a tall tree most,
-over all other trees and the path to its deepest rank, until none improves.  If the two trees have different numbers of
-copies, the heavier one is split, which is allowed only to lower the tallest trees of all.
-
-The potential function is ``sum over trees and ranks of copies * 2^depth``, which the deepest ranks dominate.  Minimum
-height is NP-hard; the local search gives no bound.
+An exchange keeps both trees spanning if neither new sender lies below the rank, and keeps all link loads.  The
+potential is ``sum over trees and ranks of copies * 2^depth``.  Trees with more copies are split only to lower the
+tallest of all. Minimum height is NP-hard; the local search gives no bound.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Removal of all switches from a network, level by level of its laminar family of tight sets.
 
-A switch belongs to the smallest tight set around it.  In that set's *level problem* the sets and ranks directly inside
-are terminals, everything outside is contracted to one node that supplies but is no sink, and the switches are removed
-(`collopt.solvers.trees.transport_splitting`).  Links are never paired within one terminal or within the outside,
-so the capacity that enters each set of the family stays the same, and tight sets stay tight.  Equal level problems
-(the boxes of a cluster) are solved once.
-
-The plan of a terminal is then distributed over its links (its *ports*).
+In the *level problem* of a set its ranks and child sets are terminals, everything outside is one node that supplies but
+is no sink, and the switches directly inside are removed (`transport_splitting`).  No links are paired within one
+terminal or the outside, so tight sets stay tight.  A terminal's plan is then distributed over its links (its *ports*).
 """
 
 from __future__ import annotations

@@ -1,19 +1,8 @@
 """Laminar family of tight sets, along which tree packing decomposes.
 
-A set X of nodes is *tight* if the capacity entering it equals the supplies outside it.  Then each tree from outside
-enters X exactly once, so the network decomposes into two independent problems, and *any* two solutions compose
-(`collopt.solvers.trees.forest_packing`):
-
-*the quotient*, with X contracted to one rank that supplies all that X supplies, and *the inside*, where rank v of X
-supplies its own plus one unit for every unit of capacity that enters X at v.
-
-Both can carry their supplies: a cut of the quotient is a cut of the network; and a cut (T inside X) of the inside has
-its demand lowered by what enters T from outside X, which is exactly what it loses in capacity.  Applied again to the
-parts this gives a laminar family.
-
-The smallest tight set around a rank holds the nodes that reach it in the residual network of a maximum flow into it.
-Smallest sets are contracted first, and a sweep over the contracted network finds the sets around them.  Where every
-rank is a tight set by itself this finds none; the caller may name larger candidates.
+A set X is *tight* if the capacity entering it equals the supplies outside; each tree from outside then enters it once,
+so the quotient, with X contracted, and the inside are independent (`forest_packing`).  The smallest tight set around a
+rank holds the nodes that reach it in the residual network of a maximum flow.  Proof: docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

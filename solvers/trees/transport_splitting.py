@@ -1,13 +1,8 @@
 """Removal of all switches of a small network by integral transportation plans and cutting planes.
 
-Exact edge splitting (`collopt.solvers.trees.edge_splitting`) computes flows for every pair of links.  Here an integral
-transportation plan between its neighbors removes a whole switch at once, and one sweep of maximum flows certifies all
-switches together: every sink must still receive every supply, which is all that Theorem 6 of ForestColl requires.
-A minimum cut below its demand separates the plan: the pairs that wasted capacity are forbidden and the plan is computed
-again.  A switch without a feasible plan after a few rounds is split exactly.
-
-The target of a plan: as many units straight from u to t as u supplies, so that trees become stars; where that is
-impossible, shares in proportion to the capacities.
+A plan between its neighbors replaces a whole switch; one sweep of maximum flows certifies all plans together, which is
+all that Theorem 6 of ForestColl requires.  Cuts below their demand forbid the pairs that wasted capacity, and switches
+without a feasible plan are split exactly (`edge_splitting`); see docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

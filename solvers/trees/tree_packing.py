@@ -1,27 +1,8 @@
 """Packing of spanning out-trees by maximum flows: a given number per root, within the capacities of the links.
 
-ForestColl section 5.4, Appendix E.3 (Algorithm 4, Theorem 10).  Trees grow in batches of m equal copies from one
-root.  The paper computes a maximum flow in an auxiliary network for every candidate link; here one flow per rank is
-kept and repaired, with the same result:
-
-*State.*  ``g`` is the capacity left, ``r_i`` the trees that root i still needs (those of the batch included).  The
-flow kept for rank y ships ``r_i`` from every other rank i into y within g, except that the root of the batch ships
-``r - m``.
-
-*Test.*  Link (x, y), from a rank of the tree to one outside, may join mu of the m copies exactly if such a flow into
-y still exists when ``g(x, y)`` is lowered by mu: cuts without y or with x inside are untouched; a cut whose sink side
-holds y but neither x nor a rank of the tree loses mu of demand and of capacity alike; all other cuts are the
-condition of this flow.  What cannot be rerouted after lowering by m is ``m - mu``, the quantity of equation (4).
-
-*Rejections.*  The nodes reached by the failed rerouting form a cut with slack mu.  The same cut limits every link that
-leaves it, so all of these are rejected at once.  Within a batch trees only grow and g only shrinks, so a rejection
-stands.
-
-*Restart.*  When every link is rejected for all m copies, the batch continues with the largest mu found, and the other
-copies return to the root: their links are refunded, and each kept flow is completed along the tree.  (The paper
-continues both groups; taking a step back from a state that can be completed leaves one that can be completed.)
-
-A switch-free network need not be balanced (Theorem 10 has no such condition).
+ForestColl section 5.4, Appendix E.3 (Algorithm 4, Theorem 10).  Trees grow in batches of m copies from one root.  With
+``g`` the capacity left and ``r_i`` the trees that root i still needs, one flow per rank y, of ``r_i`` from every other
+rank, is kept and repaired; a failed repair rejects all links of its cut.  Proof: docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Capacity trimming that makes near-tight sets tight.
 
-Boxes of real clusters differ slightly, and then only the poorest one is tight.  Trimming makes every box tight: of the
-capacity that crosses its boundary it removes what exceeds the supplies outside, equally from opposite links, so that
-switches stay balanced.  One sweep over the sinks certifies all boxes together; a forest under smaller capacities is a
-forest.  Boxes that cross a violated cut get their capacity back.
-
-Candidate sets: around every rank the *local bottleneck*, the set T with the largest ratio of supplies outside T to the
-capacity that enters T; if there is none, the groups of ranks that are attached to one switch only.
+Capacity that enters a box beyond the supplies outside is removed equally from opposite links, and one sweep over the
+sinks certifies all boxes; boxes that cross a violated cut get it back.  Candidates: *local bottlenecks*, the sets
+around a rank with the largest ratio of outside supplies to ingress, or else groups of ranks attached to one switch.
 """
 
 from __future__ import annotations

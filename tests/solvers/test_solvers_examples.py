@@ -32,7 +32,6 @@ from collopt.topologies.graphs.orbits import link_orbits
 
 def test_chunked_times() -> None:
     """Two links into each rank of a ring of 4 bring the one shard from the other side, one of its 3 chunks or two."""
-    from .load_balancing import busiest_sets
 
     ends = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([1, 2, 3, 0, 3, 0, 1, 2])
     network = intake(4, *ends, np.ones(8, dtype=np.int64))

@@ -12,6 +12,9 @@ from .arcs import bidirectional_arcs
 def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Two binary trees of bidirectional links in which no compute node but the root is an inner node of both.
 
+    A baseline of the direct-connect paper, section 8.2, after the two-tree algorithms of Sanders, Speck and Träff.
+    The variant is that of `tree_pair`.
+
     Parameters
     ----------
     n : int
@@ -23,11 +26,6 @@ def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> T
     -------
     Topology
         Not regular: nodes have up to 4 links; a link of both trees counts twice.
-
-    Notes
-    -----
-    A baseline of the direct-connect paper, section 8.2, after the two-tree algorithms of Sanders, Speck and Träff.
-    The variant is that of `tree_pair`.
 
     Examples
     --------

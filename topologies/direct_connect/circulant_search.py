@@ -17,6 +17,12 @@ SAMPLE_SIZE = 500
 def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int, ...]:
     """Return offsets for which the circulant graph of n nodes has a small diameter.
 
+    For degree 4 the diameter is minimum: direct-connect paper, Theorem 22, for n > 6.
+
+    From degree 6 on, sets with the offset 1 are tried: all of them if there are at most `tries`, else a deterministic
+    sample, spread evenly over all sets by an additive recurrence.  The first set of least diameter is returned.  A
+    diameter equal to `least_circulant_diameter` ends the search and is proved minimum; otherwise nothing is proved.
+
     Parameters
     ----------
     n : int
@@ -30,19 +36,6 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
     -------
     tuple of int
         In increasing order.
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or the degree is odd.
-
-    Notes
-    -----
-    For degree 4 the diameter is minimum: direct-connect paper, Theorem 22, for n > 6.
-
-    From degree 6 on, sets with the offset 1 are tried: all of them if there are at most `tries`, else a deterministic
-    sample, spread evenly over all sets by an additive recurrence.  The first set of least diameter is returned.  A
-    diameter equal to `least_circulant_diameter` ends the search and is proved minimum; otherwise nothing is proved.
 
     Examples
     --------
@@ -75,6 +68,10 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
 def least_circulant_diameter(n: int, degree: int) -> int:
     """Return a lower bound on the diameter of every circulant graph of n nodes.
 
+    Such sums are the integer points of dimension k of l1 norm at most D; there are
+    sum over i of 2**i binomial(k, i) binomial(D, i), a point having i coordinates other than 0.  For degree 4 this is
+    the m of Theorem 22 of the direct-connect paper.
+
     Parameters
     ----------
     n : int
@@ -86,17 +83,6 @@ def least_circulant_diameter(n: int, degree: int) -> int:
     -------
     int
         The least D for which k = degree / 2 offsets have at least n sums of D or fewer steps either way.
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or the degree is odd.
-
-    Notes
-    -----
-    Such sums are the integer points of dimension k of l1 norm at most D; there are
-    sum over i of 2**i binomial(k, i) binomial(D, i), a point having i coordinates other than 0.  For degree 4 this is
-    the m of Theorem 22 of the direct-connect paper.
 
     Examples
     --------
@@ -113,6 +99,9 @@ def least_circulant_diameter(n: int, degree: int) -> int:
 def circulant_diameter(n: int, offsets: Sequence[int], *, below: int | None = None) -> int | None:
     """Return the diameter of a connected circulant graph, or None if it is not smaller than `below`.
 
+    Circulant graphs are vertex-transitive, so a breadth-first search from node 0 is enough.  The nodes reached are the
+    bits of one integer, which an offset rotates: some 10 µs for a thousand nodes.
+
     Parameters
     ----------
     n : int
@@ -125,11 +114,6 @@ def circulant_diameter(n: int, offsets: Sequence[int], *, below: int | None = No
     Returns
     -------
     int or None
-
-    Notes
-    -----
-    Circulant graphs are vertex-transitive, so a breadth-first search from node 0 is enough.  The nodes reached are the
-    bits of one integer, which an offset rotates: some 10 µs for a thousand nodes.
 
     Examples
     --------

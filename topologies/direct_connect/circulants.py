@@ -21,29 +21,23 @@ MAX_DEGREE = 1022
 def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Circulant graph: each node i of n is linked, both ways, with the nodes i ± a for the offsets a.
 
+    Direct-connect paper, Definition 18.  The offset n / 2 is refused: it would be one link instead of two, and the
+    degree odd.  Broadcasts breadth-first are bandwidth-optimal for two offsets; for three the paper's Conjecture 1
+    says so of all circulants, but C(15, {1, 4, 5}) needs more.
+
     Parameters
     ----------
     n : int
         Nodes, at least 3.
     offsets : sequence of int
-        Different, each from 1 to (n - 1) // 2; k offsets make a graph of degree 2 k.
+        Different, each from 1 to (n - 1) // 2; all of them and n share no divisor, so that the graph is connected.  The
+        degree is twice their number.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
 
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or the graph would not be connected: all offsets and n share a divisor.
-
-    Notes
-    -----
-    Direct-connect paper, Definition 18.  The offset n / 2 is refused: it would be one link instead of two, and the
-    degree odd.  Broadcasts breadth-first are bandwidth-optimal for two offsets; for three the paper's Conjecture 1
-    says so of all circulants, but C(15, {1, 4, 5}) needs more.
 
     Examples
     --------
@@ -63,6 +57,8 @@ def low_diameter_circulant(
 ) -> Topology:
     """Circulant graph of low diameter: the minimum for degree 4, else the best of a search.
 
+    See `low_diameter_offsets` for what is proved and what is searched.
+
     Parameters
     ----------
     n : int
@@ -78,10 +74,6 @@ def low_diameter_circulant(
     -------
     Topology
 
-    Notes
-    -----
-    See `low_diameter_offsets` for what is proved and what is searched.
-
     Examples
     --------
     >>> low_diameter_circulant(128, 4)
@@ -93,29 +85,23 @@ def low_diameter_circulant(
 def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Directed circulant graph: each node i of n has an arc to i + a, modulo n, for each of the offsets a.
 
+    The Cayley digraph of the cyclic group: vertex-transitive, and renaming x to -x reverses all arcs.  It exists
+    for every size and every degree below it.  With -a for each offset a it is a `circulant` graph, and the offset n / 2
+    is allowed here: the opposite of such a link is one, too.
+
     Parameters
     ----------
     n : int
         Nodes, at least 2.
     offsets : sequence of int
-        Different, each from 1 to n - 1; there are as many as the degree.
+        Different, each from 1 to n - 1, as many as the degree; all of them and n share no divisor, so that the graph is
+        connected.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link.
 
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or the graph would not be connected: all offsets and n share a divisor.
-
-    Notes
-    -----
-    The Cayley digraph of the cyclic group: vertex-transitive, and renaming x to -x reverses all arcs.  It exists
-    for every size and every degree below it.  With -a for each offset a it is a `circulant` graph, and the offset n / 2
-    is allowed here: the opposite of such a link is one, too.
 
     Examples
     --------
@@ -138,6 +124,9 @@ def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, l
 def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Directed circulant graph of d + 2 nodes: node i has arcs to i + 1, ..., i + d, to all but the one before it.
 
+    Direct-connect paper, Table 9: Moore- and bandwidth-optimal in two steps.  This is `circulant_digraph` with the
+    offsets 1 to d.
+
     Parameters
     ----------
     degree : int
@@ -148,11 +137,6 @@ def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     Returns
     -------
     Topology
-
-    Notes
-    -----
-    Direct-connect paper, Table 9: Moore- and bandwidth-optimal in two steps.  This is `circulant_digraph` with the
-    offsets 1 to d.
 
     Examples
     --------

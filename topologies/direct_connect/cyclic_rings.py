@@ -14,6 +14,8 @@ from .circulants import cyclic_graph
 def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Ring of n compute nodes in one direction, with d parallel links from each node to the next.
 
+    Direct-connect paper, Table 9: UniRing(d, m).
+
     Parameters
     ----------
     degree : int
@@ -29,10 +31,6 @@ def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: E
     -------
     Topology
 
-    Notes
-    -----
-    Direct-connect paper, Table 9: UniRing(d, m).
-
     Examples
     --------
     >>> unidirectional_ring(2, 4, bandwidth=25).link("gpu3", "gpu0").bandwidth
@@ -44,6 +42,8 @@ def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: E
 
 def bidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Ring of n compute nodes with d / 2 parallel links between neighbors, in each direction.
+
+    Direct-connect paper, section F.1 and Table 9: BiRing(d, m).
 
     Parameters
     ----------
@@ -59,15 +59,6 @@ def bidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Ex
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, the degree is odd, or there would be more than 2**20 links.
-
-    Notes
-    -----
-    Direct-connect paper, section F.1 and Table 9: BiRing(d, m).
 
     Examples
     --------
@@ -86,6 +77,9 @@ def bidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Ex
 def shifted_ring(n: int, *, stride: int | None = None, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Two bidirectional rings through the same compute nodes, one from i to i + 1, one from i to i + stride.
 
+    A baseline of the direct-connect paper, section 8.2, after TopoOpt.  The paper does not print the stride; its
+    all-to-all time for n = 1024, in the caption of Table 4, is that of stride 511.
+
     Parameters
     ----------
     n : int
@@ -99,16 +93,6 @@ def shifted_ring(n: int, *, stride: int | None = None, bandwidth: Exact = 1, lat
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or the stride does not pass through all nodes.
-
-    Notes
-    -----
-    A baseline of the direct-connect paper, section 8.2, after TopoOpt.  The paper does not print the stride; its
-    all-to-all time for n = 1024, in the caption of Table 4, is that of stride 511.
 
     Examples
     --------

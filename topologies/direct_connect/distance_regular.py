@@ -112,6 +112,9 @@ class DistanceRegularGraph(NamedTuple):
 def distance_regular(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Distance-regular graph of degree 4 with n compute nodes, one of fifteen.
 
+    The number of nodes at distances i and j from two nodes depends only on i, j and the distance of these two
+    (direct-connect paper, Definition 17); so breadth-first broadcasts are bandwidth-optimal (section F.3).
+
     Parameters
     ----------
     n : int
@@ -126,16 +129,6 @@ def distance_regular(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Top
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or the table has no such graph.
-
-    Notes
-    -----
-    The number of nodes at distances i and j from two nodes depends only on i, j and the distance of these two
-    (direct-connect paper, Definition 17); so breadth-first broadcasts are bandwidth-optimal (section F.3).
 
     Examples
     --------

@@ -34,6 +34,9 @@ few chunks.
 def kautz(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Kautz graph K(d, n): words of n + 1 letters out of d + 1 in which neighboring letters differ.
 
+    An arc leads from the word s0 s1 ... sn to every s1 ... sn t, so K(d, n) is the line graph L^n(K_{d+1}) of a
+    complete graph.  Always Moore-optimal (direct-connect paper, appendix F.2 and Table 9); its links run one way.
+
     Parameters
     ----------
     degree : int
@@ -47,11 +50,6 @@ def kautz(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     -------
     Topology
         Nodes are numbered in the order of their words.
-
-    Notes
-    -----
-    An arc leads from the word s0 s1 ... sn to every s1 ... sn t, so K(d, n) is the line graph L^n(K_{d+1}) of a
-    complete graph.  Always Moore-optimal (direct-connect paper, appendix F.2 and Table 9); its links run one way.
 
     Examples
     --------
@@ -76,6 +74,10 @@ def kautz(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0)
 def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Generalized Kautz graph: node x has arcs to -d x - a modulo n for a from 1 to d.
 
+    Direct-connect paper, Definition 16: the digraph of Imase and Itoh.  There is one for every n; by Theorem 21 a
+    breadth-first broadcast takes at most one step more than the Moore bound allows.  Of n = d**k (d + 1) nodes it is
+    the Kautz graph K(d, k), numbered differently.  Unless d + 1 divides n, some arcs are self-loops.
+
     Parameters
     ----------
     degree : int
@@ -88,12 +90,6 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
     Returns
     -------
     Topology
-
-    Notes
-    -----
-    Direct-connect paper, Definition 16: the digraph of Imase and Itoh.  There is one for every n; by Theorem 21 a
-    breadth-first broadcast takes at most one step more than the Moore bound allows.  Of n = d**k (d + 1) nodes it is
-    the Kautz graph K(d, k), numbered differently.  Unless d + 1 divides n, some arcs are self-loops.
 
     Examples
     --------
@@ -113,6 +109,8 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
 def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """De Bruijn graph DBJ(d, n): words of n letters out of d, with self-loops at the words of one letter.
 
+    Direct-connect paper, Table 9.  The d self-loops take up ports but carry nothing.
+
     Parameters
     ----------
     degree : int
@@ -126,10 +124,6 @@ def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact 
     -------
     Topology
         Nodes are numbered in the order of their words: node x has arcs to d x, ..., d x + d - 1 modulo d**n.
-
-    Notes
-    -----
-    Direct-connect paper, Table 9.  The d self-loops take up ports but carry nothing.
 
     Examples
     --------
@@ -149,6 +143,10 @@ def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact 
 def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """De Bruijn graph whose self-loops and 2-cycles are replaced by one long cycle.
 
+    Direct-connect paper, Table 9 and Figure 20; the cycles are those of `REWIRED_CYCLES`.  Every node on a self-loop
+    or a 2-cycle loses one arc out and one arc in, and gains one of each.  Breadth-first broadcasts are not
+    bandwidth-optimal here; `base_schedule_rows` has schedules that are.
+
     Parameters
     ----------
     degree, length : int
@@ -159,17 +157,6 @@ def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latenc
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, or there is no such graph.
-
-    Notes
-    -----
-    Direct-connect paper, Table 9 and Figure 20; the cycles are those of `REWIRED_CYCLES`.  Every node on a self-loop
-    or a 2-cycle loses one arc out and one arc in, and gains one of each.  Breadth-first broadcasts are not
-    bandwidth-optimal here; `base_schedule_rows` has schedules that are.
 
     Examples
     --------

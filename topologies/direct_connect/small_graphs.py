@@ -16,6 +16,8 @@ DIAMOND = ((1, 2), (2, 3), (4, 5), (0, 6), (0, 6), (3, 7), (5, 7), (1, 4))
 def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Complete bipartite graph K_{d,d}: a link between each of d compute nodes and each of d others.
 
+    Direct-connect paper, Figure 1 and Table 9.
+
     Parameters
     ----------
     degree : int
@@ -27,10 +29,6 @@ def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     -------
     Topology
         Nodes 0 to d - 1 are on one side, d to 2 d - 1 on the other.
-
-    Notes
-    -----
-    Direct-connect paper, Figure 1 and Table 9.
 
     Examples
     --------
@@ -45,6 +43,8 @@ def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
 def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Hamming graph H(n, q): words of n letters out of q, linked if they differ in one place.
 
+    The Cartesian power of a complete graph (direct-connect paper, Table 9); of two letters, a hypercube.
+
     Parameters
     ----------
     dimension : int
@@ -58,10 +58,6 @@ def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact =
     -------
     Topology
         Nodes are numbered in the order of their words.
-
-    Notes
-    -----
-    The Cartesian power of a complete graph (direct-connect paper, Table 9); of two letters, a hypercube.
 
     Examples
     --------
@@ -81,6 +77,10 @@ def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact =
 def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Diamond: 8 compute nodes of degree 2 with a bandwidth-optimal allgather in 3 steps.
 
+    Direct-connect paper, Figure 19 and Table 9.  The schedule, in `base_schedule_rows`, is not breadth-first.  The arcs
+    agree with everything that the paper prints of Diamond: steps, bandwidth, and in Table 7 the all-to-all throughput
+    of its expansions.  The transpose agrees as well.
+
     Parameters
     ----------
     bandwidth, latency : int, float, str or Fraction
@@ -89,12 +89,6 @@ def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     Returns
     -------
     Topology
-
-    Notes
-    -----
-    Direct-connect paper, Figure 19 and Table 9.  The schedule, in `base_schedule_rows`, is not breadth-first.  The arcs
-    agree with everything that the paper prints of Diamond: steps, bandwidth, and in Table 7 the all-to-all throughput
-    of its expansions.  The transpose agrees as well.
 
     Examples
     --------

@@ -15,6 +15,8 @@ from ..network.topology import Topology
 def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: bool = True) -> Topology:
     """Ring of n compute nodes.
 
+    In a bidirectional ring of two, both ports of a node lead to the same neighbor: the link has twice the bandwidth.
+
     Parameters
     ----------
     n : int
@@ -27,10 +29,6 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
     Returns
     -------
     Topology
-
-    Notes
-    -----
-    In a bidirectional ring of two, both ports of a node lead to the same neighbor: the link has twice the bandwidth.
 
     Examples
     --------
@@ -49,6 +47,9 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
 def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Torus: a grid of compute nodes in which every row is a bidirectional ring.
 
+    Every node has two ports per dimension.  Along a dimension of size 2 both lead to the same neighbor, so that link
+    has twice the bandwidth.
+
     Parameters
     ----------
     *shape : int
@@ -60,11 +61,6 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     -------
     Topology
         Node ``gpu1.0.3`` sits at coordinates (1, 0, 3); ranks count the last coordinate fastest.
-
-    Notes
-    -----
-    Every node has two ports per dimension.  Along a dimension of size 2 both lead to the same neighbor, so that link
-    has twice the bandwidth.
 
     Examples
     --------

@@ -17,11 +17,15 @@ from .arcs import arcs_to, bidirectional_arcs, check_graph, heads_topology
 def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Torus whose wraparound links are shifted along other dimensions.
 
+    Twisted tori of Cámara et al. (IEEE Transactions on Parallel and Distributed Systems 21, 2010), which the
+    direct-connect paper cites as [26]; TPU v4 has the shapes k x k x 2k and k x 2k x 2k.  Every node has two links
+    per dimension; two of them that lead to the same neighbor are merged, as in `torus`.
+
     Parameters
     ----------
     *shape : int
         Nodes along each of at least two dimensions: some k and the others 2 k, such as 4 x 4 x 8, 4 x 8 x 8 or 4 x 8.
-        With `twist`, any two sizes.
+        With `twist`, any two sizes; at most 2**16 nodes and 2**20 links.
     twist : int, optional
         For two dimensions: shift of the wraparound links of the first along the second, less than its size.  By default
         the wraparound links of a dimension of size k are shifted by k along all those of size 2 k.
@@ -32,17 +36,6 @@ def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, l
     -------
     Topology
         Ranks count the last coordinate fastest.
-
-    Raises
-    ------
-    TopologyError
-        If a value is not usable, sizes are not k and 2 k, or there would be more than 2**16 nodes or 2**20 links.
-
-    Notes
-    -----
-    Twisted tori of Cámara et al. (IEEE Transactions on Parallel and Distributed Systems 21, 2010), which the
-    direct-connect paper cites as [26]; TPU v4 has the shapes k x k x 2k and k x 2k x 2k.  Every node has two links
-    per dimension; two of them that lead to the same neighbor are merged, as in `torus`.
 
     Examples
     --------
@@ -70,6 +63,9 @@ def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, l
 def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Hypercube with two opposite links of one square crossed, which reduces its diameter by one.
 
+    The twisted cube of Esfahanian, Ni and Sagan (IEEE Transactions on Computers 40, 1991), which the direct-connect
+    paper compares with the hypercube in section A.1.
+
     Parameters
     ----------
     dimension : int
@@ -81,11 +77,6 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
     -------
     Topology
         Links 0-3 and 1-2 replace 0-1 and 2-3; all other neighbors differ in one bit.
-
-    Notes
-    -----
-    The twisted cube of Esfahanian, Ni and Sagan (IEEE Transactions on Computers 40, 1991), which the direct-connect
-    paper compares with the hypercube in section A.1.
 
     Examples
     --------

@@ -28,6 +28,9 @@ FIXED_COST = 5_000
 def symmetries(topology: Topology, traffic: npt.ArrayLike | None = None) -> IntArray:
     """Find automorphisms of a network that generate its orbits of nodes.
 
+    If the search ends before its limit, the group that the rows generate has the same orbits of nodes as the full
+    automorphism group, of which it may be a proper subgroup.
+
     Parameters
     ----------
     topology : Topology
@@ -42,16 +45,6 @@ def symmetries(topology: Topology, traffic: npt.ArrayLike | None = None) -> IntA
         Each row has the image of each node of `Topology.nodes`, and is checked: ranks map to ranks, switches to
         switches of the same abilities, links to links of the same bandwidth and latency, and traffic to equal traffic.
         The identity is left out.  Without rows no symmetry is known: there is none, or the search reached its limit.
-
-    Raises
-    ------
-    UnsupportedError
-        If `topology` is not a `Topology`, or `traffic` has another form.
-
-    Notes
-    -----
-    If the search ends before its limit, the group that the rows generate has the same orbits of nodes as the full
-    automorphism group, of which it may be a proper subgroup.
 
     Examples
     --------

@@ -25,6 +25,8 @@ def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
     A d-regular graph of N nodes becomes a d-regular one of d N nodes, whose diameter is larger by 1.  Node k of the
     result is arc k of `graph`; parallel arcs become different nodes, and self-loops nodes with a self-loop.
 
+    Direct-connect paper, section 5.1 and Definition 12.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -36,15 +38,6 @@ def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
     -------
     DirectGraph
         Without parallel arcs.
-
-    Raises
-    ------
-    UnsupportedError
-        If the graph is not regular.
-
-    Notes
-    -----
-    Direct-connect paper, section 5.1 and Definition 12.
 
     Examples
     --------
@@ -74,10 +67,12 @@ def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
 
     A d-regular graph of N nodes becomes an nd-regular one of nN nodes.  Copy i of node v is node ``v * copies + i``.
 
+    Direct-connect paper, section 5.2 and Definition 13.
+
     Parameters
     ----------
     graph : DirectGraph
-        Without self-loops.
+        Without self-loops, which would link copies of the same node.
     copies : int
         The paper's n.
 
@@ -85,15 +80,6 @@ def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
     -------
     DirectGraph
         The paper's G * n.
-
-    Raises
-    ------
-    UnsupportedError
-        If the graph has self-loops, which would link copies of the same node.
-
-    Notes
-    -----
-    Direct-connect paper, section 5.2 and Definition 13.
 
     Examples
     --------
@@ -124,6 +110,8 @@ def cartesian_product(*graphs: DirectGraph) -> DirectGraph:
     entry fastest, as numpy's `ravel_multi_index` does: ``(x1, x2)`` is ``x1 * N2 + x2``.  Self-loops and parallel arcs
     are kept.
 
+    Direct-connect paper, section 5.3 and Definition 3.
+
     Parameters
     ----------
     *graphs : DirectGraph
@@ -133,15 +121,6 @@ def cartesian_product(*graphs: DirectGraph) -> DirectGraph:
     -------
     DirectGraph
         The paper's G1 □ G2 □ ....
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no graph, or an argument is not a `DirectGraph`.
-
-    Notes
-    -----
-    Direct-connect paper, section 5.3 and Definition 3.
 
     Examples
     --------
@@ -230,6 +209,8 @@ def parallel(graph: DirectGraph, times: int) -> DirectGraph:
 def bidirectional(graph: DirectGraph) -> DirectGraph:
     """Union of a graph and its transpose, keeping parallel arcs.
 
+    Direct-connect paper, A.6.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -239,10 +220,6 @@ def bidirectional(graph: DirectGraph) -> DirectGraph:
     -------
     DirectGraph
         Twice the degree, the same nodes.
-
-    Notes
-    -----
-    Direct-connect paper, A.6.
 
     Examples
     --------

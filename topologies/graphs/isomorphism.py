@@ -306,11 +306,6 @@ def is_isomorphism(graph: DirectGraph, other: DirectGraph, mapping: npt.ArrayLik
     -------
     bool
 
-    Raises
-    ------
-    UnsupportedError
-        If a graph is not a `DirectGraph`, or the mapping is not a permutation of the nodes of `graph`.
-
     Examples
     --------
     >>> ring = DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)")

@@ -14,6 +14,8 @@ MAX_NODES = 2**62
 def moore_bound(degree: int, diameter: int) -> int:
     """Moore bound: the most nodes of a directed graph, M(d, k) = 1 + d + d² + ... + d^k.
 
+    Direct-connect paper, Definition 9.
+
     Parameters
     ----------
     degree : int
@@ -24,10 +26,6 @@ def moore_bound(degree: int, diameter: int) -> int:
     Returns
     -------
     int
-
-    Notes
-    -----
-    Direct-connect paper, Definition 9.
 
     Examples
     --------
@@ -64,6 +62,8 @@ def undirected_moore_bound(degree: int, diameter: int) -> int:
 def moore_steps(nodes: int, degree: int) -> int:
     """Lower bound on the steps of an allgather by the Moore bound: T_L*(N, d) in multiples of alpha.
 
+    Direct-connect paper, Definition 10 and appendix C.1.
+
     Parameters
     ----------
     nodes, degree : int
@@ -73,10 +73,6 @@ def moore_steps(nodes: int, degree: int) -> int:
     -------
     int
         The least k with M(d, k) >= N.
-
-    Notes
-    -----
-    Direct-connect paper, Definition 10 and appendix C.1.
 
     Examples
     --------
@@ -96,6 +92,8 @@ def moore_steps(nodes: int, degree: int) -> int:
 def undirected_moore_steps(nodes: int, degree: int) -> int:
     """Lower bound on the steps of an allgather on bidirectional graphs: T_L** in multiples of alpha.
 
+    Direct-connect paper, Table 8, last column.
+
     Parameters
     ----------
     nodes, degree : int
@@ -105,15 +103,6 @@ def undirected_moore_steps(nodes: int, degree: int) -> int:
     -------
     int
         The least k with `undirected_moore_bound` ``(d, k) >= N``.
-
-    Raises
-    ------
-    UnsupportedError
-        If the degree is 1 and there are more than 2 nodes.
-
-    Notes
-    -----
-    Direct-connect paper, Table 8, last column.
 
     Examples
     --------
@@ -136,6 +125,8 @@ def undirected_moore_steps(nodes: int, degree: int) -> int:
 def bandwidth_optimum(nodes: int) -> Fraction:
     """Lower bound on T_B of every allgather, in multiples of M/B: T_B* = (N - 1) / N.
 
+    Direct-connect paper, Theorem 4.
+
     Parameters
     ----------
     nodes : int
@@ -144,10 +135,6 @@ def bandwidth_optimum(nodes: int) -> Fraction:
     Returns
     -------
     Fraction
-
-    Notes
-    -----
-    Direct-connect paper, Theorem 4.
 
     Examples
     --------

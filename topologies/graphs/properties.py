@@ -37,6 +37,8 @@ def _cached(compute: Callable[[DirectGraph], Answer]) -> Callable[[DirectGraph],
 def is_moore_optimal(graph: DirectGraph) -> bool:
     """Return whether the diameter is the lower bound of the Moore bound.
 
+    Direct-connect paper, Definition 10, with the number of steps that a breadth-first broadcast takes.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -45,15 +47,6 @@ def is_moore_optimal(graph: DirectGraph) -> bool:
     Returns
     -------
     bool
-
-    Raises
-    ------
-    UnsupportedError
-        If the graph is not regular.
-
-    Notes
-    -----
-    Direct-connect paper, Definition 10, with the number of steps that a breadth-first broadcast takes.
     """
     return as_direct_graph(graph).diameter == moore_steps(graph.num_nodes, graph.degree)
 
@@ -83,6 +76,8 @@ def reverse_symmetry(graph: DirectGraph) -> IntArray | None:
 def is_reverse_symmetric(graph: DirectGraph) -> bool:
     """Return whether a graph is isomorphic to its transpose, so that schedules can be reversed (Theorem 2).
 
+    Direct-connect paper, Definition 6.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -91,15 +86,6 @@ def is_reverse_symmetric(graph: DirectGraph) -> bool:
     Returns
     -------
     bool
-
-    Raises
-    ------
-    NoAnswerError
-        If the search reached its limit; see `collopt.topologies.isomorphism`.
-
-    Notes
-    -----
-    Direct-connect paper, Definition 6.
 
     Examples
     --------
@@ -154,6 +140,9 @@ class IntersectionArray(NamedTuple):
 def intersection_array(graph: DirectGraph) -> IntersectionArray | None:
     """Compute the intersection array of a distance-regular graph.
 
+    Direct-connect paper, Definition 17: with x and y at distance h, the number of nodes at distance i from x and j
+    from y depends on h, i and j only.  In an undirected graph j = 1 implies all, so only that is checked.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -163,11 +152,6 @@ def intersection_array(graph: DirectGraph) -> IntersectionArray | None:
     -------
     IntersectionArray or None
         None if the graph is not distance-regular.
-
-    Notes
-    -----
-    Direct-connect paper, Definition 17: with x and y at distance h, the number of nodes at distance i from x and j
-    from y depends on h, i and j only.  In an undirected graph j = 1 implies all, so only that is checked.
 
     Examples
     --------

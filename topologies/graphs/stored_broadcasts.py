@@ -67,14 +67,12 @@ def base_schedule_names() -> tuple[str, ...]:
 def base_transpose_names() -> tuple[str, ...]:
     """Return the names of the transposed graphs that `base_schedule_rows` has schedules of.
 
+    DBJMod(2, 3) is isomorphic to its transpose, which needs no schedule.
+
     Returns
     -------
     tuple of str
         As `DirectGraph.transpose` names them.
-
-    Notes
-    -----
-    DBJMod(2, 3) is isomorphic to its transpose, which needs no schedule.
 
     Examples
     --------
@@ -87,26 +85,19 @@ def base_transpose_names() -> tuple[str, ...]:
 def base_schedule_rows(name: str) -> BaseSchedule:
     """Return the stored schedule of a graph without a bandwidth-optimal breadth-first broadcast.
 
-    Parameters
-    ----------
-    name : str
-        As `DirectGraph.name` has it: ``"Diamond"``, ``"DBJMod(2, 3)"``, ``"Diamond^T"``, ...
-
-    Returns
-    -------
-    BaseSchedule
-
-    Raises
-    ------
-    UnsupportedError
-        If there is none for this graph.
-
-    Notes
-    -----
     Found by integer programming, and bandwidth-optimal: in each step every link carries the same number of chunks, and
     over all steps each node receives every chunk of the others once.  Steps and bandwidth are those of the
     direct-connect paper's Table 9; the transposes, which it does not list, take no more.  The steps are verified like
     those of any schedule.
+
+    Parameters
+    ----------
+    name : str
+        One of `base_schedule_names` or `base_transpose_names`, such as ``"Diamond^T"``.
+
+    Returns
+    -------
+    BaseSchedule
 
     Examples
     --------

@@ -58,11 +58,6 @@ def compose(
     Topology
         ``box0/gpu0`` ...; a single box has neither NICs nor fabric.
 
-    Raises
-    ------
-    TopologyError
-        If an option is not usable, or a NIC's bandwidth is unknown.
-
     Examples
     --------
     >>> from collopt.topologies.switched.scale_out import Box, Nic

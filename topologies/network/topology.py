@@ -187,15 +187,13 @@ class Topology(WhatIf):
     def to_networkx(self) -> nx.DiGraph:
         """Convert to a directed graph that `from_networkx` converts back to the same network.
 
+        networkx groups edges by node, so converting back may reorder the links; the digest stays the same.
+
         Returns
         -------
         networkx.DiGraph
             Compute nodes in rank order, then switches, with the attribute ``kind`` and, on switches that have them,
             ``multicast`` and ``aggregation``; edges with ``bandwidth`` and ``latency`` as fractions.
-
-        Notes
-        -----
-        networkx groups edges by node, so converting back may reorder the links; the digest stays the same.
 
         Examples
         --------

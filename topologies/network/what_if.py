@@ -85,16 +85,11 @@ class WhatIf:
         Parameters
         ----------
         bandwidths : mapping of (str, str) to number
-            GB/s by ``(tail, head)``; links that are not named keep theirs.
+            GB/s, at least 0, by ``(tail, head)`` of existing links; links that are not named keep theirs.
 
         Returns
         -------
         Topology
-
-        Raises
-        ------
-        TopologyError
-            If there is no such link, or a bandwidth is negative or no number.
 
         Examples
         --------

@@ -32,6 +32,9 @@ MI250_LINKS: dict[int, dict[int, int]] = {
 def mi250(boxes: int = 1) -> Topology:
     """MI250 box: 16 GCDs with seven 50 GB/s Infinity Fabric links each, one NIC of 32 GB/s per package.
 
+    Line rates in each direction: an Infinity Fabric link of 25 GT/s and two bytes gives 50 GB/s; the eight NICs of a
+    box give 256 GB/s, 16 GB/s for each GCD (ForestColl section 6.2.1).
+
     Parameters
     ----------
     boxes : int
@@ -42,11 +45,6 @@ def mi250(boxes: int = 1) -> Topology:
     Topology
         ``box0/gpu0`` ... ``box0/gpu15``, one per GCD; GCDs 2i and 2i+1 are one package.  With several boxes also
         ``box0/nic0`` ... ``box0/nic7`` and ``ib``.
-
-    Notes
-    -----
-    Line rates in each direction: an Infinity Fabric link of 25 GT/s and two bytes gives 50 GB/s; the eight NICs of a
-    box give 256 GB/s, 16 GB/s for each GCD (ForestColl section 6.2.1).
 
     Examples
     --------
@@ -66,6 +64,10 @@ def mi250(boxes: int = 1) -> Topology:
 def mi300x(boxes: int = 1) -> Topology:
     """MI300X box: 8 GPUs, each pair joined by an xGMI link of 64 GB/s, one 400 Gb/s NIC per GPU.
 
+    Line rates in each direction: AMD states 128 GB/s for both directions of a link (16 lanes of 32 GT/s), so 64 GB/s
+    each way and 448 GB/s per GPU; a NIC gives 50 GB/s.  RCCL's model (ROCm/rccl,
+    tools/topo_expl/models/topo_8p_940.xml) has the same full mesh with one link per pair and one 400 Gb/s NIC per GPU.
+
     Parameters
     ----------
     boxes : int
@@ -75,12 +77,6 @@ def mi300x(boxes: int = 1) -> Topology:
     -------
     Topology
         ``box0/gpu0`` ... , and with several boxes ``box0/nic0`` ... and ``ib``.
-
-    Notes
-    -----
-    Line rates in each direction: AMD states 128 GB/s for both directions of a link (16 lanes of 32 GT/s), so 64 GB/s
-    each way and 448 GB/s per GPU; a NIC gives 50 GB/s.  RCCL's model (ROCm/rccl,
-    tools/topo_expl/models/topo_8p_940.xml) has the same full mesh with one link per pair and one 400 Gb/s NIC per GPU.
 
     Examples
     --------

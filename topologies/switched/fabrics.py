@@ -79,6 +79,9 @@ def rail(
 ) -> Topology:
     """Rail-optimized network: NIC i of every box on rail switch i, the rails joined by a spine or not at all.
 
+    The default figures are those of DGX H100, without its in-network multicast.  Latencies as in
+    `collopt.topologies.dgx_h100`, and half a microsecond more for each link to the spine.
+
     Parameters
     ----------
     boxes : int
@@ -98,11 +101,6 @@ def rail(
     Topology
         ``box0/gpu0`` ... , ``box0/nvswitch``, ``box0/nic0`` ... , ``rail0`` ... , ``spine``.  The spine is one node
         that represents a non-blocking layer.
-
-    Notes
-    -----
-    The default figures are those of DGX H100, without its in-network multicast.  Latencies as in
-    `collopt.topologies.dgx_h100`, and half a microsecond more for each link to the spine.
 
     Examples
     --------
@@ -133,6 +131,9 @@ def fat_tree(
 ) -> Topology:
     """Three-level k-ary fat tree: k pods, k**3 / 4 hosts, 5 k**2 / 4 switches.
 
+    The wiring is that of Al-Fares, Loukissas and Vahdat, SIGCOMM 2008: aggregate switch i of every pod is linked to
+    core switches i k/2 to (i + 1) k/2 - 1.
+
     Parameters
     ----------
     k : int
@@ -149,11 +150,6 @@ def fat_tree(
     -------
     Topology
         ``host0`` ... , ``pod0/edge0`` ... , ``pod0/aggregate0`` ... , ``core0`` ...
-
-    Notes
-    -----
-    The wiring is that of Al-Fares, Loukissas and Vahdat, SIGCOMM 2008: aggregate switch i of every pod is linked to
-    core switches i k/2 to (i + 1) k/2 - 1.
 
     Examples
     --------
@@ -197,6 +193,9 @@ def dragonfly(
 ) -> Topology:
     """Dragonfly: groups of fully connected routers, the groups joined by global links.
 
+    Kim, Dally, Scott and Abts, ISCA 2008.  Global ports are wired consecutively: port q of a group, on router q // h,
+    leads to the (q mod (groups - 1)) + 1-st group after it.
+
     Parameters
     ----------
     routers_per_group, hosts_per_router, global_links_per_router : int
@@ -215,11 +214,6 @@ def dragonfly(
     -------
     Topology
         ``host0`` ... , ``group0/router0`` ...
-
-    Notes
-    -----
-    Kim, Dally, Scott and Abts, ISCA 2008.  Global ports are wired consecutively: port q of a group, on router q // h,
-    leads to the (q mod (groups - 1)) + 1-st group after it.
 
     Examples
     --------

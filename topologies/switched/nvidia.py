@@ -31,6 +31,10 @@ CUBE_MESH = (
 def dgx_a100(boxes: int = 1) -> Topology:
     """DGX A100: 8 GPUs on an NVSwitch of 300 GB/s per GPU, one 200 Gb/s NIC per GPU.
 
+    Line rates in each direction: 12 third-generation NVLinks of 25 GB/s are 300 GB/s, and a NIC gives 25 GB/s
+    (ForestColl section 6.2.2), so a GPU of several boxes takes in 325 GB/s.  The real box has two NICs on the PCIe
+    switch of two GPUs; here every GPU has its own.  This NVSwitch has neither in-network multicast nor reduction.
+
     Parameters
     ----------
     boxes : int
@@ -40,12 +44,6 @@ def dgx_a100(boxes: int = 1) -> Topology:
     -------
     Topology
         ``box0/gpu0`` ... , ``box0/nvswitch``, and with several boxes ``box0/nic0`` ... and ``ib``.
-
-    Notes
-    -----
-    Line rates in each direction: 12 third-generation NVLinks of 25 GB/s are 300 GB/s, and a NIC gives 25 GB/s
-    (ForestColl section 6.2.2), so a GPU of several boxes takes in 325 GB/s.  The real box has two NICs on the PCIe
-    switch of two GPUs; here every GPU has its own.  This NVSwitch has neither in-network multicast nor reduction.
 
     Examples
     --------
@@ -58,6 +56,10 @@ def dgx_a100(boxes: int = 1) -> Topology:
 def dgx_h100(boxes: int = 1) -> Topology:
     """DGX H100: 8 GPUs on an NVSwitch of 450 GB/s per GPU that multicasts and adds, one 400 Gb/s NIC per GPU.
 
+    Line rates in each direction: 18 fourth-generation NVLinks of 25 GB/s are 450 GB/s, and a NIC gives 50 GB/s
+    (ForestColl section 6.3).  The third-generation NVSwitch has NVLink SHARP, so it is marked as able to multicast
+    and to aggregate; the InfiniBand fabric is not.
+
     Parameters
     ----------
     boxes : int
@@ -67,12 +69,6 @@ def dgx_h100(boxes: int = 1) -> Topology:
     -------
     Topology
         Nodes named as in `dgx_a100`.
-
-    Notes
-    -----
-    Line rates in each direction: 18 fourth-generation NVLinks of 25 GB/s are 450 GB/s, and a NIC gives 50 GB/s
-    (ForestColl section 6.3).  The third-generation NVSwitch has NVLink SHARP, so it is marked as able to multicast
-    and to aggregate; the InfiniBand fabric is not.
 
     Examples
     --------
@@ -85,6 +81,10 @@ def dgx_h100(boxes: int = 1) -> Topology:
 def dgx1_v100(boxes: int = 1) -> Topology:
     """DGX-1 V100: 8 GPUs in a hybrid cube mesh of NVLinks of 25 GB/s, one 100 Gb/s NIC per two GPUs.
 
+    Line rates in each direction: a GPU has 6 second-generation NVLinks of 25 GB/s, two of them bonded towards some
+    peers (Li et al., IEEE TPDS 31(1), 2020, describes the mesh).  GPUs 2i and 2i+1 share a PCIe switch and the NIC on
+    it: each can fill the NIC's 12.5 GB/s, both together cannot exceed it.
+
     Parameters
     ----------
     boxes : int
@@ -94,12 +94,6 @@ def dgx1_v100(boxes: int = 1) -> Topology:
     -------
     Topology
         ``box0/gpu0`` ... , and with several boxes ``box0/nic0`` ... ``box0/nic3`` and ``ib``.
-
-    Notes
-    -----
-    Line rates in each direction: a GPU has 6 second-generation NVLinks of 25 GB/s, two of them bonded towards some
-    peers (Li et al., IEEE TPDS 31(1), 2020, describes the mesh).  GPUs 2i and 2i+1 share a PCIe switch and the NIC on
-    it: each can fill the NIC's 12.5 GB/s, both together cannot exceed it.
 
     Examples
     --------
