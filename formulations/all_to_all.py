@@ -238,7 +238,7 @@ class _Amounts(NamedTuple):
 def _orbits(topology: Topology, amounts: _Amounts, symmetries: npt.ArrayLike | None) -> LinkOrbits:
     if symmetries is None:
         return trivial_link_orbits(len(topology.links), amounts.numbers)
-    expected = f"rows that tell where each of {len(topology.nodes)} nodes goes, as collopt.topologies.symmetries does"
+    expected = f"rows with the image of each of {len(topology.nodes)} nodes, as collopt.topologies.symmetries returns"
     try:
         rows = as_integers(symmetries, "the symmetries", expected)
     except TopologyError as error:

@@ -33,8 +33,7 @@ Node = TypeVar("Node", bound=Hashable)
 Number = float | Fraction
 Pair = tuple[str, str]
 
-TOLERANCE = Fraction(1, 10**6)
-"""Tolerance of a solver for numbers of at least 0."""
+TOLERANCE = Fraction(1, 10**6)  # tolerance of a solver for numbers of at least 0
 
 
 @dataclass(frozen=True)

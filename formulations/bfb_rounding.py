@@ -27,8 +27,7 @@ __all__ = ["as_sends", "excess_bound", "least_chunks", "round_shares"]
 
 Offer = tuple[str, str, str]
 
-TOLERANCE = Fraction(1, 10**6)
-"""Tolerance of the sum of the shares of one source, for floats of solvers."""
+TOLERANCE = Fraction(1, 10**6)  # tolerance of the sum of the shares of one source, for floats of solvers
 
 
 def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[Offer, int]:
@@ -148,8 +147,8 @@ def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> 
     sends = []
     rank = topology.node_index
     for (source, tail, head), count in counts.items():
-        if strangers := [name for name in (source, tail, head) if name not in topology.compute_nodes]:
-            raise UnsupportedError(f"{shown(strangers[0])} is not a rank of {topology!r}; expected names of ranks")
+        if unknown := [name for name in (source, tail, head) if name not in topology.compute_nodes]:
+            raise UnsupportedError(f"{shown(unknown[0])} is not a rank of {topology!r}; expected names of ranks")
         if not is_whole(count) or count < 0:
             raise UnsupportedError(f"the count of {(source, tail, head)} is {shown(count)}; expected at least 0 chunks")
         lower = taken.get((source, head), 0)

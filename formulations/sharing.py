@@ -186,8 +186,8 @@ def _check_part(program: Any, topology: Topology, name: object, part: Any) -> No
     if part.program.parent_block() is not None:
         raise UnsupportedError(f"part {name!r} is in another program already; build a model of its own for this one")
     links = {(link.tail, link.head) for link in topology.links}
-    if strangers := [link for link in part.usage if link not in links]:
+    if unknown := [link for link in part.usage if link not in links]:
         raise TopologyError(
-            f"part {name!r} uses a link from {strangers[0][0]!r} to {strangers[0][1]!r}, which {topology.name} does "
+            f"part {name!r} uses a link from {unknown[0][0]!r} to {unknown[0][1]!r}, which {topology.name} does "
             "not have; build the part on this topology or on a part of it"
         )

@@ -55,8 +55,7 @@ from .modelling.pyomo_model import PyomoModel
 
 __all__ = ["SynthesisModel", "Variables", "as_schedule", "build"]
 
-MAX_TICKS = 10**6
-"""Limit of ticks per chunk and link, beyond which solver tolerances are not small against a tick."""
+MAX_TICKS = 10**6  # limit of ticks per chunk and link, beyond which solver tolerances are not small against a tick
 MAX_SENDS = 10**6
 
 

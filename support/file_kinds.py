@@ -20,29 +20,22 @@ NCCL_KIND = "a topology dump of NCCL or RCCL"
 NVIDIA_KIND = "the output of nvidia-smi topo -m"
 NETWORK_KINDS = (TOPOLOGY_KIND, NCCL_KIND, NVIDIA_KIND)
 
-PREFIX_BYTES = 2**16
-"""Bytes at the beginning of a file that are searched."""
+PREFIX_BYTES = 2**16  # bytes at the beginning of a file that are searched
 
 
 class FileKind(NamedTuple):
-    """A type of file and the command for it.
+    """A type of file and the command for it."""
 
-    `name`: With its article.
-    `advice`: What to do with the file, ``{}`` standing for its path.
-    """
-
-    name: str
-    advice: str
+    name: str  # with its article
+    advice: str  # what to do with the file, ``{}`` standing for its path
 
     def command(self, file: str | os.PathLike[str]) -> str:
         """Fill the path into the advice."""
         return self.advice.replace("{}", os.fspath(file))
 
 
-COMMENT = r"(?><!--(?>[\s\S]*?-->)\s*)"
-"""Atomic groups: otherwise n comments could be split in 2**n ways."""
-XML = rf"\A\s*(?:<\?xml[^>]*>\s*)?(?>{COMMENT}*)"
-"""What may come before the first element."""
+COMMENT = r"(?><!--(?>[\s\S]*?-->)\s*)"  # atomic groups: otherwise n comments could be split in 2**n ways
+XML = rf"\A\s*(?:<\?xml[^>]*>\s*)?(?>{COMMENT}*)"  # what may come before the first element
 DESCRIBES = "collopt import {} shows what it describes, and collopt plan plans for it"
 PICTURE = FileKind("a picture", "pictures are not read")
 BINARY_KINDS = (

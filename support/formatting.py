@@ -11,13 +11,11 @@ from itertools import groupby
 BANDWIDTHS = (("GB/s", Fraction(1)), ("MB/s", Fraction(1, 10**3)), ("kB/s", Fraction(1, 10**6)))
 """In GB/s, the largest unit, in which links and libraries are compared."""
 BYTES_PER_S = ("B/s", Fraction(1, 10**9))
-TIMES = (("s", Fraction(10**6)), ("ms", Fraction(10**3)), ("µs", Fraction(1)))
-"""In µs."""
+TIMES = (("s", Fraction(10**6)), ("ms", Fraction(10**3)), ("µs", Fraction(1)))  # in µs
 NANOSECONDS = ("ns", Fraction(1, 10**3))
 
 DIGITS = 3
-TINY = 1e-4
-"""Values below this, in the smallest unit, are written with an exponent."""
+TINY = 1e-4  # values below this, in the smallest unit, are written with an exponent
 
 
 def bandwidth_text(value: float | Fraction, decimals: int = 0) -> str:
@@ -63,8 +61,7 @@ def _digits(value: float, decimals: int) -> str:
     return f"{value:.{max(decimals, DIGITS - 1 - exponent, 0)}f}"
 
 
-MAX_NAMES = 12
-"""Names, or ranges of names, that are listed."""
+MAX_NAMES = 12  # names, or ranges of names, that are listed
 
 
 def rate_text(value: Fraction) -> str:

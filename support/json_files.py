@@ -12,10 +12,8 @@ from ..errors import FileFormatError
 from .reading import name_of, read_text
 from .validation import is_whole, shown
 
-MAX_BYTES = 256 * 2**20
-"""Larger files are refused unread: no network that can be planned needs them."""
-MAX_DIGITS = 100
-"""Digits of a JSON integer; valid files stay far below."""
+MAX_BYTES = 256 * 2**20  # larger files are refused unread: no network that can be planned needs them
+MAX_DIGITS = 100  # digits of a JSON integer; valid files stay far below
 
 
 def read_json(path: str | os.PathLike[str], expected_format: str, max_version: int) -> dict[str, Any]:

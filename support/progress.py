@@ -18,10 +18,8 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-MAX_BATCHES = 64
-"""Kernel calls of one task, so that a second passes between two of them only where all take a minute."""
-STATUS_INTERVAL = 0.1
-"""Seconds between two texts of a nested task, which may be one of many short ones."""
+MAX_BATCHES = 64  # kernel calls of one task, so that a second passes between two of them only where all take a minute
+STATUS_INTERVAL = 0.1  # seconds between two texts of a nested task, which may be one of many short ones
 MAX_DEPTH = 1
 
 

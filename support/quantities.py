@@ -55,8 +55,7 @@ def nic_unit_warning(value: object, bandwidth: Fraction | None) -> str | None:
 
 
 SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-MAX_DIGITS = 18
-"""Decimal digits of a size, which fit into 64 bits."""
+MAX_DIGITS = 18  # decimal digits of a size, which fit into 64 bits
 WHITESPACE = " \t\n\r\f\v"
 
 
@@ -107,18 +106,14 @@ def as_bytes(size: int | str) -> int:
 Exact = int | float | str | Fraction | Decimal
 """Types of numbers in arguments; floats are read by their shortest decimal form, so ``0.1`` is 1/10."""
 
-MAX_BANDWIDTH = Fraction(10**9)
-"""GB/s; larger values are typing errors."""
+MAX_BANDWIDTH = Fraction(10**9)  # GB/s; larger values are typing errors
 
-MAX_LATENCY = Fraction(10**12)
-"""Microseconds."""
+MAX_LATENCY = Fraction(10**12)  # microseconds
 
 
-MAX_DENOMINATOR = 10**12
-"""Finer fractions cannot be scaled to int64 next to ordinary bandwidths."""
+MAX_DENOMINATOR = 10**12  # finer fractions cannot be scaled to int64 next to ordinary bandwidths
 
-MAX_EXPONENT = 400
-"""Larger powers of ten take long to expand; floats end at 308."""
+MAX_EXPONENT = 400  # larger powers of ten take long to expand; floats end at 308
 
 
 def as_bandwidth(value: object, where: str) -> Fraction:

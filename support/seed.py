@@ -12,8 +12,7 @@ from contextvars import ContextVar
 
 from .validation import as_whole
 
-MAX_SEED = 2**31 - 1
-"""The largest seed of HiGHS."""
+MAX_SEED = 2**31 - 1  # the largest seed of HiGHS
 _seed: ContextVar[int] = ContextVar("collopt_seed", default=0)
 
 

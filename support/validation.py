@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from ..errors import ColloptError, TopologyError, UnsupportedError
 
-MAX_LISTED = 2**22
-"""Entries of a list; longer iterables may be infinite."""
+MAX_LISTED = 2**22  # entries of a list; longer iterables may be infinite
 
 
 def as_flag(value: object, what: str) -> bool:
@@ -115,8 +114,7 @@ def as_names(values: Iterable[object], kind: str) -> tuple[str, ...]:
     return names
 
 
-MAX_LINKS = 2**20
-"""Directed links of a generated topology; larger ones take minutes and gigabytes to build."""
+MAX_LINKS = 2**20  # directed links of a generated topology; larger ones take minutes and gigabytes to build
 
 
 def as_size(value: object, what: str, *, least: int = 1, most: int = 2**16) -> int:
@@ -130,8 +128,7 @@ def check_links(links: int, what: str) -> None:
         raise TopologyError(f"{what} would have {links} links; expected at most {MAX_LINKS}, ask for a smaller one")
 
 
-MAX_SHOWN = 100
-"""Characters of a value in an error message."""
+MAX_SHOWN = 100  # characters of a value in an error message
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80

@@ -26,8 +26,7 @@ from .direct_connect import (
 from .network.topology import Topology
 from .switched import amd, fabrics, nvidia
 
-REQUIRED = inspect.Parameter.empty
-"""Value of `Parameter.default` for a required option."""
+REQUIRED = inspect.Parameter.empty  # value of `Parameter.default` for a required option
 
 BUILDERS: dict[str, Callable[..., Topology]] = {
     "dgx-a100": nvidia.dgx_a100,
@@ -76,18 +75,12 @@ FALSE = ("false", "no", "off", "0")
 
 @dataclass(frozen=True)
 class Parameter:
-    """One option of a builder.
+    """One option of a builder."""
 
-    `name`: As in the function's signature.
-    `kind`: ``"integer"``, ``"integers"``, ``"number"``, ``"flag"`` or ``"shape"``.
-    `default`: `REQUIRED` where there is none.
-    `optional`: Whether None, written ``none``, is a value too.
-    """
-
-    name: str
-    kind: str
-    default: object = REQUIRED
-    optional: bool = False
+    name: str  # as in the function's signature
+    kind: str  # ``"integer"``, ``"integers"``, ``"number"``, ``"flag"`` or ``"shape"``
+    default: object = REQUIRED  # `REQUIRED` where there is none
+    optional: bool = False  # whether None, written ``none``, is a value too
 
     @property
     def required(self) -> bool:

@@ -16,8 +16,7 @@ from ...support.validation import is_whole, shown
 Numbers = npt.ArrayLike
 Shape = int | tuple[int, ...]
 
-MAX_ENTRIES = 10**8
-"""Limit of variables or constraints in one block, for the memory of a solver."""
+MAX_ENTRIES = 10**8  # limit of variables or constraints in one block, for the memory of a solver
 
 
 def as_shape(shape: Shape) -> tuple[int, ...]:

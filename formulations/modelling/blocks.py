@@ -32,19 +32,16 @@ from .block_input import (
 
 
 class Block(NamedTuple):
-    """The columns or rows of one name.
-
-    `positions`: Columns or rows, in the block's shape.
-    """
+    """The columns or rows of one name."""
 
     name: str
-    positions: IntArray
+    positions: IntArray  # columns or rows, in the block's shape
 
     def arrange(self, values: FloatArray) -> FloatArray:
         """Return `values` as they are: an array of the block's shape."""
         return values
 
-    def spread(self, values: Numbers) -> FloatArray:
+    def to_array(self, values: Numbers) -> FloatArray:
         """Return `values` as an array of the block's shape, to which they broadcast."""
         what = f"the start of {self.name!r}"
         numbers = as_floats(values, what)
@@ -257,12 +254,9 @@ Terms = Sequence[tuple[npt.ArrayLike, Numbers]]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BlockModel:
-    """A linear program in blocks, to which constraints can be added and whose objective can be replaced.
+    """A linear program in blocks, to which constraints can be added and whose objective can be replaced."""
 
-    `blocks`: For whole blocks of variables or constraints; what is added counts from the next solve on.
-    """
-
-    blocks: Blocks
+    blocks: Blocks  # for whole blocks of variables or constraints; what is added counts from the next solve on
 
     def constrain(self, name: str, terms: Terms, *, lower: float = -np.inf, upper: float = np.inf) -> None:
         """Add a constraint."""

@@ -92,9 +92,9 @@ class ConvexProgram:
         for entry in self.variables.values():
             parts = entry.values() if isinstance(entry, Mapping) else (entry,)
             known |= {variable.id for part in parts for variable in part.variables()}
-        if strangers := [variable.name() for variable in used if variable.id not in known]:
+        if unknown := [variable.name() for variable in used if variable.id not in known]:
             raise UnsupportedError(
-                f"the objective has variable {strangers[0]!r}, which is neither the model's nor in its constraints"
+                f"the objective has variable {unknown[0]!r}, which is neither the model's nor in its constraints"
             )
 
 

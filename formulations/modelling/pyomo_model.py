@@ -116,25 +116,20 @@ class PyomoModel:
         if not used:
             raise UnsupportedError(f"{what} has no variable; expected some of this model's")
         home = self.program.model()
-        if strangers := [variable.name for variable in used if variable.model() is not home]:
+        if unknown := [variable.name for variable in used if variable.model() is not home]:
             raise UnsupportedError(
-                f"{what} has variable {strangers[0]!r} of another model; use model.variables of this one"
+                f"{what} has variable {unknown[0]!r} of another model; use model.variables of this one"
             )
         if any(polynomial_degree(part) not in (0, 1) for part in parts):
             raise UnsupportedError(f"{what} is not linear; state it with products of numbers and variables only")
 
 
 class Component(NamedTuple):
-    """The columns or rows of one Pyomo component.
+    """The columns or rows of one Pyomo component."""
 
-    `positions`: One per index; without dimensions if the component has no index.
-    `keys`: The indices, in that order.
-    `names`: As Pyomo writes them.
-    """
-
-    positions: npt.NDArray[np.int64]
-    keys: tuple[Any, ...]
-    names: tuple[str, ...]
+    positions: npt.NDArray[np.int64]  # one per index; without dimensions if the component has no index
+    keys: tuple[Any, ...]  # the indices, in that order
+    names: tuple[str, ...]  # as Pyomo writes them
 
     def arrange(self, values: npt.NDArray[Any]) -> Any:
         """Return one number, or one per index."""
@@ -142,7 +137,7 @@ class Component(NamedTuple):
             return np.asarray(values).item()
         return dict(zip(self.keys, values.tolist(), strict=True))
 
-    def spread(self, values: Any) -> FloatArray:
+    def to_array(self, values: Any) -> FloatArray:
         """Undo `arrange`, where every index must have its number."""
         if self.positions.ndim == 0:
             return np.asarray(values, dtype=np.float64).reshape(())

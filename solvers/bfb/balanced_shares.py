@@ -19,18 +19,13 @@ from .link_masks import WORD, Groups, Intake, groups_at
 
 
 class Shares(NamedTuple):
-    """Intervals of shards, each with the link that it comes over; in the order of steps.
+    """Intervals of shards, each with the link that it comes over; in the order of steps."""
 
-    `steps` (int64 (sends,)): Counted from 0: the distance of the source from the receiving rank, less one.
-    `sources`, `links` (int64 (sends,)): Whose shard, and over which link, by the numbers given to `intake`.
-    `lower`, `upper` (int64 (sends,)): Chunks ``lower`` to ``upper - 1``.
-    """
-
-    steps: IntArray
-    sources: IntArray
-    links: IntArray
-    lower: IntArray
-    upper: IntArray
+    steps: IntArray  # int64 (sends,): counted from 0: the distance of the source from the receiving rank, less one
+    sources: IntArray  # int64 (sends,): whose shard
+    links: IntArray  # int64 (sends,): over which link, by the numbers given to `intake`
+    lower: IntArray  # int64 (sends,): the first chunk
+    upper: IntArray  # int64 (sends,): one past the last chunk
 
 
 def share_out(network: Intake, chunks: int, capacities: IntArray) -> Shares:

@@ -16,25 +16,17 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 
-MOST_OFFSETS = 10
-"""Limit of offsets, since all their subsets are enumerated at every distance."""
-WORD = 64
-"""Bits per word, one for each node."""
+MAX_OFFSETS = 10  # limit of offsets, since all their subsets are enumerated at every distance
+WORD = 64  # bits per word, one for each node
 
 
 class CirculantCosts(NamedTuple):
-    """Costs of the best breadth-first broadcasts, one for each set of offsets.
+    """Costs of the best breadth-first broadcasts, one for each set of offsets."""
 
-    `steps` (int64 (sets,)): The diameter; 0 if dominated by an earlier set, or if the graph is not connected.
-    `loads` (int64 (sets,)): Sum of U(t) over all distances, times `unit`.
-    `hops` (int64 (sets,)): Sum of the distances from one node.
-    `unit`: A common multiple of 1 to d.
-    """
-
-    steps: IntArray
-    loads: IntArray
-    hops: IntArray
-    unit: int
+    steps: IntArray  # int64 (sets,): the diameter; 0 if dominated by an earlier set, or if the graph is not connected
+    loads: IntArray  # int64 (sets,): sum of U(t) over all distances, times `unit`
+    hops: IntArray  # int64 (sets,): sum of the distances from one node
+    unit: int  # a common multiple of 1 to d
 
 
 def circulant_costs(n: int, offsets: IntArray) -> CirculantCosts:
@@ -51,9 +43,9 @@ def circulant_costs(n: int, offsets: IntArray) -> CirculantCosts:
     2 2.5
     """
     degree = offsets.shape[1]
-    if degree > MOST_OFFSETS:
+    if degree > MAX_OFFSETS:
         raise UnsupportedError(
-            f"there are {degree} offsets; expected at most {MOST_OFFSETS} to look at all sets of them"
+            f"there are {degree} offsets; expected at most {MAX_OFFSETS} to look at all sets of them"
         )
     unit = lcm(*range(1, degree + 1))
     found = _costs(n, np.ascontiguousarray(offsets, dtype=np.int64), unit)

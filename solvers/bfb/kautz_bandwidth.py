@@ -17,21 +17,15 @@ from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 
 COLUMNS = 5
-LARGEST = 2**15
-"""Limit of nodes, for the time of the kernel; its arithmetic fits 64 bits far beyond."""
+LARGEST = 2**15  # limit of nodes, for the time of the kernel; its arithmetic fits 64 bits far beyond
 
 
 class KautzFigures(NamedTuple):
-    """What breadth-first broadcast takes on one generalized Kautz graph.
+    """What breadth-first broadcast takes on one generalized Kautz graph."""
 
-    `steps`: T_L in alpha: the diameter.
-    `bandwidth_factor`: The least T_B of a breadth-first schedule, in M/B.
-    `distance_sum`: Hops between all ordered pairs of nodes.
-    """
-
-    steps: int
-    bandwidth_factor: Fraction
-    distance_sum: int
+    steps: int  # T_L in alpha: the diameter
+    bandwidth_factor: Fraction  # the least T_B of a breadth-first schedule, in M/B
+    distance_sum: int  # hops between all ordered pairs of nodes
 
 
 def kautz_figures(degree: int, size: int) -> KautzFigures:

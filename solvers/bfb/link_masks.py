@@ -22,33 +22,24 @@ from ..flow.max_flow import check_capacities
 HopArray = npt.NDArray[np.int16]
 NodeArray = npt.NDArray[np.int32]
 
-WORD = 62
-"""Links per word of a mask, so that words are never negative."""
-MULTIPLIER = 0x9E3779B97F4A7C1
-"""An odd number of many bits: 2^60 over the golden ratio."""
+WORD = 62  # links per word of a mask, so that words are never negative
+MULTIPLIER = 0x9E3779B97F4A7C1  # an odd number of many bits: 2^60 over the golden ratio
 
 
 class Intake(NamedTuple):
-    """The links into each rank, and all sources by distance.
+    """The links into each rank, and all sources by distance."""
 
-    `first` (int64 (ranks + 1,)): The links into rank u are those at the places ``first[u]`` to ``first[u + 1] - 1`` of
-        the next three arrays.
-    `tails`, `widths`, `links` (int64 (links,)): Where each link comes from, its bandwidth without the links' common
-        divisor, and its number for the caller.
-    `hops` (int16 (ranks, ranks)): ``[u, v]``: fewest links from source v to rank u.
-    `sources` (int32 (ranks, ranks)): ``[u]``: all ranks in the order of their distance to u; u itself comes first.
-    `starts` (int32 (ranks, diameter + 2)): Those t hops away are ``sources[u, starts[u, t]:starts[u, t + 1]]``.
-    `divisor`: The greatest common divisor of the bandwidths.
-    """
-
+    # int64 (ranks + 1,): the links into rank u are at ``first[u]`` to ``first[u + 1] - 1`` of the next three arrays
     first: IntArray
-    tails: IntArray
-    widths: IntArray
-    links: IntArray
-    hops: HopArray
+    tails: IntArray  # int64 (links,): where each link comes from
+    widths: IntArray  # int64 (links,): its bandwidth without the links' common divisor
+    links: IntArray  # int64 (links,): its number for the caller
+    hops: HopArray  # int16 (ranks, ranks): ``[u, v]``: fewest links from source v to rank u
+    # int32 (ranks, ranks): ``[u]``: all ranks in the order of their distance to u; u itself comes first
     sources: NodeArray
+    # int32 (ranks, diameter + 2): those t hops away are ``sources[u, starts[u, t]:starts[u, t + 1]]``
     starts: NodeArray
-    divisor: int
+    divisor: int  # the greatest common divisor of the bandwidths
 
     @property
     def num_ranks(self) -> int:
@@ -62,17 +53,12 @@ class Intake(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The sources at one distance from a rank, by mask.
+    """The sources at one distance from a rank, by mask."""
 
-    `masks` (int64 (groups, words)): Bit i of word j: whether link ``62 j + i`` into the rank can bring the shards of
-        this group.
-    `starts` (int64 (groups + 1,)): The sources of group g are ``members[starts[g]:starts[g + 1]]``.
-    `members`: Source numbers.
-    """
-
+    # int64 (groups, words): bit i of word j: whether link ``62 j + i`` into the rank can bring the shards of this group
     masks: IntArray
-    starts: IntArray
-    members: IntArray
+    starts: IntArray  # int64 (groups + 1,): the sources of group g are ``members[starts[g]:starts[g + 1]]``
+    members: IntArray  # source numbers
 
 
 def intake(num_ranks: int, tails: IntArray, heads: IntArray, widths: IntArray) -> Intake:

@@ -19,24 +19,17 @@ from ...support.arrays import BoolArray, IntArray
 from .balanced_shares import balance
 from .link_masks import Intake, groups_at, max_in_degree, shards_within, usable_links
 
-MOST_LINKS_FOR_SUBSETS = 10
-LARGEST_TABLE = 20
-"""In-degree beyond which a table of all sets is too large."""
+MAX_LINKS_FOR_SUBSETS = 10
+LARGEST_TABLE = 20  # in-degree beyond which a table of all sets is too large
 
 
 class BusiestSet(NamedTuple):
-    """The bottleneck set of links into one rank, which determines the time of a step.
+    """The bottleneck set of links into one rank, which determines the time of a step."""
 
-    `rank`: That the links lead to.
-    `shards`: Shards that only these links can carry: c(S).
-    `width`: Their total bandwidth over the network's common divisor: b(S).
-    `links`: Their numbers, as given to `intake`.
-    """
-
-    rank: int
-    shards: int
-    width: int
-    links: IntArray
+    rank: int  # that the links lead to
+    shards: int  # shards that only these links can carry: c(S)
+    width: int  # their total bandwidth over the network's common divisor: b(S)
+    links: IntArray  # their numbers, as given to `intake`
 
     @property
     def load(self) -> Fraction:
@@ -46,7 +39,7 @@ class BusiestSet(NamedTuple):
 
 def busiest_sets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
     """Find the bottleneck set of each distance by the method that suits the network."""
-    few = max_in_degree(network) <= MOST_LINKS_FOR_SUBSETS
+    few = max_in_degree(network) <= MAX_LINKS_FOR_SUBSETS
     return (loads_by_subsets if few else loads_by_newton)(network, ranks)
 
 

@@ -127,9 +127,8 @@ def flip(row: int, column: int, match: ShortArray, owner: ShortArray, parent: Sh
         column = before
 
 
-DECOMPOSITIONS = {"plain": 0, "fewest": 1}
-"""Codes of the decompositions in kernels."""
-MOST_NODES = 2**12
+DECOMPOSITIONS = {"plain": 0, "fewest": 1}  # codes of the decompositions in kernels
+MAX_NODES = 2**12
 LIMIT = 2**62
 
 
@@ -144,8 +143,8 @@ def decompose(matrix: IntArray, way: str = "plain") -> tuple[IntArray, IntArray]
     if way not in DECOMPOSITIONS:
         raise UnsupportedError(f"the decomposition is {shown(way)}; expected one of {', '.join(DECOMPOSITIONS)}")
     matrix = np.ascontiguousarray(matrix, dtype=np.int64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) > MOST_NODES:
-        raise UnsupportedError(f"the matrix has shape {matrix.shape}; expected a square of at most {MOST_NODES} rows")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) > MAX_NODES:
+        raise UnsupportedError(f"the matrix has shape {matrix.shape}; expected a square of at most {MAX_NODES} rows")
     if matrix.size and matrix.min() < 0:
         raise UnsupportedError(f"the matrix has the entry {matrix.min()}; expected none below 0")
     if int(matrix.max(initial=0)) * len(matrix) >= LIMIT:

@@ -15,12 +15,10 @@ from .tile_balance import peer_bytes, stream_segments
 
 Stages = tuple[IntArray, IntArray, IntArray, IntArray]
 
-LIMIT = 2**62
-"""Upper limit of the total number of bytes."""
-MOST_PLACES = 2**27
-"""Limit of stages times servers: 1 GiB each for partners, begins and ends."""
+LIMIT = 2**62  # upper limit of the total number of bytes
+MAX_PLACES = 2**27  # limit of stages times servers: 1 GiB each for partners, begins and ends
 NEGATIVE, TOO_LARGE, TOO_MANY = 1, 2, 3
-"""Faults: an entry below 0, a total beyond `LIMIT`, stages times servers beyond `MOST_PLACES`."""
+"""Faults: an entry below 0, a total beyond `LIMIT`, stages times servers beyond `MAX_PLACES`."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -41,7 +39,7 @@ def staged_exchange(
     peer_bytes(traffic, servers, gpus, sums, longest)
     found, weights = matchings(longest, way)
     pieces = number_of_stages(weights, cap)
-    if pieces > MOST_PLACES // servers:
+    if pieces > MAX_PLACES // servers:
         return TOO_MANY, nothing, no_rows, nothing, no_rows, no_rows, no_rows
     sizes, partners, begins, ends = ordered_stages(longest, found, weights, pieces, cap)
     starts = np.empty(servers * servers * gpus + 1, dtype=np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...support.arrays import IntArray
 from .birkhoff import matchings
-from .stages import MOST_PLACES, TOO_MANY, fault_of, number_of_stages, ordered_stages
+from .stages import MAX_PLACES, TOO_MANY, fault_of, number_of_stages, ordered_stages
 from .tile_balance import copy_cells
 
 
@@ -33,7 +33,7 @@ def unequal_exchange(
     longest = _longest(totals, firsts, gpus, parts)
     found, weights = matchings(longest, way)
     stages = number_of_stages(weights, cap)
-    if stages > MOST_PLACES // parts:
+    if stages > MAX_PLACES // parts:
         return TOO_MANY, nothing, no_rows, nothing, no_rows, no_rows, no_rows
     sizes, partners, begins, ends = ordered_stages(longest, found, weights, stages, cap)
     starts, segments = _segments(traffic, totals, firsts, gpus, parts)

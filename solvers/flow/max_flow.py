@@ -15,36 +15,24 @@ import numpy as np
 from ...errors import CapacityOverflowError, SolverError
 from ...support.arrays import BoolArray, IntArray
 
-CAPACITY_LIMIT = 2**62
-"""Sums of capacities stay below this, so that the sum of two of them fits int64."""
+CAPACITY_LIMIT = 2**62  # sums of capacities stay below this, so that the sum of two of them fits int64
 
 
 class FlowNetwork(NamedTuple):
-    """A capacitated network; no function of this module changes it.
+    """A capacitated network; no function of this module changes it."""
 
-    `first_arc` (int64 (nodes,)): First arc out of each node, -1 for none.
-    `next_arc` (int64 (arcs,)): Next arc out of the same node, -1 at the end.
-    `heads` (int64 (arcs,)): Node that each arc enters; the tail of ``a`` is ``heads[a ^ 1]``.
-    `capacities` (int64 (arcs,)): Flow that each arc may carry.
-    """
-
-    first_arc: IntArray
-    next_arc: IntArray
-    heads: IntArray
-    capacities: IntArray
+    first_arc: IntArray  # int64 (nodes,): first arc out of each node, -1 for none
+    next_arc: IntArray  # int64 (arcs,): next arc out of the same node, -1 at the end
+    heads: IntArray  # int64 (arcs,): node that each arc enters; the tail of ``a`` is ``heads[a ^ 1]``
+    capacities: IntArray  # int64 (arcs,): flow that each arc may carry
 
 
 class MaxFlow(NamedTuple):
-    """A maximum flow, or one that reached the given limit.
+    """A maximum flow, or one that reached the given limit."""
 
-    `value`: Flow pushed from source to sink, without the flow of a warm start.
-    `residual` (int64 (arcs,)): Residual capacities; pass them to `solve_network` to continue.
-    `source_side` (bool (nodes,)): Nodes that cannot reach the sink in the residual network; if the flow is maximum,
-        a minimum cut.
-    """
-
-    value: int
-    residual: IntArray
+    value: int  # flow pushed from source to sink, without the flow of a warm start
+    residual: IntArray  # int64 (arcs,): residual capacities; pass them to `solve_network` to continue
+    # bool (nodes,): nodes that cannot reach the sink in the residual network; if the flow is maximum, a minimum cut
     source_side: BoolArray
 
 

@@ -15,8 +15,7 @@ import numpy as np
 from ...support.arrays import IntArray
 from .max_flow import FlowNetwork, distances_to_sink
 
-RELABEL_INTERVAL = 4
-"""A global relabeling follows once relabel operations have scanned one in this many arcs."""
+RELABEL_INTERVAL = 4  # a global relabeling follows once relabel operations have scanned one in this many arcs
 
 
 class Workspace(NamedTuple):

@@ -14,15 +14,11 @@ from .push_relabel import unmet_demand, workspace
 
 
 class SinkSweep(NamedTuple):
-    """Deficits and minimum cuts of all sinks.
+    """Deficits and minimum cuts of all sinks."""
 
-    `deficit` (int64 (sinks,)): Supplies minus maximum flow into each sink.
-    `sink_sides` (bool (sinks, nodes)): The smallest sink side of a minimum cut: the nodes that reach the sink in the
-        residual network.  At deficit 0 it is the smallest *tight* set around the sink, the whole network if there is
-        none.
-    """
-
-    deficit: IntArray
+    deficit: IntArray  # int64 (sinks,): supplies minus maximum flow into each sink
+    # bool (sinks, nodes): the smallest sink side of a minimum cut: the nodes that reach the sink in the residual
+    # network.  At deficit 0 it is the smallest *tight* set around the sink, the whole network if there is none.
     sink_sides: BoolArray
 
 

@@ -14,8 +14,7 @@ from ...support.arrays import BoolArray, FloatArray, IntArray
 from .max_flow import flow_network, max_flow, solve_network
 
 FITTING_ROUNDS = 40
-LARGE_REMAINDER = 0.02
-"""Remainders above this are rounded up before smaller ones."""
+LARGE_REMAINDER = 0.02  # remainders above this are rounded up before smaller ones
 
 
 def integral_transport(rows: IntArray, columns: IntArray, target: FloatArray, allowed: BoolArray) -> IntArray | None:

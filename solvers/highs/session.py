@@ -201,7 +201,7 @@ class _Handle:
             raise UnsupportedError(
                 f"{program.name} has no whole variables and starts from a basis, not from values; give a Solution"
             )
-        columns, values = spread(program, start)
+        columns, values = start_values(program, start)
         self.highs.setSolution(len(columns), columns.astype(np.int32), values)
 
     def solution(self) -> Solution:
@@ -311,7 +311,7 @@ def kinds() -> tuple[Any, Any]:
     return types.kContinuous, types.kInteger
 
 
-def spread(program: LinearProgram, values: Mapping[str, Any]) -> tuple[IntArray, FloatArray]:
+def start_values(program: LinearProgram, values: Mapping[str, Any]) -> tuple[IntArray, FloatArray]:
     """Return the columns that `values` gives, and their values."""
     columns, numbers = [], []
     for name, given in values.items():
@@ -320,7 +320,7 @@ def spread(program: LinearProgram, values: Mapping[str, Any]) -> tuple[IntArray,
             raise UnsupportedError(f"the start names variable {name!r}, which {program.name} has not; it has {known}")
         block = program.variables[name]
         columns.append(block.positions.ravel())
-        numbers.append(np.ravel(block.spread(given)))
+        numbers.append(np.ravel(block.to_array(given)))
     return np.concatenate([np.empty(0, dtype=np.int64), *columns]), np.concatenate([np.empty(0), *numbers])
 
 

@@ -14,8 +14,7 @@ from .program import Labels, LinearProgram
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-LOWER, BASIC, UPPER = 0, 1, 2
-"""HiGHS's codes of these basis states; its further ones are for columns without bounds."""
+LOWER, BASIC, UPPER = 0, 1, 2  # HiGHS's codes of these basis states; its further ones are for columns without bounds
 
 
 class Basis:
@@ -83,18 +82,13 @@ class Named(Mapping[str, Any]):
 
 
 class Evidence(NamedTuple):
-    """Arrays that a solve returns, in the order of the program.
+    """Arrays that a solve returns, in the order of the program."""
 
-    `program`: The program that was solved.
-    `values`, `duals`, `reduced_costs`: Per column, row and column.
-    `basis`: Of a linear program that was solved by simplex or with crossover.
-    """
-
-    program: LinearProgram
-    values: FloatArray
-    duals: FloatArray
-    reduced_costs: FloatArray
-    basis: Basis | None
+    program: LinearProgram  # the program that was solved
+    values: FloatArray  # per column
+    duals: FloatArray  # per row
+    reduced_costs: FloatArray  # per column
+    basis: Basis | None  # of a linear program that was solved by simplex or with crossover
 
     def __repr__(self) -> str:
         """Show sizes instead of the arrays."""

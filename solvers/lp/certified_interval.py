@@ -15,8 +15,7 @@ from .exact_optimum import basic_solution
 from .exact_program import ExactProgram
 from .rationals import ExactArray, as_exact, exact, simplest_between
 
-ROUNDING_TOLERANCE = 1e-9
-"""Rounding tolerance, relative to the largest number of its kind."""
+ROUNDING_TOLERANCE = 1e-9  # rounding tolerance, relative to the largest number of its kind
 
 MAX_REPAIR_ROUNDS = 20
 

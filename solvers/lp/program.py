@@ -22,7 +22,7 @@ class Labels(Protocol):
     def arrange(self, values: FloatArray) -> Any:
         """Convert `values` from the shape of `positions` to the form in which the user indexes the block."""
 
-    def spread(self, values: Any) -> FloatArray:
+    def to_array(self, values: Any) -> FloatArray:
         """Convert values from the user's form to the shape of `positions`: the inverse of `arrange`."""
 
     def label(self, place: int) -> str:
@@ -91,22 +91,17 @@ def named(blocks: Mapping[str, Labels], chosen: IntArray) -> str:
     return ", ".join(names) + (f" and {more} more" if more > 0 else "")
 
 
-MOST_ENTRIES = 10_000
-"""Above that it is quicker to hand over the whole matrix than one coefficient at a time."""
+MAX_ENTRIES = 10_000  # above that it is quicker to hand over the whole matrix than one coefficient at a time
 
 
 class Changes(NamedTuple):
-    """Differences within the rows and columns that both programs have; further ones come after these.
+    """Differences within the rows and columns that both programs have; further ones come after these."""
 
-    `costs`, `column_bounds`, `whole`, `row_bounds`: Columns or rows whose numbers differ.
-    `entries`: Rows, columns and new values of coefficients that differ.
-    """
-
-    costs: IntArray
-    column_bounds: IntArray
-    whole: IntArray
-    row_bounds: IntArray
-    entries: tuple[IntArray, IntArray, FloatArray]
+    costs: IntArray  # columns whose costs differ
+    column_bounds: IntArray  # columns
+    whole: IntArray  # columns
+    row_bounds: IntArray  # rows
+    entries: tuple[IntArray, IntArray, FloatArray]  # rows, columns and new values of coefficients that differ
 
 
 def changes_between(old: LinearProgram, new: LinearProgram) -> Changes | None:
@@ -116,7 +111,7 @@ def changes_between(old: LinearProgram, new: LinearProgram) -> Changes | None:
     rows, columns = old.matrix.shape
     difference = (new.matrix[:rows, :columns] - old.matrix).tocoo()
     wrong = difference.data != 0
-    if np.count_nonzero(wrong) > MOST_ENTRIES:
+    if np.count_nonzero(wrong) > MAX_ENTRIES:
         return None
     places = difference.row[wrong].astype(np.int64), difference.col[wrong].astype(np.int64)
     values = np.asarray(new.matrix.tocsr()[places] if len(places[0]) else [], dtype=np.float64).ravel()

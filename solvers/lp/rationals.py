@@ -14,23 +14,17 @@ import numpy.typing as npt
 
 from ...support.arrays import FloatArray, IntArray
 
-ExactArray = npt.NDArray[np.object_]
-"""Fractions or Python integers; an absent bound stays an infinite float."""
+ExactArray = npt.NDArray[np.object_]  # fractions or Python integers; an absent bound stays an infinite float
 
 
 @dataclass(frozen=True, eq=False)
 class IntegerMatrix:
-    """A sparse matrix of integers of any size, row by row.
+    """A sparse matrix of integers of any size, row by row."""
 
-    `starts`, `columns`: As in the compressed sparse row format.
-    `entries`: Integers.
-    `width`: Number of columns.
-    """
-
-    starts: IntArray
-    columns: IntArray
-    entries: ExactArray
-    width: int
+    starts: IntArray  # as in the compressed sparse row format
+    columns: IntArray  # as in the compressed sparse row format
+    entries: ExactArray  # integers
+    width: int  # number of columns
 
     @classmethod
     def from_floats(cls, matrix: Any) -> tuple[IntegerMatrix, ExactArray]:

@@ -22,22 +22,14 @@ from .soft_shortest_paths import adjacency, initial_orders, soft_loads
 
 
 class ConcurrentFlow(NamedTuple):
-    """A flow, and dual lengths that bound its optimality gap.
+    """A flow, and dual lengths that bound its optimality gap."""
 
-    `lower`: Rate of the flow: the least ``capacity * amount / load`` of a link.
-    `upper`: Dual bound: the sum of length times capacity over the sum of demand times distance.
-    `lengths` (int64 (links,)): Dual lengths, at least 1.
-    `loads` (int64 (links,)): Load of each link, rounded up.
-    `amount`: Units of flow per unit of demand, at least.
-    `steps`: The rounds that the flow is mixed from.
-    """
-
-    lower: Fraction
-    upper: Fraction
-    lengths: IntArray
-    loads: IntArray
-    amount: Fraction
-    steps: Steps
+    lower: Fraction  # rate of the flow: the least ``capacity * amount / load`` of a link
+    upper: Fraction  # dual bound: the sum of length times capacity over the sum of demand times distance
+    lengths: IntArray  # int64 (links,): dual lengths, at least 1
+    loads: IntArray  # int64 (links,): load of each link, rounded up
+    amount: Fraction  # units of flow per unit of demand, at least
+    steps: Steps  # the rounds that the flow is mixed from
 
     @property
     def gap(self) -> Fraction:

@@ -28,31 +28,22 @@ from .soft_shortest_paths import Adjacency, adjacency, distance_sums, initial_or
 MAX_LENGTH, MIN_MAX_LENGTH = 2**26, 2**10
 """The largest length, and its lower limit where large demands would make sums overflow 64 bits."""
 SUM_LIMIT = 2**62
-UNITS = 2**40
-"""Units of flow per round, over all demands."""
+UNITS = 2**40  # units of flow per round, over all demands
 LOAD_BITS = 61
-MAX_ROUNDS_SUMMED = 64
-"""Rounds whose loads may be summed."""
+MAX_ROUNDS_SUMMED = 64  # rounds whose loads may be summed
 
 
 class ScaledInstance(NamedTuple):
-    """A concurrent-flow problem in the integers of the kernels.
-
-    `capacities` (int64 (links,)).
-    `class_capacities` (int64 (classes,)): Total capacity of each orbit of links.
-    `demands`, `units` (int64 (sources, ranks)): Of one source per orbit, as given and in units of flow.
-    `amount`: Units of flow per unit of demand.
-    `max_length`: The largest length.
-    """
+    """A concurrent-flow problem in the integers of the kernels."""
 
     links: Adjacency
-    capacities: IntArray
+    capacities: IntArray  # int64 (links,)
     orbits: LinkOrbits
-    class_capacities: IntArray
-    demands: IntArray
-    units: IntArray
-    amount: Fraction
-    max_length: int
+    class_capacities: IntArray  # int64 (classes,): total capacity of each orbit of links
+    demands: IntArray  # int64 (sources, ranks): of one source per orbit
+    units: IntArray  # int64 (sources, ranks): the demands in units of flow
+    amount: Fraction  # units of flow per unit of demand
+    max_length: int  # the largest length
 
 
 def scaled_instance(
@@ -105,49 +96,33 @@ def _total(demands: IntArray) -> int:
 
 LengthArray = npt.NDArray[np.int32]
 
-SHARES = 2**21
-"""Total weight of the rounds of a mixture; times `UNITS` it fits 64 bits."""
+SHARES = 2**21  # total weight of the rounds of a mixture; times `UNITS` it fits 64 bits
 
 FIRST_ROUNDS, ROUNDS_GROWTH = 48, 1.4
 FIRST_STEP_SIZE, STEP_SIZE_DECAY = 0.25, 0.7
 FIRST_SHARPNESS, SHARPNESS_GROWTH, MAX_SHARPNESS = 20.0, 2, 2.0**20
-BLOCKS = 16
-"""Averaged flows per phase."""
+BLOCKS = 16  # averaged flows per phase
 MAX_ROUNDS = BLOCKS * MAX_ROUNDS_SUMMED
-MAX_BLOCKS = 60
-"""Averaged flows in the linear program."""
-MIN_SHARE = 1e-30
-"""Least share of an orbit of links at the start of a phase."""
+MAX_BLOCKS = 60  # averaged flows in the linear program
+MIN_SHARE = 1e-30  # least share of an orbit of links at the start of a phase
 
 
 class Steps(NamedTuple):
-    """Rounds whose weighted flows give the final flow; see `source_flows`.
+    """Rounds whose weighted flows give the final flow; see `source_flows`."""
 
-    `classes` (int64 (links,)): The column of `lengths` of each link.
-    `lengths` (int32 (steps, classes)).
-    `sharpness` (float64 (steps,)).
-    `weights` (int64 (steps,)): Multiplicity of the flow of each round.
-    """
-
-    classes: IntArray
-    lengths: npt.NDArray[np.int32]
-    sharpness: FloatArray
-    weights: IntArray
+    classes: IntArray  # int64 (links,): the column of `lengths` of each link
+    lengths: npt.NDArray[np.int32]  # int32 (steps, classes)
+    sharpness: FloatArray  # float64 (steps,)
+    weights: IntArray  # int64 (steps,): multiplicity of the flow of each round
 
 
 class MixedFlow(NamedTuple):
-    """A flow of all demands.
+    """A flow of all demands."""
 
-    `rate`: The least ``capacity * amount / load`` of a link.
-    `loads` (int64 (links,)): Rounded up.
-    `amount`: Units of flow per unit of demand.
-    `steps`: The rounds that it is mixed from.
-    """
-
-    rate: Fraction
-    loads: IntArray
-    amount: Fraction
-    steps: Steps
+    rate: Fraction  # the least ``capacity * amount / load`` of a link
+    loads: IntArray  # int64 (links,): rounded up
+    amount: Fraction  # units of flow per unit of demand
+    steps: Steps  # the rounds that it is mixed from
 
 
 @dataclass
@@ -290,8 +265,7 @@ def _softmax(exponents: FloatArray) -> FloatArray:
     return np.asarray(powers / powers.sum())
 
 
-NEGLIGIBLE = 1e-7
-"""Smaller loads are dropped, since the solver does not accept very different magnitudes."""
+NEGLIGIBLE = 1e-7  # smaller loads are dropped, since the solver does not accept very different magnitudes
 
 
 @dataclass(frozen=True)

@@ -23,19 +23,15 @@ from ...topologies.graphs.orbits import link_images
 LabelArray = npt.NDArray[np.int32]
 
 MAX_INT64 = 2**63 - 1
-MAX_PAIRS = 2**31 - 1
-"""Pairs of a source and a link; their orbits are numbered in 32 bits."""
+MAX_PAIRS = 2**31 - 1  # pairs of a source and a link; their orbits are numbered in 32 bits
 
 
 class LiftedFlows(NamedTuple):
-    """Integral flows of all sources.
+    """Integral flows of all sources."""
 
-    `flows` (int64 (ranks, links)): Flow of each source on each link, times `scale`; 0 for ranks that send nothing.
-    `scale`: At least 1.
-    """
-
+    # int64 (ranks, links): flow of each source on each link, times `scale`; 0 for ranks that send nothing
     flows: IntArray
-    scale: int
+    scale: int  # at least 1
 
 
 def lift_flows(

@@ -16,8 +16,7 @@ from ...support.arrays import FloatArray, IntArray
 from ...topologies.graphs.orbits import LinkOrbits
 from .soft_shortest_paths import adjacency, distance_sums, initial_orders
 
-UNIT_BITS = 44
-"""Of the flow that serves the largest demand."""
+UNIT_BITS = 44  # of the flow that serves the largest demand
 LENGTH_BITS, MIN_LENGTH_BITS = 30, 10
 """Of the largest length, and the lower limit where large demands would make sums overflow 64 bits."""
 SUM_LIMIT = 2**62

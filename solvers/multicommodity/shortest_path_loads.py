@@ -16,8 +16,7 @@ from ...errors import BoundError, CapacityOverflowError
 from ...support.arrays import IntArray
 
 LOAD_LIMIT = 2**62
-FACTORS = (5, 7, 3, 3, 2, 2, 2)
-"""The unit of flow is a product of powers of these, so that most shares are integral."""
+FACTORS = (5, 7, 3, 3, 2, 2, 2)  # the unit of flow is a product of powers of these, so that most shares are integral
 
 
 def all_to_all_bounds(

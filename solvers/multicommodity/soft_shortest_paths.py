@@ -20,24 +20,18 @@ from ...support.arrays import FloatArray, IntArray
 
 OrderArray = npt.NDArray[np.int32]
 
-UNREACHABLE = 2**62
-"""Distance of an unreachable node."""
+UNREACHABLE = 2**62  # distance of an unreachable node
 
 
 class Adjacency(NamedTuple):
-    """Links in compressed sparse rows, by tail and by head.
+    """Links in compressed sparse rows, by tail and by head."""
 
-    `out_starts`, `in_starts` (int64 (nodes + 1,)): First link out of, and into, each node.
-    `out_links`, `in_links` (int64 (links,)): Link numbers, by tail and by head.
-    `out_heads`, `in_tails` (int64 (links,)): Their other ends.
-    """
-
-    out_starts: IntArray
-    out_links: IntArray
-    out_heads: IntArray
-    in_starts: IntArray
-    in_links: IntArray
-    in_tails: IntArray
+    out_starts: IntArray  # int64 (nodes + 1,): first link out of each node
+    out_links: IntArray  # int64 (links,): link numbers, by tail
+    out_heads: IntArray  # int64 (links,): their heads
+    in_starts: IntArray  # int64 (nodes + 1,): first link into each node
+    in_links: IntArray  # int64 (links,): link numbers, by head
+    in_tails: IntArray  # int64 (links,): their tails
 
 
 def adjacency(num_nodes: int, tails: IntArray, heads: IntArray) -> Adjacency:

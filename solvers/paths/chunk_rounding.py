@@ -20,17 +20,13 @@ from .decomposition import Paths, path_loads
 
 MAX_SHARPNESS, SHARPNESS = 25.0, (1.5, 1.0, 0.7)
 """For the last pass of a cycle, and for the others, varying over cycles to escape local optima."""
-CYCLE = 10
-"""Passes per cycle; the first allows the most costly moves and the last none."""
-MAX_COST_INCREASE = 0.7
-"""Largest relative increase of the cost of a chunk by a move."""
+CYCLE = 10  # passes per cycle; the first allows the most costly moves and the last none
+MAX_COST_INCREASE = 0.7  # largest relative increase of the cost of a chunk by a move
 MAX_CYCLES = 40
-PATIENCE = 5 * CYCLE
-"""Passes without improvement after which the search stops."""
+PATIENCE = 5 * CYCLE  # passes without improvement after which the search stops
 STRIDES = (1, 2, 3, 5, 7, 11, 13, 17)
 SEED = 20_250_611
-MAX_EXPONENT = 40.0
-"""Exponents are clipped to this absolute value."""
+MAX_EXPONENT = 40.0  # exponents are clipped to this absolute value
 
 
 def rounded(

@@ -20,15 +20,11 @@ from ..multicommodity.soft_shortest_paths import Adjacency, adjacency
 
 
 class Paths(NamedTuple):
-    """Weighted paths in compressed rows.
+    """Weighted paths in compressed rows."""
 
-    `weights` (int64 (paths,)): Flow or number of chunks.
-    `starts` (int64 (paths + 1,)): First entry of each path in `links`.
-    `links` (int64 (total hops,)): The links of path p, in order, are ``links[starts[p]:starts[p + 1]]``, at least one.
-    """
-
-    weights: IntArray
-    starts: IntArray
+    weights: IntArray  # int64 (paths,): flow or number of chunks
+    starts: IntArray  # int64 (paths + 1,): first entry of each path in `links`
+    # int64 (total hops,): the links of path p, in order, are ``links[starts[p]:starts[p + 1]]``, at least one
     links: IntArray
 
 

@@ -18,8 +18,7 @@ from .chunk_rounding import next_random
 from .decomposition import Paths, path_loads
 
 MAX_ITERATIONS = 400
-NOISE = 2**10
-"""Weight of a step in priorities; random noise of up to twice as much varies the iterations."""
+NOISE = 2**10  # weight of a step in priorities; random noise of up to twice as much varies the iterations
 SEED = 20_250_611
 
 

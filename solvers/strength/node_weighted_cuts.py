@@ -16,19 +16,14 @@ from ..flow.max_flow import CAPACITY_LIMIT, augment, distances_to_sink, flow_net
 
 
 class NodeWeightedCuts(NamedTuple):
-    """A flow network whose arcs are the links, then one arc per node to a sink and one from a source.
+    """A flow network whose arcs are the links, then one arc per node to a sink and one from a source."""
 
-    `first_arc`, `next_arc`, `heads`, `capacities`: As in `FlowNetwork`; the last nodes are the sink and the source.
-    `num_links`: Link ``i`` is the arcs ``2 i`` and ``2 i + 1``.
-    `num_ranks`: Ranks are the first nodes; then come switches.
-    """
-
-    first_arc: IntArray
+    first_arc: IntArray  # as in `FlowNetwork`; the last nodes are the sink and the source
     next_arc: IntArray
     heads: IntArray
     capacities: IntArray
-    num_links: int
-    num_ranks: int
+    num_links: int  # link ``i`` is the arcs ``2 i`` and ``2 i + 1``
+    num_ranks: int  # ranks are the first nodes; then come switches
 
 
 def node_weighted_cuts(

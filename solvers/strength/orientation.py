@@ -23,17 +23,13 @@ from .strength import Strength
 
 
 class Orientation(NamedTuple):
-    """Capacity for trees on every link and direction, and the roots of the trees.
+    """Capacity for trees on every link and direction, and the roots of the trees."""
 
-    `scale`: Trees per unit of capacity: ``forward + backward`` is at most ``scale`` times the capacity of a link.
-    `supplies` (int64 (ranks,)): Number of trees that start at each rank; together ``scale`` times the strength.
-    `forward`, `backward` (int64 (links,)): Trees that each link may carry from its tail to its head, and back.
-    """
-
+    # Trees per unit of capacity: ``forward + backward`` is at most ``scale`` times the capacity of a link
     scale: Fraction
-    supplies: IntArray
-    forward: IntArray
-    backward: IntArray
+    supplies: IntArray  # int64 (ranks,): number of trees that start at each rank; together ``scale`` times the strength
+    forward: IntArray  # int64 (links,): trees that each link may carry from its tail to its head
+    backward: IntArray  # int64 (links,): trees that each link may carry from its head to its tail
 
 
 def orient(

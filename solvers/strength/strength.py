@@ -21,14 +21,10 @@ from .node_weighted_cuts import NodeWeightedCuts, add_switches, min_cut_around, 
 
 
 class Strength(NamedTuple):
-    """The strength of a network and a family of sets that has it.
+    """The strength of a network and a family of sets that has it."""
 
-    `value`: In units of capacity.
-    `labels` (int64 (nodes,)): Number of the set that each node is in, from 0; -1 for switches in none.
-    """
-
-    value: Fraction
-    labels: IntArray
+    value: Fraction  # in units of capacity
+    labels: IntArray  # int64 (nodes,): number of the set that each node is in, from 0; -1 for switches in none
 
 
 def strength(num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray) -> Strength:

@@ -22,21 +22,15 @@ from ...support.arrays import BoolArray, IntArray
 from ..flow.max_flow import FlowNetwork, check_capacities, paired_network
 from ..flow.push_relabel import unmet_demand, workspace
 
-MAX_ENUMERATED = 4096
-"""Candidate scales are enumerated once at most this many are left."""
+MAX_ENUMERATED = 4096  # candidate scales are enumerated once at most this many are left
 
 
 class Bottleneck(NamedTuple):
-    """The largest cut ratio and a cut that has it.
+    """The largest cut ratio and a cut that has it."""
 
-    `supply`, `capacity`: In lowest terms: ``supply / capacity`` is the largest ratio of weight inside a cut to capacity
-        that leaves it.
-    `source_side` (bool (nodes,)): A cut with this ratio.
-    """
-
-    supply: int
-    capacity: int
-    source_side: BoolArray
+    supply: int  # weight inside the cut, over the greatest common divisor of both
+    capacity: int  # capacity that leaves the cut, likewise
+    source_side: BoolArray  # bool (nodes,): a cut with this ratio
 
 
 def bottleneck_cut(

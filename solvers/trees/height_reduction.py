@@ -19,14 +19,11 @@ from .tree_packing import Packing
 EXCHANGES_PER_ROUND = 3 * 10**7
 """Exchanges evaluated per round, which bounds the time; one that is made counts as `MOVE_COST` of them per rank."""
 MOVE_COST = 16
-MAX_ENTRIES = 2**23
-"""Trees times ranks that take part; of larger forests only the tallest trees take part."""
+MAX_ENTRIES = 2**23  # trees times ranks that take part; of larger forests only the tallest trees take part
 TALL = 64
 """From this height on, a round aims at several hops: rings would otherwise take as many rounds as they have ranks."""
-MAX_GROWTH = 2
-"""Limit of the growth of the number of trees by splitting."""
-MAX_DEPTH = 1000
-"""Larger depths count as this one, which keeps 2^depth a float."""
+MAX_GROWTH = 2  # limit of the growth of the number of trees by splitting
+MAX_DEPTH = 1000  # larger depths count as this one, which keeps 2^depth a float
 
 
 class _Forest(NamedTuple):

@@ -23,16 +23,12 @@ RemoveAll = Callable[[IntArray, IntArray, int], list[SwitchPlan]]
 
 
 class _Level(NamedTuple):
-    """One level problem.
+    """One level problem."""
 
-    `place` (int64 (nodes,)): Terminal of each node, then the outside, then the switches; -1 for switches that are gone.
-    `supplies` (int64 (terminals + 1,)): Of the terminals and the outside.
-    `switches`: Node numbers, in the order of their places.
-    """
-
+    # int64 (nodes,): terminal of each node, then the outside, then the switches; -1 for switches that are gone
     place: IntArray
-    supplies: IntArray
-    switches: IntArray
+    supplies: IntArray  # int64 (terminals + 1,): of the terminals and the outside
+    switches: IntArray  # node numbers, in the order of their places
 
 
 def join_pass_through(graph: RoutedGraph, num_ranks: int) -> None:

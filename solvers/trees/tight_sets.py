@@ -17,15 +17,11 @@ from ..flow.sink_sweep import sweep_sinks
 
 
 class LaminarFamily(NamedTuple):
-    """A laminar family of node sets; set 0 is the whole network.
+    """A laminar family of node sets; set 0 is the whole network."""
 
-    `parents` (int64 (sets,)): The smallest set around each set; -1 for set 0.  A set has a larger number than its
-        parent.
-    `innermost` (int64 (nodes,)): The smallest set that each node is in.
-    """
-
+    # int64 (sets,): the smallest set around each set; -1 for set 0.  A set has a larger number than its parent.
     parents: IntArray
-    innermost: IntArray
+    innermost: IntArray  # int64 (nodes,): the smallest set that each node is in
 
     def members(self, number: int) -> BoolArray:
         """Mark the nodes of a set."""

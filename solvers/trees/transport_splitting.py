@@ -19,21 +19,15 @@ from ..flow.transport import integral_transport
 from .edge_splitting import split_pairs
 
 JOINT_ROUNDS, SINGLE_ROUNDS = 8, 16
-REGULARIZATION = 1e-3
-"""Weight of the proportional plan in the target, so that every allowed entry is positive."""
+REGULARIZATION = 1e-3  # weight of the proportional plan in the target, so that every allowed entry is positive
 
 
 class SwitchPlan(NamedTuple):
-    """A transportation plan that replaces one switch.
+    """A transportation plan that replaces one switch."""
 
-    `switch`: Number of the node.
-    `neighbors` (int64 (m,)): Its neighbors, ascending.
-    `units` (int64 (m, m)): Units from each neighbor straight to each other; the diagonal is capacity given up.
-    """
-
-    switch: int
-    neighbors: IntArray
-    units: IntArray
+    switch: int  # number of the node
+    neighbors: IntArray  # int64 (m,): its neighbors, ascending
+    units: IntArray  # int64 (m, m): units from each neighbor straight to each other; the diagonal is capacity given up
 
 
 def remove_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:

@@ -17,20 +17,15 @@ from ...support import progress
 from ...support.arrays import IntArray
 from ..flow.max_flow import CAPACITY_LIMIT, augment, flow_network
 
-UNREACHED, START = -2, -1
-"""BFS marks of unreached and of start nodes; all other nodes hold the arc that reached them."""
+UNREACHED, START = -2, -1  # BFS marks of unreached and of start nodes; all other nodes hold the arc that reached them
 
 
 class Packing(NamedTuple):
-    """Spanning out-trees with multiplicities.
+    """Spanning out-trees with multiplicities."""
 
-    `roots`, `weights` (int64 (trees,)): Root and number of copies of each tree.
-    `links` (int64 (trees, ranks)): Number of the link on which each rank receives; -1 at the root.
-    """
-
-    roots: IntArray
-    weights: IntArray
-    links: IntArray
+    roots: IntArray  # int64 (trees,)
+    weights: IntArray  # int64 (trees,): number of copies of each tree
+    links: IntArray  # int64 (trees, ranks): number of the link on which each rank receives; -1 at the root
 
 
 class _State(NamedTuple):

@@ -280,7 +280,7 @@ def test_users_constrain_flows_of_one_source_for_all_of_its_kind() -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([[1, 2]], r"the symmetries have shape \(1, 2\); expected rows that tell where each of 3 nodes goes"),
+        ([[1, 2]], r"the symmetries have shape \(1, 2\); expected rows with the image of each of 3 nodes"),
         ([1, 2, 0], "the symmetries have shape"),
         ([[1.5, 2, 0]], "the symmetries are"),
         ([[1, 1, 0]], "row 0 of the symmetries is no permutation"),

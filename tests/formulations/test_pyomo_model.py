@@ -31,11 +31,11 @@ def test_numbers_are_arranged_by_index_whatever_their_kind() -> None:
 def test_start_values_are_read_by_index() -> None:
     """What `arrange` makes is understood again; what is missing is named."""
     indexed = Component(np.array([3, 1]), ("a", "b"), ("x[a]", "x[b]"))
-    assert indexed.spread({"b": 2, "a": 1}).tolist() == [1, 2]
-    assert Component(np.array(2), (None,), ("x",)).spread(7).tolist() == 7
+    assert indexed.to_array({"b": 2, "a": 1}).tolist() == [1, 2]
+    assert Component(np.array(2), (None,), ("x",)).to_array(7).tolist() == 7
     for wrong in ({"a": 1}, {"a": 1, "b": "many"}, 5):
         with pytest.raises(UnsupportedError, match=r"a start value of x\[a\] and its like is not usable"):
-            indexed.spread(wrong)
+            indexed.to_array(wrong)
 
 
 def test_exact_values_and_prices_have_the_models_names() -> None:

@@ -49,9 +49,9 @@ def sampled_offset_sets(largest: int, size: int, numbers: range) -> IntArray:
     for _ in range(64):
         root = (1 + root) ** (1 / size)
     steps = np.array([root**-axis for axis in range(1, size)])
-    spread = (0.5 + (np.array(numbers)[:, None] + 1) * steps) % 1 * (largest - 1)
+    places = (0.5 + (np.array(numbers)[:, None] + 1) * steps) % 1 * (largest - 1)
     rows = np.ones((len(numbers), size), dtype=np.int64)
-    rows[:, 1:] = 2 + spread.astype(np.int64)
+    rows[:, 1:] = 2 + places.astype(np.int64)
     rows.sort(axis=1)
     for row in np.flatnonzero((rows[:, 1:] == rows[:, :-1]).any(axis=1)):
         rows[row] = _completed({*rows[row].tolist()}, size, largest)

@@ -9,8 +9,7 @@ from ...support.validation import as_size
 from ..network.topology import Topology
 from .arcs import check_graph, heads_topology
 
-DIAMOND = ((1, 2), (2, 3), (4, 5), (0, 6), (0, 6), (3, 7), (5, 7), (1, 4))
-"""Heads of the two arcs out of each node."""
+DIAMOND = ((1, 2), (2, 3), (4, 5), (0, 6), (0, 6), (3, 7), (5, 7), (1, 4))  # heads of the two arcs out of each node
 
 
 def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:

@@ -19,10 +19,8 @@ from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
 from .isomorphism import Colors, NodeMatching, orbit_mappings
 
-MAX_WORK = 5 * 10**7
-"""Limit on attempts times the arcs that each looks at: seconds to half a minute."""
-FIXED_COST = 5_000
-"""Cost of an attempt without arcs, in arcs."""
+MAX_WORK = 5 * 10**7  # limit on attempts times the arcs that each looks at: seconds to half a minute
+FIXED_COST = 5_000  # cost of an attempt without arcs, in arcs
 
 
 def symmetries(topology: Topology, traffic: npt.ArrayLike | None = None) -> IntArray:

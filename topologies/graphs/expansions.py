@@ -15,8 +15,7 @@ from ...support.validation import as_size, check_links
 from ..network.direct_graph import DirectGraph, as_direct_graph
 from .names import line_graph_name, operand
 
-MAX_TIMES = 64
-"""More factors or repetitions exceed the limit on links for every graph."""
+MAX_TIMES = 64  # more factors or repetitions exceed the limit on links for every graph
 
 
 def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:

@@ -139,21 +139,15 @@ def _merged(labels: IntArray, mapping: IntArray) -> IntArray:
 
 HashArray = npt.NDArray[np.uint64]
 
-MAX_ATTEMPTS = 20_000
-"""Pairs of nodes that one search tries, about a minute for 1024 nodes."""
-MAX_DISTANCE_TABLE = 4096
-"""Nodes of graphs whose all-pairs distances are compared first."""
+MAX_ATTEMPTS = 20_000  # pairs of nodes that one search tries, about a minute for 1024 nodes
+MAX_DISTANCE_TABLE = 4096  # nodes of graphs whose all-pairs distances are compared first
 
 
 class Colors(NamedTuple):
-    """Colors of nodes and arcs, numbers of at least 0, that a mapping has to preserve.
+    """Colors of nodes and arcs, numbers of at least 0, that a mapping has to preserve."""
 
-    `nodes` (int64 (nodes,)).
-    `arcs` (int64 (arcs,)): In the order of the graph's arcs.
-    """
-
-    nodes: IntArray
-    arcs: IntArray
+    nodes: IntArray  # int64 (nodes,)
+    arcs: IntArray  # int64 (arcs,): in the order of the graph's arcs
 
 
 class NodeMatching:

@@ -7,8 +7,7 @@ from fractions import Fraction
 from ...errors import UnsupportedError
 from ...support.validation import as_size
 
-MAX_NODES = 2**62
-"""The graphs are not built."""
+MAX_NODES = 2**62  # the graphs are not built
 
 
 def moore_bound(degree: int, diameter: int) -> int:

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
-MAX_OFFSETS = 32
-"""Offsets that a name lists."""
+MAX_OFFSETS = 32  # offsets that a name lists
 
 
 def operand(name: str, inside: str = "") -> str:

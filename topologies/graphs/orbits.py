@@ -17,18 +17,12 @@ from ...support.arrays import IntArray
 
 
 class LinkOrbits(NamedTuple):
-    """Orbits of a group of symmetries.
+    """Orbits of a group of symmetries."""
 
-    `sources` (int64 (orbits,)): The least rank of each orbit of ranks with demands.
-    `counts` (int64 (orbits,)): Ranks in the orbit.
-    `classes` (int64 (links,)): The number of each link's orbit, from 0.
-    `sizes` (int64 (classes,)): Links in each orbit.
-    """
-
-    sources: IntArray
-    counts: IntArray
-    classes: IntArray
-    sizes: IntArray
+    sources: IntArray  # int64 (orbits,): the least rank of each orbit of ranks with demands
+    counts: IntArray  # int64 (orbits,): ranks in the orbit
+    classes: IntArray  # int64 (links,): the number of each link's orbit, from 0
+    sizes: IntArray  # int64 (classes,): links in each orbit
 
 
 def trivial_link_orbits(num_links: int, demands: IntArray) -> LinkOrbits:

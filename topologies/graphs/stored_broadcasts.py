@@ -19,8 +19,7 @@ from ...errors import UnsupportedError
 from ...support.validation import shown
 from ..network.direct_graph import DirectGraph
 
-TRANSPOSED = "^T"
-"""Suffix of the names of `DirectGraph.transpose`."""
+TRANSPOSED = "^T"  # suffix of the names of `DirectGraph.transpose`
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,16 +14,13 @@ from .sources.options import OPTIONS, BoxOptions
 
 
 class Format(NamedTuple):
-    """One file format.
+    """One file format."""
 
-    `name`: For messages and documentation.
-    `module`: Its reader, relative to this package.  It has ``matches(document) -> bool``, which never raises, and
-        either ``read_box(document, options) -> Box`` or ``read_network(document, options) -> Imported``; ``OPTIONS``
-        names the fields of `BoxOptions` that it uses (default: all), and ``STATES_LATENCIES`` is true if files of boxes
-        state latencies.
-    """
-
-    name: str
+    name: str  # for messages and documentation
+    # Its reader, relative to this package.  It has ``matches(document) -> bool``, which never raises, and either
+    # ``read_box(document, options) -> Box`` or ``read_network(document, options) -> Imported``; ``OPTIONS`` names the
+    # fields of `BoxOptions` that it uses (default: all), and ``STATES_LATENCIES`` is true if files of boxes state
+    # latencies.
     module: str
 
     def matches(self, document: Document) -> bool:
@@ -103,8 +100,7 @@ UNSUPPORTED_FORMATS = (
 )
 """Pattern and description of files that are often mistaken for networks."""
 
-PREFIX_CHARACTERS = 2**16
-"""Characters at the beginning of a file that are searched."""
+PREFIX_CHARACTERS = 2**16  # characters at the beginning of a file that are searched
 
 
 def unsupported_format(document: Document) -> str | None:

@@ -9,8 +9,7 @@ from ..network.link_classes import link_classes, node_kind
 from ..network.topology import Topology
 from ..switched.scale_out import Box
 
-Latencies = Iterable[tuple[str, Fraction]]
-"""Kinds of nodes, such as ``gpu-nic``, and µs of the links between them."""
+Latencies = Iterable[tuple[str, Fraction]]  # kinds of nodes, such as ``gpu-nic``, and µs of the links between them
 
 
 def latencies_note(latencies: Latencies) -> str | None:
@@ -20,9 +19,9 @@ def latencies_note(latencies: Latencies) -> str | None:
         kinds.setdefault(latency, {})[kind] = None
     if not kinds:
         return None
-    told = ", ".join(f"{float(latency):g} µs for {', '.join(names)}" for latency, names in kinds.items())
+    groups = ", ".join(f"{float(latency):g} µs for {', '.join(names)}" for latency, names in kinds.items())
     return (
-        f"latencies are assumed, after TACCL's measurements of NVLink and InfiniBand: {told}; collopt calibrate "
+        f"latencies are assumed, after TACCL's measurements of NVLink and InfiniBand: {groups}; collopt calibrate "
         "fits them to measured times"
     )
 

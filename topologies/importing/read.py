@@ -21,11 +21,9 @@ from .sources.document import Document, Imported, read_document
 from .sources.options import OPTIONS, BoxOptions
 
 COMPOSE_OPTIONS = ("nic_bandwidth", "nics", "oversubscription", "boxes_per_leaf", "name")
-FABRIC_OPTIONS = ("fabric", "nics", "oversubscription", "boxes_per_leaf")
-"""Options that do not apply to one box."""
+FABRIC_OPTIONS = ("fabric", "nics", "oversubscription", "boxes_per_leaf")  # options that do not apply to one box
 
-OWN_FORMAT_MARK = '"collopt-'
-"""Prefix of the format names of collopt's own files."""
+OWN_FORMAT_MARK = '"collopt-'  # prefix of the format names of collopt's own files
 
 
 class ImportOptions(TypedDict, total=False):
@@ -92,11 +90,11 @@ def import_boxes(paths: Sequence[str | os.PathLike[str]], options: ImportOptions
 
 def _joined_notes(boxes: Mapping[str | os.PathLike[str], Box]) -> Iterator[str]:
     """Yield notes that all files share once, and all others with their files."""
-    said: dict[str, list[str]] = {}
+    paths_of: dict[str, list[str]] = {}
     for path, box in boxes.items():
         for note in box.notes:
-            said.setdefault(note, []).append(os.fspath(path))
-    for note, paths in said.items():
+            paths_of.setdefault(note, []).append(os.fspath(path))
+    for note, paths in paths_of.items():
         yield note if len(paths) == len(boxes) else f"{', '.join(paths)}: {note}"
 
 
@@ -104,8 +102,8 @@ def _uneven_nics_notes(boxes: Mapping[str | os.PathLike[str], Box], fabric: str)
     """Note that NICs are assigned to rails by position, if boxes have different numbers of NICs."""
     counts = {os.fspath(path): len(box.nics) for path, box in boxes.items()}
     if fabric == "rail" and len(set(counts.values())) > 1:
-        told = ", ".join(f"{path} has {count}" for path, count in counts.items())
-        yield f"card i of each box is on rail i, though the boxes have different numbers of network cards: {told}"
+        numbers = ", ".join(f"{path} has {count}" for path, count in counts.items())
+        yield f"card i of each box is on rail i, though the boxes have different numbers of network cards: {numbers}"
 
 
 def _check_known(given: dict[str, Any]) -> None:

@@ -12,8 +12,7 @@ from ...errors import TopologyError
 from ...support.validation import shown
 from .topology import Link, Topology
 
-_NUMBERING = re.compile(r"[\d._:,()\[\] -]*$")
-"""The numbering at the end of node names."""
+_NUMBERING = re.compile(r"[\d._:,()\[\] -]*$")  # the numbering at the end of node names
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class LinkClass:
     Attributes
     ----------
     name : str
-        Such as ``gpu-nvswitch``; with the bandwidth where kinds alone do not tell, as in ``gpu-gpu:50``.
+        Such as ``gpu-nvswitch``; with the bandwidth where kinds alone are ambiguous, as in ``gpu-gpu:50``.
     kinds : str
         Such as ``gpu-gpu``.
     links : tuple of Link

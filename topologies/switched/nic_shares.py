@@ -13,28 +13,20 @@ from typing import NamedTuple
 
 from .scale_out import Box, Nic, SharedLink
 
-UNLIMITED = Fraction(5000)
-"""GB/s without a known limit, as in NCCL."""
+UNLIMITED = Fraction(5000)  # GB/s without a known limit, as in NCCL
 
-MAX_NAMES = 4
-"""NICs that a note lists."""
+MAX_NAMES = 4  # NICs that a note lists
 
 OWN_LINK = "a card's own PCIe link"
-GPU_LINK = "a GPU's own PCIe link"
-"""Names of shared links."""
+GPU_LINK = "a GPU's own PCIe link"  # names of shared links
 
 
 class Share(NamedTuple):
-    """Bandwidth of one NIC.
+    """Bandwidth of one NIC."""
 
-    `bandwidth`: GB/s in each direction.
-    `each`: GB/s of its link to each node near it.
-    `limit`: The link that limits it below its ports, if any.
-    """
-
-    bandwidth: Fraction
-    each: Fraction
-    limit: SharedLink | None
+    bandwidth: Fraction  # GB/s in each direction
+    each: Fraction  # GB/s of its link to each node near it
+    limit: SharedLink | None  # the link that limits it below its ports, if any
 
 
 class AttachedNics(NamedTuple):

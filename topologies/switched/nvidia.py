@@ -54,7 +54,7 @@ def dgx_a100(boxes: int = 1) -> Topology:
 
 
 def dgx_h100(boxes: int = 1) -> Topology:
-    """DGX H100: 8 GPUs on an NVSwitch of 450 GB/s per GPU that multicasts and adds, one 400 Gb/s NIC per GPU.
+    """DGX H100: 8 GPUs on an NVSwitch of 450 GB/s per GPU with multicast and reduction, one 400 Gb/s NIC per GPU.
 
     Line rates in each direction: 18 fourth-generation NVLinks of 25 GB/s are 450 GB/s, and a NIC gives 50 GB/s
     (ForestColl section 6.3).  The third-generation NVSwitch has NVLink SHARP, so it is marked as able to multicast

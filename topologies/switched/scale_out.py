@@ -53,15 +53,11 @@ class Nic(NamedTuple):
 
 
 class SharedLink(NamedTuple):
-    """A PCIe link shared by NICs, which limits their total but is not a link of the box.
+    """A PCIe link shared by NICs, which limits their total but is not a link of the box."""
 
-    `name`: As it ends a sentence about a NIC: ``"a card's own PCIe link"``.
-    `bandwidth`: GB/s in each direction.
-    `paths`: Each NIC that uses it, by position, and the number of its near nodes that it reaches through it.
-    """
-
-    name: str
-    bandwidth: Fraction
+    name: str  # as it ends a sentence about a NIC: ``"a card's own PCIe link"``
+    bandwidth: Fraction  # GB/s in each direction
+    # Each NIC that uses it, by position, and the number of its near nodes that it reaches through it
     paths: tuple[tuple[int, int], ...]
 
 

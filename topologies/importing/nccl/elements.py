@@ -14,13 +14,10 @@ from ....errors import FileFormatError
 from ....support.validation import shown
 from ..sources.document import Document
 
-MAX_DEPTH = 64
-"""Nesting depth; PCIe switches are some three deep."""
+MAX_DEPTH = 64  # nesting depth; PCIe switches are some three deep
 MAX_CHARACTERS = 4 * 2**20
-MAX_ELEMENTS = 50_000
-"""A rack of 72 GPUs has some two thousand, in some hundred thousand characters."""
-MAX_VALUE = 255
-"""Characters of an attribute; NCCL keeps no more (``src/graph/xml.h``)."""
+MAX_ELEMENTS = 50_000  # a rack of 72 GPUs has some two thousand, in some hundred thousand characters
+MAX_VALUE = 255  # characters of an attribute; NCCL keeps no more (``src/graph/xml.h``)
 
 PARENTS = {
     "cpu": ("system",),
@@ -47,22 +44,14 @@ _INTEGER = re.compile(r"-?[0-9]{1,12}")
 
 @dataclass(eq=False, repr=False, slots=True)
 class Element:
-    """One element.
+    """One element."""
 
-    `document`: The file.
-    `tag`: One of ``system``, ``cpu``, ``pci``, ``gpu``, ``nvlink``, ``xgmi``, ``c2c``, ``nic``, ``net``.
-    `line`: Its first line, from 1.
-    `attributes`: As written.
-    `parent`: None for ``system``.
-    `children`: In file order.
-    """
-
-    document: Document
-    tag: str
-    line: int
-    attributes: dict[str, str]
-    parent: Element | None
-    children: list[Element] = field(default_factory=list)
+    document: Document  # the file
+    tag: str  # one of ``system``, ``cpu``, ``pci``, ``gpu``, ``nvlink``, ``xgmi``, ``c2c``, ``nic``, ``net``
+    line: int  # its first line, from 1
+    attributes: dict[str, str]  # as written
+    parent: Element | None  # None for ``system``
+    children: list[Element] = field(default_factory=list)  # in file order
 
     def error(self, message: str) -> FileFormatError:
         """Return an error at the line of this element."""

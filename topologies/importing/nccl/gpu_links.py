@@ -19,13 +19,10 @@ from .elements import Element
 from .machine import GPU_CLASSES, Gpu, Machine, host_of
 
 NVSWITCH = "nvswitch"
-MAX_COUNT = 64
-"""Parallel links on one line of a file."""
-MAX_BANDWIDTH = 10**7
-"""MB/s of one link between a GPU and its CPU."""
+MAX_COUNT = 64  # parallel links on one line of a file
+MAX_BANDWIDTH = 10**7  # MB/s of one link between a GPU and its CPU
 
-HIDDEN_NVSWITCH = "fffffff:ffff:ff"
-"""Address of NVSwitches that are not visible in a virtual machine."""
+HIDDEN_NVSWITCH = "fffffff:ffff:ff"  # address of NVSwitches that are not visible in a virtual machine
 CPU_CLASS = "0x068001"
 
 NVSWITCH_GPUS = ("a100", "a800", "h100", "h800", "b200", "b300")
@@ -33,20 +30,15 @@ NVSWITCH_GPUS = ("a100", "a800", "h100", "h800", "b200", "b300")
 
 
 class GpuLinks(NamedTuple):
-    """Links between GPUs other than PCIe.
+    """Links between GPUs other than PCIe."""
 
-    `product`: The GPU, if the table has it.
-    `links`: Between GPUs, and between them and the NVSwitch, each for both directions.
-    `switches`, `abilities`, `notes`: As in `Box`.
-    `to_cpu`: GB/s between a GPU and its CPU besides PCIe, by number of the GPU.
-    """
-
-    product: GpuProduct | None
-    links: tuple[Link, ...] = ()
-    switches: tuple[str, ...] = ()
-    abilities: tuple[str, ...] = ()
+    product: GpuProduct | None  # the GPU, if the table has it
+    links: tuple[Link, ...] = ()  # between GPUs, and between them and the NVSwitch, each for both directions
+    switches: tuple[str, ...] = ()  # as in `Box`
+    abilities: tuple[str, ...] = ()  # as in `Box`
+    # GB/s between a GPU and its CPU besides PCIe, by number of the GPU
     to_cpu: Mapping[int, Fraction] = MappingProxyType({})
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # as in `Box`
 
 
 class _Listing:
@@ -97,10 +89,10 @@ class _Listing:
         for (tail, head), (count, row) in self.between.items():
             back, other = self.between.get((head, tail), (0, None))
             if back != count:
-                told = "does not list" if other is None else f"on line {other.line} lists count {back} to"
+                shown_back = "does not list" if other is None else f"on line {other.line} lists count {back} to"
                 raise row.error(
-                    f"gpu{tail} lists count {count} to gpu{head}, but gpu{head} {told} gpu{tail}; every link goes both "
-                    "ways, so dump the file again"
+                    f"gpu{tail} lists count {count} to gpu{head}, but gpu{head} {shown_back} gpu{tail}; every link goes "
+                    "both ways, so dump the file again"
                 )
 
     def totals(self) -> list[int]:
@@ -181,8 +173,8 @@ def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[Gp
     found = product_of(*kind) if kind else None
     given, vendor = options.gpu, _vendor(machine, kind)
     if given and vendor and given.vendor != vendor:
-        told = "NVIDIA" if vendor == "nvidia" else "AMD"
-        raise machine.system.error(f"gpu is {given.name!r}, but the GPUs of this file are {told}'s; leave out gpu")
+        maker = "NVIDIA" if vendor == "nvidia" else "AMD"
+        raise machine.system.error(f"gpu is {given.name!r}, but the GPUs of this file are {maker}'s; leave out gpu")
     if found and given and found.code == given.code:
         found = given  # the file says of which generation it is, and the caller which one of it
     if found and given and found != given:

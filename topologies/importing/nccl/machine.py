@@ -15,31 +15,23 @@ MAX_GPUS = 1024
 MAX_NICS = 1024
 MAX_NUMA = 255
 MAX_RANK = 2**31 - 1
-MAX_SPEED = 10**9
-"""Mb/s."""
+MAX_SPEED = 10**9  # Mb/s
 
-GPU_CLASSES = ("0x03", "0x12")
-"""Prefixes of PCI classes: displays, and accelerators (AMD)."""
-VGA_CLASS = "0x0300"
-"""VGA controllers, such as those of server boards."""
+GPU_CLASSES = ("0x03", "0x12")  # prefixes of PCI classes: displays, and accelerators (AMD)
+VGA_CLASS = "0x0300"  # VGA controllers, such as those of server boards
 NIC_CLASS = "0x02"
 
-VIRTUAL_PREFIXES = ("veth", "docker", "virbr")
-"""Name prefixes of virtual network interfaces."""
+VIRTUAL_PREFIXES = ("veth", "docker", "virbr")  # name prefixes of virtual network interfaces
 
 ARCHITECTURES = {"910": "gfx90a", "940": "gfx942", "941": "gfx942", "gfx940": "gfx942", "gfx941": "gfx942"}
 """Architecture names that RCCL wrote, or of early samples, and those of `gpu_products`."""
 
 
 class Gpu(NamedTuple):
-    """One GPU.
+    """One GPU."""
 
-    `pci`: Its ``pci`` element.
-    `element`: Its ``gpu`` element; None in a file without.
-    """
-
-    pci: Element
-    element: Element | None
+    pci: Element  # its ``pci`` element
+    element: Element | None  # its ``gpu`` element; None in a file without
 
     @property
     def kind(self) -> tuple[str, str] | None:
@@ -56,31 +48,20 @@ class Gpu(NamedTuple):
 
 
 class NcclNic(NamedTuple):
-    """One NIC: all ports of one ``guid`` in one slot.
+    """One NIC: all ports of one ``guid`` in one slot."""
 
-    `device`: Its ``pci`` element, or the ``cpu`` where the file has no slot.
-    `stated`: GB/s of all its ports in each direction; None where the file does not state it.
-    `bandwidth`: The same, or the given option.
-    """
-
-    device: Element
-    stated: Fraction | None
-    bandwidth: Fraction | None
+    device: Element  # its ``pci`` element, or the ``cpu`` where the file has no slot
+    stated: Fraction | None  # GB/s of all its ports in each direction; None where the file does not state it
+    bandwidth: Fraction | None  # the same, or the given option
 
 
 class Machine(NamedTuple):
-    """The machine that a file describes.
+    """The machine that a file describes."""
 
-    `system`: The root element.
-    `gpus`: ``gpu0``, ``gpu1``, ...
-    `nics`: ``nic0``, ``nic1``, ...
-    `notes`: What was left out or overruled.
-    """
-
-    system: Element
-    gpus: tuple[Gpu, ...]
-    nics: tuple[NcclNic, ...]
-    notes: tuple[str, ...]
+    system: Element  # the root element
+    gpus: tuple[Gpu, ...]  # ``gpu0``, ``gpu1``, ...
+    nics: tuple[NcclNic, ...]  # ``nic0``, ``nic1``, ...
+    notes: tuple[str, ...]  # what was left out or overruled
 
     @property
     def partial(self) -> bool:
@@ -167,8 +148,8 @@ def _gpus_by_class(system: Element, notes: list[str]) -> list[Element]:
     computing = [pci for pci in leaves if not _class(pci).startswith(VGA_CLASS)]
     if computing and len(computing) < len(leaves):
         vga = len(leaves) - len(computing)
-        told = "1 VGA controller was" if vga == 1 else f"{vga} VGA controllers were"
-        notes.append(f"{told} not taken for a GPU, as the file has 3D controllers or accelerators as well")
+        left_out = "1 VGA controller was" if vga == 1 else f"{vga} VGA controllers were"
+        notes.append(f"{left_out} not taken for a GPU, as the file has 3D controllers or accelerators as well")
     return computing or leaves
 
 

@@ -127,8 +127,7 @@ def _find_below(node: Node, to_cpu: Mapping[int, Fraction], below: dict[Node, _N
         below[node] = None
 
 
-MAX_PAIRS = 2**16
-"""Pairs of a NIC and a nearest GPU."""
+MAX_PAIRS = 2**16  # pairs of a NIC and a nearest GPU
 
 DROPPED_NICS = "network cards of hosts without GPUs were left out"
 

@@ -39,8 +39,7 @@ LANE_RATES = {
 flit at 64 (PCI Express base specification)."""
 
 DEFAULT_SPEED = "8"
-DEFAULT_LANES = 16
-"""NCCL's defaults for missing values: generation 3 with sixteen lanes."""
+DEFAULT_LANES = 16  # NCCL's defaults for missing values: generation 3 with sixteen lanes
 
 _TRANSFERS = re.compile(r"([0-9]+(?:\.[0-9]+)?) *GT/s(?: PCIe)?")
 

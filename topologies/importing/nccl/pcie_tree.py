@@ -18,8 +18,7 @@ from .elements import Element
 from .machine import Machine
 from .pcie_speeds import DEFAULT_LANES, DEFAULT_SPEED, pcie_bandwidth, states_bandwidth
 
-IMPLAUSIBLE_BRIDGE = 16
-"""A bridge this many times slower than the devices below it is an artifact of a virtual machine."""
+IMPLAUSIBLE_BRIDGE = 16  # a bridge this many times slower than the devices below it is an artifact of a virtual machine
 IMPLAUSIBLE_NIC = 4
 """Likewise a NIC on a link this many times slower than its ports, as on-board controllers report; a NIC of unknown
 ports is compared with the fastest GPU, as a bridge is."""
@@ -35,19 +34,13 @@ _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]{1,4}")
 
 @dataclass(eq=False, repr=False, slots=True)
 class Node:
-    """A CPU, a PCIe switch, a GPU or a NIC.
+    """A CPU, a PCIe switch, a GPU or a NIC."""
 
-    `element`: A ``cpu`` or ``pci``; for a NIC without a slot the ``cpu``.
-    `up`: GB/s to `parent` in each direction; None if unlimited.
-    `parent`: None for a CPU.
-    `gpu`, `nic`: Its number.
-    """
-
-    element: Element
-    up: Fraction | None = None
-    parent: Node | None = None
-    gpu: int | None = None
-    nic: int | None = None
+    element: Element  # a ``cpu`` or ``pci``; for a NIC without a slot the ``cpu``
+    up: Fraction | None = None  # GB/s to `parent` in each direction; None if unlimited
+    parent: Node | None = None  # None for a CPU
+    gpu: int | None = None  # number of the GPU
+    nic: int | None = None  # number of the NIC
     children: list[Node] = field(default_factory=list)
 
     def leaves(self) -> Iterator[Node]:
@@ -66,17 +59,12 @@ class Node:
 
 
 class Pcie(NamedTuple):
-    """The trees of all CPUs.
+    """The trees of all CPUs."""
 
-    `cpus`: Those with a GPU or a NIC, in file order.
-    `nics`, `gpus`: Node of every NIC and GPU.
-    `notes`: On missing and implausible speeds.
-    """
-
-    cpus: tuple[Node, ...]
-    nics: dict[int, Node]
-    gpus: dict[int, Node]
-    notes: tuple[str, ...]
+    cpus: tuple[Node, ...]  # those with a GPU or a NIC, in file order
+    nics: dict[int, Node]  # by number
+    gpus: dict[int, Node]  # by number
+    notes: tuple[str, ...]  # on missing and implausible speeds
 
 
 def read_pcie(machine: Machine, options: BoxOptions) -> Pcie:

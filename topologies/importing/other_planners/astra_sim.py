@@ -22,14 +22,12 @@ from ..sources.document import Document, Imported
 from ..sources.json_text import as_decimal
 from ..sources.options import BoxOptions
 
-OPTIONS: tuple[str, ...] = ()
-"""The file says everything."""
+OPTIONS: tuple[str, ...] = ()  # the file says everything
 
 MAX_CHARACTERS = 2**16
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
-MOST_NPUS = 2**16
-MAX_DEPTH = 8
-"""Nesting depth; a network has four lists in one mapping."""
+MAX_NPUS = 2**16
+MAX_DEPTH = 8  # nesting depth; a network has four lists in one mapping
 GIB = Fraction(2**30, 10**9)
 
 _NUMBER = re.compile(r"[0-9]{1,40}(?:\.[0-9]{0,40})?[eE][+-]?[0-9]{1,12}")
@@ -54,8 +52,8 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
     del options  # everything is in the file
     dimensions = _dimensions(document)
     npus = prod(dimension.npus for dimension in dimensions)
-    if npus > MOST_NPUS:
-        raise document.error(f"npus_count gives {npus} NPUs; expected at most {MOST_NPUS}")
+    if npus > MAX_NPUS:
+        raise document.error(f"npus_count gives {npus} NPUs; expected at most {MAX_NPUS}")
     per_line = {"Ring": lambda n: 2 * n, "Switch": lambda n: 2 * n, "FullyConnected": lambda n: n * (n - 1)}
     check_links(sum(npus // each.npus * per_line[each.kind](each.npus) for each in dimensions), document.where)
     links: list[Link] = []
@@ -101,8 +99,8 @@ def _dimension(row: tuple[Any, ...], document: Document) -> Dimension:
     kind, npus, bandwidth, latency = row
     if kind not in ("Ring", "Switch", "FullyConnected"):
         raise document.error(f"topology has {shown(kind)}; expected Ring, Switch or FullyConnected")
-    if isinstance(npus, bool) or not isinstance(npus, int) or not 2 <= npus <= MOST_NPUS:
-        raise document.error(f"npus_count has {shown(npus)}; expected a whole number from 2 to {MOST_NPUS}")
+    if isinstance(npus, bool) or not isinstance(npus, int) or not 2 <= npus <= MAX_NPUS:
+        raise document.error(f"npus_count has {shown(npus)}; expected a whole number from 2 to {MAX_NPUS}")
     rate = _number(bandwidth, "bandwidth", document)
     if rate == 0:
         raise document.error("bandwidth has 0; expected GB/s of one link")

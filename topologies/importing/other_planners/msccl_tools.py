@@ -18,12 +18,11 @@ from ..sources.document import Document, Imported
 from ..sources.json_text import decode, looks_like
 from ..sources.options import BoxOptions
 
-OPTIONS = ("figures", "gpu")
-"""Of `BoxOptions`; the file says the rest."""
+OPTIONS = ("figures", "gpu")  # of `BoxOptions`; the file says the rest
 
-MOST_NODES = 512
-MOST_UNITS = 10**6
-MOST_BOUNDS = 2**16
+MAX_NODES = 512
+MAX_UNITS = 10**6
+MAX_BOUNDS = 2**16
 
 
 class Bound(NamedTuple):
@@ -77,20 +76,20 @@ def _topology(document: Document) -> dict[str, Any]:
 
 def _units(document: Document, rows: object) -> list[list[int]]:
     size = len(rows) if isinstance(rows, list) else 0
-    if not isinstance(rows, list) or not 2 <= size <= MOST_NODES:
-        raise document.error(f"field links is {shown(rows)}; expected 2 to {MOST_NODES} rows, one for each receiver")
+    if not isinstance(rows, list) or not 2 <= size <= MAX_NODES:
+        raise document.error(f"field links is {shown(rows)}; expected 2 to {MAX_NODES} rows, one for each receiver")
     for receiver, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != size:
             raise document.error(f"links[{receiver}] is {shown(row)}; expected {size} numbers, one for each sender")
         for sender, count in enumerate(row):
-            if not _is_whole(count, 0, 0 if sender == receiver else MOST_UNITS):
-                expected = "0, as no node sends to itself" if sender == receiver else f"0 to {MOST_UNITS}"
+            if not _is_whole(count, 0, 0 if sender == receiver else MAX_UNITS):
+                expected = "0, as no node sends to itself" if sender == receiver else f"0 to {MAX_UNITS}"
                 raise document.error(f"links[{receiver}][{sender}] is {shown(count)}; expected {expected}")
     return rows
 
 
 def _bounds(document: Document, entries: object, nodes: int) -> list[Bound]:
-    if not isinstance(entries, list) or len(entries) > MOST_BOUNDS:
+    if not isinstance(entries, list) or len(entries) > MAX_BOUNDS:
         raise document.error(f"field switches is {shown(entries)}; expected a list")
     bounds = []
     for number, entry in enumerate(entries):
@@ -100,7 +99,7 @@ def _bounds(document: Document, entries: object, nodes: int) -> list[Bound]:
             or not all(
                 isinstance(side, list) and all(_is_whole(node, 0, nodes - 1) for node in side) for side in entry[:2]
             )
-            or not _is_whole(entry[2], 1, MOST_UNITS)
+            or not _is_whole(entry[2], 1, MAX_UNITS)
             or not isinstance(entry[3], str)
         ):
             raise document.error(

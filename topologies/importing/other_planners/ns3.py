@@ -19,14 +19,12 @@ from ...network.topology import Link, Topology
 from ..sources.document import Document, Imported
 from ..sources.options import BoxOptions
 
-OPTIONS: tuple[str, ...] = ()
-"""The file says everything."""
+OPTIONS: tuple[str, ...] = ()  # the file says everything
 
-MOST_NODES = 2**16
+MAX_NODES = 2**16
 MAX_WORD = 32
 LONGEST = 10**9
-FINEST = 10**9
-"""µs of a delay, and parts of one."""
+FINEST = 10**9  # µs of a delay, and parts of one
 
 BITS_PER_GIGABYTE = 8 * 10**9
 PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
@@ -68,7 +66,7 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
     r"""Read the topology; ranks are ``npu0`` ... and switches ``switch8`` ..., by the numbers of the file."""
     del options  # everything is in the file
     reader = _Reader(document)
-    nodes = reader.whole("the number of nodes", 2, MOST_NODES)
+    nodes = reader.whole("the number of nodes", 2, MAX_NODES)
     switches = reader.whole("the number of switches", 0, nodes - 2)
     count = reader.whole("the number of links", 1, None)
     check_links(2 * count, document.where)

@@ -21,19 +21,16 @@ from ..sources.document import Document
 from ..sources.json_text import Fields, decode, looks_like
 from ..sources.options import BoxOptions
 
-OPTIONS = ("nic_bandwidth",)
-"""Of `BoxOptions`; the file says the rest."""
+OPTIONS = ("nic_bandwidth",)  # of `BoxOptions`; the file says the rest
 STATES_LATENCIES = True
 
 NDV2_FAST = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
 """Pairs of GPUs of an NDv2 that are joined by two NVLinks, as TACCL numbers them."""
-NDV2_SLOW = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
-"""Pairs that are joined by one."""
+NDV2_SLOW = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))  # pairs that are joined by one
 
-Rate = Callable[[Decimal], Fraction]
-"""From a beta to GB/s."""
+Rate = Callable[[Decimal], Fraction]  # from a beta to GB/s
 UNITS = {"K": 10**3, "M": 10**6, "G": 10**9}
-MOST_GPUS = 256
+MAX_GPUS = 256
 
 
 def matches(document: Document) -> bool:
@@ -44,7 +41,7 @@ def matches(document: Document) -> bool:
 def read_box(document: Document, options: BoxOptions) -> Box:
     """Read the box of a profile, whose name ends in its buffer size, such as ``NDv2_1MB``."""
     fields = Fields(document, decode(document))
-    gpus = fields.count("gpus_per_node", least=2, most=MOST_GPUS)
+    gpus = fields.count("gpus_per_node", least=2, most=MAX_GPUS)
     size, alpha = _size(fields, document), Fraction(fields.number("alpha"))
 
     def rate(beta: Decimal) -> Fraction:

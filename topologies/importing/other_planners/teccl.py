@@ -15,8 +15,7 @@ from ..sources.json_text import Fields, decode, looks_like
 from ..sources.options import BoxOptions
 from .taccl import NDV2_FAST, NDV2_SLOW
 
-OPTIONS: tuple[str, ...] = ()
-"""The file says everything."""
+OPTIONS: tuple[str, ...] = ()  # the file says everything
 
 AMD_LINKS = {
     0: {1: 4, 4: 2, 8: 1},
@@ -36,7 +35,7 @@ AMD_LINKS = {
 }
 """Infinity Fabric links between GCDs, as TE-CCL numbers them; each pair once."""
 
-MOST_CHASSIS = 512
+MAX_CHASSIS = 512
 MICROSECONDS = 10**6
 
 
@@ -61,7 +60,7 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
 
 def _ndv2(fields: Fields) -> Topology:
     """Build cube meshes whose GPU 0 sends to other boxes, and whose GPU 1 receives, over one 100 Gb/s NIC."""
-    chassis, mesh = fields.count("chassis", most=MOST_CHASSIS), Fraction(7, 10)
+    chassis, mesh = fields.count("chassis", most=MAX_CHASSIS), Fraction(7, 10)
     nic = (Fraction(25, 2), Fraction(13, 10))
     links = list(_bidirectional(_mesh_of_cubes(chassis, mesh)))
     if chassis == 2:
@@ -97,7 +96,7 @@ def _dgx2(fields: Fields) -> Topology:
 
 
 def _amd(fields: Fields) -> Topology:
-    chassis = fields.count("chassis", most=MOST_CHASSIS)
+    chassis = fields.count("chassis", most=MAX_CHASSIS)
     alphas = _alphas(fields, 1 if chassis == 1 else 2)
     pairs = [
         Link(f"box{box}/gpu{a}", f"box{box}/gpu{b}", Fraction(50 * count), alphas[0])

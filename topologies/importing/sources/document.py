@@ -9,19 +9,14 @@ from ....errors import FileFormatError
 from ....support.reading import name_of, read_bytes
 from ...network.topology import Topology
 
-MAX_BYTES = 256 * 2**20
-"""Larger files are refused unread."""
+MAX_BYTES = 256 * 2**20  # larger files are refused unread
 
 
 class Document(NamedTuple):
-    """The text of a file.
+    """The text of a file."""
 
-    `where`: The path, for error messages.
-    `text`: All of it, without a byte order mark, lines ended by line feeds.
-    """
-
-    where: str
-    text: str
+    where: str  # the path, for error messages
+    text: str  # all of it, without a byte order mark, lines ended by line feeds
 
     def error(self, message: str, line: int | None = None) -> FileFormatError:
         """Return an error about this file.

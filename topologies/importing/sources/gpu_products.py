@@ -12,28 +12,19 @@ from typing import NamedTuple
 from ....errors import TopologyError
 from ....support.validation import shown
 
-FIGURES = ("line", "nccl")
-"""Names of the two figures; the first is the default."""
+FIGURES = ("line", "nccl")  # names of the two figures; the first is the default
 
 
 class GpuProduct(NamedTuple):
-    """One GPU model.
+    """One GPU model."""
 
-    `name`: In lower case.
-    `vendor`: ``"nvidia"`` or ``"amd"``.
-    `code`: NVIDIA's compute capability times ten (``"90"``), AMD's architecture (``"gfx942"``).
-    `links`: NVLinks or xGMI links of the GPU; 0 where it has none.
-    `line`, `nccl`: GB/s of one link in one direction.
-    `nvlink_sharp`: Whether its NVSwitch supports in-network multicast and reduction.
-    """
-
-    name: str
-    vendor: str
-    code: str
-    links: int
-    line: Fraction
-    nccl: Fraction
-    nvlink_sharp: bool = False
+    name: str  # in lower case
+    vendor: str  # ``"nvidia"`` or ``"amd"``
+    code: str  # NVIDIA's compute capability times ten (``"90"``), AMD's architecture (``"gfx942"``)
+    links: int  # NVLinks or xGMI links of the GPU; 0 where it has none
+    line: Fraction  # GB/s of one link in one direction, by data sheet
+    nccl: Fraction  # GB/s of one link in one direction, as NCCL or RCCL counts
+    nvlink_sharp: bool = False  # whether its NVSwitch supports in-network multicast and reduction
 
     def link(self, figures: str) -> Fraction:
         """Return GB/s of one link in one direction, by one of `FIGURES`."""

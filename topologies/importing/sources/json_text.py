@@ -11,8 +11,7 @@ from .document import Document
 
 MAX_NUMBER = 10**9
 MAX_DIGITS = 30
-MAX_EXPONENT = 400
-"""Writing out a larger power of ten would take long; floats end at 308."""
+MAX_EXPONENT = 400  # writing out a larger power of ten would take long; floats end at 308
 
 
 def decode(document: Document) -> dict[str, Any]:
@@ -93,8 +92,8 @@ class Fields:
         return Decimal(value)  # type: ignore[arg-type]
 
     def _wrong(self, name: str, value: object, expected: str) -> Exception:
-        told = "missing" if value is None else shown(value)
-        return self._document.error(f"field {self._within}{name} is {told}; expected {expected}")
+        found = "missing" if value is None else shown(value)
+        return self._document.error(f"field {self._within}{name} is {found}; expected {expected}")
 
 
 def as_decimal(text: str) -> Decimal:

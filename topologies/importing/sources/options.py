@@ -13,19 +13,13 @@ OPTIONS = ("figures", "gpu", "nic_bandwidth", "pcie_bandwidth")
 
 @dataclass(frozen=True)
 class BoxOptions:
-    """Options of a file that describes a box.
+    """Options of a file that describes a box."""
 
-    `figures`: Whether NVLink, xGMI and PCIe count with their line rates or with the figures that NCCL and RCCL plan
-        with.
-    `gpu`: The GPU model, where the file does not state it.
-    `nic_bandwidth`: GB/s of every NIC in each direction; overrules the file.
-    `pcie_bandwidth`: GB/s of every PCIe link in each direction; overrules the file, which in virtual machines is often
-        false.
-    """
-
+    # Whether NVLink, xGMI and PCIe count with their line rates or with the figures that NCCL and RCCL plan with
     figures: str = FIGURES[0]
-    gpu: GpuProduct | None = None
-    nic_bandwidth: Fraction | None = None
+    gpu: GpuProduct | None = None  # the GPU model, where the file does not state it
+    nic_bandwidth: Fraction | None = None  # GB/s of every NIC in each direction; overrules the file
+    # GB/s of every PCIe link in each direction; overrules the file, which in virtual machines is often false
     pcie_bandwidth: Fraction | None = None
 
     def given(self) -> tuple[str, ...]:

@@ -13,50 +13,34 @@ from typing import NamedTuple
 from ....support.validation import shown
 from .document import Document
 
-MAX_LABELS = 512
-"""Columns of a table; no box has as many GPUs and NICs."""
-MAX_LINE = 2**16
-"""Characters of a line of a table."""
+MAX_LABELS = 512  # columns of a table; no box has as many GPUs and NICs
+MAX_LINE = 2**16  # characters of a line of a table
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[@-~]")
 _WORD = re.compile(r"\S+")
 
 
 class CellKind(NamedTuple):
-    """The syntax of a cell.
+    """The syntax of a cell."""
 
-    `pattern`: Of the cell alone; blanks before it are skipped.
-    `expected`: For error messages.
-    """
-
-    pattern: re.Pattern[str]
-    expected: str
+    pattern: re.Pattern[str]  # of the cell alone; blanks before it are skipped
+    expected: str  # for error messages
 
 
 class Header(NamedTuple):
-    """The first line of a table.
+    """The first line of a table."""
 
-    `line`: Counted from 1.
-    `labels`: Of the columns.
-    """
-
-    line: int
-    labels: tuple[str, ...]
+    line: int  # counted from 1
+    labels: tuple[str, ...]  # of the columns
 
 
 class TextMatrix(NamedTuple):
-    """A table whose rows and columns have the same labels in the same order.
+    """A table whose rows and columns have the same labels in the same order."""
 
-    `labels`: No two are equal.
-    `cells`: Row by row.
-    `lines`: Line number of each row, from 1; None if the source is not a text table.
-    `tails`: Text after the last cell of each row, with the blanks before it.
-    """
-
-    labels: tuple[str, ...]
-    cells: tuple[tuple[str, ...], ...]
-    lines: tuple[int | None, ...]
-    tails: tuple[str, ...]
+    labels: tuple[str, ...]  # no two are equal
+    cells: tuple[tuple[str, ...], ...]  # row by row
+    lines: tuple[int | None, ...]  # line number of each row, from 1; None if the source is not a text table
+    tails: tuple[str, ...]  # text after the last cell of each row, with the blanks before it
 
     def cell_name(self, row: int, column: int) -> str:
         """Format the name of a cell for messages."""

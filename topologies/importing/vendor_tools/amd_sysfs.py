@@ -14,8 +14,7 @@ from ..sources.text_matrix import MAX_LABELS, TextMatrix, plain_lines
 from .pcie_paths import PcieLocation
 from .xgmi import box_of_bandwidths
 
-MAX_TEXT = 2**20
-"""Characters, more than those of `MAX_LABELS` lines of as many numbers."""
+MAX_TEXT = 2**20  # characters, more than those of `MAX_LABELS` lines of as many numbers
 
 _COUNT = re.compile(r"[0-9a-f]{2}")
 

@@ -13,8 +13,7 @@ from ..sources.gpu_products import PRODUCTS, GpuProduct
 from ..sources.options import BoxOptions
 from .pcie_paths import PcieLocation, pcie_link_bandwidth, pcie_path_tree
 
-Pair = tuple[int, int]
-"""Two GPUs, the smaller number first."""
+Pair = tuple[int, int]  # two GPUs, the smaller number first
 
 
 class DisjointSets:
@@ -103,9 +102,11 @@ def linked_box(
     where, where_from = locations()
     rate, rate_from = pcie_link_bandwidth(document, options)
     tree = pcie_path_tree(where, gpus, rate)
-    said = [*notes, where_from, rate_from]
+    all_notes = [*notes, where_from, rate_from]
     if sum(switch.startswith("cpu") for switch in tree.switches) > 1:
-        said.append(f"two CPUs are joined with {float(rate):.4g} GB/s like one PCIe link, as the file does not say how")
+        all_notes.append(
+            f"two CPUs are joined with {float(rate):.4g} GB/s like one PCIe link, as the file does not say how"
+        )
     above = [(switch,) for switch in tree.above[gpus:]]
     own_links = [_own_slot(nic, 1, rate) for nic in range(len(above))]
     attached = attach_nics(above, [options.nic_bandwidth] * len(above), own_links)
@@ -115,7 +116,7 @@ def linked_box(
         (*links, *tree.links),
         attached.nics,
         tree.switches,
-        notes=(*said, *attached.notes),
+        notes=(*all_notes, *attached.notes),
         shared=attached.shared,
     )
 

@@ -31,10 +31,8 @@ from .box_from_links import (
 )
 from .pcie_paths import PcieLocation
 
-BRIDGE = ("PIX", "PXB")
-"""Paths below one CPU."""
-CPU = ("PHB", "NODE")
-"""Paths within one NUMA node; SYS, and SOC of old drivers, cross nodes."""
+BRIDGE = ("PIX", "PXB")  # paths below one CPU
+CPU = ("PHB", "NODE")  # paths within one NUMA node; SYS, and SOC of old drivers, cross nodes
 FAR = ("SYS", "SOC")
 NEAREST = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
 
@@ -194,17 +192,12 @@ _AFFINITY = re.compile(r"[\d,-]*", re.ASCII)
 
 
 class Table(NamedTuple):
-    """The parsed table.
+    """The parsed table."""
 
-    `matrix`: GPUs and NICs.
-    `gpus`, `nics`: Their rows.
-    `affinities`: NUMA node or CPU cores of each GPU; empty where the table has neither.
-    """
-
-    matrix: TextMatrix
-    gpus: tuple[int, ...]
-    nics: tuple[int, ...]
-    affinities: tuple[str, ...]
+    matrix: TextMatrix  # GPUs and NICs
+    gpus: tuple[int, ...]  # rows of GPUs
+    nics: tuple[int, ...]  # rows of NICs
+    affinities: tuple[str, ...]  # NUMA node or CPU cores of each GPU; empty where the table has neither
 
     def between(self, one: int, other: int) -> str:
         """Return the cell of two GPUs, by their position among the GPUs."""

@@ -42,16 +42,11 @@ class PcieLocation(NamedTuple):
 
 
 class PciePathTree(NamedTuple):
-    """The PCIe part of a box.
+    """The PCIe part of a box."""
 
-    `links`: Each for both directions.
-    `switches`: ``pcie0`` ... for bridges, ``cpu0`` ... for CPUs.
-    `above`: The switch above each device.
-    """
-
-    links: tuple[Link, ...]
-    switches: tuple[str, ...]
-    above: tuple[str, ...]
+    links: tuple[Link, ...]  # each for both directions
+    switches: tuple[str, ...]  # ``pcie0`` ... for bridges, ``cpu0`` ... for CPUs
+    above: tuple[str, ...]  # the switch above each device
 
 
 def pcie_link_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, str]:

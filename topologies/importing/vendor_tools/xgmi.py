@@ -24,14 +24,10 @@ BANDWIDTH = CellKind(re.compile(r"(?:N/A|\d+-\d+)(?!\S)", re.ASCII), "min-max in
 LINK_TYPE = CellKind(re.compile(r"(?:XGMI|PCIE|SELF|UNKNOWN|N/A|0)(?!\S)", re.IGNORECASE), "XGMI or PCIE")
 WEIGHT = CellKind(re.compile(r"(?:N/A|\d+)(?!\S)", re.ASCII), "a whole number")
 
-DIRECT_WEIGHT = "15"
-"""Of one xGMI link; a path of two has 30.  The hops are 1 on any xGMI path."""
-MOST_WITHIN_CPU = 40
-"""Weight of two PCIe segments, from GPU to CPU to GPU; paths between CPUs have more."""
-SINGLE_LINK = ("mi100", "mi300x", "mi350x")
-"""GPUs with one link to each peer in every product."""
-MAX_DIGITS = 9
-"""Of a bandwidth in MB/s, or of a weight."""
+DIRECT_WEIGHT = "15"  # Of one xGMI link; a path of two has 30.  The hops are 1 on any xGMI path.
+MAX_WITHIN_CPU = 40  # weight of two PCIe segments, from GPU to CPU to GPU; paths between CPUs have more
+SINGLE_LINK = ("mi100", "mi300x", "mi350x")  # GPUs with one link to each peer in every product
+MAX_DIGITS = 9  # of a bandwidth in MB/s, or of a weight
 
 
 def link_bandwidths(document: Document, matrix: TextMatrix) -> dict[Pair, tuple[int, int]]:
@@ -172,10 +168,10 @@ def locations_by_weight(weights: TextMatrix | None, gpus: int) -> tuple[list[Pci
     for one in range(gpus):
         for other in range(one):
             cell = weights.cells[one][other]
-            if cell.isdigit() and len(cell) <= MAX_DIGITS and int(cell) <= MOST_WITHIN_CPU:
+            if cell.isdigit() and len(cell) <= MAX_DIGITS and int(cell) <= MAX_WITHIN_CPU:
                 cpus.union(one, other)
     return [PcieLocation(cpu) for cpu in cpus.labels()], (
-        f"GPUs are assumed to be on one CPU if the weight of their path is at most {MOST_WITHIN_CPU}, as that of two "
+        f"GPUs are assumed to be on one CPU if the weight of their path is at most {MAX_WITHIN_CPU}, as that of two "
         "PCIe segments"
     )
 
