@@ -91,8 +91,8 @@ class _Listing:
             if back != count:
                 shown_back = "does not list" if other is None else f"on line {other.line} lists count {back} to"
                 raise row.error(
-                    f"gpu{tail} lists count {count} to gpu{head}, but gpu{head} {shown_back} gpu{tail}; every link goes "
-                    "both ways, so dump the file again"
+                    f"gpu{tail} lists count {count} to gpu{head}, but gpu{head} {shown_back} gpu{tail}; every link "
+                    "goes both ways, so dump the file again"
                 )
 
     def totals(self) -> list[int]:
