@@ -109,9 +109,9 @@ def check_possible(topology: Topology, collective: Collective, *, traffic: Any =
     """Raise `BoundError` if ranks are out of each other's reach, which no planner can mend; parameters as `compare`."""
     if collective.in_pairs:
         from ..pairs.flows import check_pairs_reachable
-        from ..pairs.multicommodity import asked_traffic
+        from ..pairs.multicommodity import checked_traffic
 
-        check_pairs_reachable(topology, asked_traffic(topology, collective, traffic))
+        check_pairs_reachable(topology, checked_traffic(topology, collective, traffic))
     else:
         check_reachable(topology, collective, **shards)
 
@@ -177,16 +177,16 @@ def _of_kind(collective: Collective) -> Callable[[str], bool]:
     return is_about
 
 
-def _names(asked: Sequence[str] | None, what: str, known: Iterable[str], is_usual: Callable[[str], bool]) -> list[str]:
-    """Check names that were asked for, or take the usual ones; each once."""
-    if asked is None:
+def _names(names: Sequence[str] | None, what: str, known: Iterable[str], is_usual: Callable[[str], bool]) -> list[str]:
+    """Check the names that are requested, or take the usual ones; each once."""
+    if names is None:
         return [name for name in known if is_usual(name)]
-    if isinstance(asked, str) or not isinstance(asked, Sequence):
-        raise UnsupportedError(f"{what} is {shown(asked)}; expected a list of names: {', '.join(known)}")
-    for name in asked:
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise UnsupportedError(f"{what} is {shown(names)}; expected a list of names: {', '.join(known)}")
+    for name in names:
         if not isinstance(name, str) or name not in known:
             raise unknown_name(what.removesuffix("s"), name, known)
-    return list(dict.fromkeys(asked))
+    return list(dict.fromkeys(names))
 
 
 def _check_sizes(sizes: Sequence[int | str] | None) -> None:

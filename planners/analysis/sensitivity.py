@@ -16,7 +16,7 @@ from ...support import progress
 from ...support.quantities import Exact, as_factor
 from ...support.validation import shown
 from ...topologies import Link, Topology
-from ..trees.problem import Network, check_request, shard_weights
+from ..trees.problem import TreeProblem, check_request, shard_weights
 from .lp_bounds import build_program, counted
 
 if TYPE_CHECKING:
@@ -178,15 +178,15 @@ class _Widened:
         )
 
 
-def _links(topology: Topology, collective: Collective, sizes: tuple[int, ...]) -> Network:
+def _links(topology: Topology, collective: Collective, sizes: tuple[int, ...]) -> TreeProblem:
     """The network for its cuts alone, so switches may be uneven; capacities come later."""
     index = topology.node_index
     tails = np.array([index[link.tail] for link in topology.links], dtype=np.int64)
     heads = np.array([index[link.head] for link in topology.links], dtype=np.int64)
     shards = np.array(sizes or [1] * topology.num_ranks, dtype=np.int64)
     if collective.direction == "broadcast":
-        return Network(topology, "broadcast", tails, heads, np.zeros_like(tails), shards)
-    return Network(topology, "reduce", heads, tails, np.zeros_like(tails), shards)
+        return TreeProblem(topology, "broadcast", tails, heads, np.zeros_like(tails), shards)
+    return TreeProblem(topology, "reduce", heads, tails, np.zeros_like(tails), shards)
 
 
 @dataclass

@@ -74,13 +74,13 @@ def scan_trees_per_root(
     as_bytes(size)  # refused before the work
     if unknown := sorted(set(options) - set(OPTIONS)):
         raise UnsupportedError(f"there is no option {unknown[0]!r} here; expected one of {', '.join(OPTIONS)}")
-    asked = None if counts is None else _checked_counts(counts)
+    chosen = None if counts is None else _checked_counts(counts)
     best = plan(topology, collective, planner=as_planner(planner), **options)
-    if asked is None:
-        asked = list(_usual_counts(best))
+    if chosen is None:
+        chosen = list(_usual_counts(best))
     plans = [
         plan(topology, collective, planner=as_planner(planner), trees_per_root=count, **options)
-        for count in progress.iterate(asked, len(asked))
+        for count in progress.iterate(chosen, len(chosen))
     ]
     plans.append(best)
     frame = pd.DataFrame([_row(made, size) for made in plans])
@@ -116,6 +116,6 @@ def _usual_counts(best: Plan) -> range:
 def _checked_counts(counts: Iterable[int]) -> list[int]:
     if isinstance(counts, (str, bytes)) or not isinstance(counts, Iterable):
         raise UnsupportedError(f"counts is {shown(counts)}; expected a list of numbers of trees per root")
-    if not (asked := [checked_count(count) for count in counts]):
+    if not (chosen := [checked_count(count) for count in counts]):
         raise UnsupportedError("counts is empty; name at least one number of trees per root")
-    return asked
+    return chosen

@@ -31,14 +31,14 @@ from ..plans.plan import Plan
 from ..plans.proving import proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import check_request
-from .latencies import MOST_LINKS, timed_bfb
-from .problem import MOST_CHUNKS, BfbNetwork, as_chunks, as_graph, read_network, schedule_of
+from .latencies import MAX_LINKS, timed_bfb
+from .problem import MAX_CHUNKS, BfbProblem, as_chunks, as_graph, read_network, schedule_of
 
 if TYPE_CHECKING:
     from ...solvers.bfb.load_balancing import BusiestSet
 
 CHUNKS_TRIED = 256
-"""Where an exact schedule needs more than `MOST_CHUNKS`."""
+"""Where an exact schedule needs more than `MAX_CHUNKS`."""
 
 
 def bfb_schedule(
@@ -83,8 +83,8 @@ def bfb_schedule(
     from ...solvers.bfb.load_balancing import busiest_sets
 
     parts = None if chunks is None else as_chunks(chunks)
-    asked = read_network(network, direction)
-    return _schedule(asked, busiest_sets(asked.intake), parts, direction)
+    problem = read_network(network, direction)
+    return _schedule(problem, busiest_sets(problem.intake), parts, direction)
 
 
 def plan_bfb(
@@ -160,27 +160,31 @@ def _size_to_plan_for(
         return None
     tails, heads, _, _ = topology.arrays
     entered = (heads if direction == "broadcast" else tails for direction in directions)
-    if max(int(np.bincount(ends).max()) for ends in entered) > MOST_LINKS:
-        trace.note("planned_for", f"large sizes, because a rank has more than {MOST_LINKS} incoming links")
+    if max(int(np.bincount(ends).max()) for ends in entered) > MAX_LINKS:
+        trace.note("planned_for", f"large sizes, because a rank has more than {MAX_LINKS} incoming links")
         return None
     trace.note("planned_for", f"{size} bytes")
     return size
 
 
-def _schedule(asked: BfbNetwork, sets: Sequence[BusiestSet], chunks: int | None, direction: Direction) -> StepSchedule:
+def _schedule(
+    problem: BfbProblem, sets: Sequence[BusiestSet], chunks: int | None, direction: Direction
+) -> StepSchedule:
     from ...solvers.bfb.balanced_shares import share_out
     from ...solvers.bfb.chunk_times import chunk_capacities, chunked_times
 
     times: Sequence[Fraction]
-    if chunks is None and (needed := lcm(*(each.load.denominator for each in sets))) <= MOST_CHUNKS:
+    if chunks is None and (needed := lcm(*(each.load.denominator for each in sets))) <= MAX_CHUNKS:
         chunks, times = needed, [each.load * needed for each in sets]
     else:
-        chunks = fastest_chunks(asked, sets, CHUNKS_TRIED) if chunks is None else chunks
-        times = chunked_times(asked.intake, tuple(sets), chunks)
-    return schedule_of(asked, chunks, share_out(asked.intake, chunks, chunk_capacities(asked.intake, times)), direction)
+        chunks = fastest_chunks(problem, sets, CHUNKS_TRIED) if chunks is None else chunks
+        times = chunked_times(problem.intake, tuple(sets), chunks)
+    return schedule_of(
+        problem, chunks, share_out(problem.intake, chunks, chunk_capacities(problem.intake, times)), direction
+    )
 
 
-MOST_TRIED = 2**12
+MAX_TRIED = 2**12
 USUALLY_TRIED = 64
 
 
@@ -246,16 +250,16 @@ def bfb_loads(network: DirectGraph | Topology, *, direction: Direction = "broadc
     """
     from ...solvers.bfb.load_balancing import busiest_sets
 
-    asked = read_network(network, direction)
+    problem = read_network(network, direction)
     return tuple(
         BfbLoad(
             distance,
             found.rank,
-            tuple(zip(asked.tails[found.links].tolist(), asked.heads[found.links].tolist(), strict=True)),
+            tuple(zip(problem.tails[found.links].tolist(), problem.heads[found.links].tolist(), strict=True)),
             found.shards,
-            found.width * asked.unit,
+            found.width * problem.unit,
         )
-        for distance, found in enumerate(busiest_sets(asked.intake), start=1)
+        for distance, found in enumerate(busiest_sets(problem.intake), start=1)
     )
 
 
@@ -357,11 +361,11 @@ def best_chunks(graph: DirectGraph | Topology, *, most: int = USUALLY_TRIED) -> 
     >>> best_chunks(hypercube(5), most=12)
     5
     """
-    tried = as_whole(most, "most", most=MOST_TRIED)
+    tried = as_whole(most, "most", most=MAX_TRIED)
     return fastest_chunks(*_sets(graph), tried)
 
 
-def fastest_chunks(network: BfbNetwork, sets: Sequence[BusiestSet], most: int) -> int:
+def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], most: int) -> int:
     """Try all numbers of chunks, the promising ones with flows; parameters as from `_sets`, and of `best_chunks`."""
     from ...solvers.bfb.chunk_times import chunked_times, least_chunked_times
 
@@ -377,7 +381,7 @@ def fastest_chunks(network: BfbNetwork, sets: Sequence[BusiestSet], most: int) -
     return best
 
 
-def _sets(graph: DirectGraph | Topology) -> tuple[BfbNetwork, tuple[BusiestSet, ...]]:
+def _sets(graph: DirectGraph | Topology) -> tuple[BfbProblem, tuple[BusiestSet, ...]]:
     from ...solvers.bfb.load_balancing import busiest_sets
 
     network = read_network(graph)

@@ -26,13 +26,13 @@ from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
-from .problem import MOST_CHUNKS, BfbNetwork, as_chunks, read_network, schedule_of
+from .problem import MAX_CHUNKS, BfbProblem, as_chunks, read_network, schedule_of
 
 if TYPE_CHECKING:
     from ...solvers.bfb.link_masks import Groups
 
 CHUNKS_TRIED = 16
-MOST_LINKS = 10
+MAX_LINKS = 10
 """Into a rank: all sets of them are looked at, in exact fractions."""
 NS_PER_US = 1000
 
@@ -138,12 +138,12 @@ def timed_bfb(
     from ...solvers.bfb.balanced_shares import share_out
 
     num_bytes, tried = as_bytes(size), (range(1, CHUNKS_TRIED + 1) if chunks is None else (as_chunks(chunks),))
-    asked, demands = _demands(topology, direction)
+    problem, demands = _demands(topology, direction)
     shard = Fraction(num_bytes, topology.num_ranks)
     limit = sum(_limits(demands, shard), Fraction(0))
     parts, times = _best_number(demands, shard, tried, limit)
-    capacities = _capacities(asked, topology, times, shard / parts)
-    schedule = schedule_of(asked, parts, share_out(asked.intake, parts, capacities), direction)
+    capacities = _capacities(problem, topology, times, shard / parts)
+    schedule = schedule_of(problem, parts, share_out(problem.intake, parts, capacities), direction)
     return TimedBfb(schedule, step_schedule_time(schedule, topology, num_bytes), limit)
 
 
@@ -207,17 +207,17 @@ def _pieces(pipe: Pipe, time: Fraction) -> int:
     return int(max(Fraction(0), time - pipe.latency) * pipe.rate)
 
 
-def _demands(topology: Topology, direction: Direction) -> tuple[BfbNetwork, list[set[Demand]]]:
+def _demands(topology: Topology, direction: Direction) -> tuple[BfbProblem, list[set[Demand]]]:
     """For each distance what different sets of links into ranks have to bring; sets alike in time are kept once."""
     from ...solvers.bfb.link_masks import groups_at, max_in_degree
 
     if not isinstance(topology, Topology):
         raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology without switches")
-    asked = read_network(topology, direction)
-    network = asked.intake
-    if max_in_degree(network) > MOST_LINKS:
+    problem = read_network(topology, direction)
+    network = problem.intake
+    if max_in_degree(network) > MAX_LINKS:
         raise UnsupportedError(
-            f"{max_in_degree(network)} links lead into a rank of {topology!r}; expected at most {MOST_LINKS} where a "
+            f"{max_in_degree(network)} links lead into a rank of {topology!r}; expected at most {MAX_LINKS} where a "
             "size is planned for"
         )
     pipes = [Pipe(link.latency, link.bandwidth * NS_PER_US) for link in topology.links]
@@ -226,7 +226,7 @@ def _demands(topology: Topology, direction: Direction) -> tuple[BfbNetwork, list
         into = [pipes[number] for number in network.links[network.first[rank] : network.first[rank + 1]]]
         for distance in range(1, int(network.hops[rank].max()) + 1):
             demands[distance - 1] |= _rank_demands(groups_at(network, rank, distance), into)
-    return asked, demands
+    return problem, demands
 
 
 def _rank_demands(groups: Groups, into: Sequence[Pipe]) -> set[Demand]:
@@ -245,9 +245,9 @@ def _rank_demands(groups: Groups, into: Sequence[Pipe]) -> set[Demand]:
     }
 
 
-def _capacities(asked: BfbNetwork, topology: Topology, times: Sequence[Fraction], piece: Fraction) -> IntArray:
+def _capacities(problem: BfbProblem, topology: Topology, times: Sequence[Fraction], piece: Fraction) -> IntArray:
     """Chunks that each link can bring in each step, links in the order of the network's arrays."""
-    links = [topology.links[number] for number in asked.intake.links]
+    links = [topology.links[number] for number in problem.intake.links]
     pipes = _scaled((Pipe(link.latency, link.bandwidth * NS_PER_US) for link in links), piece)
-    most = asked.intake.num_ranks * MOST_CHUNKS  # no link is asked for more
+    most = problem.intake.num_ranks * MAX_CHUNKS  # no link is asked for more
     return np.array([[min(_pieces(pipe, time), most) for pipe in pipes] for time in times], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What breadth-first broadcast is asked for, checked once."""
+"""Validated input of breadth-first broadcast."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from ...solvers.bfb.balanced_shares import Shares
     from ...solvers.bfb.link_masks import Intake
 
-MOST_CHUNKS = 2**20
-MOST_RANKS = 2**13
+MAX_CHUNKS = 2**20
+MAX_RANKS = 2**13
 """Distances of all pairs take 6 bytes each, a schedule 40 bytes per send."""
 
 
-class BfbNetwork(NamedTuple):
+class BfbProblem(NamedTuple):
     """A network as breadth-first broadcast sees it: links in the direction from sources.
 
     `tails`, `heads` (int64 (links,)): For a reduce-scatter, links are turned around.
@@ -37,7 +37,7 @@ class BfbNetwork(NamedTuple):
     intake: Intake
 
 
-def read_network(network: DirectGraph | Topology, direction: Direction = "broadcast") -> BfbNetwork:
+def read_network(network: DirectGraph | Topology, direction: Direction = "broadcast") -> BfbProblem:
     """Arrange a network for planning, or say what is wrong with it."""
     from ...solvers.bfb.link_masks import intake
 
@@ -53,14 +53,14 @@ def read_network(network: DirectGraph | Topology, direction: Direction = "broadc
                 f"{network!r} has switches, such as {network.switch_nodes[0]!r}; expected direct links between ranks"
             )
         ranks, (tails, heads, widths, unit) = network.num_ranks, network.arrays
-    if ranks > MOST_RANKS:
+    if ranks > MAX_RANKS:
         raise UnsupportedError(
-            f"there are {ranks} ranks in {network.name}; expected at most {MOST_RANKS} for breadth-first broadcast"
+            f"there are {ranks} ranks in {network.name}; expected at most {MAX_RANKS} for breadth-first broadcast"
         )
     if direction == "reduce":
         tails, heads = heads, tails
     arranged = intake(ranks, tails, heads, widths)
-    return BfbNetwork(tails, heads, unit * arranged.divisor, arranged)
+    return BfbProblem(tails, heads, unit * arranged.divisor, arranged)
 
 
 def as_graph(network: DirectGraph | Topology) -> DirectGraph:
@@ -72,20 +72,20 @@ def as_graph(network: DirectGraph | Topology) -> DirectGraph:
 
 def as_chunks(value: object) -> int:
     """Read a number of chunks per shard, or raise `UnsupportedError`."""
-    return as_whole(value, "chunks", most=MOST_CHUNKS)
+    return as_whole(value, "chunks", most=MAX_CHUNKS)
 
 
-def schedule_of(asked: BfbNetwork, chunks: int, shares: Shares, direction: Direction) -> StepSchedule:
+def schedule_of(problem: BfbProblem, chunks: int, shares: Shares, direction: Direction) -> StepSchedule:
     """Turn intervals of shards into a schedule whose paths are the links of the network."""
     return StepSchedule(
-        asked.intake.num_ranks,
+        problem.intake.num_ranks,
         chunks,
         shares.steps,
         shares.sources,
         shares.lower,
         shares.upper,
         shares.links,
-        2 * np.arange(len(asked.tails) + 1),
-        np.stack([asked.tails, asked.heads], axis=1).ravel(),
+        2 * np.arange(len(problem.tails) + 1),
+        np.stack([problem.tails, problem.heads], axis=1).ravel(),
         direction,
     )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...topologies.graphs.names import offset_names
 from .circulant_bases import best_circulants
-from .constructions import Base, Recipe, Transpose
+from .constructions import Base, Construction, Transpose
 from .entries import BaseEntry, Entry, optimum
 
 MAX_KAUTZ_NODES = 2**15
@@ -170,7 +170,7 @@ def _kautz(nodes: int, degree: int) -> Iterator[BaseEntry]:
         steps, factor, hops = stored_figures(degree, nodes)
         back = stored_transpose_factor(degree, nodes)
         simple = nodes % (degree + 1) == 0
-        recipe: Recipe = Base("generalized_kautz", (degree, nodes), f"Π({degree}, {nodes})")
+        recipe: Construction = Base("generalized_kautz", (degree, nodes), f"Π({degree}, {nodes})")
         if back < factor:
             recipe, factor, back = Transpose(recipe), back, factor
         entry = Entry(steps, factor, hops, recipe, simple=simple, loop_free=simple)

@@ -20,7 +20,7 @@ from ...schedules.traffic.collective import (
 )
 from ...support.quantities import Exact
 from ...topologies import DirectGraph, Topology
-from .constructions import Recipe
+from .constructions import Construction
 from .workload import Workload
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Candidate:
     ----------
     nodes, degree : int
         N and d.
-    recipe : Recipe
+    recipe : Construction
         How the topology is put together.
     cost : StepCost
         T_L and T_B of an allgather, exactly.
@@ -58,7 +58,7 @@ class Candidate:
 
     nodes: int
     degree: int
-    recipe: Recipe
+    recipe: Construction
     cost: StepCost
     reduce_scatter_cost: StepCost
     breadth_first: bool

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-MOST_SEARCHED_DEGREE = 10
+MAX_SEARCHED_DEGREE = 10
 """Beyond, the sets of offsets over which a step's load is a maximum are too many."""
-MOST_SETS = 60_000
-MOST_EQUALS = 100
+MAX_SETS = 60_000
+MAX_EQUALS = 100
 """Sets of equal cost that are looked at for what their line graphs may cost."""
 
 
@@ -77,9 +77,9 @@ class _Found(NamedTuple):
 @cache
 def _searched(nodes: int, degree: int, effort: int) -> tuple[_Found, ...]:
     """Search once for both."""
-    if not 2 <= degree < min(nodes - 1, MOST_SEARCHED_DEGREE + 1):
+    if not 2 <= degree < min(nodes - 1, MAX_SEARCHED_DEGREE + 1):
         return ()
-    most = min(effort // (degree * (nodes + 2 ** (degree + 1))) + 1, MOST_SETS)
+    most = min(effort // (degree * (nodes + 2 ** (degree + 1))) + 1, MAX_SETS)
     one_way = _best_of(nodes, digraph_offset_sets(nodes, degree, most))
     # Of two-way graphs of degree 2 and 4 theorems say which are best.
     two_way = () if degree in (2, 4) else _best_of(nodes, bidirectional_offset_sets(nodes, degree, most))
@@ -101,7 +101,7 @@ def _best_of(nodes: int, sets: IntArray) -> Iterator[_Found]:
         equal = (costs.steps == costs.steps[place]) & (costs.loads == costs.loads[place])
         yield _Found(
             CirculantBase(int(costs.steps[place]), factor, hops, _recipe(nodes, offsets), opposite),
-            sets[np.flatnonzero(equal)[:MOST_EQUALS]],
+            sets[np.flatnonzero(equal)[:MAX_EQUALS]],
         )
 
 

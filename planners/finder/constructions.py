@@ -1,56 +1,154 @@
-"""How a direct-connect topology is put together, step by step, and with it its schedules.
+"""Constructions of direct-connect topologies, and with them their schedules.
 
-A recipe is a small tree of names and numbers: the finder compares many thousands and builds only the few that it
-returns.  `Recipe.graph`, `Recipe.schedule` and `Recipe.reduce_scatter` carry it out.
+A construction is a small tree of names and numbers: the finder compares many thousands and builds only the few that it
+returns.  `Construction.graph`, `Construction.schedule` and `Construction.reduce_scatter` carry it out.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, lru_cache
+from typing import ClassVar
 
-from .base_construction import Base, Recipe, breadth_first
+from ... import topologies
+from ...schedules import StepSchedule, base_reduce_scatter, base_schedule, reversed_schedule
+from ...schedules.expansions import expansions as schedule_expansions
+from ...schedules.traffic.collective import Direction
+from ...topologies import DirectGraph, Topology, base_schedule_names
+from ...topologies.graphs import expansions as graph_expansions
+from ..bfb.bfb import bfb_schedule
 
-if TYPE_CHECKING:
-    from ...schedules import StepSchedule
-    from ...schedules.traffic.collective import Direction
-    from ...topologies import DirectGraph
+VERTEX_TRANSITIVE = {
+    *("bidirectional_ring", "circulant", "circulant_digraph", "complete"),
+    *("complete_bipartite", "directed_circulant", "unidirectional_ring"),
+}
+REVERSE_SYMMETRIC = VERTEX_TRANSITIVE | {"de_bruijn", "distance_regular"}
+"""Families whose graphs all are isomorphic to their transposes; of others some may be."""
 
-__all__ = [
-    "Base",
-    "CartesianPower",
-    "CartesianProduct",
-    "DegreeExpansion",
-    "Expansion",
-    "LineGraph",
-    "Parallel",
-    "Recipe",
-    "Transpose",
-    "TwoWay",
-    "transposed",
-]
+
+class Construction(ABC):
+    """A topology as a base or as an expansion of other constructions."""
+
+    @cached_property
+    @abstractmethod
+    def name(self) -> str:
+        """In the direct-connect paper's notation."""
+
+    @property
+    @abstractmethod
+    def reverse_symmetric(self) -> bool:
+        """Whether the graph is isomorphic to its transpose by the way it is made; if not, it still may be."""
+
+    @abstractmethod
+    def orbit_representatives(self, degree: int) -> int | None:
+        """Count the first nodes of which all others are images by automorphisms that the way it is made tells of."""
+
+    @abstractmethod
+    def _graph(self) -> DirectGraph:
+        """Build the graph, under any name."""
+
+    @abstractmethod
+    def _planned(self, direction: Direction) -> StepSchedule:
+        """Make an allgather, or a reduce-scatter, on the graph."""
+
+    def graph(self) -> DirectGraph:
+        """Build the graph."""
+        return self._graph().renamed(self.name)
+
+    def schedule(self) -> StepSchedule:
+        """Make an allgather on `graph` by the theorem that belongs to the construction; nothing is checked here."""
+        return self._planned("broadcast")
+
+    def reduce_scatter(self) -> StepSchedule:
+        """Make a reduce-scatter on `graph`: the reverse of an allgather on the transpose (Corollaries 1.1 and 1.2)."""
+        return self._planned("reduce")
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
 
 
 @dataclass(frozen=True)
-class Expansion(Recipe):
-    """What is made of one other recipe."""
+class Base(Construction):
+    """A family of `collopt.topologies`: the function's name, its arguments, and what the paper calls it (Table 9)."""
 
-    base: Recipe
+    family: str
+    arguments: tuple[object, ...]
+    title: str
+
+    @cached_property
+    def name(self) -> str:
+        """As in Table 9."""
+        return self.title
+
+    @property
+    def reverse_symmetric(self) -> bool:
+        """Whether all graphs of the family are."""
+        return self.family in REVERSE_SYMMETRIC
+
+    def orbit_representatives(self, degree: int) -> int | None:  # noqa: ARG002
+        """One where all nodes are alike; half of a generalized Kautz graph, which x to n - 1 - x maps to itself."""
+        if self.family == "generalized_kautz":
+            _, nodes = self.arguments
+            assert isinstance(nodes, int)
+            return (nodes + 1) // 2
+        return (
+            1 if self.family in VERTEX_TRANSITIVE or (self.family == "de_bruijn" and self.arguments[1] == 1) else None
+        )
+
+    def _graph(self) -> DirectGraph:
+        return _built(self.family, self.arguments)
+
+    def _planned(self, direction: Direction) -> StepSchedule:
+        """Take the schedule that comes with the graph, for those without a good breadth-first one; else plan that."""
+        if self.name not in base_schedule_names():
+            return bfb_schedule(self.graph(), direction=direction)
+        return (base_schedule if direction == "broadcast" else base_reduce_scatter)(self.name)
+
+
+@lru_cache(maxsize=32)
+def _built(family: str, arguments: tuple[object, ...]) -> DirectGraph:
+    """Build a base once for all constructions of a query that begin with it; its arcs are read-only."""
+    topology: Topology = getattr(topologies, family)(*arguments)
+    return topology.direct_graph()
+
+
+@dataclass(frozen=True)
+class Expansion(Construction):
+    """An expansion of one other construction, by the function `expansion` of `collopt.topologies`."""
+
+    expansion: ClassVar[str]
+
+    base: Construction
 
     @property
     def reverse_symmetric(self) -> bool:
         """If the base is."""
         return self.base.reverse_symmetric
 
-    def prototypes(self, degree: int) -> int | None:
+    @property
+    def factor(self) -> tuple[int, ...]:
+        """The second argument of the expansion, where it has one."""
+        return ()
+
+    def orbit_representatives(self, degree: int) -> int | None:
         """Those of the base."""
-        return self.base.prototypes(degree)
+        return self.base.orbit_representatives(degree)
 
     def _old(self, direction: Direction) -> StepSchedule:
         return self.base.schedule() if direction == "broadcast" else self.base.reduce_scatter()
+
+    def _graph(self) -> DirectGraph:
+        graph: DirectGraph = getattr(graph_expansions, self.expansion)(self.base.graph(), *self.factor)
+        return graph
+
+    def _planned(self, direction: Direction) -> StepSchedule:
+        expand = getattr(schedule_expansions, f"{self.expansion}_schedule")
+        schedule: StepSchedule = expand(self.base.graph(), *self.factor, self._old(direction))
+        return schedule
 
 
 @dataclass(frozen=True)
@@ -66,14 +164,14 @@ class Transpose(Expansion):
         return self.base.graph().transpose()
 
     def _planned(self, direction: Direction) -> StepSchedule:
-        from ...schedules import reversed_schedule
-
         return reversed_schedule(self._old("reduce" if direction == "broadcast" else "broadcast"))
 
 
 @dataclass(frozen=True)
 class LineGraph(Expansion):
     """L(G), with the schedule of Definition 1."""
+
+    expansion: ClassVar[str] = "line_graph"
 
     @cached_property
     def name(self) -> str:
@@ -83,25 +181,17 @@ class LineGraph(Expansion):
             times, base = times + 1, base.base
         return f"L({base.name})" if times == 1 else f"L^{times}({base.name})"
 
-    def prototypes(self, degree: int) -> int | None:
+    def orbit_representatives(self, degree: int) -> int | None:
         """All arcs out of the base's, which are the first arcs."""
-        count = self.base.prototypes(degree)
+        count = self.base.orbit_representatives(degree)
         return count and count * degree
-
-    def _graph(self) -> DirectGraph:
-        from ...topologies.graphs.expansions import line_graph
-
-        return line_graph(self.base.graph())
-
-    def _planned(self, direction: Direction) -> StepSchedule:
-        from ...schedules.expansions.expansions import line_graph_schedule
-
-        return line_graph_schedule(self.base.graph(), self._old(direction))
 
 
 @dataclass(frozen=True)
 class DegreeExpansion(Expansion):
     """G * n, with the schedule of Definition 2."""
+
+    expansion: ClassVar[str] = "degree_expansion"
 
     copies: int
 
@@ -110,25 +200,22 @@ class DegreeExpansion(Expansion):
         """G*n."""
         return f"{_operand(self.base)}*{self.copies}"
 
-    def prototypes(self, degree: int) -> int | None:
+    @property
+    def factor(self) -> tuple[int, ...]:
+        """How many copies."""
+        return (self.copies,)
+
+    def orbit_representatives(self, degree: int) -> int | None:
         """Up to the first copy of the last of the base's: copies of a node can change places."""
-        count = self.base.prototypes(degree // self.copies)
+        count = self.base.orbit_representatives(degree // self.copies)
         return count and (count - 1) * self.copies + 1
-
-    def _graph(self) -> DirectGraph:
-        from ...topologies.graphs.expansions import degree_expansion
-
-        return degree_expansion(self.base.graph(), self.copies)
-
-    def _planned(self, direction: Direction) -> StepSchedule:
-        from ...schedules.expansions.expansions import degree_expansion_schedule
-
-        return degree_expansion_schedule(self.base.graph(), self.copies, self._old(direction))
 
 
 @dataclass(frozen=True)
 class CartesianPower(Expansion):
     """G^□n, with the schedule of Definition 14."""
+
+    expansion: ClassVar[str] = "cartesian_power"
 
     times: int
 
@@ -137,29 +224,21 @@ class CartesianPower(Expansion):
         """G^□n."""
         return f"{_operand(self.base)}^□{self.times}"
 
-    def prototypes(self, degree: int) -> int | None:
+    @property
+    def factor(self) -> tuple[int, ...]:
+        """The exponent."""
+        return (self.times,)
+
+    def orbit_representatives(self, degree: int) -> int | None:
         """One if all nodes of the base are alike."""
-        return 1 if self.base.prototypes(degree // self.times) == 1 else None
-
-    def _graph(self) -> DirectGraph:
-        from ...topologies.graphs.expansions import cartesian_power
-
-        return cartesian_power(self.base.graph(), self.times)
-
-    def _planned(self, direction: Direction) -> StepSchedule:
-        from ...schedules.expansions.expansions import cartesian_power_schedule
-
-        return cartesian_power_schedule(self.base.graph(), self.times, self._old(direction))
+        return 1 if self.base.orbit_representatives(degree // self.times) == 1 else None
 
 
 @dataclass(frozen=True)
-class CartesianProduct(Recipe):
-    """A product of graphs that each have a bandwidth-optimal breadth-first schedule, and so has one (Theorem 13).
+class CartesianProduct(Construction):
+    """A product of graphs with a bandwidth-optimal breadth-first schedule each (Theorem 13); equal ones adjacent."""
 
-    `factors`: Those that are equal next to each other.
-    """
-
-    factors: tuple[Recipe, ...]
+    factors: tuple[Construction, ...]
 
     @cached_property
     def name(self) -> str:
@@ -172,22 +251,22 @@ class CartesianProduct(Recipe):
         """If all factors are."""
         return all(factor.reverse_symmetric for factor in self.factors)
 
-    def prototypes(self, degree: int) -> int | None:
+    def orbit_representatives(self, degree: int) -> int | None:
         """One if all nodes of each factor are alike; where they are, they are so in any degree."""
-        return 1 if all(factor.prototypes(degree) == 1 for factor in self.factors) else None
+        return 1 if all(factor.orbit_representatives(degree) == 1 for factor in self.factors) else None
 
     def _graph(self) -> DirectGraph:
-        from ...topologies.graphs.expansions import cartesian_product
-
-        return cartesian_product(*(factor.graph() for factor in self.factors))
+        return graph_expansions.cartesian_product(*(factor.graph() for factor in self.factors))
 
     def _planned(self, direction: Direction) -> StepSchedule:
-        return breadth_first(self.graph(), direction)
+        return bfb_schedule(self.graph(), direction=direction)
 
 
 @dataclass(frozen=True)
 class Parallel(Expansion):
-    """k links in place of each: the same schedule takes as long, for each port has 1/k of the bandwidth."""
+    """k·G, k links in place of each: the base's schedule takes as long, for each port has 1/k of the bandwidth."""
+
+    expansion: ClassVar[str] = "parallel"
 
     times: int
 
@@ -196,14 +275,14 @@ class Parallel(Expansion):
         """k·G."""
         return f"{self.times}·{_operand(self.base)}"
 
-    def prototypes(self, degree: int) -> int | None:
+    @property
+    def factor(self) -> tuple[int, ...]:
+        """How many links."""
+        return (self.times,)
+
+    def orbit_representatives(self, degree: int) -> int | None:
         """Those of the base."""
-        return self.base.prototypes(degree // self.times)
-
-    def _graph(self) -> DirectGraph:
-        from ...topologies.graphs.expansions import parallel
-
-        return parallel(self.base.graph(), self.times)
+        return self.base.orbit_representatives(degree // self.times)
 
     def _planned(self, direction: Direction) -> StepSchedule:
         """Take the base's own: links between the same two ranks are one link."""
@@ -212,10 +291,9 @@ class Parallel(Expansion):
 
 @dataclass(frozen=True)
 class TwoWay(Expansion):
-    """G ∪ G^T of a graph that is its own transpose up to the order of the nodes (appendix A.6).
+    """G ∪ G^T where G is isomorphic to G^T: half of each shard takes either direction (appendix A.6)."""
 
-    Half of each shard takes the base's schedule, and half the same in the opposite direction.
-    """
+    expansion: ClassVar[str] = "bidirectional"
 
     @cached_property
     def name(self) -> str:
@@ -227,23 +305,13 @@ class TwoWay(Expansion):
         """Yes: each link has an opposite one."""
         return True
 
-    def prototypes(self, degree: int) -> int | None:
+    def orbit_representatives(self, degree: int) -> int | None:
         """Those of the base, for what maps it to itself does so with its transpose."""
-        return self.base.prototypes(degree // 2)
-
-    def _graph(self) -> DirectGraph:
-        from ...topologies.graphs.expansions import bidirectional
-
-        return bidirectional(self.base.graph())
-
-    def _planned(self, direction: Direction) -> StepSchedule:
-        from ...schedules.expansions.expansions import bidirectional_schedule
-
-        return bidirectional_schedule(self.base.graph(), self._old(direction))
+        return self.base.orbit_representatives(degree // 2)
 
 
-def transposed(recipe: Recipe) -> Recipe:
-    """Make the recipe of the transposed graph, up to the order of the nodes.
+def transposed(recipe: Construction) -> Construction:
+    """Construct the transposed graph, up to the order of the nodes.
 
     >>> print(transposed(CartesianPower(LineGraph(Base("diamond", (), "Diamond")), 2)))
     L(Diamond^T)^□2
@@ -259,7 +327,7 @@ def transposed(recipe: Recipe) -> Recipe:
     return Transpose(recipe)
 
 
-def _operand(recipe: Recipe) -> str:
-    """Name a recipe so that an operator can follow."""
+def _operand(recipe: Construction) -> str:
+    """Name a construction so that an operator can follow."""
     bare = isinstance(recipe, (Base, LineGraph)) and not re.search(r"[□∪*·]", re.sub(r"\(.*\)", "", recipe.name))
     return recipe.name if bare else f"({recipe.name})"

@@ -18,16 +18,16 @@ from ...schedules import StepCost
 from ...topologies import DirectGraph, bandwidth_optimum, moore_steps
 from ..plans.stages import Trace
 from .candidate import Candidate, is_no_worse
-from .circulant_bases import MOST_SEARCHED_DEGREE, best_circulants, circulant_base, line_graph_circulants
-from .constructions import Base, LineGraph, Recipe, transposed
+from .circulant_bases import MAX_SEARCHED_DEGREE, best_circulants, circulant_base, line_graph_circulants
+from .constructions import Base, Construction, LineGraph, transposed
 from .entries import Entry
 from .table import FinderTable
 
-MOST_WORK = 3 * 2**29
+MAX_WORK = 3 * 2**29
 """Nodes, squared, times links of a node, in all of the graphs that are measured: some fifteen seconds."""
 LINE_GRAPH_WORK = 2**24
 """The same of line graphs that are looked at because they may turn out better than theorems say."""
-MOST_LINE_GRAPHS = 64
+MAX_LINE_GRAPHS = 64
 FLOW_WORK = 4
 """How much longer it takes where links are too many for all sets of them to be looked at."""
 CIRCULANT_TRIES = 100
@@ -59,9 +59,9 @@ class Costing:
 
     def __init__(self, nodes: int, degree: int, *, two_way: bool, trace: Trace) -> None:
         self._nodes, self._degree, self._two_way, self._trace = nodes, degree, two_way, trace
-        self._costs: dict[Recipe, tuple[StepCost, StepCost]] = {}
-        self._work = nodes**2 * degree * (FLOW_WORK if degree > MOST_SEARCHED_DEGREE else 1)
-        self._work_left = MOST_WORK
+        self._costs: dict[Construction, tuple[StepCost, StepCost]] = {}
+        self._work = nodes**2 * degree * (FLOW_WORK if degree > MAX_SEARCHED_DEGREE else 1)
+        self._work_left = MAX_WORK
         self.unmeasured = 0
 
     def of_entries(self, entries: Iterable[Entry]) -> Iterator[Candidate]:
@@ -100,7 +100,7 @@ class Costing:
         for promise in sorted({each.recipe: each for each in self._promises(tables)}.values(), key=itemgetter(0, 1, 2)):
             if promise.recipe in self._costs or self._is_vain(promise, allgathers):
                 continue
-            if measured == MOST_LINE_GRAPHS or measured * self._work > LINE_GRAPH_WORK:
+            if measured == MAX_LINE_GRAPHS or measured * self._work > LINE_GRAPH_WORK:
                 return
             measured += 1
             for candidate in self._measured(promise.recipe):
@@ -169,11 +169,11 @@ class Costing:
         from ...topologies.direct_connect.circulant_search import low_diameter_offsets
 
         nodes, degree = self._nodes, self._degree
-        if degree > MOST_SEARCHED_DEGREE and degree % 2 == 0 and nodes > degree:
+        if degree > MAX_SEARCHED_DEGREE and degree % 2 == 0 and nodes > degree:
             offsets = low_diameter_offsets(nodes, degree, tries=CIRCULANT_TRIES)
             yield circulant_base(nodes, offsets)
 
-    def _measured(self, recipe: Recipe, by_theorem: Candidate | None = None) -> Iterator[Candidate]:
+    def _measured(self, recipe: Construction, by_theorem: Candidate | None = None) -> Iterator[Candidate]:
         """Make a candidate at the exact cost of breadth-first broadcasts, and mixed ones with what a theorem says."""
         unknown = StepCost(0, Fraction(0))
         blank = by_theorem or self._candidate(recipe, unknown, unknown, breadth_first=True)
@@ -193,24 +193,24 @@ class Costing:
             yield blank.changed(**gathering)
             yield blank.changed(**reducing)
 
-    def _candidate(self, recipe: Recipe, cost: StepCost, back: StepCost, *, breadth_first: bool) -> Candidate:
+    def _candidate(self, recipe: Construction, cost: StepCost, back: StepCost, *, breadth_first: bool) -> Candidate:
         return Candidate(self._nodes, self._degree, recipe, cost, back, breadth_first, breadth_first)
 
 
 def _breadth_first_costs(candidate: Candidate) -> tuple[StepCost, StepCost]:
     """Work out what the allgather and the reduce-scatter take."""
-    graph, count = candidate.graph(), candidate.recipe.prototypes(candidate.degree)
+    graph, count = candidate.graph(), candidate.recipe.orbit_representatives(candidate.degree)
     cost = breadth_first_cost(graph, count)
     return cost, cost if candidate.recipe.reverse_symmetric else breadth_first_cost(graph.transpose(), count)
 
 
-def breadth_first_cost(graph: DirectGraph, prototypes: int | None) -> StepCost:
+def breadth_first_cost(graph: DirectGraph, orbit_representatives: int | None) -> StepCost:
     """Work out what `bfb_cost` does, out of what reaches the first nodes of which all others are images."""
     from ...solvers.bfb.load_balancing import busiest_sets
     from ..bfb.problem import read_network
 
     network = read_network(graph)
-    found = busiest_sets(network.intake, None if prototypes is None else np.arange(prototypes))
+    found = busiest_sets(network.intake, None if orbit_representatives is None else np.arange(orbit_representatives))
     loads = sum((each.load for each in found), Fraction(0)) / network.unit
     return StepCost(len(found), Fraction(graph.degree, graph.num_nodes) * loads)
 
@@ -230,7 +230,7 @@ def _with_transpose(candidate: Candidate) -> Iterator[Candidate]:
         )
 
 
-def _line_graph(base: Recipe, times: int) -> LineGraph:
+def _line_graph(base: Construction, times: int) -> LineGraph:
     recipe = LineGraph(base)
     for _ in range(times - 1):
         recipe = LineGraph(recipe)

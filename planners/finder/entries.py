@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ...topologies import bandwidth_optimum
-from .constructions import Recipe
+from .constructions import Construction
 
 optimum = cache(bandwidth_optimum)
 """(N - 1)/N, the same object every time: what is the same needs no comparison of fractions."""
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
     steps: int
     factor: Fraction
     hops: int
-    recipe: Recipe
+    recipe: Construction
     simple: bool = True
     loop_free: bool = True
     breadth_first: bool = True

@@ -23,15 +23,15 @@ from .candidate import Candidate
 from .costs import Costing
 from .entries import Entry
 from .frontier import Frontier, efficient, undecided
-from .table import MOST_SEARCHED_NODES, TIES, FinderTable, Kind
+from .table import MAX_SEARCHED_NODES, TIES, FinderTable, Kind
 from .workload import FrontierBounds, Workload
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_NODES = 8192
-MOST_DEGREE = 64
-MOST_ALL_TO_ALL_WORK = 2**31
+MAX_NODES = 8192
+MAX_DEGREE = 64
+MAX_ALL_TO_ALL_WORK = 2**31
 """Nodes, squared, times links of a node, of all topologies whose all-to-all is bounded: some ten seconds."""
 MANY_SIZES = 64
 """From here on it pays to have the figures of all generalized Kautz graphs at hand."""
@@ -112,7 +112,7 @@ def find_topologies(
         found += costing.of_line_graphs(_tables(), found)
         found += costing.of_promising_circulants()
         candidates = efficient(found, ties)
-    if ties > 1 and len(candidates) * nodes**2 * degree <= MOST_ALL_TO_ALL_WORK:
+    if ties > 1 and len(candidates) * nodes**2 * degree <= MAX_ALL_TO_ALL_WORK:
         with trace.stage("all-to-all"):
             candidates = undecided(list(map(_with_all_to_all, progress.iterate(candidates, len(candidates)))))
     else:
@@ -208,11 +208,11 @@ COLUMNS = [
 
 
 def _as_sizes(nodes: object, degree: object) -> tuple[int, int]:
-    return as_size(nodes, "nodes", least=2, most=MOST_NODES), as_size(degree, "degree", most=MOST_DEGREE)
+    return as_size(nodes, "nodes", least=2, most=MAX_NODES), as_size(degree, "degree", most=MAX_DEGREE)
 
 
 @cache
-def _table(ties: int, searched: int = MOST_SEARCHED_NODES) -> FinderTable:
+def _table(ties: int, searched: int = MAX_SEARCHED_NODES) -> FinderTable:
     return FinderTable(ties, searched)
 
 

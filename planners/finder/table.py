@@ -16,13 +16,22 @@ from functools import cache
 from typing import Literal
 
 from .bases import bandwidth_optimal_bases, bases, searched_bases
-from .constructions import Base, CartesianPower, CartesianProduct, DegreeExpansion, LineGraph, Parallel, Recipe, TwoWay
+from .constructions import (
+    Base,
+    CartesianPower,
+    CartesianProduct,
+    Construction,
+    DegreeExpansion,
+    LineGraph,
+    Parallel,
+    TwoWay,
+)
 from .entries import BaseEntry, Entry, fewest, optimum, order_of_entry, pareto
 
 Kind = Literal["any", "reverse-symmetric", "two-way"]
 """What graphs are looked for: those that are their own transpose, up to the order of the nodes, can be made two-way."""
 
-MOST_SEARCHED_NODES = 64
+MAX_SEARCHED_NODES = 64
 TIES = 4
 """Topologies of equal T_L and T_B that are kept where all-to-all matters."""
 
@@ -30,7 +39,7 @@ TIES = 4
 class FinderTable:
     """The best topologies of every size and degree that was asked for."""
 
-    def __init__(self, ties: int = TIES, searched: int = MOST_SEARCHED_NODES) -> None:
+    def __init__(self, ties: int = TIES, searched: int = MAX_SEARCHED_NODES) -> None:
         self._ties = ties
         self._searched = searched
         self._best: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
@@ -206,7 +215,7 @@ def _product(one: Entry, other: Entry, nodes: int, hops: int) -> Entry:
     return Entry(one.steps + other.steps, optimum(nodes), hops, CartesianProduct(tuple(parts)))
 
 
-def _parts(recipe: Recipe) -> tuple[Recipe, ...]:
+def _parts(recipe: Construction) -> tuple[Construction, ...]:
     return recipe.factors if isinstance(recipe, CartesianProduct) else (recipe,)
 
 
@@ -215,7 +224,7 @@ def _two_way(entry: Entry) -> Entry:
     return entry._replace(recipe=TwoWay(entry.recipe), simple=False, breadth_first=False)
 
 
-def _is_ring(recipe: Recipe) -> bool:
+def _is_ring(recipe: Construction) -> bool:
     return isinstance(recipe, Base) and recipe.family in ("unidirectional_ring", "bidirectional_ring")
 
 

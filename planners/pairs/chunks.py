@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 """Numbers of chunks per unit of traffic that are tried if none is asked for."""
-MOST_PER_UNIT = 2**20
+MAX_PER_UNIT = 2**20
 """Chunks that can be asked for."""
-MOST_EXACT = 2**12
+MAX_EXACT = 2**12
 """Chunks per unit that are taken if they put exactly on each path what its flow does."""
-MOST_PER_PAIR = 2**12
+MAX_PER_PAIR = 2**12
 """Chunks of a pair beyond which smaller ones are not tried: the traffic itself counts finely enough."""
-MOST_HOPS = 2**25
+MAX_HOPS = 2**25
 """Hops of all numbers of chunks together."""
-MOST_CHUNKS = 2**62
+MAX_CHUNKS = 2**62
 """All together."""
 EFFORT = 2 * 10**7
 """Hops that are looked at for each number, a fraction of a second."""
@@ -37,7 +37,7 @@ EFFORT = 2 * 10**7
 
 def as_chunks(value: object) -> int:
     """Read a number of chunks per unit of traffic, or raise `UnsupportedError`."""
-    return as_whole(value, "chunks", most=MOST_PER_UNIT)
+    return as_whole(value, "chunks", most=MAX_PER_UNIT)
 
 
 def shared_chunks(
@@ -50,7 +50,7 @@ def shared_chunks(
     from ...solvers.paths.chunk_rounding import rounded
     from ...solvers.paths.decomposition import path_loads
 
-    if chunks is not None and sum(traffic.ravel().tolist()) * chunks >= MOST_CHUNKS:
+    if chunks is not None and sum(traffic.ravel().tolist()) * chunks >= MAX_CHUNKS:
         raise CapacityOverflowError(
             f"the traffic counts {sum(traffic.ravel().tolist())} of its common unit, and {chunks} chunks of each "
             "overflow int64; expected fewer chunks"
@@ -76,14 +76,14 @@ def shared_chunks(
 
 def _numbers(paths: Paths, parts: IntArray, pairs: IntArray) -> Iterator[int]:
     """Numbers of chunks to try, the last of which puts on each path just what its flow does, if it is not too large."""
-    left = MOST_HOPS // max(1, len(paths.links))
+    left = MAX_HOPS // max(1, len(paths.links))
     for place, count in enumerate(TRIED):
-        if place == 0 or (place < left and count * int(parts.max()) <= MOST_PER_PAIR):
+        if place == 0 or (place < left and count * int(parts.max()) <= MAX_PER_PAIR):
             yield count
     sums = np.zeros(len(parts), dtype=np.int64)
     np.add.at(sums, pairs, paths.weights)
     # What a traffic of 1 gets is the same for all pairs.
     whole = int(sums[0] // parts[0])
     exact = whole // gcd(whole, int(np.gcd.reduce(paths.weights)))
-    if exact not in TRIED and exact * int(parts.max()) <= MOST_EXACT:
+    if exact not in TRIED and exact * int(parts.max()) <= MAX_EXACT:
         yield exact

@@ -17,7 +17,7 @@ from ...topologies.network.direct_graph import as_direct_graph
 
 EXACT_COLUMNS = 20_000
 """Of the linear program: interior point, crossover and the exact optimum take about a second for so many."""
-MOST_COLUMNS = 150_000
+MAX_COLUMNS = 150_000
 """Interior point alone takes half a minute for so many."""
 FINE_GAP = Fraction(1, 500)
 """Smaller ones take multiplicative weights about as long as the interior point, or more rounds than they have."""
@@ -71,13 +71,13 @@ def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) ->
             rate = exact_rate(graph, alike)
             return rate, rate
     with suppress(NoAnswerError):
-        if columns <= MOST_COLUMNS and part < FINE_GAP:
+        if columns <= MAX_COLUMNS and part < FINE_GAP:
             return certified_rate(graph, alike)
     from ...solvers.multicommodity.concurrent_flow import concurrent_flow
 
     found = concurrent_flow(graph.num_nodes, *graph.adjacency, demands, gap=part, automorphisms=alike)
     with suppress(NoAnswerError):
-        if columns <= MOST_COLUMNS and found.gap > part:
+        if columns <= MAX_COLUMNS and found.gap > part:
             lower, upper = certified_rate(graph, alike)
             return max(found.lower, lower), min(found.upper, upper)
     return found.lower, found.upper

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 STAGES = {"plain": 0, "fewest": 1}
 """How stages are found: any matching that is repaired, or the widest one each time."""
-MOST_BYTES = 2**62
+MAX_BYTES = 2**62
 """All entries together stay below this."""
-MOST_SERVERS = 2**10
-MOST_RANKS = 2**15
+MAX_SERVERS = 2**10
+MAX_RANKS = 2**15
 
 
 def schedule_all_to_allv(
@@ -97,7 +97,7 @@ def schedule_all_to_allv(
 
     if not isinstance(stages, str) or stages not in STAGES:
         raise UnsupportedError(f"stages is {shown(stages)}; expected one of {', '.join(STAGES)}")
-    cap = MOST_BYTES if max_stage_bytes is None else min(MOST_BYTES, as_whole(max_stage_bytes, "max_stage_bytes"))
+    cap = MAX_BYTES if max_stage_bytes is None else min(MAX_BYTES, as_whole(max_stage_bytes, "max_stage_bytes"))
     n = as_whole(servers, "servers")
     if type(gpus_per_server) is not int and hasattr(gpus_per_server, "__len__"):
         each = as_sizes(gpus_per_server, n)
@@ -135,7 +135,7 @@ def _refusal(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> Unsupported
 
     if fault != TOO_MANY:
         return unfit(fault, matrix)
-    if cap < MOST_BYTES:
+    if cap < MAX_BYTES:
         return UnsupportedError(f"max_stage_bytes is {cap}, which makes too many stages; expected a larger one")
     return UnsupportedError(
         'the traffic needs too many stages to keep them all; expected fewer servers, or stages="fewest"'
@@ -179,15 +179,15 @@ def shaped(traffic: Any, servers: int, ranks: int, told: str) -> npt.NDArray[np.
         raise UnsupportedError(f"the traffic has shape {given.shape}; expected a square matrix, one row for each rank")
     if len(given) != ranks:
         raise UnsupportedError(f"the traffic is of {len(given)} ranks; expected {ranks}, as {told}")
-    if servers > MOST_SERVERS or ranks > MOST_RANKS:
+    if servers > MAX_SERVERS or ranks > MAX_RANKS:
         raise UnsupportedError(
-            f"the traffic is of {servers} servers and {ranks} ranks; expected at most {MOST_SERVERS} and {MOST_RANKS}"
+            f"the traffic is of {servers} servers and {ranks} ranks; expected at most {MAX_SERVERS} and {MAX_RANKS}"
         )
     if given is not traffic:
         check_table(traffic)
     if given.dtype.kind not in "iu":
         raise _not_integers(given)
-    if given.dtype.kind == "u" and given.dtype.itemsize == 8 and given.max() >= MOST_BYTES:
+    if given.dtype.kind == "u" and given.dtype.itemsize == 8 and given.max() >= MAX_BYTES:
         raise _wrong_entry(given, int(given.argmax()))
     return np.array(given, dtype=np.int64, order="C")
 
@@ -207,7 +207,7 @@ def _not_integers(given: npt.NDArray[Any]) -> UnsupportedError:
     if given.dtype.kind == "f":
         # Comparisons with NaN are false, so this finds it too.
         wide = given.astype(np.result_type(given, np.float64))
-        fine = (wide >= 0) & (wide < MOST_BYTES) & (wide == np.floor(wide))
+        fine = (wide >= 0) & (wide < MAX_BYTES) & (wide == np.floor(wide))
     elif given.dtype.kind == "O":
         fine = np.array([_counts_bytes(entry) for entry in given.ravel()], dtype=bool).reshape(given.shape)
     else:
@@ -222,7 +222,7 @@ def _not_integers(given: npt.NDArray[Any]) -> UnsupportedError:
 
 
 def _counts_bytes(entry: object) -> bool:
-    return is_whole(entry) and 0 <= entry < MOST_BYTES
+    return is_whole(entry) and 0 <= entry < MAX_BYTES
 
 
 def _wrong_entry(given: npt.NDArray[np.integer[Any]], place: int) -> UnsupportedError:

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 ObjectArray = npt.NDArray[np.object_]
 
-MOST_COLUMNS = 25_000
+MAX_COLUMNS = 25_000
 """Columns of a linear program that is solved to the end; beyond, a maximum concurrent flow comes within `LOOSE_GAP`."""
 LOOSE_GAP = Fraction(1, 200)
 ROW_BITS = 32
 """Bits that what a rank has for all others is rounded up to, for a concurrent flow."""
-MOST_SCALE = 2**40
+MAX_SCALE = 2**40
 """Whole numbers beyond which exact flows are rounded."""
-MOST_RATIO = 10**7
+MAX_RATIO = 10**7
 """Of two parts in a linear program, whose solver has tolerances."""
 GRAIN = 2**24
 """Whole units that the largest part is cut into, where a flow is rounded."""
@@ -74,7 +74,7 @@ def solve_pairs(topology: Topology, traffic: IntArray, trace: Trace) -> PairAnsw
     np.fill_diagonal(demands, 0)
     tails, heads, capacities, _ = topology.arrays
     sources = link_orbits(tails, heads, capacities, demands, alike).sources
-    if len(sources) * len(topology.links) <= MOST_COLUMNS:
+    if len(sources) * len(topology.links) <= MAX_COLUMNS:
         with trace.stage("linear program"):
             return _by_program(topology, demands, alike, trace)
     with trace.stage("concurrent flow"):
@@ -143,7 +143,7 @@ class _Program:
             np.subtract.at(kept, tails, found.flows[source])
             kept[source] = 0
             short |= bool((kept < found.amount * node_demands(topology, self.demands, source)).any())
-        return None if short or found.flows.max() >= MOST_SCALE else found
+        return None if short or found.flows.max() >= MAX_SCALE else found
 
     def _lifted(self, rows: ObjectArray, rate: Fraction) -> PairFlows:
         """Turn flows of one source per orbit, of which a traffic of 1 gets `rate`, into those of all."""
@@ -186,7 +186,7 @@ def _by_program(topology: Topology, demands: IntArray, alike: IntArray, trace: T
 
     # What is next to nothing is raised, as floats cannot tell it from nothing.  Flows then bring enough, and any
     # lengths prove something.
-    least = -(-int(demands.max()) // MOST_RATIO)
+    least = -(-int(demands.max()) // MAX_RATIO)
     raised = np.where(demands > 0, np.maximum(demands, least), 0)
     model = all_to_all.build(_wide(topology), traffic=raised, symmetries=alike)
     solution = solve(model)

@@ -59,7 +59,7 @@ def plan_pairs(
     all_to_all on hypercube-3 by multicommodity: 50.00 GB/s, optimal; 56 paths, 4 steps, 1 chunk per unit
     """
     collective = as_pair_collective(topology, collective)
-    matrix = asked_traffic(topology, collective, traffic)
+    matrix = checked_traffic(topology, collective, traffic)
     count = None if chunks is None else as_chunks(chunks)
     if order is not None and (not isinstance(order, str) or order not in ORDERS):
         raise UnsupportedError(f"order is {shown(order)}; expected one of {', '.join(ORDERS)}")
@@ -80,7 +80,7 @@ def plan_pairs(
 def bound_pairs(topology: Topology, collective: CollectiveName | Collective, *, traffic: Any = None) -> Bound:
     """Find what no all-to-all(v) can beat; parameters and errors as for `plan_pairs`."""
     collective = as_pair_collective(topology, collective)
-    matrix = asked_traffic(topology, collective, traffic)
+    matrix = checked_traffic(topology, collective, traffic)
     return lengths_bound(topology, collective, matrix, solve_pairs(topology, matrix, Trace()).lengths)
 
 
@@ -90,7 +90,7 @@ def as_pair_collective(topology: object, collective: object) -> Collective:
     return as_collective(collective, PAIR_COLLECTIVES, "flows between pairs do not implement")
 
 
-def asked_traffic(topology: Topology, collective: Collective, traffic: Any) -> IntArray:
+def checked_traffic(topology: Topology, collective: Collective, traffic: Any) -> IntArray:
     """Return the traffic in whole numbers, all 1 for an all-to-all; errors as of `plan_pairs`."""
     if not collective.takes_traffic:
         if traffic is not None:
@@ -117,9 +117,9 @@ def _paths(topology: Topology, traffic: IntArray, answer: PairAnswer) -> Paths:
     )
 
 
-MOST_CUTS = 64
+MAX_CUTS = 64
 """Different ones that are looked at."""
-MOST_UNITS = 2**52
+MAX_UNITS = 2**52
 """All lengths together, in their common unit."""
 
 
@@ -154,9 +154,9 @@ def lengths_bound(topology: Topology, collective: Collective, traffic: IntArray,
 def _short(lengths: Sequence[Fraction]) -> Sequence[Fraction]:
     """Round lengths that have no common unit of a fair size: any lengths prove something, and these nearly as much."""
     total, unit = sum(lengths), lcm(*(length.denominator for length in lengths))
-    if total * unit < MOST_UNITS:
+    if total * unit < MAX_UNITS:
         return lengths
-    return [Fraction(round(length * MOST_UNITS / total)) for length in lengths]
+    return [Fraction(round(length * MAX_UNITS / total)) for length in lengths]
 
 
 def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
@@ -175,6 +175,6 @@ def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
             inside[breadth_first_order(graph, rank, return_predecessors=False)] = True
             # What can reach a rank for nothing is entered over links with a length, so the others are left over them.
             inside ^= ends[0] is heads
-            if len(known) < MOST_CUTS and inside.tobytes() not in known:
+            if len(known) < MAX_CUTS and inside.tobytes() not in known:
                 known.add(inside.tobytes())
                 yield Cut(frozenset(topology.nodes[node] for node in np.flatnonzero(inside).tolist()))

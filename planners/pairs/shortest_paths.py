@@ -15,7 +15,7 @@ from ..plans.plan import Plan
 from ..plans.proving import proved_plan
 from ..plans.stages import Trace
 from .flows import check_pairs_reachable
-from .multicommodity import as_pair_collective, asked_traffic, bound_pairs
+from .multicommodity import as_pair_collective, bound_pairs, checked_traffic
 from .step_orders import best_order
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def plan_shortest_paths(topology: Topology, collective: CollectiveName | Collect
     all_to_all on hypercube-2 by shortest-paths: 50.00 GB/s, optimal; 12 paths, 2 steps, 1 chunk per unit
     """
     collective = as_pair_collective(topology, collective)
-    matrix = asked_traffic(topology, collective, traffic)
+    matrix = checked_traffic(topology, collective, traffic)
     check_pairs_reachable(topology, matrix)
     trace = Trace()
     with trace.stage("paths"):

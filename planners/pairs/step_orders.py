@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROWS = 16
 """Parts at most that the chunks of a path are cut into, so that they can pass one after the other."""
-MOST_HOPS = 2**22
+MAX_HOPS = 2**22
 """Hops, after cutting, beyond which rounds are not looked at by themselves."""
 
 Order = Callable[["Paths", Topology], tuple["Paths", IntArray]]
@@ -90,7 +90,7 @@ def _grain(paths: Paths) -> int:
 
 def _is_large(paths: Paths) -> bool:
     parts = -(-paths.weights // _grain(paths))
-    return int((parts * np.diff(paths.starts)).sum()) > MOST_HOPS
+    return int((parts * np.diff(paths.starts)).sum()) > MAX_HOPS
 
 
 def _nodes(paths: Paths, topology: Topology) -> tuple[IntArray, IntArray]:

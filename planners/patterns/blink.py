@@ -23,7 +23,7 @@ from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import Trace
 from ..trees.forest import best_forest, bottleneck
-from ..trees.problem import Network, check_request, network, shard_weights
+from ..trees.problem import TreeProblem, check_request, shard_weights, tree_problem
 from .fixed_pattern import plan_baseline
 
 
@@ -51,10 +51,10 @@ def plan_blink(
             "link of the same bandwidth; use another planner"
         )
 
-    def build(asked: Network) -> Forest:
-        from_root = network(asked.topology, asked.direction, through)
+    def build(problem: TreeProblem) -> Forest:
+        from_root = tree_problem(problem.topology, problem.direction, through)
         packed = best_forest(from_root, bottleneck(from_root), None, Trace())
-        return _from_every_rank(packed, asked) if collective.is_sharded else packed
+        return _from_every_rank(packed, problem) if collective.is_sharded else packed
 
     options: dict[str, int | str] = {} if single or root is None else {"root": through.index(1)}
     return plan_baseline(
@@ -62,11 +62,11 @@ def plan_blink(
     )
 
 
-def _from_every_rank(packed: Forest, asked: Network) -> Forest:
+def _from_every_rank(packed: Forest, problem: TreeProblem) -> Forest:
     """The same trees, seen from every rank with a shard: hops towards the old root are turned around."""
     paths = [packed.path(route) for route in range(len(packed.path_starts) - 1)]
     both = [*paths, *(path[::-1] for path in paths)]
-    roots = np.flatnonzero(asked.root_weights)
+    roots = np.flatnonzero(problem.root_weights)
     routes = np.repeat(packed.routes, len(roots), axis=0)
     for row, root in zip(routes, np.tile(roots, packed.num_trees), strict=True):
         rank, route = int(root), int(row[root])
@@ -78,9 +78,9 @@ def _from_every_rank(packed: Forest, asked: Network) -> Forest:
     return replace(
         packed,
         roots=np.tile(roots, packed.num_trees),
-        weights=np.outer(packed.weights, asked.root_weights[roots]).ravel(),
+        weights=np.outer(packed.weights, problem.root_weights[roots]).ravel(),
         routes=routes,
         path_starts=np.cumsum([0, *map(len, both)], dtype=np.int64),
         path_nodes=np.array([node for path in both for node in path], dtype=np.int64),
-        root_weights=asked.root_weights,
+        root_weights=problem.root_weights,
     )

@@ -17,7 +17,7 @@ from ...schedules.traffic.collective import CollectiveName
 from ...topologies import Topology
 from ...topologies.direct_connect.binary_trees import tree_pair
 from ..plans.plan import Plan
-from ..trees.problem import Network, check_request
+from ..trees.problem import TreeProblem, check_request
 from .fixed_pattern import forest_along, plan_baseline
 from .hierarchical_ring import box_rings
 from .ring_search import Ring
@@ -36,8 +36,8 @@ def plan_double_binary_tree(
     """
     known = check_request(topology, collective)
 
-    def build(asked: Network) -> Forest:
-        return _Trees(asked, None if known.has_two_phases else int(asked.root_weights.argmax())).forest()
+    def build(problem: TreeProblem) -> Forest:
+        return _Trees(problem, None if known.has_two_phases else int(problem.root_weights.argmax())).forest()
 
     return plan_baseline(topology, known, "double-binary-tree", build, root=root)
 
@@ -45,9 +45,9 @@ def plan_double_binary_tree(
 class _Trees:
     """The trees of all channels."""
 
-    def __init__(self, asked: Network, root: int | None) -> None:
-        self._asked, self._root = asked, root
-        self._hops, self._uses = Hops(asked), LinkUses(asked.capacities)
+    def __init__(self, problem: TreeProblem, root: int | None) -> None:
+        self._problem, self._root = problem, root
+        self._hops, self._uses = Hops(problem), LinkUses(problem.capacities)
         boxes: Sequence[tuple[int, ...]] = find_boxes(self._hops)
         if len(boxes) == 1:
             boxes = [(rank,) for rank in boxes[0]]
@@ -68,12 +68,12 @@ class _Trees:
                     roots.append(self._entry(0, place) if self._root is None else self._root)
         per_root = int(np.gcd.reduce(np.unique(roots, return_counts=True)[1]))
         return forest_along(
-            self._asked, per_root, np.array(roots), np.ones(len(roots), dtype=np.int64), np.array(rows), self._routes
+            self._problem, per_root, np.array(roots), np.ones(len(roots), dtype=np.int64), np.array(rows), self._routes
         )
 
     def _tree(self, ring: int, place: int, parents: Sequence[int]) -> list[int]:
         """Number of the route into each rank: between the entries of boxes, and along a chain in every box."""
-        row = [-1] * self._asked.topology.num_ranks
+        row = [-1] * self._problem.topology.num_ranks
         for number, parent in enumerate(parents):
             entry = self._entry(number, place)
             if parent >= 0:

@@ -16,7 +16,7 @@ from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import Trace
 from ..trees.forestcoll import bound_trees
-from ..trees.problem import Network, check_request, network, shard_weights
+from ..trees.problem import TreeProblem, check_request, shard_weights, tree_problem
 from .shortest_routes import Route
 
 
@@ -24,7 +24,7 @@ def plan_baseline(
     topology: Topology,
     collective: CollectiveName | Collective,
     planner: str,
-    build: Callable[[Network], Forest],
+    build: Callable[[TreeProblem], Forest],
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
@@ -47,7 +47,7 @@ def plan_baseline(
 
 
 def forest_along(
-    asked: Network,
+    problem: TreeProblem,
     trees_per_root: int,
     roots: IntArray,
     weights: IntArray,
@@ -60,10 +60,10 @@ def forest_along(
     """
     numbers = hops.astype(np.int32)
     numbers[np.arange(len(roots)), roots] = -1
-    shards = np.zeros(asked.topology.num_ranks, dtype=np.int64)
+    shards = np.zeros(problem.topology.num_ranks, dtype=np.int64)
     np.add.at(shards, roots, weights)
     return Forest(
-        asked.topology.num_ranks,
+        problem.topology.num_ranks,
         trees_per_root,
         np.asarray(roots, dtype=np.int64),
         np.asarray(weights, dtype=np.int64),
@@ -71,18 +71,18 @@ def forest_along(
         np.cumsum([0, *(len(route.nodes) for route in routes)], dtype=np.int64),
         np.array([node for route in routes for node in route.nodes], dtype=np.int64),
         shards // trees_per_root,
-        asked.direction,
+        problem.direction,
     )
 
 
 def _schedule(
-    topology: Topology, collective: Collective, shards: tuple[int, ...], build: Callable[[Network], Forest]
+    topology: Topology, collective: Collective, shards: tuple[int, ...], build: Callable[[TreeProblem], Forest]
 ) -> TreeSchedule:
     if not collective.has_two_phases:
         (direction,) = collective.phases
-        return build(network(topology, direction, shards))
-    spread = build(network(topology, "broadcast", shards))
+        return build(tree_problem(topology, direction, shards))
+    spread = build(tree_problem(topology, "broadcast", shards))
     if opposite_links(topology) is not None:
         # Sums come in on the links that they go out on, turned around: as fast as any other trees of the kind.
         return Allreduce(replace(spread, direction="reduce"), spread)
-    return Allreduce(build(network(topology, "reduce", shards)), spread)
+    return Allreduce(build(tree_problem(topology, "reduce", shards)), spread)

@@ -19,7 +19,7 @@ from ...schedules import Collective, Forest
 from ...schedules.traffic.collective import CollectiveName
 from ...topologies import Topology
 from ..plans.plan import Plan
-from ..trees.problem import Network
+from ..trees.problem import TreeProblem
 from .fixed_pattern import forest_along, plan_baseline
 from .ring_search import Ring, find_rings, ring_along, sharing_time
 from .shortest_routes import Hops, LinkUses, Route, find_boxes
@@ -53,7 +53,7 @@ def _moved(hops: Hops, rings: Sequence[Ring], box: Sequence[int], other: Sequenc
     """Rings of one box in another one, if they are possible there and as fast."""
     if len(box) != len(other):
         return None
-    place, uses = dict(zip(box, other, strict=True)), LinkUses(hops.network.capacities)
+    place, uses = dict(zip(box, other, strict=True)), LinkUses(hops.problem.capacities)
     try:
         moved = [ring_along(hops, [place[rank] for rank in ring.ranks], uses) for ring in rings]
     except UnsupportedError:
@@ -61,28 +61,28 @@ def _moved(hops: Hops, rings: Sequence[Ring], box: Sequence[int], other: Sequenc
     return moved if sharing_time(hops, moved) <= sharing_time(hops, rings) else None
 
 
-def _forest(asked: Network) -> Forest:
-    hops = Hops(asked)
+def _forest(problem: TreeProblem) -> Forest:
+    hops = Hops(problem)
     boxes = find_boxes(hops)
-    _check_boxes(asked, boxes)
+    _check_boxes(problem, boxes)
     inside, across = box_rings(hops, boxes), _rings_across(hops, boxes)
     routes = [route for rings in inside for ring in rings for route in ring.routes]
-    into = _receiving(inside, asked.topology.num_ranks)
+    into = _receiving(inside, problem.topology.num_ranks)
     channels, rows, roots = len(into), [], []
     for place, ring in enumerate(across):
         entered = np.array([box[place] for box in boxes])
         numbers = len(routes) + (np.arange(len(boxes)) - 1) % len(boxes)
         routes += ring
-        for root in entered[asked.root_weights[entered] > 0]:
+        for root in entered[problem.root_weights[entered] > 0]:
             row = into.copy()
             row[:, entered] = numbers
             rows.append(row)
             roots.append(root)
     return forest_along(
-        asked,
+        problem,
         channels,
         np.repeat(roots, channels),
-        np.repeat(asked.root_weights[roots], channels),
+        np.repeat(problem.root_weights[roots], channels),
         np.concatenate(rows),
         routes,
     )
@@ -90,7 +90,7 @@ def _forest(asked: Network) -> Forest:
 
 def _rings_across(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Route]]:
     """Per place, the routes from each box to the next one."""
-    uses = LinkUses(hops.network.capacities)
+    uses = LinkUses(hops.problem.capacities)
     rings = []
     for members in zip(*boxes, strict=True):
         pairs = pairwise([*members, members[0]])
@@ -109,14 +109,15 @@ def _receiving(inside: Sequence[Sequence[Ring]], num_ranks: int) -> npt.NDArray[
     return into
 
 
-def _check_boxes(asked: Network, boxes: Sequence[Sequence[int]]) -> None:
+def _check_boxes(problem: TreeProblem, boxes: Sequence[Sequence[int]]) -> None:
     sizes = sorted({len(box) for box in boxes})
     if len(boxes) < 2:
         raise UnsupportedError(
-            f"the ranks of {asked.topology!r} form one box, where a hierarchical ring is a ring; use the planner 'ring'"
+            f"the ranks of {problem.topology!r} form one box, where a hierarchical ring is a ring; "
+            "use the planner 'ring'"
         )
     if len(sizes) > 1 or sizes[0] < 2:
         raise UnsupportedError(
-            f"the boxes of {asked.topology!r} have {' or '.join(map(str, sizes))} ranks; a hierarchical ring needs "
+            f"the boxes of {problem.topology!r} have {' or '.join(map(str, sizes))} ranks; a hierarchical ring needs "
             "boxes of equal size, of two or more"
         )

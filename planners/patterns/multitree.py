@@ -20,7 +20,7 @@ from ...schedules import Collective, Forest
 from ...schedules.traffic.collective import CollectiveName
 from ...topologies import Topology
 from ..plans.plan import Plan
-from ..trees.problem import Network
+from ..trees.problem import TreeProblem
 from .fixed_pattern import forest_along, plan_baseline
 from .shortest_routes import Hops, Route, find_boxes
 
@@ -40,18 +40,18 @@ def plan_multitree(
     return plan_baseline(topology, collective, "multitree", _forest, weights=weights)
 
 
-def _forest(asked: Network) -> Forest:
-    if asked.topology.num_ranks > MAX_RANKS:
-        raise UnsupportedError(f"MultiTree grows trees for up to {MAX_RANKS} ranks here; {asked.topology!r} has more")
-    roots = np.flatnonzero(asked.root_weights).tolist()
+def _forest(problem: TreeProblem) -> Forest:
+    if problem.topology.num_ranks > MAX_RANKS:
+        raise UnsupportedError(f"MultiTree grows trees for up to {MAX_RANKS} ranks here; {problem.topology!r} has more")
+    roots = np.flatnonzero(problem.root_weights).tolist()
     trees = [_Tree(root) for root in roots]
-    _grow(trees, _Units(asked), asked.topology.num_ranks)
+    _grow(trees, _Units(problem), problem.topology.num_ranks)
     numbers: dict[Route, int] = {}
-    hops = np.zeros((len(trees), asked.topology.num_ranks), dtype=np.int32)
+    hops = np.zeros((len(trees), problem.topology.num_ranks), dtype=np.int32)
     for row, tree in zip(hops, trees, strict=True):
         for route in tree.routes:
             row[route.nodes[-1]] = numbers.setdefault(route, len(numbers))
-    return forest_along(asked, 1, np.array(roots), asked.root_weights[roots], hops, list(numbers))
+    return forest_along(problem, 1, np.array(roots), problem.root_weights[roots], hops, list(numbers))
 
 
 def _grow(trees: Sequence[_Tree], units: _Units, num_ranks: int) -> None:
@@ -72,15 +72,15 @@ def _grow(trees: Sequence[_Tree], units: _Units, num_ranks: int) -> None:
 class _Units:
     """What is left of every link in the current step, and which ways that leaves."""
 
-    def __init__(self, asked: Network) -> None:
-        self._num_ranks = asked.topology.num_ranks
-        self._heads = asked.heads.tolist()
-        self._all = (asked.capacities // asked.capacities.min()).tolist()
+    def __init__(self, problem: TreeProblem) -> None:
+        self._num_ranks = problem.topology.num_ranks
+        self._heads = problem.heads.tolist()
+        self._all = (problem.capacities // problem.capacities.min()).tolist()
         self._left = list(self._all)
-        self._out: list[list[int]] = [[] for _ in range(asked.num_nodes)]
-        for link, tail in enumerate(asked.tails.tolist()):
+        self._out: list[list[int]] = [[] for _ in range(problem.num_nodes)]
+        for link, tail in enumerate(problem.tails.tolist()):
             self._out[tail].append(link)
-        hops = Hops(asked)
+        hops = Hops(problem)
         self._box = {rank: number for number, box in enumerate(find_boxes(hops)) for rank in box}
         self.lengths = sorted(set().union(*(hops.lengths(rank) for rank in self._box)))
         self._detours = False

@@ -24,7 +24,7 @@ from ...schedules import Collective, Forest
 from ...schedules.traffic.collective import CollectiveName
 from ...topologies import Topology
 from ..plans.plan import Plan
-from ..trees.problem import Network
+from ..trees.problem import TreeProblem
 from .fixed_pattern import forest_along, plan_baseline
 from .shortest_routes import Hops, LinkUses, Route
 
@@ -39,8 +39,8 @@ def plan_recursive_doubling(topology: Topology, collective: CollectiveName | Col
     """
     stepped: list[Fraction] = []
 
-    def build(asked: Network) -> Forest:
-        best = min(_ways(asked), key=lambda way: way.congestion)
+    def build(problem: TreeProblem) -> Forest:
+        best = min(_ways(problem), key=lambda way: way.congestion)
         stepped.append(best.stepped)
         return best.forest()
 
@@ -51,18 +51,18 @@ def plan_recursive_doubling(topology: Topology, collective: CollectiveName | Col
     return replace(plan, provenance={**plan.provenance, **note})
 
 
-def _ways(asked: Network) -> list[_Way]:
-    ranks = asked.topology.num_ranks
+def _ways(problem: TreeProblem) -> list[_Way]:
+    ranks = problem.topology.num_ranks
     bits = ranks.bit_length() - 1
     if ranks != 1 << bits:
         raise UnsupportedError(
-            f"recursive halving and doubling needs a power of two ranks; {asked.topology!r} has {ranks}"
+            f"recursive halving and doubling needs a power of two ranks; {problem.topology!r} has {ranks}"
         )
-    hops = Hops(asked)
+    hops = Hops(problem)
     routes = {(tail, bit): hops.needed(tail, tail ^ (1 << bit)) for tail in range(ranks) for bit in range(bits)}
     falling = list(range(bits))[::-1]
     turned = [falling[turn:] + falling[:turn] for turn in range(bits)]
-    return [_way(asked, routes, orders) for orders in ([falling], turned)]
+    return [_way(problem, routes, orders) for orders in ([falling], turned)]
 
 
 class _Way(NamedTuple):
@@ -74,7 +74,7 @@ class _Way(NamedTuple):
         every step.
     """
 
-    asked: Network
+    problem: TreeProblem
     orders: Sequence[Sequence[int]]
     routes: list[Route]
     congestion: Fraction
@@ -82,7 +82,7 @@ class _Way(NamedTuple):
 
     def forest(self) -> Forest:
         """Binomial trees from every rank: a rank receives in the last step in which it differs from the root."""
-        ranks, parts = self.asked.topology.num_ranks, len(self.orders)
+        ranks, parts = self.problem.topology.num_ranks, len(self.orders)
         numbers = np.arange(ranks)
         rows = []
         for part, order in enumerate(self.orders):
@@ -92,7 +92,7 @@ class _Way(NamedTuple):
                 step[differing >> bit & 1 == 1] = place
             rows.append((part * len(order) + step) * ranks + numbers)
         return forest_along(
-            self.asked,
+            self.problem,
             parts,
             np.tile(numbers, parts),
             np.ones(ranks * parts, dtype=np.int64),
@@ -101,11 +101,13 @@ class _Way(NamedTuple):
         )
 
 
-def _way(asked: Network, known: Mapping[tuple[int, int], tuple[Route, ...]], orders: Sequence[Sequence[int]]) -> _Way:
+def _way(
+    problem: TreeProblem, known: Mapping[tuple[int, int], tuple[Route, ...]], orders: Sequence[Sequence[int]]
+) -> _Way:
     """Choose routes, and add up what they carry in every step."""
-    ranks, bits = asked.topology.num_ranks, len(orders[0])
-    total, routes = LinkUses(asked.capacities), list[Route]()
-    steps = [LinkUses(asked.capacities) for _ in range(bits)]
+    ranks, bits = problem.topology.num_ranks, len(orders[0])
+    total, routes = LinkUses(problem.capacities), list[Route]()
+    steps = [LinkUses(problem.capacities) for _ in range(bits)]
     for order in orders:
         for step, bit in enumerate(order):
             for rank in range(ranks):
@@ -113,4 +115,6 @@ def _way(asked: Network, known: Mapping[tuple[int, int], tuple[Route, ...]], ord
                 steps[step].add(route.links, 1 << step)
                 routes.append(route)
     unit = total.common * len(orders)
-    return _Way(asked, orders, routes, Fraction(total.peak(), unit), Fraction(sum(step.peak() for step in steps), unit))
+    return _Way(
+        problem, orders, routes, Fraction(total.peak(), unit), Fraction(sum(step.peak() for step in steps), unit)
+    )

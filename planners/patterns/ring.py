@@ -22,7 +22,7 @@ from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.forest import bottleneck
-from ..trees.problem import Network, network
+from ..trees.problem import TreeProblem, tree_problem
 from .fixed_pattern import forest_along, plan_baseline
 from .ring_search import MAX_CHANNELS, Ring, find_rings, ring_along, sharing_time
 from .shortest_routes import Hops, LinkUses, find_boxes
@@ -60,24 +60,24 @@ def plan_ring(
     if channels is not None:
         options["channels"] = as_whole(channels, "channels", most=MAX_CHANNELS)
 
-    def build(asked: Network) -> Forest:
-        return _forest(asked, _along(asked, ranks) if ranks else _search(asked, channels))
+    def build(problem: TreeProblem) -> Forest:
+        return _forest(problem, _along(problem, ranks) if ranks else _search(problem, channels))
 
     return plan_baseline(topology, collective, "ring", build, root=root, weights=weights, options=options)
 
 
-def _search(asked: Network, channels: int | None) -> list[Ring]:
+def _search(problem: TreeProblem, channels: int | None) -> list[Ring]:
     """Rings box by box; they cross every cut, so they are no faster than the narrowest cut."""
-    hops, ranks = Hops(asked), asked.topology.num_ranks
-    narrowest = bottleneck(network(asked.topology, asked.direction, (1, *[0] * (ranks - 1))))
+    hops, ranks = Hops(problem), problem.topology.num_ranks
+    narrowest = bottleneck(tree_problem(problem.topology, problem.direction, (1, *[0] * (ranks - 1))))
     return find_rings(hops, find_boxes(hops), channels, Fraction(narrowest.supply, narrowest.capacity))
 
 
-def _along(asked: Network, ranks: list[int]) -> list[Ring]:
+def _along(problem: TreeProblem, ranks: list[int]) -> list[Ring]:
     """The ring of a given order, and its opposite where that is possible and better."""
-    hops, uses = Hops(asked), LinkUses(asked.capacities)
+    hops, uses = Hops(problem), LinkUses(problem.capacities)
     # With reductions the network is turned around, and data still runs in the order given.
-    ring = ring_along(hops, ranks if asked.direction == "broadcast" else ranks[::-1], uses)
+    ring = ring_along(hops, ranks if problem.direction == "broadcast" else ranks[::-1], uses)
     try:
         both = [ring, ring_along(hops, ring.ranks[::-1], uses)]
     except UnsupportedError:
@@ -85,18 +85,18 @@ def _along(asked: Network, ranks: list[int]) -> list[Ring]:
     return min([ring], both, key=lambda rings: sharing_time(hops, rings))
 
 
-def _forest(asked: Network, rings: list[Ring]) -> Forest:
+def _forest(problem: TreeProblem, rings: list[Ring]) -> Forest:
     """One path per shard and ring, from the shard's root all the way round."""
-    count, ranks = len(rings), asked.topology.num_ranks
+    count, ranks = len(rings), problem.topology.num_ranks
     hops = np.empty((count, ranks), dtype=np.int32)
     for number, ring in enumerate(rings):
         hops[number, np.roll(ring.ranks, -1)] = number * ranks + np.arange(ranks)
-    roots = np.flatnonzero(asked.root_weights)
+    roots = np.flatnonzero(problem.root_weights)
     return forest_along(
-        asked,
+        problem,
         count,
         np.repeat(roots, count),
-        np.repeat(asked.root_weights[roots], count),
+        np.repeat(problem.root_weights[roots], count),
         np.tile(hops, (len(roots), 1)),
         [route for ring in rings for route in ring.routes],
     )

@@ -74,7 +74,7 @@ class Surroundings:
                 self.inside[rank] = {to: ways for to, ways in row.items() if len(ways[0].links) == shortest}
         rows = [*self.inside.values(), *self.onward.values()]
         self.links = sorted({link for row in rows for ways in row.values() for way in ways for link in way.links})
-        self._capacities = hops.network.capacities.tolist()
+        self._capacities = hops.problem.capacities.tolist()
 
     @property
     def ideal(self) -> Fraction:
@@ -249,14 +249,14 @@ def find_rings(
         if rings := _best_rings(near, hops, channels, max(ideal, near.ideal)):
             return rings
     raise UnsupportedError(
-        f"no ring through {len(everyone[0])} ranks of {hops.network.topology!r} was found whose neighbors are "
+        f"no ring through {len(everyone[0])} ranks of {hops.problem.topology!r} was found whose neighbors are "
         "connected directly or through switches only; use another planner, or give the order of a known ring"
     )
 
 
 def sharing_time(hops: Hops, rings: Sequence[Ring]) -> Fraction:
     """Time per unit of data of the busiest link, in units of capacity, if each ring carries an equal part."""
-    uses = LinkUses(hops.network.capacities)
+    uses = LinkUses(hops.problem.capacities)
     for ring in rings:
         uses.add(ring.links)
     return Fraction(uses.peak(), uses.common * len(rings))
@@ -285,7 +285,7 @@ def _best_rings(near: Surroundings, hops: Hops, channels: int | None, ideal: Fra
 
 def _candidates(near: Surroundings, hops: Hops, channels: int | None, taste: Taste) -> Iterator[list[Ring]]:
     """Rings found one after the other, then so many of them as are fastest; and each with its rings found again."""
-    uses, found = LinkUses(hops.network.capacities), list[Ring]()
+    uses, found = LinkUses(hops.problem.capacities), list[Ring]()
     for number in range(channels or _useful_channels(near)):
         if (ring := next_ring(near, uses, number, taste)) is None:
             break
@@ -310,7 +310,7 @@ def _useful_channels(near: Surroundings) -> int:
 
 def _improved(near: Surroundings, hops: Hops, rings: Sequence[Ring], taste: Taste) -> list[Ring]:
     """Look for each ring again, now that all others are known."""
-    rings, uses = list(rings), LinkUses(hops.network.capacities)
+    rings, uses = list(rings), LinkUses(hops.problem.capacities)
     for ring in rings:
         uses.add(ring.links)
     for _ in range(IMPROVEMENTS):

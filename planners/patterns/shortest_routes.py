@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
-from ..trees.problem import Network
+from ..trees.problem import TreeProblem
 
 MAX_ROUTES = 64
 """Equally good ways that are told apart for one hop: all that lead from pod to pod of a fat tree with 16 ports."""
@@ -39,11 +39,11 @@ class _Ways(NamedTuple):
 class Hops:
     """The hops of a network, each looked up on first use."""
 
-    def __init__(self, asked: Network) -> None:
-        self.network = asked
-        self._tails, self._heads = asked.tails.tolist(), asked.heads.tolist()
-        self._capacities = asked.capacities.tolist()
-        self._out: list[list[int]] = [[] for _ in range(asked.num_nodes)]
+    def __init__(self, problem: TreeProblem) -> None:
+        self.problem = problem
+        self._tails, self._heads = problem.tails.tolist(), problem.heads.tolist()
+        self._capacities = problem.capacities.tolist()
+        self._out: list[list[int]] = [[] for _ in range(problem.num_nodes)]
         for link, tail in enumerate(self._tails):
             self._out[tail].append(link)
         self._ways: dict[int, _Ways] = {}
@@ -54,7 +54,7 @@ class Hops:
         while level:
             length += 1
             level = list(dict.fromkeys(self._heads[link] for node in level for link in self._out[node]))
-            if found := [node for node in level if node < self.network.topology.num_ranks and node != tail]:
+            if found := [node for node in level if node < self.problem.topology.num_ranks and node != tail]:
                 return length, found
             level = [node for node in level if node not in seen]
             seen.update(level)
@@ -62,7 +62,7 @@ class Hops:
 
     def lengths(self, tail: int) -> set[int]:
         """Numbers of links that hops from `tail` have."""
-        ranks = self.network.topology.num_ranks
+        ranks = self.problem.topology.num_ranks
         return {length for node, length in self._from(tail).lengths.items() if node < ranks and node != tail}
 
     def routes(self, tail: int, head: int) -> tuple[Route, ...]:
@@ -87,12 +87,12 @@ class Hops:
         """Return `routes`, or raise `UnsupportedError` where there are none."""
         if routes := self.routes(tail, head):
             return routes
-        names = self.network.topology.nodes
-        if self.network.direction == "reduce":
+        names = self.problem.topology.nodes
+        if self.problem.direction == "reduce":
             tail, head = head, tail
         raise UnsupportedError(
             f"rank {names[tail]!r} would have to send to {names[head]!r}, but every path there in "
-            f"{self.network.topology!r} passes through other ranks"
+            f"{self.problem.topology!r} passes through other ranks"
         )
 
     def _from(self, tail: int) -> _Ways:
@@ -104,8 +104,8 @@ class Hops:
 
     def _search(self, start: int) -> _Ways:
         """Breadth first through switches; ranks end a way."""
-        ranks = self.network.topology.num_ranks
-        ways = _Ways({start: 0}, {start: int(self.network.capacities.sum())}, {})
+        ranks = self.problem.topology.num_ranks
+        ways = _Ways({start: 0}, {start: int(self.problem.capacities.sum())}, {})
         level, length = [start], 0
         while level:
             length += 1
@@ -163,11 +163,11 @@ def find_boxes(hops: Hops) -> tuple[tuple[int, ...], ...]:
     That finds GPUs on one NVSwitch, in one mesh of direct links, or hosts on one leaf switch, whatever they are called.
 
     >>> from collopt.topologies import dgx_a100
-    >>> from collopt.planners.trees.problem import network
-    >>> find_boxes(Hops(network(dgx_a100(boxes=2), "broadcast", ())))
+    >>> from collopt.planners.trees.problem import tree_problem
+    >>> find_boxes(Hops(tree_problem(dgx_a100(boxes=2), "broadcast", ())))
     ((0, 1, 2, 3, 4, 5, 6, 7), (8, 9, 10, 11, 12, 13, 14, 15))
     """
-    ranks = range(hops.network.topology.num_ranks)
+    ranks = range(hops.problem.topology.num_ranks)
     nearest = [hops.nearest(rank) for rank in ranks]
     shortest = min((length for length, found in nearest if found), default=0)
     joined: list[set[int]] = [set() for _ in ranks]

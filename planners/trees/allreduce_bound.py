@@ -16,7 +16,7 @@ from ...schedules import ALLREDUCE, Bound, Cut, Partition, Witness
 from ...solvers.strength.strength import strength
 from ...topologies import Topology
 from .forest import bottleneck
-from .problem import check_request, network
+from .problem import check_request, tree_problem
 
 
 def allreduce_bound(topology: Topology) -> Bound:
@@ -52,9 +52,9 @@ def partition(topology: Topology, labels: npt.NDArray[np.int64]) -> Partition | 
 def narrowest_cut(topology: Topology) -> Cut:
     """Find the narrowest cut with ranks on both sides: of those with rank 0 inside, and of those without."""
     first = (1, *(0 for _ in topology.compute_nodes[1:]))
-    away = named(topology, bottleneck(network(topology, "broadcast", first)).source_side)
+    away = named(topology, bottleneck(tree_problem(topology, "broadcast", first)).source_side)
     # Seen against the links' direction, what is outside the cut has to leave.
-    back = named(topology, bottleneck(network(topology, "reduce", first)).source_side)
+    back = named(topology, bottleneck(tree_problem(topology, "reduce", first)).source_side)
     cuts = [Cut(away), Cut(frozenset(topology.nodes) - back)]
     return min(cuts, key=lambda cut: cut.bandwidth(topology))
 

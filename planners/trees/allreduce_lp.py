@@ -20,7 +20,7 @@ from ..plans.stages import Trace
 from .allreduce_bound import allreduce_bound
 from .cutting_planes import BestRates, best_rates
 from .forest import best_forest, bottleneck
-from .problem import checked_count, network
+from .problem import checked_count, tree_problem
 
 
 def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) -> Plan:
@@ -65,8 +65,8 @@ def _forest(topology: Topology, direction: Direction, rates: BestRates, count: i
     """Pack trees of one kind into the network of their shares."""
     shares = zip(topology.links, rates.shares[direction], strict=True)
     links = tuple(link._replace(bandwidth=share) for link, share in shares if share > 0)
-    asked = network(replace(topology, links=links), direction, _whole(rates.root_rates))
-    return best_forest(asked, bottleneck(asked), count, trace)
+    problem = tree_problem(replace(topology, links=links), direction, _whole(rates.root_rates))
+    return best_forest(problem, bottleneck(problem), count, trace)
 
 
 def _whole(amounts: Sequence[Fraction]) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from ..plans.plan import Plan
 from ..plans.stages import Trace
 from .allreduce_bound import allreduce_bound, named
 from .forest import best_forest, bottleneck
-from .problem import Network, check_request, checked_count, network, shard_weights
+from .problem import TreeProblem, check_request, checked_count, shard_weights, tree_problem
 
 
 def bound_trees(
@@ -42,8 +42,8 @@ def bound_trees(
     if collective.has_two_phases:
         return allreduce_bound(topology)
     (direction,) = collective.phases
-    asked = network(topology, direction, shards)
-    return _tree_bound(asked, collective, shards, bottleneck(asked))
+    problem = tree_problem(topology, direction, shards)
+    return _tree_bound(problem, collective, shards, bottleneck(problem))
 
 
 def plan_trees(
@@ -86,14 +86,14 @@ def _one_way(
 ) -> tuple[Forest, Bound]:
     with trace.stage("bottleneck"):
         (direction,) = collective.phases
-        asked = network(topology, direction, shards)
-        best = bottleneck(asked)
-    return best_forest(asked, best, count, trace), _tree_bound(asked, collective, shards, best)
+        problem = tree_problem(topology, direction, shards)
+        best = bottleneck(problem)
+    return best_forest(problem, best, count, trace), _tree_bound(problem, collective, shards, best)
 
 
-def _tree_bound(asked: Network, collective: Collective, shards: tuple[int, ...], best: Bottleneck) -> Bound:
-    rate = Fraction(best.supply, best.capacity) / asked.topology.arrays.unit
-    return Bound(asked.topology, collective, rate, Cut(named(asked.topology, best.source_side)), shards)
+def _tree_bound(problem: TreeProblem, collective: Collective, shards: tuple[int, ...], best: Bottleneck) -> Bound:
+    rate = Fraction(best.supply, best.capacity) / problem.topology.arrays.unit
+    return Bound(problem.topology, collective, rate, Cut(named(problem.topology, best.source_side)), shards)
 
 
 def _allreduce(topology: Topology, count: int | None, trace: Trace) -> tuple[Allreduce, Bound]:

@@ -1,4 +1,4 @@
-"""What is asked of a planner of trees, checked once."""
+"""Validated input of the tree planners."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_TREES_PER_ROOT = 2**20
 MAX_WEIGHT = 10**12
 
 
-class Network(NamedTuple):
+class TreeProblem(NamedTuple):
     """A topology as trees see it: links in the direction from roots to leaves.
 
     `direction`: With "reduce", links are turned around.
@@ -43,15 +43,15 @@ class Network(NamedTuple):
         return len(self.topology.nodes)
 
 
-def network(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> Network:
+def tree_problem(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> TreeProblem:
     """Check that trees for these shards exist, and arrange the links for planning them."""
     arrays = topology.arrays
     tails, heads = (arrays.tails, arrays.heads) if direction == "broadcast" else (arrays.heads, arrays.tails)
     shards = np.array(weights or [1] * topology.num_ranks, dtype=np.int64)
-    asked = Network(topology, direction, tails, heads, arrays.capacities, shards)
-    _check_reachable(asked)
+    problem = TreeProblem(topology, direction, tails, heads, arrays.capacities, shards)
+    _check_reachable(problem)
     _check_balanced(topology)
-    return asked
+    return problem
 
 
 def check_reachable(
@@ -68,7 +68,7 @@ def check_reachable(
     direction = collective.phases[-1]  # where all ranks are roots, either direction needs the same
     ends = (tails, heads) if direction == "broadcast" else (heads, tails)
     shards = np.array(sizes or [1] * topology.num_ranks, dtype=np.int64)
-    _check_reachable(Network(topology, direction, *ends, capacities, shards))
+    _check_reachable(TreeProblem(topology, direction, *ends, capacities, shards))
 
 
 def shard_weights(
@@ -126,19 +126,19 @@ def _whole(weights: tuple[Fraction, ...]) -> tuple[int, ...]:
     return () if set(whole) == {1} else whole
 
 
-def _check_reachable(asked: Network) -> None:
+def _check_reachable(problem: TreeProblem) -> None:
     """Every root must reach every rank: the first root all ranks, and all roots the first one."""
-    roots = np.flatnonzero(asked.root_weights)
+    roots = np.flatnonzero(problem.root_weights)
     first = int(roots[0])
-    ahead = _reached(asked.tails, asked.heads, first, asked.num_nodes)
-    back = _reached(asked.heads, asked.tails, first, asked.num_nodes)
-    missing = [(first, rank) for rank in range(asked.topology.num_ranks) if not ahead[rank]]
+    ahead = _reached(problem.tails, problem.heads, first, problem.num_nodes)
+    back = _reached(problem.heads, problem.tails, first, problem.num_nodes)
+    missing = [(first, rank) for rank in range(problem.topology.num_ranks) if not ahead[rank]]
     missing += [(int(root), first) for root in roots if not back[root]]
     if missing:
-        pair = missing[0] if asked.direction == "broadcast" else missing[0][::-1]
-        source, target = (asked.topology.nodes[node] for node in pair)
+        pair = missing[0] if problem.direction == "broadcast" else missing[0][::-1]
+        source, target = (problem.topology.nodes[node] for node in pair)
         raise BoundError(
-            f"there is no path from rank {source!r} to rank {target!r} in {asked.topology!r}; "
+            f"there is no path from rank {source!r} to rank {target!r} in {problem.topology!r}; "
             "add links or leave ranks out"
         )
 

@@ -25,7 +25,7 @@ from ..plans.plan import Plan
 from ..plans.stages import Trace
 from .allreduce_bound import allreduce_bound, partition
 from .forest import best_forest
-from .problem import Network, network
+from .problem import TreeProblem, tree_problem
 
 
 class _Links(NamedTuple):
@@ -80,7 +80,7 @@ def plan_strength(topology: Topology) -> Plan:
 
 def _two_way_links(topology: Topology) -> _Links:
     """Check that every link has its opposite, and keep one of the two."""
-    network(topology, "broadcast", ())  # refuses ranks out of reach
+    tree_problem(topology, "broadcast", ())  # refuses ranks out of reach
     tails, heads, capacities, unit = topology.arrays
     known = dict(zip(zip(tails.tolist(), heads.tolist(), strict=True), capacities.tolist(), strict=True))
     for (tail, head), capacity in known.items():
@@ -115,10 +115,10 @@ def _forest(topology: Topology, links: _Links, room: Orientation, trace: Trace) 
     place = order[np.searchsorted(keys[order], np.minimum(tails, heads) * size + np.maximum(tails, heads))]
     capacities = np.where(tails < heads, room.forward[place], room.backward[place])
     count = int(np.gcd.reduce(room.supplies))
-    asked = Network(topology, "broadcast", tails, heads, capacities, room.supplies // count)
+    problem = TreeProblem(topology, "broadcast", tails, heads, capacities, room.supplies // count)
     # The room is in whole trees already, so nothing is left to scale but the shards.
     exact = Bottleneck(1, count, np.zeros(size, dtype=np.bool_))
-    return best_forest(asked, exact, None, trace)
+    return best_forest(problem, exact, None, trace)
 
 
 def _centered(forest: Forest) -> Forest:

@@ -20,7 +20,7 @@ DEFAULT_WAKE_UP = Fraction(2)
 PIPELINES = ("balance first", "balance by stage")
 """When GPUs balance: all of it before the first stage, as in FAST, or before each stage what goes in that stage."""
 NS_PER_US = 1000
-MOST_UNITS = 2**62
+MAX_UNITS = 2**62
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class _Ticks(NamedTuple):
         ticks = cls(int(up * unit), int(out * unit), int(wake_up * unit), unit * NS_PER_US)
         steps = (schedule.num_stages + 1) * 2 * max(schedule.sizes)
         most = int(schedule.traffic.sum()) * max(ticks.scale_up, ticks.scale_out) + ticks.wake_up * steps
-        if most >= MOST_UNITS:
+        if most >= MAX_UNITS:
             raise CapacityOverflowError(f"times of up to {most} units do not fit 64 bits; expected rounder bandwidths")
         return ticks
 

@@ -18,7 +18,7 @@ from ...support.arrays import IntArray
 from ...support.quantities import as_amount
 from ...support.validation import shown
 
-MOST_UNITS = 2**53
+MAX_UNITS = 2**53
 """What all parts together may count."""
 FLOAT_UNITS = 2**40
 """What all parts together count where floats are rounded."""
@@ -41,7 +41,7 @@ def as_pair_traffic(traffic: Any, ranks: Sequence[str]) -> IntArray:
     exact = _amounts(matrix)
     scale = Fraction(lcm(*{amount.denominator for amount in exact}))
     total = sum(exact, Fraction(0))
-    if total * scale > MOST_UNITS and all(isinstance(value, FLOATS) for value in matrix.astype(object).ravel()):
+    if total * scale > MAX_UNITS and all(isinstance(value, FLOATS) for value in matrix.astype(object).ravel()):
         scale = FLOAT_UNITS / total
         return _whole([max(round(amount * scale), 1) if amount else 0 for amount in exact], len(ranks))
     return _whole([int(amount * scale) for amount in exact], len(ranks))
@@ -137,7 +137,7 @@ def _whole(amounts: list[int], num_ranks: int) -> IntArray:
     else:
         common = int(np.gcd.reduce(np.array(amounts, dtype=object)))
     units = [amount // common for amount in amounts] if common > 1 else amounts
-    if sum(units) > MOST_UNITS:
+    if sum(units) > MAX_UNITS:
         raise UnsupportedError(
             "the traffic counts more than 2^53 of its common unit in all; round it to fewer digits or larger units"
         )

@@ -9,7 +9,7 @@ import pytest
 
 from collopt import topologies
 from collopt.planners import bfb_cost, bfb_schedule
-from collopt.planners.finder.constructions import Base, CartesianPower, CartesianProduct, LineGraph, Recipe
+from collopt.planners.finder.constructions import Base, CartesianPower, CartesianProduct, Construction, LineGraph
 from collopt.schedules import StepCost, base_schedule, step_cost, verified_step_loads
 from collopt.topologies import (
     Topology,
@@ -52,7 +52,7 @@ def one_way_ring(nodes: int) -> Base:
     return Base("unidirectional_ring", (1, nodes), f"UniRing(1, {nodes})")
 
 
-def lines(base: Recipe, times: int) -> Recipe:
+def lines(base: Construction, times: int) -> Construction:
     """L^times(base)."""
     for _ in range(times):
         base = LineGraph(base)
@@ -63,7 +63,7 @@ class Printed(NamedTuple):
     """A row of Table 4 or 7: T_L in alpha, T_B in M/B to three decimals."""
 
     nodes: int
-    recipe: Recipe
+    recipe: Construction
     steps: int
     decimals: str
 

@@ -204,8 +204,8 @@ def test_graphs_that_take_too_long_are_left_to_theorems(monkeypatch: pytest.Monk
     """And the frontier says how many."""
     known = find_topologies(64, 4)
     assert known.unmeasured == 0
-    monkeypatch.setattr(finder_costs, "MOST_WORK", 64**2 * 4)
-    monkeypatch.setattr(finder, "MOST_ALL_TO_ALL_WORK", 1)
+    monkeypatch.setattr(finder_costs, "MAX_WORK", 64**2 * 4)
+    monkeypatch.setattr(finder, "MAX_ALL_TO_ALL_WORK", 1)
     found = find_topologies(64, 4)
     assert found.unmeasured > 3
     assert found[0].all_to_all is None

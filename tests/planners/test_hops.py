@@ -11,14 +11,14 @@ from hypothesis import given, settings
 
 from collopt.errors import UnsupportedError
 from collopt.planners.patterns.shortest_routes import Hops, LinkUses, find_boxes
-from collopt.planners.trees.problem import network
+from collopt.planners.trees.problem import tree_problem
 from collopt.topologies import Topology, build, dgx1_v100, dgx_a100, mi250, mi300x, ring, torus
 from strategies import eulerian_topologies
 
 
 def hops_of(topology: Topology) -> Hops:
     """In the direction of the links."""
-    return Hops(network(topology, "broadcast", ()))
+    return Hops(tree_problem(topology, "broadcast", ()))
 
 
 @settings(max_examples=60)
@@ -49,7 +49,7 @@ def test_routes_are_the_widest_of_the_shortest_ways(topology: Topology) -> None:
 def test_impossible_hops_are_refused_in_the_direction_of_the_data() -> None:
     """With both names; where data is added up, links are seen the other way round."""
     for direction, sender, receiver in (("broadcast", "gpu0", "gpu2"), ("reduce", "gpu2", "gpu0")):
-        hops = Hops(network(ring(4), direction, ()))  # type: ignore[arg-type]
+        hops = Hops(tree_problem(ring(4), direction, ()))  # type: ignore[arg-type]
         assert hops.routes(0, 2) == ()
         with pytest.raises(
             UnsupportedError,
@@ -61,12 +61,12 @@ def test_impossible_hops_are_refused_in_the_direction_of_the_data() -> None:
 def test_uses_spread_over_ways_of_equal_width() -> None:
     """Four copies over two spines: two each; a tie goes to the first."""
     hops = hops_of(build("leaf-spine", leaves=2, spines=2, hosts_per_leaf=1))
-    uses = LinkUses(hops.network.capacities)
+    uses = LinkUses(hops.problem.capacities)
     taken = [uses.take(hops.routes(0, 1)).nodes for _ in range(4)]
     assert taken[0] != taken[1]
     assert taken[:2] == taken[2:]
     # The host's link of 25 GB/s carries all four; half as wide, a spine's carries two.
-    assert uses.peak() == 4 * uses.common // int(hops.network.capacities.max())
+    assert uses.peak() == 4 * uses.common // int(hops.problem.capacities.max())
 
 
 def test_many_ranks_are_looked_up_again_once_they_are_forgotten() -> None:

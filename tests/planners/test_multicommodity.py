@@ -125,7 +125,7 @@ def test_each_order_makes_a_schedule() -> None:
 
 def test_large_networks_are_proved_within_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the linear program, flows from multiplicative weights are within their certificate."""
-    monkeypatch.setattr(pair_flows_module, "MOST_COLUMNS", 1)
+    monkeypatch.setattr(pair_flows_module, "MAX_COLUMNS", 1)
     for network in (torus(4, 4), mi250(boxes=2), generalized_kautz(3, 20)):
         made = plan(network, "all_to_all", chunks=64)
         assert str(made.provenance["flows"]).startswith("concurrent flow")
@@ -136,7 +136,7 @@ def test_large_networks_are_proved_within_a_gap(monkeypatch: pytest.MonkeyPatch)
 
 def test_large_amounts_do_not_widen_the_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Multiplicative weights are as near with bytes as with small numbers, although lengths and bytes share 64 bits."""
-    monkeypatch.setattr(pair_flows_module, "MOST_COLUMNS", 1)
+    monkeypatch.setattr(pair_flows_module, "MAX_COLUMNS", 1)
     traffic = np.random.default_rng(5).integers(2**40, 2**47, (8, 8))
     traffic[0, 1], traffic[3] = 1, 0
     made = plan(hypercube(3, bandwidth=10), "all_to_allv", traffic=traffic)
@@ -145,7 +145,7 @@ def test_large_amounts_do_not_widen_the_gap(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_floats_are_rounded_where_fractions_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan is as exact, and misses the bound by next to nothing."""
-    monkeypatch.setattr(pair_flows_module, "MOST_SCALE", 1)
+    monkeypatch.setattr(pair_flows_module, "MAX_SCALE", 1)
     made = plan(mi250(), "all_to_all", chunks=3)
     assert made.gap == 0
 

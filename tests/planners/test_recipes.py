@@ -12,10 +12,10 @@ from collopt.planners.finder.constructions import (
     Base,
     CartesianPower,
     CartesianProduct,
+    Construction,
     DegreeExpansion,
     LineGraph,
     Parallel,
-    Recipe,
     Transpose,
     TwoWay,
     transposed,
@@ -83,7 +83,7 @@ def test_what_may_enter_products_is_optimal(nodes: int) -> None:
     ids=str,
 )
 def test_expansions_build_and_cost_what_the_theorems_say(
-    recipe: Recipe, name: str, cost: tuple[int, Fraction] | None
+    recipe: Construction, name: str, cost: tuple[int, Fraction] | None
 ) -> None:
     """Theorems 7, 11, 12 and 13, and appendix A.6."""
     assert recipe.name == str(recipe) == name
@@ -102,9 +102,9 @@ def test_expansions_build_and_cost_what_the_theorems_say(
 
 
 @pytest.mark.parametrize("base", [DIAMOND, Base("generalized_kautz", (2, 9), "Π(2, 9)"), SQUARE, TRIANGLE])
-def test_transposed_recipes_build_transposed_graphs(base: Recipe) -> None:
+def test_transposed_recipes_build_transposed_graphs(base: Construction) -> None:
     """Up to the order of the nodes; those that are their own transpose stay as they are."""
-    recipes: list[Recipe] = [
+    recipes: list[Construction] = [
         base,
         LineGraph(base),
         DegreeExpansion(base, 2),
@@ -141,13 +141,13 @@ def test_transposed_recipes_build_transposed_graphs(base: Recipe) -> None:
     ],
     ids=str,
 )
-def test_prototypes_stand_for_all_nodes(recipe: Recipe, degree: int, count: int | None) -> None:
+def test_orbit_representatives_stand_for_all_nodes(recipe: Construction, degree: int, count: int | None) -> None:
     """Every other node has the distances to it that one of them has, and broadcasts load them as they load all."""
     from collopt.planners.bfb.bfb import bfb_cost
     from collopt.planners.finder.costs import breadth_first_cost
 
     graph = recipe.graph()
-    assert (graph.degree, recipe.prototypes(degree)) == (degree, count)
+    assert (graph.degree, recipe.orbit_representatives(degree)) == (degree, count)
     profiles = np.sort(graph.distances, axis=0).T
     first = {tuple(row) for row in profiles[:count].tolist()}
     assert {tuple(row) for row in profiles.tolist()} == first

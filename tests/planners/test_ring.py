@@ -16,7 +16,7 @@ from collopt.errors import UnsupportedError
 from collopt.planners.patterns.ring import plan_ring
 from collopt.planners.patterns.ring_search import find_rings, sharing_time
 from collopt.planners.patterns.shortest_routes import Hops, find_boxes
-from collopt.planners.trees.problem import network
+from collopt.planners.trees.problem import tree_problem
 from collopt.topologies import Topology, build, complete, dgx1_v100, dgx_a100, hypercube, mi250, mi300x, ring, torus
 
 
@@ -54,7 +54,7 @@ def test_rings_are_as_fast_as_any_can_be(topology: Topology, collective: str, al
 @pytest.mark.parametrize("topology", [dgx_a100(boxes=2), mi250(boxes=2), mi300x(boxes=2)], ids=str)
 def test_every_nic_serves_one_ring_each_way(topology: Topology) -> None:
     """A ring enters and leaves a box once, at GPUs that no other ring enters or leaves by."""
-    asked = network(topology, "broadcast", ())
+    asked = tree_problem(topology, "broadcast", ())
     hops = Hops(asked)
     boxes = find_boxes(hops)
     box_of = {rank: number for number, box in enumerate(boxes) for rank in box}
@@ -79,7 +79,7 @@ def test_found_rings_visit_every_rank_once(ranks: int, data: st.DataObject) -> N
     pairs = {*zip(order, order[1:] + order[:1], strict=True), *(pair for pair in extra if pair[0] != pair[1])}
     links = [(f"gpu{tail}", f"gpu{head}", 1 + (tail + head) % 3) for tail, head in sorted(pairs)]
     topology = Topology.from_links(links, compute=[f"gpu{rank}" for rank in range(ranks)])
-    hops = Hops(network(topology, "broadcast", ()))
+    hops = Hops(tree_problem(topology, "broadcast", ()))
     rings = find_rings(hops, find_boxes(hops))
     loads = dict.fromkeys(pairs, 0)
     for found in rings:
