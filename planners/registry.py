@@ -256,9 +256,7 @@ def plan(
 
     Parameters
     ----------
-    topology : Topology
-        As for `bound`.
-    collective : str or Collective
+    topology, collective
         As for `bound`.
     planner : str or Planner
         A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, but for an allreduce the first
@@ -267,11 +265,7 @@ def plan(
     trees_per_root : int, optional
         The number k of trees per root, for ``"forestcoll"`` and ``"allreduce-lp"``; by default the smallest that
         reaches the bound.  Where roots have unequal shards, per unit of weight: see `Forest.root_weights`.
-    root : int or str, optional
-        As for `bound`.
-    weights : sequence of number, optional
-        As for `bound`.
-    traffic : matrix of number, shape (ranks, ranks), optional
+    root, weights, traffic
         As for `bound`.
     chunks : int, optional
         Chunks per shard, for ``"bfb"``; chunks per unit of traffic, for ``"multicommodity"``.
@@ -334,13 +328,7 @@ def plan_auto(topology: Topology, collective: Collective, **options: Any) -> Pla
 
 
 def as_planner(value: object) -> Planner:
-    """Return the planner of this name, or the planner itself; anything else raises `UnsupportedError`.
-
-    >>> as_planner("forest_coll")
-    Traceback (most recent call last):
-        ...
-    collopt.errors.UnsupportedError: there is no planner 'forest_coll'; did you mean forestcoll?
-    """
+    """Return the planner of this name, or the planner itself; anything else raises `UnsupportedError`."""
     if isinstance(value, Planner):
         return value
     if not isinstance(value, str) or value not in PLANNERS:

@@ -32,9 +32,7 @@ def compare(
 
     Parameters
     ----------
-    topology : Topology
-        As for `collopt.bound`.
-    collective : str or Collective
+    topology, collective
         As for `collopt.bound`.
     planners : sequence of str, optional
         Keys of `PLANNERS`; by default all but ``"auto"`` that are about such collectives.
@@ -43,11 +41,7 @@ def compare(
     sizes : sequence of int or str, optional
         Bytes in all, such as ``"1M"``, to predict times for; see `Plan.estimate`.  A single one is also what those
         planners plan for that take a ``size``; with several, their plans are those without.
-    root : int or str, optional
-        As for `collopt.bound`.
-    weights : sequence of number, optional
-        As for `collopt.bound`.
-    traffic : matrix of number, optional
+    root, weights, traffic
         As for `collopt.bound`.
     executor : concurrent.futures.Executor, optional
         Where to run planners at the same time, such as a ``ProcessPoolExecutor``; one after the other by default.

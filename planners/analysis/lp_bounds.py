@@ -46,12 +46,8 @@ def lp_bound(
     ----------
     topology : Topology
         Every rank that data goes to must be in reach.
-    collective : str or Collective
+    collective, root, weights
         As for `collopt.bound`.
-    root : int, str or None
-        Likewise.
-    weights : sequence, optional
-        Likewise.
     options : HighsOptions, optional
         How to solve the program; any algorithm's prices are made to prove a bound, but only those of a basis prove the
         optimum itself.

@@ -42,10 +42,8 @@ def sensitivity(
         Every rank that data goes to must be in reach.
     collective : str or Collective
         As for `collopt.bound`; an allreduce is one by trees, as in `collopt.formulations.allreduce`.
-    root : int, str or None
+    root, weights
         As for `collopt.bound`.
-    weights : sequence, optional
-        Likewise.
     step : number
         By which part of its bandwidth a link is widened to see what that gains; positive.
     together : callable, optional

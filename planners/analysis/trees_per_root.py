@@ -35,9 +35,7 @@ def scan_trees_per_root(
 
     Parameters
     ----------
-    topology : Topology
-        As for `collopt.plan`.
-    collective : str or Collective
+    topology, collective
         As for `collopt.plan`.
     counts : iterable of int, optional
         Numbers of trees per root; by default 1 up to 8, but fewer than ForestColl's optimum takes.  The planner's

@@ -299,6 +299,9 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
 def chunked_cost(graph: DirectGraph | Topology, chunks: int) -> StepCost:
     """Find T_L and T_B of the best breadth-first broadcast of chunks that stay whole: integer program (13), exactly.
 
+    Where no two links are parallel, T_B is ``d / (N P)`` times the sum of ``ceil(P U)`` over the steps, with the U of
+    whole shards: each of the paper's rounding errors (Theorem 20) is less than one chunk per step.
+
     Parameters
     ----------
     graph : DirectGraph or Topology
@@ -314,11 +317,6 @@ def chunked_cost(graph: DirectGraph | Topology, chunks: int) -> StepCost:
     ------
     UnsupportedError
         As for `bfb_cost`, or if `chunks` is not a whole number of at least 1.
-
-    Notes
-    -----
-    Where no two links are parallel, T_B is ``d / (N P)`` times the sum of ``ceil(P U)`` over the steps, with the U of
-    whole shards: each of the paper's rounding errors (Theorem 20) is less than one chunk per step.
 
     Examples
     --------

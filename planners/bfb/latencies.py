@@ -114,9 +114,7 @@ def timed_bfb(
 
     Parameters
     ----------
-    topology : Topology
-        As for `timed_loads`.
-    size : int or str
+    topology, size
         As for `timed_loads`.
     chunks : int, optional
         Pieces that each shard is cut into; by default the best number up to 16, which need not reach the limit.
@@ -173,11 +171,7 @@ def _scaled(pipes: Iterable[Pipe], unit: Fraction) -> list[Pipe]:
 
 
 def filling_time(pipes: Sequence[Pipe], amount: int) -> Fraction:
-    """Least time in which pipes together bring an amount.
-
-    >>> filling_time([Pipe(Fraction(1), Fraction(1)), Pipe(Fraction(3), Fraction(1))], 4)
-    Fraction(4, 1)
-    """
+    """Least time in which pipes together bring an amount."""
     rate, missed, time = Fraction(0), Fraction(0), Fraction(0)
     for pipe in sorted(pipes):
         if rate and time <= pipe.latency:
@@ -189,11 +183,7 @@ def filling_time(pipes: Sequence[Pipe], amount: int) -> Fraction:
 
 
 def whole_time(pipes: Sequence[Pipe], amount: int) -> Fraction:
-    """Least time in which pipes together bring a number of pieces, each piece whole over one pipe.
-
-    >>> whole_time([Pipe(Fraction(1), Fraction(1)), Pipe(Fraction(3), Fraction(1))], 3)
-    Fraction(4, 1)
-    """
+    """Least time in which pipes together bring a number of pieces, each piece whole over one pipe."""
     time = filling_time(pipes, amount)
     brought = [_pieces(pipe, time) for pipe in pipes]
     while sum(brought) < amount:

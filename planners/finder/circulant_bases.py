@@ -54,9 +54,6 @@ def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantBase
     All sets of offsets are looked at if the effort allows it, else a sample that is the same in every run: see
     `collopt.topologies.direct_connect.offset_sets`.  For two-way links of degree 2 and 4 nothing is searched, for
     theorems say which circulant graphs are best.
-
-    >>> [(base.recipe.name, base.steps, str(base.factor)) for base in best_circulants(7, 3, 10**5)]
-    [('DirCirc(7, {1, 2, 4})', 2, '6/7')]
     """
     return tuple(found.base for found in _searched(nodes, degree, effort))
 

@@ -311,11 +311,7 @@ class TwoWay(Expansion):
 
 
 def transposed(recipe: Construction) -> Construction:
-    """Construct the transposed graph, up to the order of the nodes.
-
-    >>> print(transposed(CartesianPower(LineGraph(Base("diamond", (), "Diamond")), 2)))
-    L(Diamond^T)^□2
-    """
+    """Construct the transposed graph, up to the order of the nodes."""
     if recipe.reverse_symmetric:
         return recipe
     if isinstance(recipe, Transpose):

@@ -53,10 +53,6 @@ def plan_pairs(
     Linear program (3) of the direct-connect paper (appendix A.5), with bandwidths, switches and traffic.
 
     Shapes: `traffic` (ranks, ranks).
-
-    >>> from collopt.topologies import hypercube
-    >>> print(plan_pairs(hypercube(3, bandwidth=25), "all_to_all"))
-    all_to_all on hypercube-3 by multicommodity: 50.00 GB/s, optimal; 56 paths, 4 steps, 1 chunk per unit
     """
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic)
@@ -127,12 +123,6 @@ def lengths_bound(topology: Topology, collective: Collective, traffic: IntArray,
     """State what lengths of links prove, by a cut if one proves as much.
 
     Shapes: `traffic` int64 (ranks, ranks).
-
-    >>> from collopt.schedules import ALL_TO_ALL
-    >>> from collopt.topologies import ring
-    >>> ones = np.ones((4, 4), dtype=np.int64)
-    >>> lengths_bound(ring(4, bandwidth=25), ALL_TO_ALL, ones, [Fraction(1)] * 8).algbw
-    Fraction(50, 1)
     """
     weights = tuple(map(int, traffic.ravel().tolist())) if collective.takes_traffic else ()
     priced = tuple(

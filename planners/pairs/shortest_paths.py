@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 def plan_shortest_paths(topology: Topology, collective: CollectiveName | Collective, *, traffic: Any = None) -> Plan:
-    """Send everything at once, each part over one path that passes as few ranks as possible, then few switches.
-
-    >>> from collopt.topologies import hypercube
-    >>> print(plan_shortest_paths(hypercube(2, bandwidth=25), "all_to_all"))
-    all_to_all on hypercube-2 by shortest-paths: 50.00 GB/s, optimal; 12 paths, 2 steps, 1 chunk per unit
-    """
+    """Send everything at once, each part over one path that passes as few ranks as possible, then few switches."""
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic)
     check_pairs_reachable(topology, matrix)

@@ -27,13 +27,7 @@ from .shortest_routes import Hops, LinkUses, Route, find_boxes
 def plan_double_binary_tree(
     topology: Topology, collective: CollectiveName | Collective, *, root: int | str | None = None
 ) -> Plan:
-    """Plan a collective with two trees over the boxes for every GPU of a box.
-
-    >>> from collopt.topologies import dgx_a100
-    >>> plan = plan_double_binary_tree(dgx_a100(boxes=4), "allreduce")
-    >>> plan.algbw, plan.heights.highest
-    (Fraction(100, 1), 9)
-    """
+    """Plan a collective with two trees over the boxes for every GPU of a box."""
     known = check_request(topology, collective)
 
     def build(problem: TreeProblem) -> Forest:

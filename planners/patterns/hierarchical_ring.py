@@ -28,12 +28,7 @@ from .shortest_routes import Hops, LinkUses, Route, find_boxes
 def plan_hierarchical_ring(
     topology: Topology, collective: CollectiveName | Collective, *, weights: Sequence[object] | None = None
 ) -> Plan:
-    """Plan a collective with rings among boxes and rings inside boxes.
-
-    >>> from collopt.topologies import dgx_a100
-    >>> plan_hierarchical_ring(dgx_a100(boxes=2), "allgather").gap
-    Fraction(1, 91)
-    """
+    """Plan a collective with rings among boxes and rings inside boxes."""
     return plan_baseline(topology, collective, "hierarchical-ring", _forest, weights=weights)
 
 

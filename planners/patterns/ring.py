@@ -39,16 +39,7 @@ def plan_ring(
 ) -> Plan:
     """Plan a collective with rings.
 
-    Where every link has its opposite, two opposite rings are optimal on a ring:
-
-    >>> from collopt.topologies import dgx_a100, ring
-    >>> plan_ring(ring(5), "allgather").gap
-    Fraction(0, 1)
-
     Two boxes: all but one shard cross between them for every ring, and in an optimal plan only half of them do.
-
-    >>> plan_ring(dgx_a100(boxes=2), "allgather").gap
-    Fraction(5, 13)
     """
     options: dict[str, int | str] = {}
     ranks: list[int] = []

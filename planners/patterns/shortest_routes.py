@@ -161,11 +161,6 @@ def find_boxes(hops: Hops) -> tuple[tuple[int, ...], ...]:
     """Group the ranks that are nearest to each other: joined by hops with the fewest links that any hop has.
 
     That finds GPUs on one NVSwitch, in one mesh of direct links, or hosts on one leaf switch, whatever they are called.
-
-    >>> from collopt.topologies import dgx_a100
-    >>> from collopt.planners.trees.problem import tree_problem
-    >>> find_boxes(Hops(tree_problem(dgx_a100(boxes=2), "broadcast", ())))
-    ((0, 1, 2, 3, 4, 5, 6, 7), (8, 9, 10, 11, 12, 13, 14, 15))
     """
     ranks = range(hops.problem.topology.num_ranks)
     nearest = [hops.nearest(rank) for rank in ranks]

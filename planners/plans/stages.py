@@ -36,6 +36,8 @@ def on_stage(
 ) -> Iterator[None]:
     """Tell `listener` the name of every stage that starts within the context; progress displays use this.
 
+    They must not raise: it may end the work, or be taken for the work's own error, to which there may be another way.
+
     Parameters
     ----------
     listener : callable
@@ -46,10 +48,6 @@ def on_stage(
     text : callable, optional
         Takes what is known in words of work without a total, such as ``"12,345 iterations"``, and of counts within
         counts; an empty text takes the last one back.
-
-    Notes
-    -----
-    They must not raise: it may end the work, or be taken for the work's own error, to which there may be another way.
 
     Examples
     --------

@@ -20,14 +20,7 @@ from .problem import check_request, tree_problem
 
 
 def allreduce_bound(topology: Topology) -> Bound:
-    """Bound the speed of an allreduce.
-
-    Two boxes have to exchange all sums over their NICs, 200 GB/s each way:
-
-    >>> from collopt.topologies import dgx_a100
-    >>> allreduce_bound(dgx_a100(boxes=4)).algbw
-    Fraction(400, 3)
-    """
+    """Bound the speed of an allreduce."""
     check_request(topology, ALLREDUCE)
     witnesses: list[Witness] = [narrowest_cut(topology), *_best_partitions(topology)]
     bounds = [Bound.from_witness(topology, ALLREDUCE, witness) for witness in witnesses]

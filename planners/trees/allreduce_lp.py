@@ -24,15 +24,7 @@ from .problem import checked_count, tree_problem
 
 
 def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) -> Plan:
-    """Plan an allreduce with trees at the optimum of the allreduce program, the best rate of all trees.
-
-    A one-way ring, and a fast lane half the way round:
-
-    >>> links = [("a", "b", 20), ("b", "c", 20), ("c", "d", 10), ("d", "a", 10)]
-    >>> plan = plan_allreduce_lp(Topology.from_links(links, compute="abcd"))
-    >>> plan.algbw, plan.schedule.root_weights.tolist()
-    (Fraction(10, 1), [0, 0, 0, 1])
-    """
+    """Plan an allreduce with trees at the optimum of the allreduce program, the best rate of all trees."""
     count = None if trees_per_root is None else checked_count(trees_per_root)
     trace = Trace()
     with trace.stage("linear program"):

@@ -65,12 +65,7 @@ class BestRates:
 
 
 def best_rates(topology: Topology) -> BestRates:
-    """Solve the allreduce program of a topology exactly, adding cuts until none is too narrow.
-
-    >>> from collopt.topologies import ring
-    >>> best_rates(ring(4, bandwidth=30)).rate
-    Fraction(40, 1)
-    """
+    """Solve the allreduce program of a topology exactly, adding cuts until none is too narrow."""
     _, _, capacities, unit = topology.arrays
     # Whole numbers are exact in floats.
     unit = unit if capacities.max() <= MAX_BANDWIDTH else Fraction(1)

@@ -31,12 +31,7 @@ def bound_trees(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Bound:
-    """Find what no schedule of a collective can beat, and a cut that proves it.
-
-    >>> from collopt.topologies import dgx_a100
-    >>> bound_trees(dgx_a100(boxes=2), "allgather").inverse_rate
-    Fraction(3, 65)
-    """
+    """Find what no schedule of a collective can beat, and a cut that proves it."""
     collective = check_request(topology, collective)
     shards = shard_weights(topology, collective, root, weights)
     if collective.has_two_phases:
@@ -54,13 +49,7 @@ def plan_trees(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Plan:
-    """Plan a collective with trees that together reach the throughput bound.
-
-    >>> from collopt.topologies import dgx_a100
-    >>> plan = plan_trees(dgx_a100(boxes=2), "broadcast", root=3)
-    >>> plan.gap, plan.algbw
-    (Fraction(0, 1), Fraction(200, 1))
-    """
+    """Plan a collective with trees that together reach the throughput bound."""
     collective = check_request(topology, collective)
     shards = shard_weights(topology, collective, root, weights)
     count = None if trees_per_root is None else checked_count(trees_per_root)

@@ -74,12 +74,7 @@ def check_reachable(
 def shard_weights(
     topology: Topology, collective: Collective, root: int | str | None, weights: Sequence[object] | None
 ) -> tuple[int, ...]:
-    """Turn `root` or `weights` into whole relative sizes of the shards; empty for equal ones.
-
-    >>> from collopt.topologies import ring
-    >>> shard_weights(ring(3), as_collective("allgather"), None, ["0.5", 1, 0])
-    (1, 2, 0)
-    """
+    """Turn `root` or `weights` into whole relative sizes of the shards; empty for equal ones."""
     if collective.has_one_root:
         if root is None:
             raise UnsupportedError(f"{collective} needs a root; name one of the ranks 0..{topology.num_ranks - 1}")

@@ -40,10 +40,6 @@ def strength_bound(topology: Topology) -> Bound:
     """Find the strength of a network: what no allreduce can beat, and a partition that proves it.
 
     A path of three ranks: two links between three parts.
-
-    >>> path = Topology.from_links([("a", "b", 25), ("b", "c", 25)], compute="abc", bidirectional=True)
-    >>> strength_bound(path).algbw
-    Fraction(25, 1)
     """
     links = _two_way_links(topology)
     return _bound(topology, _strength(topology, links))
@@ -53,11 +49,6 @@ def plan_strength(topology: Topology) -> Plan:
     """Plan an allreduce at the strength of the network: trees that add up one way and spread the other way.
 
     A path of three ranks: one tree, rooted in the middle.
-
-    >>> path = Topology.from_links([("a", "b", 25), ("b", "c", 25)], compute="abc", bidirectional=True)
-    >>> plan = plan_strength(path)
-    >>> plan.algbw, plan.gap, plan.heights.highest
-    (Fraction(25, 1), Fraction(0, 1), 1)
     """
     trace = Trace()
     with trace.stage("strength"):

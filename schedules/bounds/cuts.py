@@ -470,11 +470,7 @@ def price_by_link(prices: Sequence[LinkPrice], known: Iterable[Pair], what: str)
 
 
 def as_node_set(nodes: object, what: str) -> frozenset[str]:
-    """Read names of nodes, each of which counts once however often it is written.
-
-    >>> sorted(as_node_set(["b", "a", "b"], "cut"))
-    ['a', 'b']
-    """
+    """Read names of nodes, each of which counts once however often it is written."""
     names = as_parts(nodes, what, "names of nodes")
     if strangers := [name for name in names if type(name) is not str]:
         raise CertificateError(f"the bound's {what} contains {shown(strangers[0])}; expected names of nodes")

@@ -16,11 +16,7 @@ WITNESS_FIELDS = tuple(_KINDS)
 
 
 def witness_to_json(witness: Witness) -> dict[str, Any]:
-    """Describe a witness by one field of plain values, ready for `json.dumps`.
-
-    >>> witness_to_json(Cut(frozenset({"gpu1", "gpu0"})))
-    {'cut': ['gpu0', 'gpu1']}
-    """
+    """Describe a witness by one field of plain values, ready for `json.dumps`."""
     if not isinstance(witness, Witness):
         raise UnsupportedError(
             f"there is no form for a {type(witness).__name__} in files; expected one of {', '.join(_KINDS)}"

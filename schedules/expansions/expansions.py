@@ -26,7 +26,8 @@ from .reversal import checked_symmetry
 def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int = 1) -> StepSchedule:
     """Expand a schedule to the line graph: first to all neighbours, then as the old schedule goes from node to node.
 
-    Where several arcs join the same two nodes, each send is shared out equally among them.
+    Where several arcs join the same two nodes, each send is shared out equally among them.  Direct-connect paper,
+    Definition 1 and Theorem 7.
 
     Parameters
     ----------
@@ -49,10 +50,6 @@ def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int =
         If the graph is not regular, the schedule is not for it, or the result would be too large.
     CapacityOverflowError
         If there would be too many chunks for 64 bits.
-
-    Notes
-    -----
-    Direct-connect paper, Definition 1 and Theorem 7.
     """
     for _ in range(as_size(times, "times", most=MAX_TIMES)):
         schedule = _line_graph_schedule(graph, schedule)
@@ -92,6 +89,8 @@ def _line_graph_schedule(graph: DirectGraph, schedule: StepSchedule) -> StepSche
 def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSchedule) -> StepSchedule:
     """Expand a schedule to copies of all nodes: each send to every copy, and a step for the copies of the source.
 
+    Direct-connect paper, Definition 2 and Theorem 11.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -112,10 +111,6 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
         If the graph is not regular or has self-loops, the schedule is not for it, or the result would be too large.
     CapacityOverflowError
         If there would be too many chunks for 64 bits.
-
-    Notes
-    -----
-    Direct-connect paper, Definition 2 and Theorem 11.
     """
     copies = as_size(copies, "copies")
     sends = direct_sends(graph, schedule)
@@ -151,6 +146,8 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
 def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule) -> StepSchedule:
     """Expand a schedule to a Cartesian power: along one dimension after the other, each n-th of a shard in other order.
 
+    Direct-connect paper, Definition 14 and Theorem 12.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -171,10 +168,6 @@ def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule)
         If the schedule is not for the graph, or the result would be too large.
     CapacityOverflowError
         If there would be too many chunks for 64 bits.
-
-    Notes
-    -----
-    Direct-connect paper, Definition 14 and Theorem 12.
     """
     n = as_size(n, "n", most=MAX_TIMES)
     sends = direct_sends(graph, schedule)
@@ -209,6 +202,8 @@ def bidirectional_schedule(
 ) -> StepSchedule:
     """Expand a schedule to the graph with its transpose: half of each shard as before, half on the added arcs.
 
+    Direct-connect paper, A.6.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -230,10 +225,6 @@ def bidirectional_schedule(
         would be too large.
     NoAnswerError
         If the search for an isomorphism was given up.
-
-    Notes
-    -----
-    Direct-connect paper, A.6.
     """
     sends = direct_sends(graph, schedule)
     mapping, chunks = checked_symmetry(graph, symmetry), schedule.chunks_per_shard

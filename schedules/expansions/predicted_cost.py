@@ -22,6 +22,8 @@ from ..steps.cost import StepCost
 def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) -> StepCost:
     """At most what the schedule costs that `line_graph_schedule` makes: T_B grows by 1/N, then 1/(dN), and so on.
 
+    Direct-connect paper, Theorem 7 and Corollary 7.1.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -42,10 +44,6 @@ def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) ->
     ------
     UnsupportedError
         If the graph is not regular.
-
-    Notes
-    -----
-    Direct-connect paper, Theorem 7 and Corollary 7.1.
 
     Examples
     --------
@@ -112,6 +110,8 @@ def is_line_graph_cost_exact(graph: DirectGraph) -> bool:
 def degree_expansion_cost(graph: DirectGraph, cost: StepCost, copies: int) -> StepCost:
     """Exactly what the schedule costs that `degree_expansion_schedule` makes.
 
+    Direct-connect paper, Theorem 11.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -130,10 +130,6 @@ def degree_expansion_cost(graph: DirectGraph, cost: StepCost, copies: int) -> St
     UnsupportedError
         If the graph has self-loops.
 
-    Notes
-    -----
-    Direct-connect paper, Theorem 11.
-
     Examples
     --------
     >>> ring = DirectGraph.from_arcs(4, [(0, 1), (1, 2), (2, 3), (3, 0)], "UniRing(1, 4)")
@@ -151,6 +147,8 @@ def degree_expansion_cost(graph: DirectGraph, cost: StepCost, copies: int) -> St
 def cartesian_power_cost(graph: DirectGraph, cost: StepCost, n: int) -> StepCost:
     """Exactly what the schedule costs that `cartesian_power_schedule` makes.
 
+    Direct-connect paper, Theorem 12.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -163,10 +161,6 @@ def cartesian_power_cost(graph: DirectGraph, cost: StepCost, n: int) -> StepCost
     Returns
     -------
     StepCost
-
-    Notes
-    -----
-    Direct-connect paper, Theorem 12.
 
     Examples
     --------
@@ -183,6 +177,8 @@ def cartesian_power_cost(graph: DirectGraph, cost: StepCost, n: int) -> StepCost
 def bidirectional_cost_bound(cost: StepCost) -> StepCost:
     """At most what the schedule costs that `bidirectional_schedule` makes: what the old one costs.
 
+    Direct-connect paper, A.6, where the two halves of the schedule are taken to use different links.
+
     Parameters
     ----------
     cost : StepCost
@@ -193,10 +189,6 @@ def bidirectional_cost_bound(cost: StepCost) -> StepCost:
     StepCost
         Exact if no arc of the graph has an opposite; otherwise an upper bound, for a new arc may share the load of an
         old one beside it that has more to carry.
-
-    Notes
-    -----
-    Direct-connect paper, A.6, where the two halves of the schedule are taken to use different links.
     """
     _check_cost(cost)
     return cost
@@ -204,6 +196,8 @@ def bidirectional_cost_bound(cost: StepCost) -> StepCost:
 
 def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> StepCost:
     """Exactly what the best BFB schedule costs on a product of graphs that all have a bandwidth-optimal one.
+
+    Direct-connect paper, Theorem 13.
 
     Parameters
     ----------
@@ -220,10 +214,6 @@ def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> S
     UnsupportedError
         If the theorem does not apply: a graph has self-loops or parallel arcs, or a cost is not that of a
         bandwidth-optimal BFB schedule.
-
-    Notes
-    -----
-    Direct-connect paper, Theorem 13.
 
     Examples
     --------

@@ -21,6 +21,8 @@ from .direct_sends import direct_sends
 def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
     """Give the ranks of a schedule other numbers, and with them their shards.
 
+    Direct-connect paper, Definition 7.
+
     Parameters
     ----------
     schedule : StepSchedule
@@ -38,10 +40,6 @@ def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
     UnsupportedError
         If `mapping` is not a permutation of the ranks.
 
-    Notes
-    -----
-    Direct-connect paper, Definition 7.
-
     Examples
     --------
     >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (1, 1, 0, 1, (1, 0))])
@@ -58,6 +56,9 @@ def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
 def reversed_schedule(schedule: StepSchedule) -> StepSchedule:
     """Run a schedule backwards: an allgather becomes a reduce-scatter on the transposed graph, and the other way round.
 
+    Direct-connect paper, Definition 5 and Theorem 1.  A `StepSchedule` of direction "reduce" is written down as the
+    allgather that it reverses, so this changes no number.
+
     Parameters
     ----------
     schedule : StepSchedule
@@ -68,11 +69,6 @@ def reversed_schedule(schedule: StepSchedule) -> StepSchedule:
     StepSchedule
         Same steps and loads, but for parts of shards that the allgather brings to a rank again: no rank may add a
         part twice, so only the first arrival is kept.
-
-    Notes
-    -----
-    Direct-connect paper, Definition 5 and Theorem 1.  A `StepSchedule` of direction "reduce" is written down as the
-    allgather that it reverses, so this changes no number.
 
     Examples
     --------
@@ -89,6 +85,9 @@ def reduce_scatter_schedule(
     graph: DirectGraph, schedule: StepSchedule, symmetry: npt.ArrayLike | None = None
 ) -> StepSchedule:
     """Turn an allgather into a reduce-scatter on the same graph.
+
+    Direct-connect paper, Theorem 2.  For a graph that is not isomorphic to its transpose, reverse an allgather of the
+    transpose: `reversed_schedule`.
 
     Parameters
     ----------
@@ -110,11 +109,6 @@ def reduce_scatter_schedule(
         If the graph is not isomorphic to its transpose, not by `symmetry`, or the schedule is no allgather for it.
     NoAnswerError
         If the search for an isomorphism was given up.
-
-    Notes
-    -----
-    Direct-connect paper, Theorem 2.  For a graph that is not isomorphic to its transpose, reverse an allgather of the
-    transpose: `reversed_schedule`.
     """
     direct_sends(graph, schedule)
     if schedule.direction != "broadcast":
@@ -126,6 +120,8 @@ def allreduce_schedule(
     graph: DirectGraph, schedule: StepSchedule, symmetry: npt.ArrayLike | None = None
 ) -> StepAllreduce:
     """Make an allreduce of an allgather: first the reduce-scatter that it makes, then the allgather.
+
+    Direct-connect paper, appendix B and C.3.
 
     Parameters
     ----------
@@ -139,10 +135,6 @@ def allreduce_schedule(
     Returns
     -------
     StepAllreduce
-
-    Notes
-    -----
-    Direct-connect paper, appendix B and C.3.
     """
     return StepAllreduce(reduce_scatter_schedule(graph, schedule, symmetry), schedule)
 

@@ -40,6 +40,9 @@ def base_schedule(name: str) -> StepSchedule:
 def base_reduce_scatter(name: str) -> StepSchedule:
     """Return a bandwidth-optimal reduce-scatter on one of the graphs that `base_schedule` knows.
 
+    The allgather of the transposed graph run backwards (direct-connect paper, Corollary 1.1); of DBJMod(2, 3), which is
+    isomorphic to its transpose, its own (Theorem 2).
+
     Parameters
     ----------
     name : str
@@ -54,11 +57,6 @@ def base_reduce_scatter(name: str) -> StepSchedule:
     ------
     UnsupportedError
         If there is none.
-
-    Notes
-    -----
-    The allgather of the transposed graph run backwards (direct-connect paper, Corollary 1.1); of DBJMod(2, 3), which is
-    isomorphic to its transpose, its own (Theorem 2).
 
     Examples
     --------

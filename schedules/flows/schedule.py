@@ -137,9 +137,7 @@ class FlowSchedule(Schedule):
 
         Parameters
         ----------
-        traffic : ndarray of int64, shape (ranks, ranks)
-            As the attribute.
-        chunks_per_unit : int
+        traffic, chunks_per_unit
             As the attribute.
         paths : iterable of tuple
             In any order: chunks, node numbers, and a step for each link between them.

@@ -50,9 +50,7 @@ def busiest_links(loads: IntArray, topology: Topology) -> IntArray:
 
     Parameters
     ----------
-    loads : ndarray of int64, shape (links,)
-        As for `congestion`.
-    topology : Topology
+    loads, topology
         As for `congestion`.
 
     Returns

@@ -238,11 +238,7 @@ def collective_or_given(value: object) -> Any:
 
 
 def _meant(name: object) -> str | None:
-    """Return the collective whose name is spelled most like this one, such as by MPI, NCCL or torch.
-
-    >>> _meant("reduce-scatter"), _meant("AllGather"), _meant("alltoall"), _meant("scan")
-    ('reduce_scatter', 'allgather', 'all_to_all', None)
-    """
+    """Return the collective whose name is spelled most like this one, such as by MPI, NCCL or torch."""
     if not isinstance(name, str) or name in COLLECTIVES:
         return None
     plain = {known.replace("_", ""): known for known in COLLECTIVES}

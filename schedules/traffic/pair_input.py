@@ -31,9 +31,6 @@ def as_pair_traffic(traffic: Any, ranks: Sequence[str]) -> IntArray:
     """Read a traffic matrix as whole numbers without a common divisor.
 
     Shapes: `traffic` (ranks, ranks); returns int64 (ranks, ranks).
-
-    >>> as_pair_traffic([[0, 1.5], [6, 0]], ["a", "b"]).tolist()
-    [[0, 1], [4, 0]]
     """
     matrix = _square(traffic, ranks)
     if matrix.dtype.kind in "iu" and matrix.dtype.itemsize <= 8:

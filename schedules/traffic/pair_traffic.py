@@ -10,9 +10,6 @@ def traffic_matrix(weights: tuple[int, ...], num_ranks: int) -> npt.NDArray[np.o
     """Lay out weights by source and destination.
 
     Shapes: returns (ranks, ranks).
-
-    >>> traffic_matrix((), 2).tolist(), traffic_matrix((5, 1, 2, 0), 2).tolist()
-    ([[0, 1], [1, 0]], [[0, 1], [2, 0]])
     """
     flat = np.array(weights or (1,) * num_ranks**2, dtype=object)
     matrix: npt.NDArray[np.object_] = flat.reshape(num_ranks, num_ranks)
@@ -24,9 +21,6 @@ def crossing_traffic(inside: npt.NDArray[np.bool_], weights: tuple[int, ...]) ->
     """Add up what ranks inside a cut have for ranks outside.
 
     Shapes: `inside` bool (ranks,).
-
-    >>> crossing_traffic(np.array([True, True, False]), ())
-    2
     """
     within = int(inside.sum())
     if not weights:

@@ -30,12 +30,6 @@ def depth_blocks(senders: IntArray, routes: npt.NDArray[np.integer], roots: IntA
 
     Shapes: `senders` int64 (paths + 1,); `routes` (trees, ranks); `roots` int64 (trees,); yields int64 (trees of the
     block, ranks).
-
-    Rank 0 sends to rank 1, which sends to rank 2:
-
-    >>> [block] = depth_blocks(np.array([0, 1, -1]), np.array([[-1, 0, 1]]), np.array([0]))
-    >>> block.tolist()
-    [[0, 1, 2]]
     """
     trees, ranks = routes.shape
     size = max(1, BLOCK_ENTRIES // max(1, ranks))
@@ -340,9 +334,7 @@ class Forest(Schedule):
             As the attributes.
         trees : sequence of tuple
             Roots, weights, and paths as sequences of node numbers.
-        root_weights : sequence of int, optional
-            As the attribute.
-        direction : {"broadcast", "reduce"}
+        root_weights, direction
             As the attribute.
 
         Returns
