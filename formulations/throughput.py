@@ -69,7 +69,7 @@ from typing import Any
 
 from ..errors import UnsupportedError
 from ..schedules.traffic.collective import Direction
-from ..schedules.traffic.shard_weights import as_weights
+from ..schedules.traffic.sizes import as_weights
 from ..support.validation import shown
 from ..topologies import Topology
 from .modelling.inputs import as_count, as_topology

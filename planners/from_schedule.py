@@ -21,7 +21,7 @@ from ..schedules import (
     verified_loads,
 )
 from ..schedules.paths.schedule import is_verifiable
-from ..schedules.traffic.collective import CollectiveName, as_collective
+from ..schedules.traffic.collective import AnyCollective, as_collective
 from ..support.validation import is_int, shown
 from ..topologies import Topology
 from .plans.plan import Plan
@@ -36,7 +36,7 @@ LARGEST = 10**18
 
 def plan_of_schedule(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     schedule: Schedule,
     *,
     planner: str = "given",

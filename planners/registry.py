@@ -20,7 +20,7 @@ from ..schedules import (
     Bound,
     Collective,
 )
-from ..schedules.traffic.collective import EVERY_ROOT, CollectiveName, as_collective
+from ..schedules.traffic.collective import EVERY_ROOT, AnyCollective, CollectiveName, as_collective
 from ..support.validation import shown
 from ..topologies import Topology
 from .plans.plan import Plan
@@ -74,11 +74,11 @@ class Planner:
     function: Callable[..., Plan] | str
     options: Mapping[str, tuple[str, ...]]
 
-    def takes(self, collective: CollectiveName | Collective, option: str) -> bool:
+    def takes(self, collective: AnyCollective, option: str) -> bool:
         """Whether it has an option for a collective."""
         return option in self.options.get(str(collective), ())
 
-    def __call__(self, topology: Topology, collective: CollectiveName | Collective, **options: Any) -> Plan:
+    def __call__(self, topology: Topology, collective: AnyCollective, **options: Any) -> Plan:
         """Plan, with options that it has."""
         if isinstance(self.function, str):
             module, _, name = self.function.partition(":")
@@ -183,7 +183,7 @@ PLANNERS = {
 
 def bound(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
@@ -238,7 +238,7 @@ def bound(
 
 def plan(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     *,
     planner: PlannerName | Planner = "auto",
     trees_per_root: int | None = None,

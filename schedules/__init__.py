@@ -5,8 +5,9 @@ from __future__ import annotations
 from ..support.quantities import as_bytes
 from .bounds.bound import Bound, bound_sensitivity, link_prices
 from .bounds.cut_duals import Prices
-from .bounds.cuts import EVERY_SCHEDULE, Crossing, Cut, LinkPrice, Partition, RankCuts, Witness
+from .bounds.cuts import Cut, Partition, RankCuts
 from .bounds.length_duals import LinkLengths
+from .bounds.witness import EVERY_SCHEDULE, Crossing, LinkPrice, Witness
 from .expansions.expansions import (
     bidirectional_schedule,
     cartesian_power_schedule,
@@ -34,13 +35,11 @@ from .fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTi
 from .flows.schedule import FlowPath, FlowSchedule
 from .flows.verify import verified_flow_loads
 from .paths.congestion import busiest_links, congestion
-from .paths.schedule import Schedule, rate_of_loads, verified_loads
-from .predicted_time import schedule_time
+from .paths.schedule import Schedule, rate_of_loads, schedule_time, verified_loads
 from .schedule_json import SCHEDULE_READERS, schedule_from_json, schedule_to_json
 from .steps.allreduce import AnyStepSchedule, StepAllreduce
 from .steps.cost import StepCost, step_cost, step_schedule_time
-from .steps.schedule import Send, StepSchedule
-from .steps.steps_json import steps_from_json, steps_to_json
+from .steps.schedule import Send, StepSchedule, steps_from_json, steps_to_json
 from .steps.verify import verified_step_loads, verified_step_schedule_loads
 from .traffic.collective import (
     ALL_TO_ALL,
@@ -57,8 +56,7 @@ from .traffic.collective import (
     bus_factor,
 )
 from .trees.allreduce import Allreduce, TreeSchedule
-from .trees.forest import Forest, TreeEdge
-from .trees.forest_json import forest_from_json, forest_to_json
+from .trees.forest import Forest, TreeEdge, forest_from_json, forest_to_json
 from .trees.in_network import InNetwork, in_network
 from .trees.verify import verified_link_loads, verified_schedule_loads
 

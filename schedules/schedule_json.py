@@ -7,12 +7,12 @@ from typing import Any
 
 from ..errors import FileFormatError, UnsupportedError
 from ..support.validation import shown
-from .flows.flow_json import flow_from_json
+from .flows.schedule import flow_from_json
 from .paths.schedule import Schedule
 from .steps.allreduce import StepAllreduce
-from .steps.steps_json import is_step_json, steps_from_json
+from .steps.schedule import steps_from_json
 from .trees.allreduce import Allreduce
-from .trees.forest_json import forest_from_json
+from .trees.forest import forest_from_json
 
 
 def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
@@ -54,11 +54,18 @@ def schedule_from_json(data: object, where: str) -> Schedule:
     return SCHEDULE_READERS.get(kind if isinstance(kind, str) else "forest", forest_from_json)(data, where)
 
 
+def schedule_kind(data: object) -> object:
+    """Return the kind that a decoded schedule says it is of; of an allreduce, that of its reduction."""
+    if isinstance(data, Mapping) and data.get("kind") == "allreduce":
+        data = data.get("reduce")
+    return data.get("kind") if isinstance(data, Mapping) else None
+
+
 def _allreduce_from_json(data: Any, where: str) -> Schedule:
     if set(data) != {"kind", "reduce", "broadcast"}:
         raise FileFormatError(f"{where}: field schedule is not an allreduce; expected reduce and broadcast")
     parts = (data["reduce"], data["broadcast"])
-    if is_step_json(data):
+    if schedule_kind(data) == "steps":
         return StepAllreduce(*(steps_from_json(part, where) for part in parts))
     return Allreduce(*(forest_from_json(part, where) for part in parts))
 

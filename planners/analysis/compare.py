@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from ...schedules.traffic.collective import Collective, CollectiveName
+from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from .outcomes import Outcome, outcomes
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def compare(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     *,
     planners: Sequence[str] | None = None,
     bounds: Sequence[str] | None = None,

@@ -13,8 +13,8 @@ from ...formulations.allreduce import AllreduceModel
 from ...formulations.throughput import ThroughputModel
 from ...schedules import Bound
 from ...schedules.bounds.cut_duals import Prices, hop_limits
-from ...schedules.bounds.cuts import LinkPrice
-from ...schedules.traffic.collective import Collective, CollectiveName
+from ...schedules.bounds.witness import LinkPrice
+from ...schedules.traffic.collective import AnyCollective, Collective
 from ...solvers import HighsOptions, Solution, solve
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
@@ -31,7 +31,7 @@ GRAINS = 2**30
 
 def lp_bound(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,

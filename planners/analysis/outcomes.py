@@ -25,7 +25,7 @@ from ...schedules import (
     Collective,
     as_bytes,
 )
-from ...schedules.traffic.collective import CollectiveName, as_collective
+from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...solvers.highs.options import current_threads, limited_threads
 from ...support import progress
 from ...support.seed import current_seed, seeded
@@ -69,7 +69,7 @@ class Outcome:
 
 def outcomes(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     *,
     planners: Sequence[str] | None = None,
     bounds: Sequence[str] | None = None,

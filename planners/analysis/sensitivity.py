@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
-from ...schedules.traffic.collective import Collective, CollectiveName
+from ...schedules.traffic.collective import AnyCollective, Collective
 from ...support import progress
 from ...support.quantities import Exact, as_factor
 from ...support.validation import shown
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def sensitivity(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,

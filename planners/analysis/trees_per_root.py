@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedError
 from ...schedules import as_bytes
-from ...schedules.traffic.collective import Collective, CollectiveName
+from ...schedules.traffic.collective import AnyCollective
 from ...support import progress
 from ...support.validation import shown
 from ...topologies import Topology
@@ -24,7 +24,7 @@ OPTIONS = ("root", "weights")
 
 def scan_trees_per_root(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     counts: Iterable[int] | None = None,
     *,
     planner: str = "auto",

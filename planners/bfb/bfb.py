@@ -23,7 +23,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, as_bytes
-from ...schedules.traffic.collective import EVERY_ROOT, Collective, CollectiveName, Direction, as_collective
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.validation import as_whole, shown
 from ...topologies import DirectGraph, Topology
 from ..from_schedule import bound_of_schedule
@@ -89,7 +89,7 @@ def bfb_schedule(
 
 def plan_bfb(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     *,
     chunks: int | None = None,
     size: int | str | None = None,

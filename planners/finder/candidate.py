@@ -13,8 +13,7 @@ from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule,
 from ...schedules.traffic.collective import (
     ALL_TO_ALL,
     EVERY_ROOT,
-    Collective,
-    CollectiveName,
+    AnyCollective,
     Direction,
     as_collective,
 )
@@ -137,9 +136,7 @@ class Candidate:
         """
         return StepAllreduce(self.reduce_scatter_schedule(), self.schedule())
 
-    def plan(
-        self, collective: CollectiveName | Collective = "allreduce", *, bandwidth: Exact = 1, latency: Exact = 0
-    ) -> Plan:
+    def plan(self, collective: AnyCollective = "allreduce", *, bandwidth: Exact = 1, latency: Exact = 0) -> Plan:
         """Make a plan of the schedule that the candidate's cost is about, to save, export or run.
 
         Parameters
@@ -210,7 +207,7 @@ class Candidate:
 
     def runtime(
         self,
-        collective: CollectiveName | Collective = "allreduce",
+        collective: AnyCollective = "allreduce",
         size: int | str = "1M",
         *,
         alpha: Exact = 10,
@@ -242,7 +239,7 @@ class Candidate:
         """
         return self.time_of(collective, Workload.read(size, alpha, node_bandwidth))
 
-    def time_of(self, collective: CollectiveName | Collective, workload: Workload) -> Fraction:
+    def time_of(self, collective: AnyCollective, workload: Workload) -> Fraction:
         """Predict as `runtime` does, for a workload that was read before."""
         collective = as_collective(collective, (*EVERY_ROOT, ALL_TO_ALL), "nothing is known of")
         if collective.in_pairs:

@@ -8,8 +8,8 @@ from fractions import Fraction
 from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 
-from ...schedules import ALL_TO_ALL, ALLREDUCE, Collective, StepCost
-from ...schedules.traffic.collective import CollectiveName
+from ...schedules import ALL_TO_ALL, ALLREDUCE, StepCost
+from ...schedules.traffic.collective import AnyCollective
 from ...support.quantities import Exact
 from .candidate import Candidate, is_no_worse
 from .workload import FrontierBounds, Workload
@@ -80,7 +80,7 @@ class Frontier(Sequence[Candidate]):
 
     def best(
         self,
-        collective: CollectiveName | Collective = "allreduce",
+        collective: AnyCollective = "allreduce",
         *,
         size: int | str | None = None,
         alpha: Exact | None = None,

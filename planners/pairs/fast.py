@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules.fast.schedule import AllToAllvSchedule
-from ...schedules.traffic.pair_input import check_table
+from ...schedules.traffic.sizes import check_table
 from ...support.validation import as_whole, is_whole, shown
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ import numpy as np
 
 from ...errors import CertificateError, UnsupportedError
 from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, LinkLengths, LinkPrice
-from ...schedules.traffic.collective import CollectiveName, as_collective
-from ...schedules.traffic.pair_input import as_pair_traffic
+from ...schedules.traffic.collective import AnyCollective, as_collective
+from ...schedules.traffic.sizes import as_pair_traffic
 from ...support import progress
 from ...support.arrays import IntArray
 from ...support.validation import shown
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 def plan_pairs(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     *,
     traffic: Any = None,
     chunks: int | None = None,
@@ -73,7 +73,7 @@ def plan_pairs(
     return proved_plan(topology, collective, schedule, "multicommodity", options, trace, bound)
 
 
-def bound_pairs(topology: Topology, collective: CollectiveName | Collective, *, traffic: Any = None) -> Bound:
+def bound_pairs(topology: Topology, collective: AnyCollective, *, traffic: Any = None) -> Bound:
     """Find what no all-to-all(v) can beat; parameters and errors as for `plan_pairs`."""
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...schedules.traffic.collective import Collective, CollectiveName
+from ...schedules.traffic.collective import AnyCollective
 from ...support import progress
 from ...support.arrays import IntArray
 from ...support.seed import current_seed
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...solvers.paths.decomposition import Paths
 
 
-def plan_shortest_paths(topology: Topology, collective: CollectiveName | Collective, *, traffic: Any = None) -> Plan:
+def plan_shortest_paths(topology: Topology, collective: AnyCollective, *, traffic: Any = None) -> Plan:
     """Send everything at once, each part over one path that passes as few ranks as possible, then few switches."""
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic)

@@ -17,8 +17,8 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import BROADCAST, Collective, Forest
-from ...schedules.traffic.collective import CollectiveName
+from ...schedules import BROADCAST, Forest
+from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import Trace
@@ -29,7 +29,7 @@ from .fixed_pattern import plan_baseline
 
 def plan_blink(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...schedules import Collective, Forest
-from ...schedules.traffic.collective import CollectiveName
+from ...schedules import Forest
+from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ...topologies.direct_connect.binary_trees import tree_pair
 from ..plans.plan import Plan
@@ -24,9 +24,7 @@ from .ring_search import Ring
 from .shortest_routes import Hops, LinkUses, Route, find_boxes
 
 
-def plan_double_binary_tree(
-    topology: Topology, collective: CollectiveName | Collective, *, root: int | str | None = None
-) -> Plan:
+def plan_double_binary_tree(topology: Topology, collective: AnyCollective, *, root: int | str | None = None) -> Plan:
     """Plan a collective with two trees over the boxes for every GPU of a box."""
     known = check_request(topology, collective)
 

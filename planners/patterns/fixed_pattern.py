@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import Allreduce, Collective, Forest, TreeSchedule, congestion
-from ...schedules.traffic.collective import CollectiveName
+from ...schedules.traffic.collective import AnyCollective
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..plans.plan import Plan
@@ -22,7 +22,7 @@ from .shortest_routes import Route
 
 def plan_baseline(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     planner: str,
     build: Callable[[TreeProblem], Forest],
     *,

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
-from ...schedules import Collective, Forest
-from ...schedules.traffic.collective import CollectiveName
+from ...schedules import Forest
+from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem
@@ -26,7 +26,7 @@ from .shortest_routes import Hops, LinkUses, Route, find_boxes
 
 
 def plan_hierarchical_ring(
-    topology: Topology, collective: CollectiveName | Collective, *, weights: Sequence[object] | None = None
+    topology: Topology, collective: AnyCollective, *, weights: Sequence[object] | None = None
 ) -> Plan:
     """Plan a collective with rings among boxes and rings inside boxes."""
     return plan_baseline(topology, collective, "hierarchical-ring", _forest, weights=weights)

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import Collective, Forest
-from ...schedules.traffic.collective import CollectiveName
+from ...schedules import Forest
+from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem
@@ -28,9 +28,7 @@ MAX_RANKS = 256
 """Growing takes time with the third power of the number of ranks: about a minute for as many."""
 
 
-def plan_multitree(
-    topology: Topology, collective: CollectiveName | Collective, *, weights: Sequence[object] | None = None
-) -> Plan:
+def plan_multitree(topology: Topology, collective: AnyCollective, *, weights: Sequence[object] | None = None) -> Plan:
     """Plan a collective with greedily grown trees, one per rank."""
     return plan_baseline(topology, collective, "multitree", _forest, weights=weights)
 

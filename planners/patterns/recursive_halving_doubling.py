@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import Collective, Forest
-from ...schedules.traffic.collective import CollectiveName
+from ...schedules import Forest
+from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem
@@ -29,7 +29,7 @@ from .fixed_pattern import forest_along, plan_baseline
 from .shortest_routes import Hops, LinkUses, Route
 
 
-def plan_recursive_doubling(topology: Topology, collective: CollectiveName | Collective) -> Plan:
+def plan_recursive_doubling(topology: Topology, collective: AnyCollective) -> Plan:
     """Plan a collective with recursive halving and doubling."""
     stepped: list[Fraction] = []
 

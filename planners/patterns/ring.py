@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import TopologyError, UnsupportedError
-from ...schedules import Collective, Forest
-from ...schedules.traffic.collective import CollectiveName
+from ...schedules import Forest
+from ...schedules.traffic.collective import AnyCollective
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ..plans.plan import Plan
@@ -30,7 +30,7 @@ from .shortest_routes import Hops, LinkUses, find_boxes
 
 def plan_ring(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     *,
     channels: int | None = None,
     order: str | Sequence[int | str] | None = None,

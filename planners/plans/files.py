@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...errors import FileFormatError
 from ...schedules import Bound, Witness, schedule_from_json
-from ...schedules.bounds.witness_json import WITNESS_FIELDS, witness_from_json
+from ...schedules.bounds.witness import witness_from_json
 from ...schedules.traffic.collective import collective_or_given
 from ...support.file_kinds import PLAN_KIND, wrong_kind
 from ...support.json_files import read_json
@@ -106,9 +106,9 @@ def _loads(rows: list[int] | list[list[int]], where: str) -> npt.NDArray[np.int6
 
 
 def _witness(entry: BoundEntry, where: str) -> Witness:
-    stated = entry.model_dump(include=set(WITNESS_FIELDS), exclude_none=True)
+    stated = entry.model_dump(include=set(Witness.kinds), exclude_none=True)
     if len(stated) != 1:
         names = " and ".join(stated) or "no witness"
-        raise FileFormatError(f"{where}: field bound has {names}; expected one of {', '.join(WITNESS_FIELDS)}")
+        raise FileFormatError(f"{where}: field bound has {names}; expected one of {', '.join(Witness.kinds)}")
     [(name, value)] = stated.items()
     return witness_from_json(name, value)

@@ -27,7 +27,7 @@ from ...schedules import (
     schedule_to_json,
     verified_loads,
 )
-from ...schedules.bounds.witness_json import witness_to_json
+from ...schedules.bounds.witness import witness_to_json
 from ...schedules.traffic.collective import collective_or_given
 from ...support.arrays import read_only
 from ...support.formatting import bandwidth_text, percentage_text

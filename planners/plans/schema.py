@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, ValidationInfo, field_validator
 
-from ...schedules.flows.flow_json import is_flow_json
-from ...schedules.steps.steps_json import is_step_json
+from ...schedules.schedule_json import schedule_kind
 
 FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
 
@@ -129,6 +128,5 @@ class FlowPlanDocument(PlanDocument):
 
 def document_kind(schedule: object) -> type[TreePlanDocument | StepPlanDocument | FlowPlanDocument]:
     """Return the form of a plan file by the schedule in it, which need not be one."""
-    if is_flow_json(schedule):
-        return FlowPlanDocument
-    return StepPlanDocument if is_step_json(schedule) else TreePlanDocument
+    kind = schedule_kind(schedule)
+    return FlowPlanDocument if kind == "flow" else StepPlanDocument if kind == "steps" else TreePlanDocument

@@ -14,7 +14,7 @@ from fractions import Fraction
 from ...errors import SolverError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import ALLGATHER, REDUCE_SCATTER, Allreduce, Bound, Collective, Cut, Forest, TreeSchedule, congestion
-from ...schedules.traffic.collective import CollectiveName
+from ...schedules.traffic.collective import AnyCollective
 from ...solvers.trees.bottleneck import Bottleneck
 from ...topologies import Topology
 from ..plans.plan import Plan
@@ -26,7 +26,7 @@ from .problem import TreeProblem, check_request, checked_count, shard_weights, t
 
 def bound_trees(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
@@ -43,7 +43,7 @@ def bound_trees(
 
 def plan_trees(
     topology: Topology,
-    collective: CollectiveName | Collective,
+    collective: AnyCollective,
     *,
     trees_per_root: int | None = None,
     root: int | str | None = None,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ...errors import BoundError, UnsupportedError
 from ...schedules.traffic.collective import TREE_COLLECTIVES, Collective, Direction, as_collective
-from ...schedules.traffic.shard_weights import as_weights
+from ...schedules.traffic.sizes import as_weights
 from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import Topology

@@ -10,8 +10,8 @@ from ...errors import CertificateError, UnsupportedError
 from ...support.formatting import bandwidth_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import COLLECTIVES, Collective, CollectiveName, collective_or_given
-from .cuts import EVERY_SCHEDULE, LinkPrice, Witness
+from ..traffic.collective import COLLECTIVES, AnyCollective, Collective, collective_or_given
+from .witness import EVERY_SCHEDULE, LinkPrice, Witness
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +92,7 @@ class Bound:
     def from_witness(
         cls,
         topology: Topology,
-        collective: CollectiveName | Collective,
+        collective: AnyCollective,
         witness: Witness,
         weights: tuple[int, ...] = (),
     ) -> Bound:
@@ -118,7 +118,7 @@ class Bound:
         Fraction(100, 3)
         """
         known = collective_or_given(collective)
-        _check_asked(topology, known, weights)
+        _check_request(topology, known, weights)
         _check_witness(witness)
         amount, bandwidth = witness.verify(topology, known, weights)
         if amount == 0 or bandwidth == 0:
@@ -133,7 +133,7 @@ class Bound:
         CertificateError
             If the witness does not fit this topology or does not prove the figure claimed.
         """
-        _check_asked(self.topology, self.collective, self.weights)
+        _check_request(self.topology, self.collective, self.weights)
         _check_witness(self.witness)
         if type(self.inverse_rate) is not Fraction:
             raise CertificateError(f"the bound claims 1/x* = {shown(self.inverse_rate)}; expected an exact Fraction")
@@ -236,7 +236,7 @@ def _check_witness(witness: object) -> None:
         raise CertificateError(f"the bound's witness is {shown(witness)}; expected a witness such as a Cut")
 
 
-def _check_asked(topology: object, collective: object, weights: object) -> None:
+def _check_request(topology: object, collective: object, weights: object) -> None:
     if not isinstance(topology, Topology):
         raise CertificateError(f"the bound is about {shown(topology)}; expected a Topology")
     if not isinstance(collective, Collective) or COLLECTIVES.get(collective.name) != collective:

@@ -1,4 +1,4 @@
-"""Prices of bandwidth: the dual of a linear program as a witness, checked with shortest paths in whole numbers."""
+"""Dual values of the throughput programs as a witness, checked with shortest paths in whole numbers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ...errors import CertificateError
 from ...support.formatting import exact
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import Collective, CollectiveName, as_collective
-from .cuts import (
+from ..traffic.collective import AnyCollective, as_collective
+from .witness import (
     EVERY_SCHEDULE,
     Crossing,
     LinkPrice,
@@ -117,28 +117,26 @@ class Prices(Witness):
                     f"links, {limits[dear[0]]}"
                 )
 
-    def crossing(
-        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
-    ) -> Crossing:
+    def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
         """Add up shortest paths, and what all links are worth; see `Witness.crossing`."""
         value = sum((price * topology.link(tail, head).bandwidth for tail, head, price in self.links), Fraction(0))
         sizes = weights or (1,) * topology.num_ranks
         collective = as_collective(collective)
         if collective.has_two_phases:
-            both = zip(self._spreading(topology), self._adding(topology), strict=True)
+            both = zip(self._broadcast_costs(topology), self._reduce_costs(topology), strict=True)
             sums = [there + back for there, back in both if there is not None and back is not None]
             return Crossing(sum(sizes) * min(sums, default=Fraction(0)), value)
         if collective.direction is None:
             raise CertificateError(f"dual values of trees do not bound {collective.name!r}")
         amount = Fraction(0)
-        uses = self._spreading(topology) if collective.direction == "broadcast" else self._adding(topology)
+        uses = self._broadcast_costs(topology) if collective.direction == "broadcast" else self._reduce_costs(topology)
         for rank, size, use in zip(topology.compute_nodes, sizes, uses, strict=True):
             if size and use is None:
                 raise CertificateError(f"rank {rank!r} is not connected with every other in {topology!r}")
             amount += size * (use or Fraction(0))
         return Crossing(amount, value)
 
-    def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:
+    def reason(self, topology: Topology, collective: AnyCollective) -> str:
         """Say what the bandwidth is worth, and whom the bound is about."""
         amount, value = self.crossing(topology, collective)
         return (
@@ -146,13 +144,13 @@ class Prices(Witness):
             f"{exact(amount)} per unit of rate"
         )
 
-    def scope(self, collective: CollectiveName | Collective) -> str:
+    def scope(self, collective: AnyCollective) -> str:
         """Say which schedules the bound is about."""
         if as_collective(collective).has_two_phases:
             return "allreduces that reduce every byte at one rank and broadcast it from there"
         return EVERY_SCHEDULE
 
-    def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:  # noqa: ARG002
+    def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:  # noqa: ARG002
         """Return the price of every link."""
         return {(tail, head): price for tail, head, price in self.links}
 
@@ -171,7 +169,7 @@ class Prices(Witness):
         into, out_of = (tuple(map(prices_from_rows, value[name])) for name in ("into", "out_of"))
         return cls(prices_from_rows(value["links"]), into, out_of, frozenset(value["relays"]))
 
-    def _spreading(self, topology: Topology) -> list[Fraction | None]:
+    def _broadcast_costs(self, topology: Topology) -> list[Fraction | None]:
         """For every rank v: what its data uses, the sum over all t of ``dist(v, t)``; None if it cannot reach all."""
         if not self.into:
             raise CertificateError("the bound has no dual values for what ranks receive")
@@ -183,15 +181,15 @@ class Prices(Witness):
         turned = [tuple(LinkPrice(head, tail, price) for tail, head, price in prices) for prices in self.into]
         return _sums_of_distances(topology, backward, turned)
 
-    def _adding(self, topology: Topology) -> list[Fraction | None]:
+    def _reduce_costs(self, topology: Topology) -> list[Fraction | None]:
         """For every rank v: what is used to send everything to it, the sum of ``dist'(t, v)``; None as above."""
         if not self.out_of:
             raise CertificateError("the bound has no dual values for what ranks send")
         return _sums_of_distances(topology, _hops(topology, self.relays), self.out_of)
 
     def _check_relays(self, topology: Topology) -> None:
-        if strangers := sorted(self.relays - set(topology.switch_nodes)):
-            raise CertificateError(f"the bound's relay {shown(strangers[0])} is not a switch of {topology!r}")
+        if unknown := sorted(self.relays - set(topology.switch_nodes)):
+            raise CertificateError(f"the bound's relay {shown(unknown[0])} is not a switch of {topology!r}")
         if left_out := sorted((topology.multicast | topology.aggregation) - self.relays):
             raise CertificateError(
                 f"the bound leaves out of its relays {left_out[0]!r}, which can copy or aggregate data"

@@ -1,20 +1,11 @@
-"""Witnesses of bounds: parts of a network, and how much data must cross their borders.
-
-Each kind is a `Witness`: it can be checked against a topology, and it says how many units of data a collective must
-move over which bandwidth.  No solver and no flow is involved.
-
-A number for each of some links, in the one form that witnesses rely on.
-
-What witnesses are made of, in the one form that their sums rely on: each node once, and prices exact.
-"""
+"""Cuts and partitions as witnesses of bounds: the data that must cross them, over the bandwidth of their links."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -22,94 +13,9 @@ from ...errors import CertificateError
 from ...support.formatting import exact
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import ALLREDUCE, Collective, CollectiveName, as_collective
-from ..traffic.pair_traffic import crossing_traffic
-
-EVERY_SCHEDULE = "all schedules"
-"""Scope of a bound without exceptions."""
-
-
-Pair = tuple[str, str]
-
-
-class Crossing(NamedTuple):
-    """What a collective must move, and over what: their ratio bounds ``1 / x`` from below.
-
-    Attributes
-    ----------
-    amount : Fraction
-        Units of data, of which the shard of a rank of weight w has w.
-    bandwidth : Fraction
-        GB/s.
-    """
-
-    amount: Fraction
-    bandwidth: Fraction
-
-
-class Witness(ABC):
-    """What a bound follows from.
-
-    Attributes
-    ----------
-    field : str
-        Its name in plan files, such as ``"cut"``; class attribute.
-    """
-
-    field: ClassVar[str]
-
-    @abstractmethod
-    def check(self, topology: Topology) -> None:
-        """Raise `CertificateError` unless this fits the topology."""
-
-    @abstractmethod
-    def crossing(
-        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
-    ) -> Crossing:
-        """Add up what a collective must move across this, and over which bandwidth.
-
-        Parameters
-        ----------
-        topology : Topology
-            One that `check` accepts.
-        collective : str or Collective
-            Such as ``"allgather"``.
-        weights : tuple of int
-            Relative sizes of the shards in rank order, empty for equal ones.
-
-        Raises
-        ------
-        CertificateError
-            If this says nothing about the collective on this topology.
-        """
-
-    def verify(
-        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
-    ) -> Crossing:
-        """Check that this fits the topology, and return `crossing`; raises as both."""
-        self.check(topology)
-        return self.crossing(topology, collective, weights)
-
-    @abstractmethod
-    def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:
-        """Return y, what each GB/s of a link counts in the bandwidth of `crossing`; links left out count nothing."""
-
-    @abstractmethod
-    def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:
-        """Say in one line why no schedule of the collective is faster."""
-
-    @abstractmethod
-    def to_json(self) -> Any:
-        """Describe it by lists, texts and integers, ready for `json.dumps`."""
-
-    @classmethod
-    @abstractmethod
-    def from_json(cls, value: Any) -> Self:
-        """Build it from what `to_json` returns."""
-
-    def scope(self, collective: CollectiveName | Collective) -> str:  # noqa: ARG002
-        """Say which schedules of the collective the bound is about."""
-        return EVERY_SCHEDULE
+from ..traffic.collective import ALLREDUCE, AnyCollective, as_collective
+from ..traffic.sizes import crossing_traffic
+from .witness import Crossing, Pair, Witness, as_node_set, as_parts, check_known
 
 
 @dataclass(frozen=True)
@@ -149,15 +55,11 @@ class Cut(Witness):
 
     def bandwidth(self, topology: Topology) -> Fraction:
         """Bandwidth of the links that leave, GB/s: ``B+(S)``."""
-        if self._is_small(topology):
-            return leaving(self.nodes, topology)
-        return entering(frozenset(topology.nodes) - self.nodes, topology)
+        return self._crossing_bandwidth(topology, entering=False)
 
     def entering_bandwidth(self, topology: Topology) -> Fraction:
         """Bandwidth of the links that enter, GB/s: ``B-(S)``."""
-        if self._is_small(topology):
-            return entering(self.nodes, topology)
-        return leaving(frozenset(topology.nodes) - self.nodes, topology)
+        return self._crossing_bandwidth(topology, entering=True)
 
     def check(self, topology: Topology) -> None:
         """Raise `CertificateError` unless this is a cut of the topology."""
@@ -168,9 +70,7 @@ class Cut(Witness):
                 f"the bound's cut contains {inside} of {topology.num_ranks} ranks; expected ranks on both sides"
             )
 
-    def crossing(
-        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
-    ) -> Crossing:
+    def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
         """Add up shards and links, see `Witness.crossing`."""
         collective = as_collective(collective)
         if collective.has_two_phases:
@@ -183,7 +83,7 @@ class Cut(Witness):
             return Crossing(amount, self.entering_bandwidth(topology))
         return Crossing(amount, self.bandwidth(topology))
 
-    def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:
+    def reason(self, topology: Topology, collective: AnyCollective) -> str:
         """Say how many ranks are inside, and what crosses."""
         collective = as_collective(collective)
         bandwidth = exact(self.crossing(topology, collective).bandwidth, "GB/s")
@@ -196,7 +96,7 @@ class Cut(Witness):
             return f"{side} of the cut around {part} ranks: {bandwidth}, carrying {what}"
         return f"{side} of the cut: {bandwidth}, carrying {part} shards"
 
-    def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:
+    def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:
         """Weight 1 for every link that leaves it, or enters it where that is what counts."""
         return self.crossed(topology, entering=as_collective(collective).direction == "reduce")
 
@@ -215,9 +115,17 @@ class Cut(Witness):
         """Build it from names of nodes."""
         return cls(frozenset(value))
 
-    def _is_small(self, topology: Topology) -> bool:
-        # Links are added up from the smaller side: an allreduce of N ranks can have N cuts.
-        return 2 * len(self.nodes) <= len(topology.nodes)
+    def _crossing_bandwidth(self, topology: Topology, *, entering: bool) -> Fraction:
+        # Links are counted from the smaller side: an allreduce of N ranks can have N cuts.
+        if small := 2 * len(self.nodes) <= len(topology.nodes):
+            nodes = self.nodes
+        else:
+            nodes = frozenset(topology.nodes) - self.nodes
+        if entering == small:
+            links = (link for node in nodes for link in topology.in_links(node) if link.tail not in nodes)
+        else:
+            links = (link for node in nodes for link in topology.out_links(node) if link.head not in nodes)
+        return sum((link.bandwidth for link in links), Fraction(0))
 
 
 @dataclass(frozen=True)
@@ -241,8 +149,8 @@ class RankCuts(Witness):
     def __post_init__(self) -> None:
         """Take nothing but cuts."""
         cuts = as_parts(self.cuts, "list of cuts", "cuts, one per rank")
-        if strangers := [cut for cut in cuts if not isinstance(cut, Cut)]:
-            raise CertificateError(f"the bound's list of cuts contains {shown(strangers[0])}; expected a Cut per rank")
+        if others := [cut for cut in cuts if not isinstance(cut, Cut)]:
+            raise CertificateError(f"the bound's list of cuts contains {shown(others[0])}; expected a Cut per rank")
         object.__setattr__(self, "cuts", cuts)
 
     def bandwidth(self, topology: Topology) -> Fraction:
@@ -260,9 +168,7 @@ class RankCuts(Witness):
             if rank not in cut.nodes or cut.supply(topology) != 1:
                 raise CertificateError(f"the bound's cut for rank {rank!r} does not contain this rank alone")
 
-    def crossing(
-        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
-    ) -> Crossing:
+    def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
         """Take the widest cut, see `Witness.crossing`."""
         if (collective := as_collective(collective)) is not ALLREDUCE:
             raise CertificateError(f"cuts around single ranks do not bound {collective.name!r}")
@@ -273,13 +179,13 @@ class RankCuts(Witness):
         ranks = topology.num_ranks
         return Crossing(2 * _total(topology, weights) * (ranks - 1) / ranks, self.bandwidth(topology))
 
-    def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:  # noqa: ARG002
+    def reason(self, topology: Topology, collective: AnyCollective) -> str:  # noqa: ARG002
         """Say what the busiest rank does, and how fast it can."""
         way, side = ("receives", "ingress") if topology.multicast else ("sends", "egress")
         bandwidth = exact(self.bandwidth(topology), "GB/s")
         return f"some rank {way} 2 (N - 1) / N of all data; the largest {side} of a rank is {bandwidth}"
 
-    def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:  # noqa: ARG002
+    def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:  # noqa: ARG002
         """Weight 1 for every link that crosses one of the widest cuts."""
         weights: dict[Pair, Fraction] = {}
         widest = self.bandwidth(topology)
@@ -367,9 +273,7 @@ class Partition(Witness):
                 f"the bound's partition has {min(idle)!r}, which can aggregate data, in a part without ranks"
             )
 
-    def crossing(
-        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
-    ) -> Crossing:
+    def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
         """Add up the links that enter parts with ranks, see `Witness.crossing`."""
         if (collective := as_collective(collective)) is not ALLREDUCE:
             raise CertificateError(f"a partition does not bound {collective.name!r}")
@@ -382,12 +286,12 @@ class Partition(Witness):
         amount = 2 * (len(parties) - 1) * _total(topology, weights)
         return Crossing(amount, int(capacities[crossed].sum()) * unit)
 
-    def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:
+    def reason(self, topology: Topology, collective: AnyCollective) -> str:
         """Say how many parts there are, and what they can receive."""
         bandwidth = exact(self.crossing(topology, collective).bandwidth, "GB/s")
         return f"ingress of p = {len(self._parties(topology))} parts: {bandwidth}, carrying 2 (p - 1) times all data"
 
-    def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:  # noqa: ARG002
+    def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:  # noqa: ARG002
         """Weight 1 for every link that enters a part with ranks."""
         weights: dict[Pair, Fraction] = {}
         for party in self._parties(topology):
@@ -411,103 +315,3 @@ class Partition(Witness):
 def _total(topology: Topology, weights: tuple[int, ...]) -> Fraction:
     """Units of data in all."""
     return Fraction(sum(weights) if weights else topology.num_ranks)
-
-
-class LinkPrice(NamedTuple):
-    """What a unit of bandwidth is worth.
-
-    Attributes
-    ----------
-    tail, head : str
-        A link, or the two ends of a hop.
-    price : Fraction
-        In any unit, the same for all.
-    """
-
-    tail: str
-    head: str
-    price: Fraction
-
-
-def as_link_prices(rows: object) -> tuple[LinkPrice, ...]:
-    """Read prices with both ends of their links; raises `CertificateError` for anything else."""
-    return tuple(_as_link_price(row) for row in as_parts(rows, "list of dual values", "dual values with both ends"))
-
-
-def _as_link_price(row: object) -> LinkPrice:
-    if not isinstance(row, tuple) or [type(end) for end in row[:2]] != [str, str] or len(row) != 3:
-        raise CertificateError(f"the bound's list of dual values contains {shown(row)}; expected (tail, head, value)")
-    tail, head, price = row
-    return LinkPrice(tail, head, as_price(price, tail, head))
-
-
-def price_rows(prices: Iterable[LinkPrice]) -> list[list[str]]:
-    """Write prices as rows of both ends and the exact price."""
-    return [[tail, head, str(price)] for tail, head, price in prices]
-
-
-def prices_from_rows(rows: Iterable[tuple[str, str, str]]) -> tuple[LinkPrice, ...]:
-    """Read what `price_rows` writes."""
-    return tuple(LinkPrice(tail, head, Fraction(price)) for tail, head, price in rows)
-
-
-def price_by_link(prices: Sequence[LinkPrice], known: Iterable[Pair], what: str) -> dict[Pair, Fraction]:
-    """Arrange prices by their links."""
-    mapping: dict[Pair, Fraction] = {}
-    for tail, head, price in prices:
-        if (tail, head) not in known:
-            raise CertificateError(
-                f"the bound has a dual value for {what} {shown((tail, head))}, which this topology does not have"
-            )
-        if (tail, head) in mapping:
-            raise CertificateError(f"the bound has two dual values for {what} {shown((tail, head))}; expected one")
-        if price < 0:
-            raise CertificateError(
-                f"the bound's dual value of {what} {shown((tail, head))} is {price}; expected at least 0"
-            )
-        mapping[tail, head] = price
-    return mapping
-
-
-def as_node_set(nodes: object, what: str) -> frozenset[str]:
-    """Read names of nodes, each of which counts once however often it is written."""
-    names = as_parts(nodes, what, "names of nodes")
-    if strangers := [name for name in names if type(name) is not str]:
-        raise CertificateError(f"the bound's {what} contains {shown(strangers[0])}; expected names of nodes")
-    return nodes if type(nodes) is frozenset else frozenset(names)
-
-
-def as_parts(values: object, what: str, expected: str) -> tuple[Any, ...]:
-    """Read several things of a witness; a text, or what cannot be gone through, raises `CertificateError`."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise CertificateError(f"the bound's {what} is {shown(values)}; expected a collection of {expected}")
-    return tuple(values)
-
-
-def as_price(price: object, tail: str, head: str) -> Fraction:
-    """Read the exact price of a link or hop: a fraction or an integer; anything else raises `CertificateError`."""
-    if type(price) is Fraction:
-        return price
-    if type(price) is not int:
-        raise CertificateError(
-            f"the bound's dual value of {shown((tail, head))} is {shown(price)}; expected a Fraction or an integer"
-        )
-    return Fraction(price)
-
-
-def leaving(nodes: frozenset[str], topology: Topology) -> Fraction:
-    """Bandwidth of the links that leave a set of nodes, GB/s."""
-    links = (link for node in nodes for link in topology.out_links(node))
-    return sum((link.bandwidth for link in links if link.head not in nodes), Fraction(0))
-
-
-def entering(nodes: frozenset[str], topology: Topology) -> Fraction:
-    """Bandwidth of the links that enter a set of nodes, GB/s."""
-    links = (link for node in nodes for link in topology.in_links(node))
-    return sum((link.bandwidth for link in links if link.tail not in nodes), Fraction(0))
-
-
-def check_known(nodes: frozenset[str], topology: Topology, what: str) -> None:
-    """Raise `CertificateError` unless all are nodes of the topology."""
-    if stranger := sorted(node for node in nodes if node not in topology.node_index):
-        raise CertificateError(f"the bound's {what} names {shown(stranger[0])}, which is not a node of {topology!r}")

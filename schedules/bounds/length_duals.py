@@ -1,4 +1,4 @@
-"""Lengths of links: the dual of a multicommodity flow as a witness, checked with shortest paths in whole numbers."""
+"""Length duals of a multicommodity flow as a witness, checked with shortest paths in whole numbers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 from ...errors import CertificateError
 from ...support.arrays import FloatArray
 from ...topologies import Topology
-from ..traffic.collective import Collective, CollectiveName, as_collective
-from ..traffic.pair_traffic import traffic_matrix
-from .cuts import Crossing, LinkPrice, Pair, Witness, as_link_prices, price_by_link, price_rows, prices_from_rows
+from ..traffic.collective import AnyCollective, as_collective
+from ..traffic.sizes import traffic_matrix
+from .witness import Crossing, LinkPrice, Pair, Witness, as_link_prices, price_by_link, price_rows, prices_from_rows
 
 EXACT_FLOATS = 2**53
 """Floats up to here are whole numbers that add up exactly."""
@@ -60,9 +60,7 @@ class LinkLengths(Witness):
         """Raise `CertificateError` unless the lengths fit the topology and none is negative."""
         price_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
 
-    def crossing(
-        self, topology: Topology, collective: CollectiveName | Collective, weights: tuple[int, ...] = ()
-    ) -> Crossing:
+    def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
         """Add up distances, and what all links have to give away; see `Witness.crossing`."""
         if not (collective := as_collective(collective)).in_pairs:
             raise CertificateError(f"dual lengths of links do not bound {collective.name!r}")
@@ -80,11 +78,11 @@ class LinkLengths(Witness):
             amount += int((whole * traffic[source, wanted]).sum())
         return Crossing(Fraction(amount, scale), value)
 
-    def reason(self, topology: Topology, collective: CollectiveName | Collective) -> str:  # noqa: ARG002
+    def reason(self, topology: Topology, collective: AnyCollective) -> str:  # noqa: ARG002
         """Say what the bound compares."""
         return f"dual lengths of {len(self.links)} links: traffic times distance is at most bandwidth times length"
 
-    def link_weights(self, topology: Topology, collective: CollectiveName | Collective) -> dict[Pair, Fraction]:  # noqa: ARG002
+    def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:  # noqa: ARG002
         """Return the length of every link."""
         return {(tail, head): length for tail, head, length in self.links}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,8 +12,7 @@ import numpy as np
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.validation import as_whole
-from ..paths.schedule import Schedule
-from ..traffic.collective import Direction
+from ..paths.schedule import PairSchedule
 from .segments import Moves, Pieces, StagedArrays, handed_over, local_bytes, pieces_of
 from .two_tier_cost import PIPELINES, TwoTierModel, TwoTierTimes, check_model, two_tier_times
 from .verify import verify_all_to_allv
@@ -44,7 +42,7 @@ class Stage(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AllToAllvSchedule(StagedArrays, Schedule):
+class AllToAllvSchedule(StagedArrays, PairSchedule):
     """How n servers of m GPUs exchange what a matrix says, as FAST does it.
 
     Rank r is GPU ``r % m`` of server ``r // m``.  For every two servers, GPU p of the one sends one stream to its peer,
@@ -101,21 +99,6 @@ class AllToAllvSchedule(StagedArrays, Schedule):
         if self.server_sizes:
             size = f"{len(self.sizes)} servers of {min(self.sizes)} to {max(self.sizes)} GPUs"
         return f"{size}, {count_text(self.num_stages, 'stage')}"
-
-    @property
-    def phases(self) -> tuple[Direction, ...]:
-        """None: what two GPUs have for each other is no shard."""
-        return ()
-
-    @cached_property
-    def total_weight(self) -> Fraction:
-        """Bytes that a GPU has on average, its part for itself included."""
-        return Fraction(int(self.traffic.sum()), self.num_ranks)
-
-    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
-        """Whether this is its traffic, row by row."""
-        traffic = np.ravel(self.traffic)
-        return list(weights) == traffic.tolist() if weights else bool((traffic == 1).all())
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ...errors import UnsupportedError
+from ...errors import FileFormatError, UnsupportedError
 from ...support.arrays import IntArray, read_only
 from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.congestion import congestion
 from ..paths.path_links import path_links
-from ..paths.schedule import Schedule
-from ..paths.written_paths import as_count, as_paths
-from ..traffic.collective import Collective, Direction
+from ..paths.schedule import PairSchedule, RoutedSchedule
+from ..paths.written_paths import as_count, as_paths, node_paths, schedule_fields, whole_count, whole_numbers
+from ..traffic.collective import Collective
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ class FlowPath(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FlowSchedule(Schedule):
+class FlowSchedule(RoutedSchedule, PairSchedule):
     """Every rank sends each other its part of the traffic, over one or several paths, through ranks and switches.
 
     The part of rank s for rank d consists of ``chunks_per_unit * traffic[s, d]`` chunks of equal size.  Each path has
@@ -122,10 +122,6 @@ class FlowSchedule(Schedule):
                 )
             object.__setattr__(self, name, read_only(array))
 
-    def __reduce__(self) -> tuple[type[FlowSchedule], tuple[object, ...]]:
-        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))
-
     @classmethod
     def from_paths(
         cls,
@@ -173,28 +169,13 @@ class FlowSchedule(Schedule):
         return cls(len(given), chunks_per_unit, given, weights, starts, nodes, hops)
 
     @property
-    def phases(self) -> tuple[Direction, ...]:
-        """None: what two ranks have for each other is no shard."""
-        return ()
-
-    @property
     def load_units(self) -> tuple[int, ...]:
         """Chunks of a traffic of 1."""
         return (self.chunks_per_unit,)
 
-    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
-        """Whether this is its traffic, row by row."""
-        traffic = np.ravel(self.traffic)
-        return list(weights) == traffic.tolist() if weights else bool((traffic == 1).all())
-
     def problem(self, collective: Collective) -> dict[str, Any]:
         """Return the traffic of an all-to-allv."""
         return {"traffic": self.traffic} if collective.takes_traffic else {}
-
-    @cached_property
-    def total_weight(self) -> Fraction:
-        """What a rank has in all on average, its part for itself included: N, if all parts are 1."""
-        return Fraction(sum(map(int, self.traffic.ravel().tolist())), self.num_ranks)
 
     @property
     def num_paths(self) -> int:
@@ -233,10 +214,6 @@ class FlowSchedule(Schedule):
             f"{count_text(self.num_paths, 'path')}, {count_text(self.num_steps, 'step')}, "
             f"{count_text(self.chunks_per_unit, 'chunk')} per unit"
         )
-
-    def path(self, number: int) -> tuple[int, ...]:
-        """Nodes of path `number`."""
-        return tuple(self.path_nodes[self.path_starts[number] : self.path_starts[number + 1]].tolist())
 
     def paths(self) -> Iterator[FlowPath]:
         """Yield every path, in the order of the arrays."""
@@ -353,3 +330,24 @@ class FlowSchedule(Schedule):
         apart = ~np.eye(len(self.traffic), dtype=np.bool_)
         equal = len(np.unique(self.traffic[apart])) == 1
         return f"<FlowSchedule: {'all-to-all' if equal else 'all-to-allv'} of {self.num_ranks} ranks, {self.size_text}>"
+
+
+def flow_from_json(data: object, where: str) -> FlowSchedule:
+    """Build the flow that a decoded JSON value describes.
+
+    Only the form is checked here; whether it is a schedule for some topology is for `verified_flow_loads` to say.
+    """
+    fields = schedule_fields(data, "flow", ("kind", "chunks_per_unit", *ARRAYS[:2], "paths", "steps"), where)
+    rows, paths = fields["traffic"], node_paths(fields["paths"], where)
+    if not isinstance(rows, list) or any(not isinstance(row, list) or len(row) != len(rows) for row in rows):
+        raise FileFormatError(f"{where}: field schedule.traffic is not a square matrix, a list of lists")
+    traffic = whole_numbers([entry for row in rows for entry in row], f"{where}: field schedule.traffic")
+    return FlowSchedule(
+        len(rows),
+        whole_count(fields["chunks_per_unit"], f"{where}: field schedule.chunks_per_unit"),
+        traffic.reshape(len(rows), len(rows)),
+        whole_numbers(fields["weights"], f"{where}: field schedule.weights"),
+        np.cumsum([0, *map(len, paths)], dtype=np.int64),
+        whole_numbers([node for path in paths for node in path], f"{where}: field schedule.paths"),
+        whole_numbers(fields["steps"], f"{where}: field schedule.steps"),
+    )

@@ -10,10 +10,9 @@ import numpy as np
 
 from ...errors import CertificateError
 from ...support.arrays import IntArray
-from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
-from ..paths.verify import verified_routes
+from ..paths.verify import check_arrays, check_kinds, check_steps_used, refuse_if, verified_routes
 from .schedule import FlowSchedule
 
 LOAD_LIMIT = 2**62
@@ -44,10 +43,7 @@ def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
     CertificateError
         Naming the first thing that is wrong.
     """
-    if not isinstance(schedule, FlowSchedule):
-        raise CertificateError(f"the schedule is {shown(schedule)}; expected a FlowSchedule")
-    if not isinstance(topology, Topology):
-        raise CertificateError(f"the topology is {shown(topology)}; expected a Topology")
+    check_kinds(schedule, FlowSchedule, topology)
     _check_shapes(schedule, topology)
     hops = verified_routes(schedule.path_starts, schedule.path_nodes, topology, "schedule")
     _check_steps(schedule, hops.paths)
@@ -72,17 +68,11 @@ def _check_shapes(schedule: FlowSchedule, topology: Topology) -> None:
         "path_nodes": (schedule.path_nodes.size,),
         "steps": (schedule.path_nodes.size - paths,),
     }
-    for name, shape in shapes.items():
-        array = getattr(schedule, name)
-        if array.dtype != np.int64 or array.shape != shape:
-            raise CertificateError(
-                f"the schedule's {name} are {array.dtype} of shape {array.shape}; expected int64, {shape}"
-            )
+    check_arrays(schedule, shapes, "schedule")
     if (schedule.traffic < 0).any():
         source, destination = np.argwhere(schedule.traffic < 0)[0]
         raise CertificateError(f"the traffic from rank {source} to rank {destination} is negative")
-    if (schedule.weights < 1).any():
-        raise CertificateError(f"path {np.flatnonzero(schedule.weights < 1)[0]} carries no chunk")
+    refuse_if(schedule.weights < 1, "path {} carries no chunk")
     # As a path passes a link at most once, no load is more than all weights together.
     if max(_total(schedule.weights), _total(schedule.traffic) * int(schedule.chunks_per_unit)) >= LOAD_LIMIT:
         raise CertificateError("the schedule's chunks could overflow the 64-bit sums of this check")
@@ -106,12 +96,7 @@ def _check_steps(schedule: FlowSchedule, path_of_hop: IntArray) -> None:
         first = int(np.flatnonzero(wrong)[0])
         rule = "rise at a rank" if at_rank[first] else "stay the same at a switch"
         raise CertificateError(f"the steps of path {path_of_hop[goes_on[first]]} do not {rule} that it passes")
-    # With more steps than hops one of the first is empty, so there is no need to look at later ones.
-    last = min(int(steps.max()), len(steps))
-    unused = np.ones(last + 1, dtype=np.bool_)
-    unused[np.minimum(steps, last)] = False
-    if unused.any():
-        raise CertificateError(f"nothing is sent in step {np.flatnonzero(unused)[0]}")
+    check_steps_used(steps)
 
 
 def _check_amounts(schedule: FlowSchedule) -> None:

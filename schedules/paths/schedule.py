@@ -1,4 +1,4 @@
-"""`Schedule`: what every kind of schedule can be asked for, and the check of its loads, which each kind registers.
+"""`Schedule`, the base of all kinds of schedules, with the check of its loads that each kind registers, and its time.
 
 A kind is a class derived from `Schedule`, and a function registered with `verified_loads` that checks it.  Layers
 above register what they alone know: how it is lowered, simulated and tabulated.
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import fields
 from fractions import Fraction
-from functools import singledispatch
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property, singledispatch
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+
+import numpy as np
 
 from ...errors import CertificateError, UnsupportedError
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, read_only
 from ...support.quantities import as_bytes
-from ...support.validation import shown
+from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ..traffic.collective import Collective, Direction
 from .congestion import congestion
@@ -147,6 +150,106 @@ class Schedule(ABC):
         return UnsupportedError(f"the schedule is {shown(self)}; expected trees, steps or a flow")
 
 
+class RoutedSchedule(Schedule):
+    """A schedule in read-only arrays; its path p is ``path_nodes[path_starts[p]:path_starts[p + 1]]``."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def path_starts(self) -> IntArray:
+            """Where each path begins, shape (paths + 1,)."""
+
+        @property
+        def path_nodes(self) -> IntArray:
+            """Node numbers of all paths."""
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(cast("Any", self)))
+
+    def path(self, number: int) -> tuple[int, ...]:
+        """Node numbers along path `number`."""
+        return tuple(self.path_nodes[self.path_starts[number] : self.path_starts[number + 1]].tolist())
+
+    def _path_lists(self) -> list[list[int]]:
+        """Node numbers along every path."""
+        return [list(self.path(number)) for number in range(len(self.path_starts) - 1)]
+
+    def _freeze(self, names: Sequence[str], what: str) -> None:
+        """Refuse fields that are no arrays, and let nobody write to the others."""
+        for name in names:
+            if not isinstance(array := getattr(self, name), np.ndarray):
+                raise UnsupportedError(f"the {what}'s {name} is {shown(array)}; expected a numpy array of integers")
+            object.__setattr__(self, name, read_only(array))
+
+
+class AllreduceSchedule(Schedule):
+    """A schedule of direction "reduce", and one of direction "broadcast" for the sums."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def reduce(self) -> Any:
+            """What reduces."""
+
+        @property
+        def broadcast(self) -> Any:
+            """What broadcasts the sums."""
+
+    @property
+    def phases(self) -> tuple[Direction, ...]:
+        """Those that its two parts are to have."""
+        return "reduce", "broadcast"
+
+    @property
+    def num_ranks(self) -> int:
+        """Compute nodes that take part."""
+        return int(self.broadcast.num_ranks)
+
+    @property
+    def root_weights(self) -> IntArray:
+        """Relative sizes of the sums that ranks end the reduction with."""
+        return cast("IntArray", self.broadcast.root_weights)
+
+    @property
+    def total_weight(self) -> int:
+        """Sum of the weights of all sums."""
+        return int(self.broadcast.total_weight)
+
+    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
+        """Any will do: every rank ends with all sums."""
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe both parts by their own."""
+        return {"kind": "allreduce", "reduce": self.reduce.to_json(), "broadcast": self.broadcast.to_json()}
+
+
+class PairSchedule(Schedule):
+    """A schedule of an all-to-all(v), whose traffic from rank s to rank d is ``traffic[s, d]``."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def traffic(self) -> IntArray:
+            """Amounts from each rank to each, shape (ranks, ranks)."""
+
+    @property
+    def phases(self) -> tuple[Direction, ...]:
+        """None: what two ranks have for each other is no shard."""
+        return ()
+
+    @cached_property
+    def total_weight(self) -> Fraction:
+        """What a rank has in all on average, its part for itself included: N, if all parts are 1."""
+        return Fraction(sum(map(int, self.traffic.ravel().tolist())), self.num_ranks)
+
+    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
+        """Whether this is its traffic, row by row."""
+        traffic = np.ravel(self.traffic)
+        return list(weights) == traffic.tolist() if weights else bool((traffic == 1).all())
+
+
 @singledispatch
 def verified_loads(schedule: Schedule, topology: Topology) -> IntArray:  # noqa: ARG001
     """Check a schedule and add up what it puts on every link.
@@ -219,3 +322,60 @@ def rate_of_loads(loads: IntArray, schedule: Schedule, topology: Topology) -> Fr
     """
     rows = zip(loads.reshape(-1, loads.shape[-1]), schedule.load_units, strict=True)
     return sum((congestion(row, unit, topology) for row, unit in rows), Fraction(0))
+
+
+def schedule_time(
+    schedule: Schedule,
+    topology: Topology,
+    num_bytes: int | str,
+    slices: int | None = None,
+    *,
+    inverse_rate: Fraction | None = None,
+) -> Fraction:
+    """Time of a collective of `num_bytes` in all, in µs, by the alpha-beta model.
+
+    Trees and the paths of flows are pipelined: the latency of the deepest path, and the bandwidth time, bytes over
+    algbw.  With `slices`, data follows in that many pieces, so the last piece leaves the deepest of h hops
+    ``(h - 1) / slices`` bandwidth times later; without, pieces are infinitely small.  Steps wait for each other; see
+    `collopt.schedules.steps.cost.step_schedule_time`.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        What is run.
+    topology : Topology
+        Where.
+    num_bytes : int or str
+        As nccl-tests counts them, such as ``"1M"``.
+    slices : int, optional
+        Pieces that the data of each tree or path is cut into; none for a schedule in steps.
+    inverse_rate : Fraction, optional
+        The congestion of trees or a flow, where it is known already.
+
+    Returns
+    -------
+    Fraction
+
+    Raises
+    ------
+    UnsupportedError
+        If `slices` is not a whole number of at least 1, or the schedule has steps, whose data does not flow; if it is
+        no schedule, or the bytes are not a positive whole number.
+
+    Examples
+    --------
+    >>> from collopt.schedules import Forest
+    >>> from collopt.topologies import ring
+    >>> two_way = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+    >>> schedule_time(two_way, ring(2, bandwidth=25, latency=3), 100_000)
+    Fraction(4, 1)
+    """
+    if slices is not None:
+        slices = as_whole(slices, "slices")
+    if not is_verifiable(schedule):
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected trees, steps or a flow")
+    if slices is not None and not schedule.pipelined:
+        raise UnsupportedError(
+            f"slices is {shown(slices)}, but the schedule has steps that wait for each other; leave slices out"
+        )
+    return schedule.time(topology, num_bytes, slices, inverse_rate)

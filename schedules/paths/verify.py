@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import CertificateError
-from ...support.arrays import IntArray
+from ...support.arrays import BoolArray, IntArray
+from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.collective import Direction
 
@@ -18,6 +20,42 @@ class Hops(NamedTuple):
 
     paths: IntArray
     links: IntArray
+
+
+def check_kinds(schedule: object, kind: type, topology: object) -> None:
+    """Raise `CertificateError` unless a schedule is of a kind, and a topology is one."""
+    if not isinstance(schedule, kind):
+        raise CertificateError(f"the schedule is {shown(schedule)}; expected a {kind.__name__}")
+    if not isinstance(topology, Topology):
+        raise CertificateError(f"the topology is {shown(topology)}; expected a Topology")
+
+
+def check_arrays(schedule: object, shapes: Mapping[str, tuple[int, ...]], what: str) -> None:
+    """Raise `CertificateError` unless arrays are of int64, those named routes of int32 in trees, and of their shape."""
+    for name, shape in shapes.items():
+        array = getattr(schedule, name)
+        dtype = np.dtype(np.int32 if name == "routes" and len(shape) == 2 else np.int64)
+        if array.dtype != dtype or array.shape != shape:
+            raise CertificateError(
+                f"the {what}'s {name} are {array.dtype} of shape {array.shape}; expected {dtype}, {shape}"
+            )
+
+
+def check_steps_used(steps: IntArray) -> None:
+    """Refuse a step that is left out, for it would cost time; `steps` int64 (entries,), none below 0."""
+    # With more steps than entries one of the first is empty, so there is no need to look at later ones.
+    last = min(int(steps.max()), len(steps))
+    unused = np.ones(last + 1, dtype=np.bool_)
+    unused[np.minimum(steps, last)] = False
+    refuse_if(unused, "nothing is sent in step {}")
+
+
+def refuse_if(wrong: BoolArray, message: str, offset: int = 0) -> None:
+    """Raise with `message`, its ``{}`` filled with the index of the first wrong entry, counted from `offset`."""
+    if wrong.any():
+        where = [int(place) for place in np.argwhere(wrong)[0]]
+        where[0] += offset
+        raise CertificateError(message.format(*where))
 
 
 def verified_hops(starts: IntArray, nodes: IntArray, direction: Direction, topology: Topology, what: str) -> Hops:

@@ -1,11 +1,8 @@
-"""Whole numbers and paths of schedules, as JSON files have them.
-
-Reads sends and paths as people write them, or says which of them is wrong.
-"""
+"""Readers of the fields of schedules, from JSON values and from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
 
@@ -14,6 +11,15 @@ import numpy as np
 from ...errors import FileFormatError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import is_whole, shown
+
+KINDS = {"forest": "forest", "steps": "schedule in steps", "flow": "flow"}
+
+
+def schedule_fields(data: object, kind: str, names: Sequence[str], where: str) -> Mapping[str, Any]:
+    """Read the fields of a schedule of some kind, or raise `FileFormatError`."""
+    if not isinstance(data, Mapping) or set(data) != set(names) or data["kind"] != kind:
+        raise FileFormatError(f"{where}: field schedule is not a {KINDS[kind]}; expected the fields {', '.join(names)}")
+    return data
 
 
 def whole_count(value: object, what: str) -> int:

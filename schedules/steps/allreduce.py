@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,13 +13,12 @@ from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
-from ..paths.schedule import Schedule
-from ..traffic.collective import Direction
+from ..paths.schedule import AllreduceSchedule
 from .schedule import StepSchedule
 
 
 @dataclass(frozen=True, eq=False)
-class StepAllreduce(Schedule):
+class StepAllreduce(AllreduceSchedule):
     """A reduce-scatter in steps, and after its last step an allgather.
 
     Anything but a `StepSchedule` raises `UnsupportedError`; whether the two belong together is for
@@ -54,29 +52,9 @@ class StepAllreduce(Schedule):
         return self.reduce, self.broadcast
 
     @property
-    def phases(self) -> tuple[Direction, ...]:
-        """Those that its two schedules are to have."""
-        return "reduce", "broadcast"
-
-    @property
     def load_units(self) -> tuple[int, ...]:
         """Chunks of a shard, once for each step of both."""
         return sum((schedule.load_units for schedule in self.schedules), ())
-
-    @property
-    def num_ranks(self) -> int:
-        """Compute nodes, each of which ends the reduction with one sum."""
-        return self.broadcast.num_ranks
-
-    @property
-    def root_weights(self) -> IntArray:
-        """Relative sizes of the sums that ranks end the reduction with: all equal."""
-        return self.broadcast.root_weights
-
-    @property
-    def total_weight(self) -> int:
-        """Sum of the weights of all sums: one for each rank."""
-        return self.num_ranks
 
     @property
     def num_steps(self) -> int:
@@ -91,10 +69,10 @@ class StepAllreduce(Schedule):
     @property
     def size_text(self) -> str:
         """Such as ``"6 steps, 12 chunks per shard"``; both parts in turn where they are not cut alike."""
-        added, spread = self.schedules
-        if added.chunks_per_shard != spread.chunks_per_shard:
-            return f"{added.size_text}, then {spread.size_text}"
-        return f"{count_text(self.num_steps, 'step')}, {count_text(spread.chunks_per_shard, 'chunk')} per shard"
+        chunks = self.broadcast.chunks_per_shard
+        if self.reduce.chunks_per_shard != chunks:
+            return f"{self.reduce.size_text}, then {self.broadcast.size_text}"
+        return f"{count_text(self.num_steps, 'step')}, {count_text(chunks, 'chunk')} per shard"
 
     def link_loads(self, topology: Topology) -> IntArray:
         """Chunks that cross each link in each step: the rows of `reduce`, then those of `broadcast`.
@@ -102,10 +80,6 @@ class StepAllreduce(Schedule):
         Each part counts in chunks of its own; see `StepSchedule.link_loads`.
         """
         return np.concatenate([schedule.link_loads(topology) for schedule in self.schedules])
-
-    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
-        """Any will do: every rank ends with all sums."""
-        return True
 
     def check_fit(self, network: Topology | DirectGraph) -> None:
         """Raise `UnsupportedError` unless both are for as many ranks, one reduces and the other broadcasts."""
@@ -124,10 +98,6 @@ class StepAllreduce(Schedule):
         """Sum of both, in µs; see `StepSchedule.time`."""
         self.check_fit(topology)
         return sum((part.time(topology, num_bytes, slices, inverse_rate) for part in self.schedules), Fraction(0))
-
-    def to_json(self) -> dict[str, Any]:
-        """Both schedules by their own."""
-        return {"kind": "allreduce", "reduce": self.reduce.to_json(), "broadcast": self.broadcast.to_json()}
 
 
 AnyStepSchedule = StepSchedule | StepAllreduce

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -11,23 +11,25 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ...errors import UnsupportedError
-from ...support.arrays import IntArray, read_only
+from ...errors import FileFormatError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
 from ..paths.congestion import congestion
 from ..paths.path_links import path_links
-from ..paths.schedule import NS_PER_US, Schedule
-from ..paths.written_paths import as_count, as_rows
+from ..paths.schedule import NS_PER_US, RoutedSchedule
+from ..paths.written_paths import as_count, as_rows, node_paths, schedule_fields, whole_count, whole_numbers
 from ..traffic.collective import Direction
 
 MAX_STEPS = 2**20
 MAX_LOADS = 2**32
 """Steps times links, 8 bytes each: more than any machine has memory for in one array."""
 
-ARRAYS = ("steps", "sources", "lower", "upper", "routes", "path_starts", "path_nodes")
+COUNTS = ("num_ranks", "chunks_per_shard")
+COLUMNS = ("steps", "sources", "lower", "upper", "routes")
+ARRAYS = (*COLUMNS, "path_starts", "path_nodes")
 
 
 class Send(NamedTuple):
@@ -49,7 +51,7 @@ class Send(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StepSchedule(Schedule):
+class StepSchedule(RoutedSchedule):
     """An allgather in steps: a rank passes on in a step what it holds at the beginning of that step.
 
     Every rank has a shard of equal size, cut into `chunks_per_shard` chunks; a send carries an interval of them.  Node
@@ -113,16 +115,9 @@ class StepSchedule(Schedule):
 
     def __post_init__(self) -> None:
         """Take whole numbers and arrays only, and let nobody write to the arrays."""
-        for name in ("num_ranks", "chunks_per_shard"):
+        for name in COUNTS:
             object.__setattr__(self, name, as_count(getattr(self, name), name))
-        for name in ARRAYS:
-            if not isinstance(array := getattr(self, name), np.ndarray):
-                raise UnsupportedError(f"the schedule's {name} is {shown(array)}; expected a numpy array of integers")
-            object.__setattr__(self, name, read_only(array))
-
-    def __reduce__(self) -> tuple[type[StepSchedule], tuple[object, ...]]:
-        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+        self._freeze(ARRAYS, "schedule")
 
     @classmethod
     def from_sends(
@@ -204,15 +199,11 @@ class StepSchedule(Schedule):
         """Whether they are equal; how many shards there are is yet to be checked."""
         return all(weight == 1 for weight in weights)
 
-    def path(self, route: int) -> tuple[int, ...]:
-        """Node numbers along path number `route`."""
-        return tuple(int(node) for node in self.path_nodes[self.path_starts[route] : self.path_starts[route + 1]])
-
     def sends(self) -> Iterator[Send]:
         """Yield every send, in the order of the arrays."""
-        paths = [self.path(route) for route in range(len(self.path_starts) - 1)]
-        columns = (self.steps, self.sources, self.lower, self.upper, self.routes)
-        for step, source, lower, upper, route in zip(*(column.tolist() for column in columns), strict=True):
+        paths = list(map(tuple, self._path_lists()))
+        columns = (getattr(self, name).tolist() for name in COLUMNS)
+        for step, source, lower, upper, route in zip(*columns, strict=True):
             yield Send(step, source, lower, upper, paths[route])
 
     def link_loads(self, topology: Topology) -> IntArray:
@@ -326,13 +317,12 @@ class StepSchedule(Schedule):
 
     def to_json(self) -> dict[str, Any]:
         """As `collopt.schedules.steps_to_json`."""
-        counts, columns = ("num_ranks", "chunks_per_shard"), ("steps", "sources", "lower", "upper", "routes")
         return {
             "kind": "steps",
             "direction": self.direction,
-            **{name: getattr(self, name) for name in counts},
-            "paths": [list(self.path(route)) for route in range(len(self.path_starts) - 1)],
-            **{name: getattr(self, name).tolist() for name in columns},
+            **{name: getattr(self, name) for name in COUNTS},
+            "paths": self._path_lists(),
+            **{name: getattr(self, name).tolist() for name in COLUMNS},
         }
 
     def path_links(self, topology: Topology) -> IntArray:
@@ -345,3 +335,69 @@ class StepSchedule(Schedule):
         return (
             f"<StepSchedule: {kind} of {self.num_ranks} ranks, {self.size_text}, {count_text(self.num_sends, 'send')}>"
         )
+
+
+def steps_to_json(schedule: StepSchedule) -> dict[str, Any]:
+    """Describe a schedule in steps by lists and integers, ready for `json.dumps`.
+
+    Parameters
+    ----------
+    schedule : StepSchedule
+        Left alone.
+
+    Returns
+    -------
+    dict
+        Sends are columns, for there can be millions of them.
+
+    Examples
+    --------
+    >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
+    >>> fields = steps_to_json(exchange)
+    >>> fields["paths"], fields["sources"]
+    ([[0, 1], [1, 0]], [0, 1])
+    """
+    if not isinstance(schedule, StepSchedule):
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule")
+    return schedule.to_json()
+
+
+def steps_from_json(data: object, where: str) -> StepSchedule:
+    """Build the schedule in steps that a decoded JSON value describes.
+
+    Only the form is checked here; whether it is a schedule for some topology is for `verified_step_loads` to say.
+
+    Parameters
+    ----------
+    data : dict
+        As `steps_to_json` makes it.
+    where : str
+        Names the document in error messages.
+
+    Returns
+    -------
+    StepSchedule
+    """
+    where = where if isinstance(where, str) else shown(where)
+    fields = schedule_fields(data, "steps", ("kind", "direction", *COUNTS, "paths", *COLUMNS), where)
+    if fields["direction"] not in ("broadcast", "reduce"):
+        raise FileFormatError(
+            f"{where}: field schedule.direction is {shown(fields['direction'])}; expected 'broadcast' or 'reduce'"
+        )
+    ranks, chunks = (whole_count(fields[name], f"{where}: field schedule.{name}") for name in COUNTS)
+    columns = {name: whole_numbers(fields[name], f"{where}: field schedule.{name}") for name in COLUMNS}
+    for name, column in columns.items():
+        if len(column) != len(columns["steps"]):
+            raise FileFormatError(
+                f"{where}: field schedule.{name} has {len(column)} entries, but schedule.steps has "
+                f"{len(columns['steps'])}; expected one for each send"
+            )
+    paths = node_paths(fields["paths"], where)
+    return StepSchedule(
+        ranks,
+        chunks,
+        **columns,
+        path_starts=np.cumsum([0, *map(len, paths)], dtype=np.int64),
+        path_nodes=whole_numbers([node for path in paths for node in path], f"{where}: field schedule.paths"),
+        direction=fields["direction"],
+    )

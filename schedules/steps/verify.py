@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...errors import CertificateError
-from ...support.arrays import BoolArray, IntArray
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
-from ..paths.verify import verified_hops
+from ..paths.verify import check_arrays, check_kinds, check_steps_used, refuse_if, verified_hops
 from ..traffic.collective import Direction
 from .allreduce import AnyStepSchedule, StepAllreduce
 from .arrivals import NEVER, Arrivals, Sends, blocks_of
@@ -47,7 +47,7 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
     CertificateError
         Naming the first thing that is wrong.
     """
-    _check_kinds(schedule, topology)
+    check_kinds(schedule, StepSchedule, topology)
     _check_shapes(schedule, topology)
     hops = verified_hops(schedule.path_starts, schedule.path_nodes, schedule.direction, topology, "schedule")
     _check_sends(schedule)
@@ -82,7 +82,7 @@ def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) 
     """
     if isinstance(schedule, StepAllreduce):
         for part in (schedule.reduce, schedule.broadcast):
-            _check_kinds(part, topology)
+            check_kinds(part, StepSchedule, topology)
         if (schedule.reduce.direction, schedule.broadcast.direction) != ("reduce", "broadcast"):
             raise CertificateError(
                 "the allreduce does not consist of one schedule that reduces and one that broadcasts"
@@ -109,19 +109,6 @@ def _add_loads(loads: IntArray, sends: Sends, schedule: StepSchedule, links: Int
     np.add.at(loads.reshape(-1), places, np.repeat(sends.upper - sends.lower, counts))
 
 
-def _refuse_if(wrong: BoolArray, message: str) -> None:
-    """Raise with `message`, its ``{}`` filled with the index of the first wrong entry."""
-    if wrong.any():
-        raise CertificateError(message.format(int(np.flatnonzero(wrong)[0])))
-
-
-def _check_kinds(schedule: object, topology: object) -> None:
-    if not isinstance(schedule, StepSchedule):
-        raise CertificateError(f"the schedule is {shown(schedule)}; expected a StepSchedule")
-    if not isinstance(topology, Topology):
-        raise CertificateError(f"the topology is {shown(topology)}; expected a Topology")
-
-
 def _check_shapes(schedule: StepSchedule, topology: Topology) -> None:
     ranks, sends = topology.num_ranks, len(schedule.steps)
     if schedule.num_ranks != ranks:
@@ -139,31 +126,22 @@ def _check_shapes(schedule: StepSchedule, topology: Topology) -> None:
         raise CertificateError(
             f"{schedule.chunks_per_shard} chunks per shard could overflow the 64-bit sums of this check"
         )
-    lengths = dict.fromkeys(("steps", "sources", "lower", "upper", "routes"), sends)
-    lengths |= {name: len(getattr(schedule, name)) for name in ("path_starts", "path_nodes")}
-    for name, length in lengths.items():
-        array = getattr(schedule, name)
-        if array.dtype != np.int64 or array.shape != (length,):
-            raise CertificateError(
-                f"the schedule's {name} are {array.dtype} of shape {array.shape}; expected int64, {(length,)}"
-            )
+    shapes = dict.fromkeys(("steps", "sources", "lower", "upper", "routes"), (sends,))
+    shapes |= {name: (len(getattr(schedule, name)),) for name in ("path_starts", "path_nodes")}
+    check_arrays(schedule, shapes, "schedule")
 
 
 def _check_sends(schedule: StepSchedule) -> None:
     """Check each send for itself, and that no step is left out, for it would cost time."""
     source, route, step = schedule.sources, schedule.routes, schedule.steps
-    _refuse_if((source < 0) | (source >= schedule.num_ranks), "send {} has a source that is not a rank")
-    _refuse_if((route < 0) | (route >= len(schedule.path_starts) - 1), "send {} has a route that is not a path")
-    _refuse_if(
+    refuse_if((source < 0) | (source >= schedule.num_ranks), "send {} has a source that is not a rank")
+    refuse_if((route < 0) | (route >= len(schedule.path_starts) - 1), "send {} has a route that is not a path")
+    refuse_if(
         (schedule.lower < 0) | (schedule.lower >= schedule.upper) | (schedule.upper > schedule.chunks_per_shard),
         "send {} does not carry an interval of chunks of a shard",
     )
-    _refuse_if(step < 0, "send {} happens before step 0")
-    # With more steps than sends one of the first is empty, so there is no need to look at later ones.
-    last = min(int(step.max()), len(step))
-    unused = np.ones(last + 1, dtype=np.bool_)
-    unused[np.minimum(step, last)] = False
-    _refuse_if(unused, "nothing is sent in step {}")
+    refuse_if(step < 0, "send {} happens before step 0")
+    check_steps_used(step)
 
 
 class _Faults:

@@ -142,6 +142,9 @@ class Collective:
         return f"<Collective {self.name}>"
 
 
+AnyCollective = CollectiveName | Collective
+"""A collective, or its name."""
+
 ALLGATHER = Collective("allgather", "every root", ("broadcast",), "shard", "all")
 """Every rank gets the shards of all."""
 REDUCE_SCATTER = Collective("reduce_scatter", "every root", ("reduce",), "all", "shard")
@@ -172,7 +175,7 @@ PAIR_COLLECTIVES = tuple(each for each in COLLECTIVES.values() if each.in_pairs)
 """Collectives in which every rank has something else for each other."""
 
 
-def bus_factor(collective: CollectiveName | Collective, num_ranks: int) -> Fraction:
+def bus_factor(collective: AnyCollective, num_ranks: int) -> Fraction:
     """Divide bus bandwidth by algorithm bandwidth, as nccl-tests defines them.
 
     Parameters

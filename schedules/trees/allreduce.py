@@ -1,12 +1,11 @@
-"""`Allreduce`: trees that add up, and trees that spread the sums."""
+"""`Allreduce`: reduce trees and broadcast trees."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,8 +13,7 @@ from ...errors import CapacityOverflowError
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..paths.congestion import congestion
-from ..paths.schedule import Schedule
-from ..traffic.collective import Direction
+from ..paths.schedule import AllreduceSchedule
 from .forest import Forest
 
 LOAD_LIMIT = 2**62
@@ -23,11 +21,11 @@ LOAD_LIMIT = 2**62
 
 
 @dataclass(frozen=True, eq=False)
-class Allreduce(Schedule):
+class Allreduce(AllreduceSchedule):
     """A reduce-scatter followed, shard by shard and chunk by chunk, by an allgather.
 
     Both run at the same time once data flows, so a link's load is the sum of both.  All ranks end with all sums, so the
-    shards need not be equal, and some ranks, or all but one, can be without: what matters is where trees have room.
+    shards need not be equal, and some ranks, or all but one, can be without.
 
     Attributes
     ----------
@@ -50,11 +48,6 @@ class Allreduce(Schedule):
         return self.reduce, self.broadcast
 
     @property
-    def phases(self) -> tuple[Direction, ...]:
-        """Those that its two forests are to have."""
-        return "reduce", "broadcast"
-
-    @property
     def load_units(self) -> tuple[int, ...]:
         """Copies of trees that carry a unit of data."""
         return (self.trees_per_root,)
@@ -65,11 +58,6 @@ class Allreduce(Schedule):
         return f"{self.num_trees} trees, {self.broadcast.trees_per_root} per root by weight"
 
     @property
-    def num_ranks(self) -> int:
-        """Compute nodes that every tree spans."""
-        return self.broadcast.num_ranks
-
-    @property
     def num_trees(self) -> int:
         """Number of distinct trees of both kinds."""
         return self.reduce.num_trees + self.broadcast.num_trees
@@ -78,16 +66,6 @@ class Allreduce(Schedule):
     def trees_per_root(self) -> int:
         """The unit in which `link_loads` counts: the least common multiple of both forests' k."""
         return lcm(self.reduce.trees_per_root, self.broadcast.trees_per_root)
-
-    @property
-    def root_weights(self) -> IntArray:
-        """Relative sizes of the shards."""
-        return self.broadcast.root_weights
-
-    @property
-    def total_weight(self) -> int:
-        """Sum of the weights of all shards."""
-        return self.broadcast.total_weight
 
     @property
     def heights(self) -> IntArray:
@@ -111,10 +89,6 @@ class Allreduce(Schedule):
             )
         return loads[0] * scales[0] + loads[1] * scales[1]
 
-    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
-        """Any will do: every rank ends with all sums."""
-        return True
-
     @property
     def depth(self) -> int:
         """Heights of the highest trees of both kinds together."""
@@ -124,18 +98,16 @@ class Allreduce(Schedule):
         """Sum of both, in µs; see `Forest.latency`."""
         return sum((forest.latency(topology) for forest in self.forests), Fraction(0))
 
-    def to_json(self) -> dict[str, Any]:
-        """Both forests by their own."""
-        return {"kind": "allreduce", "reduce": self.reduce.to_json(), "broadcast": self.broadcast.to_json()}
-
     def congestion(self, topology: Topology) -> Fraction:
         """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
         return congestion(self.link_loads(topology), self.trees_per_root, topology)
 
     def __repr__(self) -> str:
         """One line in angle brackets."""
-        added, spread = self.reduce.num_trees, self.broadcast.num_trees
-        return f"<Allreduce: {self.num_ranks} ranks, {added} reduce trees, {spread} broadcast trees>"
+        return (
+            f"<Allreduce: {self.num_ranks} ranks, {self.reduce.num_trees} reduce trees, "
+            f"{self.broadcast.num_trees} broadcast trees>"
+        )
 
 
 TreeSchedule = Forest | Allreduce

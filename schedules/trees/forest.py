@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -13,12 +13,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import CertificateError, UnsupportedError
+from ...errors import FileFormatError, UnsupportedError
 from ...support.arrays import IntArray, SmallArray, read_only
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.congestion import congestion
-from ..paths.schedule import Schedule
+from ..paths.path_links import path_links
+from ..paths.schedule import RoutedSchedule
+from ..paths.written_paths import node_paths, schedule_fields, whole_count
 from ..traffic.collective import Collective, Direction
 
 BLOCK_ENTRIES = 2**19
@@ -80,7 +82,7 @@ class TreeEdge(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Forest(Schedule):
+class Forest(RoutedSchedule):
     """Weighted spanning trees, the schedule of ForestColl (section 5).
 
     Rank v has a shard of ``root_weights[v]`` units; tree ``t`` carries ``weights[t] / trees_per_root`` units of the
@@ -130,16 +132,9 @@ class Forest(Schedule):
 
     def __post_init__(self) -> None:
         """Fill in equal shards where no weights are given, and let nobody write to the arrays."""
-        for name in ARRAYS:
-            if not isinstance(array := getattr(self, name), np.ndarray):
-                raise UnsupportedError(f"the forest's {name} is {shown(array)}; expected a numpy array of integers")
-            object.__setattr__(self, name, read_only(array))
+        self._freeze(ARRAYS, "forest")
         if not len(self.root_weights):
             object.__setattr__(self, "root_weights", read_only(np.ones(self.num_ranks, dtype=np.int64)))
-
-    def __reduce__(self) -> tuple[type[Forest], tuple[object, ...]]:
-        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
     @property
     def forests(self) -> tuple[Forest, ...]:
@@ -191,10 +186,6 @@ class Forest(Schedule):
         """Number of distinct trees; a tree of weight w counts once."""
         return len(self.roots)
 
-    def path(self, route: int) -> tuple[int, ...]:
-        """Node numbers along path number `route`."""
-        return tuple(int(node) for node in self.path_nodes[self.path_starts[route] : self.path_starts[route + 1]])
-
     @cached_property
     def parents(self) -> IntArray:
         """Shape (trees, num_ranks): the rank that each rank receives from; -1 at the root."""
@@ -243,20 +234,9 @@ class Forest(Schedule):
         users = np.zeros(len(self.path_starts) - 1, dtype=np.int64)
         for routes, weight in zip(self.routes, self.weights, strict=True):
             users[routes[routes >= 0]] += weight
-        inner = np.ones(len(self.path_nodes), dtype=np.bool_)
-        inner[self.path_starts[1:] - 1] = False
-        hops = np.flatnonzero(inner)
-        size = len(topology.nodes)
-        known = topology.arrays.tails * size + topology.arrays.heads
-        order = np.argsort(known)
-        step = 1 if self.direction == "broadcast" else 0
-        wanted = self.path_nodes[hops + 1 - step] * size + self.path_nodes[hops + step]
-        place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-        outside = (self.path_nodes < 0) | (self.path_nodes >= size)
-        if outside.any() or (known[order][place] != wanted).any():
-            raise CertificateError("a route uses a link that the topology does not have")
+        links = path_links(self.path_starts, self.path_nodes, topology, self.direction)
         loads = np.zeros(len(topology.links), dtype=np.int64)
-        np.add.at(loads, order[place], np.repeat(users, np.diff(self.path_starts) - 1))
+        np.add.at(loads, links, np.repeat(users, np.diff(self.path_starts) - 1))
         return loads
 
     def congestion(self, topology: Topology) -> Fraction:
@@ -301,7 +281,7 @@ class Forest(Schedule):
             "direction": self.direction,
             "trees_per_root": self.trees_per_root,
             "root_weights": self.root_weights.tolist(),
-            "paths": [list(self.path(route)) for route in range(len(self.path_starts) - 1)],
+            "paths": self._path_lists(),
             "trees": [[root, weight, routes] for root, weight, routes in trees],
         }
 
@@ -360,7 +340,7 @@ class Forest(Schedule):
                 np.array([root for root, _, _ in trees], dtype=np.int64),
                 np.array([weight for _, weight, _ in trees], dtype=np.int64),
                 routes,
-                np.concatenate([[0], np.cumsum([len(path) for path in numbers])]).astype(np.int64),
+                np.cumsum([0, *map(len, numbers)], dtype=np.int64),
                 np.array([node for path in numbers for node in path], dtype=np.int64),
                 np.array(root_weights, dtype=np.int64),
                 direction,
@@ -370,3 +350,79 @@ class Forest(Schedule):
                 f"the trees {shown(trees)} are not of the form (root, weight, paths) for {shown(num_ranks)} ranks; "
                 "expected whole numbers, and paths that end at ranks"
             ) from None
+
+
+FIELDS = ("kind", "direction", "trees_per_root", "root_weights", "paths", "trees")
+
+
+def forest_to_json(forest: Forest) -> dict[str, Any]:
+    """Describe a forest by lists and integers, ready for `json.dumps`.
+
+    Parameters
+    ----------
+    forest : Forest
+        Left alone.
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 2, 1)]), (1, 1, [(1, 2, 0)])])
+    >>> forest_to_json(forest)["trees"]
+    [[0, 1, [-1, 0]], [1, 1, [1, -1]]]
+    """
+    return forest.to_json()
+
+
+def forest_from_json(data: object, where: str) -> Forest:
+    """Build the forest that a decoded JSON value describes.
+
+    Only the form is checked here; whether it is a schedule for some topology is for `verified_link_loads` to say.
+
+    Parameters
+    ----------
+    data : dict
+        As `forest_to_json` makes it.
+    where : str
+        Names the document in error messages.
+
+    Returns
+    -------
+    Forest
+    """
+    fields = schedule_fields(data, "forest", FIELDS, where)
+    count = whole_count(fields["trees_per_root"], f"{where}: field schedule.trees_per_root")
+    if not isinstance(fields["root_weights"], list):
+        raise FileFormatError(f"{where}: field schedule.root_weights is not a list")
+    root_weights = _integers(fields["root_weights"], 1, f"{where}: the entries of schedule.root_weights")
+    paths = node_paths(fields["paths"], where)
+    trees = fields["trees"]
+    if not isinstance(trees, list) or not all(isinstance(tree, list) and len(tree) == 3 for tree in trees):
+        raise FileFormatError(f"{where}: field schedule.trees is not a list of [root, weight, routes]")
+    routes = _integers([tree[2] for tree in trees], 2, f"{where}: the routes of schedule.trees")
+    if (routes != routes.astype(np.int32)).any():
+        raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
+    return Forest(
+        num_ranks=len(root_weights),
+        trees_per_root=count,
+        root_weights=root_weights,
+        direction=fields["direction"],
+        roots=_integers([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
+        weights=_integers([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
+        routes=routes.astype(np.int32),
+        path_starts=np.cumsum([0, *map(len, paths)], dtype=np.int64),
+        path_nodes=_integers([node for path in paths for node in path], 1, f"{where}: field schedule.paths"),
+    )
+
+
+def _integers(values: list[Any], dimensions: int, what: str) -> npt.NDArray[np.int64]:
+    try:
+        array = np.array(values)
+    except ValueError:  # rows of unequal length
+        array = np.array([])
+    # Numpy takes true and false among integers for 1 and 0.
+    if array.dtype != np.int64 or array.ndim != dimensions or bool in map(type, np.ravel(np.array(values, object))):
+        raise FileFormatError(f"{what} are not whole numbers in rows of equal length")
+    return array

@@ -9,14 +9,13 @@ from __future__ import annotations
 from math import lcm
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import CertificateError
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
-from ..paths.verify import verified_hops
+from ..paths.verify import check_arrays, check_kinds, refuse_if, verified_hops
 from .allreduce import Allreduce, TreeSchedule
 from .forest import Forest
 
@@ -49,7 +48,7 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     CertificateError
         Naming the first thing that is wrong.
     """
-    _check_kinds(forest, topology)
+    check_kinds(forest, Forest, topology)
     _check_shapes(forest, topology)
     _check_weights(forest)
     hops = verified_hops(forest.path_starts, forest.path_nodes, forest.direction, topology, "forest")
@@ -93,61 +92,35 @@ def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntAr
         return verified_link_loads(schedule, topology)
     if not isinstance(schedule, Allreduce):
         raise CertificateError(f"the schedule is {shown(schedule)}; expected a Forest or an Allreduce")
-    added, spread = schedule.reduce, schedule.broadcast
-    for forest in (added, spread):
-        _check_kinds(forest, topology)
-    if (added.direction, spread.direction) != ("reduce", "broadcast"):
+    reduction, broadcast = schedule.reduce, schedule.broadcast
+    for forest in (reduction, broadcast):
+        check_kinds(forest, Forest, topology)
+    if (reduction.direction, broadcast.direction) != ("reduce", "broadcast"):
         raise CertificateError("the allreduce does not consist of one forest that reduces and one that broadcasts")
-    if not np.array_equal(added.root_weights, spread.root_weights):
+    if not np.array_equal(reduction.root_weights, broadcast.root_weights):
         raise CertificateError("the allreduce broadcasts other shards than it reduces")
-    loads = [verified_link_loads(forest, topology) for forest in (added, spread)]
-    common = lcm(added.trees_per_root, spread.trees_per_root)
-    scales = [common // forest.trees_per_root for forest in (added, spread)]
+    loads = [verified_link_loads(forest, topology) for forest in (reduction, broadcast)]
+    common = lcm(reduction.trees_per_root, broadcast.trees_per_root)
+    scales = [common // forest.trees_per_root for forest in (reduction, broadcast)]
     if sum(scale * int(load.max()) for scale, load in zip(scales, loads, strict=True)) >= LOAD_LIMIT:
         raise CertificateError(f"loads in units of 1/{common} could overflow the 64-bit sums of this check")
     return loads[0] * scales[0] + loads[1] * scales[1]
 
 
-def _refuse_if(wrong: npt.NDArray[np.bool_], message: str, offset: int = 0) -> None:
-    """Raise with `message`, its ``{}`` filled with the index of the first wrong entry, counted from `offset`."""
-    if wrong.any():
-        where = [int(place) for place in np.argwhere(wrong)[0]]
-        where[0] += offset
-        raise CertificateError(message.format(*where))
-
-
-def _check_kinds(forest: object, topology: object) -> None:
-    if not isinstance(forest, Forest):
-        raise CertificateError(f"the schedule is {shown(forest)}; expected a Forest")
-    if not isinstance(topology, Topology):
-        raise CertificateError(f"the topology is {shown(topology)}; expected a Topology")
-
-
 def _check_shapes(forest: Forest, topology: Topology) -> None:
     ranks, trees = topology.num_ranks, len(forest.roots)
-    arrays: dict[str, tuple[npt.NDArray[np.integer], tuple[int, ...]]] = {
-        "roots": (forest.roots, (trees,)),
-        "weights": (forest.weights, (trees,)),
-        "routes": (forest.routes, (trees, ranks)),
-        "path_starts": (forest.path_starts, (len(forest.path_starts),)),
-        "path_nodes": (forest.path_nodes, (len(forest.path_nodes),)),
-        "root_weights": (forest.root_weights, (ranks,)),
-    }
     if forest.num_ranks != ranks:
         raise CertificateError(f"the forest is for {forest.num_ranks} ranks; the topology has {ranks}")
     if forest.trees_per_root < 1 or trees < 1:
         raise CertificateError(
             f"the forest has {trees} trees and {forest.trees_per_root} per root; expected at least 1"
         )
-    for name, (array, shape) in arrays.items():
-        dtype = np.int32 if name == "routes" else np.int64
-        if array.dtype != dtype or array.shape != shape:
-            raise CertificateError(
-                f"the forest's {name} are {array.dtype} of shape {array.shape}; expected {np.dtype(dtype)}, {shape}"
-            )
-    _refuse_if((forest.roots < 0) | (forest.roots >= ranks), "tree {} has a root that is not a rank")
-    _refuse_if(forest.weights < 1, "tree {} has a weight below 1")
-    _refuse_if(forest.root_weights < 0, "the shard of rank {} has a weight below 0")
+    shapes: dict[str, tuple[int, ...]] = {"roots": (trees,), "weights": (trees,), "routes": (trees, ranks)}
+    shapes |= {name: (len(getattr(forest, name)),) for name in ("path_starts", "path_nodes")}
+    check_arrays(forest, shapes | {"root_weights": (ranks,)}, "forest")
+    refuse_if((forest.roots < 0) | (forest.roots >= ranks), "tree {} has a root that is not a rank")
+    refuse_if(forest.weights < 1, "tree {} has a weight below 1")
+    refuse_if(forest.root_weights < 0, "the shard of rank {} has a weight below 0")
     if forest.direction not in ("broadcast", "reduce"):
         raise CertificateError(f"the forest's direction is {shown(forest.direction)}; expected 'broadcast' or 'reduce'")
 
@@ -159,12 +132,12 @@ def _checked_parents(forest: Forest, trees: slice) -> IntArray:
     at_root = np.zeros((count, ranks), dtype=np.bool_)
     at_root[np.arange(count), roots] = True
     first = trees.start
-    _refuse_if(at_root & (routes != -1), "the root of tree {} receives: rank {}", first)
+    refuse_if(at_root & (routes != -1), "the root of tree {} receives: rank {}", first)
     unrouted = (routes < 0) | (routes >= len(forest.path_starts) - 1)
-    _refuse_if(~at_root & unrouted, "tree {} does not deliver to rank {}", first)
+    refuse_if(~at_root & unrouted, "tree {} does not deliver to rank {}", first)
     known = np.where(at_root, 0, routes)
     receivers = forest.path_nodes[forest.path_starts[1:] - 1][known]
-    _refuse_if(~at_root & (receivers != np.arange(ranks)), "in tree {} the path to rank {} ends elsewhere", first)
+    refuse_if(~at_root & (receivers != np.arange(ranks)), "in tree {} the path to rank {} ends elsewhere", first)
     return np.where(at_root, np.arange(ranks), forest.path_nodes[forest.path_starts[:-1]][known])
 
 
@@ -175,7 +148,7 @@ def _check_spanning(forest: Forest, trees: slice, parents: IntArray) -> None:
         if (ancestors == roots).all():
             return
         ancestors = np.take_along_axis(ancestors, ancestors, axis=1)
-    _refuse_if(ancestors != roots, "tree {} does not reach rank {} from its root", trees.start)
+    refuse_if(ancestors != roots, "tree {} does not reach rank {} from its root", trees.start)
 
 
 def _check_weights(forest: Forest) -> None:

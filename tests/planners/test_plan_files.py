@@ -20,7 +20,7 @@ from collopt.errors import CertificateError, ColloptError, FileFormatError, Topo
 from collopt.planners.plans.files import plan_from_json
 from collopt.schedules import Bound, Cut, Partition, RankCuts
 from collopt.schedules.bounds.cut_duals import Prices
-from collopt.schedules.bounds.cuts import LinkPrice
+from collopt.schedules.bounds.witness import LinkPrice
 from collopt.topologies import Topology, dgx_a100, mi250, ring, write_topology
 from strategies import eulerian_topologies, switch_free_topologies
 

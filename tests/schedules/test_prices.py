@@ -16,7 +16,7 @@ import collopt
 from collopt.errors import CertificateError
 from collopt.schedules import Bound, LinkPrice, Prices
 from collopt.schedules.bounds.cut_duals import hop_limits
-from collopt.schedules.bounds.witness_json import witness_from_json, witness_to_json
+from collopt.schedules.bounds.witness import witness_from_json, witness_to_json
 from collopt.topologies import Topology, ring
 from strategies import eulerian_topologies, switch_free_topologies
 

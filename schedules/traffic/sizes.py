@@ -1,4 +1,4 @@
-"""What people say that ranks have for each other, as whole numbers."""
+"""Sizes of shards, and traffic matrices of an all-to-all(v), in exact or whole numbers."""
 
 from __future__ import annotations
 
@@ -142,3 +142,52 @@ def _whole(amounts: list[int], num_ranks: int) -> IntArray:
     if not matrix[~np.eye(num_ranks, dtype=np.bool_)].any():
         raise UnsupportedError("all off-diagonal traffic is 0; expected a positive entry")
     return matrix
+
+
+def traffic_matrix(weights: tuple[int, ...], num_ranks: int) -> npt.NDArray[np.object_]:
+    """Lay out weights by source and destination.
+
+    Shapes: returns (ranks, ranks).
+    """
+    flat = np.array(weights or (1,) * num_ranks**2, dtype=object)
+    matrix: npt.NDArray[np.object_] = flat.reshape(num_ranks, num_ranks)
+    np.fill_diagonal(matrix, 0)
+    return matrix
+
+
+def crossing_traffic(inside: npt.NDArray[np.bool_], weights: tuple[int, ...]) -> int:
+    """Add up what ranks inside a cut have for ranks outside.
+
+    Shapes: `inside` bool (ranks,).
+    """
+    within = int(inside.sum())
+    if not weights:
+        return within * (len(inside) - within)
+    rows = (weights[rank * len(inside) : (rank + 1) * len(inside)] for rank in np.flatnonzero(inside).tolist())
+    outside = np.flatnonzero(~inside).tolist()
+    return sum(row[rank] for row in rows for rank in outside)
+
+
+def as_weights(weights: object, num_ranks: int) -> tuple[Fraction, ...]:
+    """Read the relative sizes of the shards exactly."""
+    if weights is None:
+        return (Fraction(1),) * num_ranks
+    if isinstance(weights, (str, bytes)) or not isinstance(weights, (Sequence, np.ndarray)):
+        raise UnsupportedError(f"weights is {shown(weights)}; expected a list of numbers, one per rank in rank order")
+    if isinstance(weights, np.ndarray) and weights.ndim != 1:
+        raise UnsupportedError(f"weights is an array of shape {weights.shape}; expected one number per rank")
+    exact = tuple(_weight(rank, value) for rank, value in enumerate(weights))
+    if len(exact) != num_ranks:
+        raise UnsupportedError(f"weights has {len(exact)} entries; expected one per rank, {num_ranks}")
+    if not any(exact):
+        raise UnsupportedError("all weights are 0; expected some rank to have data")
+    return exact
+
+
+def _weight(rank: int, value: object) -> Fraction:
+    try:
+        return as_amount(value)
+    except TopologyError:
+        raise UnsupportedError(
+            f"weight {shown(value)} of rank {rank} is not usable; expected a number of at least 0"
+        ) from None

@@ -1,0 +1,197 @@
+"""`Witness`, the proof of a bound: what crosses part of a network, checked without solvers and flows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple, Self
+
+from ...errors import CertificateError, UnsupportedError
+from ...support.validation import shown
+from ...topologies import Topology
+from ..traffic.collective import AnyCollective
+
+EVERY_SCHEDULE = "all schedules"
+"""Scope of a bound without exceptions."""
+
+Pair = tuple[str, str]
+
+
+class Crossing(NamedTuple):
+    """What a collective must move, and over what: their ratio bounds ``1 / x`` from below.
+
+    Attributes
+    ----------
+    amount : Fraction
+        Units of data, of which the shard of a rank of weight w has w.
+    bandwidth : Fraction
+        GB/s.
+    """
+
+    amount: Fraction
+    bandwidth: Fraction
+
+
+class Witness(ABC):
+    """What a bound follows from.
+
+    Attributes
+    ----------
+    field : str
+        Its name in plan files, such as ``"cut"``; class attribute.
+    kinds : dict of str to type
+        All kinds by these names; class attribute.
+    """
+
+    field: ClassVar[str]
+
+    kinds: ClassVar[dict[str, type[Witness]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        """Register the kind under its name in plan files."""
+        cls.kinds[cls.field] = cls
+
+    @abstractmethod
+    def check(self, topology: Topology) -> None:
+        """Raise `CertificateError` unless this fits the topology."""
+
+    @abstractmethod
+    def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
+        """Add up what a collective must move across this, and over which bandwidth.
+
+        Parameters
+        ----------
+        topology : Topology
+            One that `check` accepts.
+        collective : str or Collective
+            Such as ``"allgather"``.
+        weights : tuple of int
+            Relative sizes of the shards in rank order, empty for equal ones.
+
+        Raises
+        ------
+        CertificateError
+            If this says nothing about the collective on this topology.
+        """
+
+    def verify(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
+        """Check that this fits the topology, and return `crossing`; raises as both."""
+        self.check(topology)
+        return self.crossing(topology, collective, weights)
+
+    @abstractmethod
+    def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:
+        """Return y, what each GB/s of a link counts in the bandwidth of `crossing`; links left out count nothing."""
+
+    @abstractmethod
+    def reason(self, topology: Topology, collective: AnyCollective) -> str:
+        """Say in one line why no schedule of the collective is faster."""
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        """Describe it by lists, texts and integers, ready for `json.dumps`."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, value: Any) -> Self:
+        """Build it from what `to_json` returns."""
+
+    def scope(self, collective: AnyCollective) -> str:  # noqa: ARG002
+        """Say which schedules of the collective the bound is about."""
+        return EVERY_SCHEDULE
+
+
+class LinkPrice(NamedTuple):
+    """What a unit of bandwidth is worth.
+
+    Attributes
+    ----------
+    tail, head : str
+        A link, or the two ends of a hop.
+    price : Fraction
+        In any unit, the same for all.
+    """
+
+    tail: str
+    head: str
+    price: Fraction
+
+
+def as_link_prices(rows: object) -> tuple[LinkPrice, ...]:
+    """Read dual values with both ends of their links; raises `CertificateError` for anything else."""
+    return tuple(_as_link_price(row) for row in as_parts(rows, "list of dual values", "dual values with both ends"))
+
+
+def _as_link_price(row: object) -> LinkPrice:
+    if not isinstance(row, tuple) or [type(end) for end in row[:2]] != [str, str] or len(row) != 3:
+        raise CertificateError(f"the bound's list of dual values contains {shown(row)}; expected (tail, head, value)")
+    tail, head, price = row
+    if type(price) not in (int, Fraction):
+        raise CertificateError(
+            f"the bound's dual value of {shown((tail, head))} is {shown(price)}; expected a Fraction or an integer"
+        )
+    return LinkPrice(tail, head, Fraction(price))
+
+
+def price_rows(prices: Iterable[LinkPrice]) -> list[list[str]]:
+    """Write prices as rows of both ends and the exact price."""
+    return [[tail, head, str(price)] for tail, head, price in prices]
+
+
+def prices_from_rows(rows: Iterable[tuple[str, str, str]]) -> tuple[LinkPrice, ...]:
+    """Read what `price_rows` writes."""
+    return tuple(LinkPrice(tail, head, Fraction(price)) for tail, head, price in rows)
+
+
+def price_by_link(prices: Sequence[LinkPrice], known: Iterable[Pair], what: str) -> dict[Pair, Fraction]:
+    """Arrange prices by their links."""
+    mapping: dict[Pair, Fraction] = {}
+    for tail, head, price in prices:
+        if (tail, head) not in known:
+            raise CertificateError(
+                f"the bound has a dual value for {what} {shown((tail, head))}, which this topology does not have"
+            )
+        if (tail, head) in mapping:
+            raise CertificateError(f"the bound has two dual values for {what} {shown((tail, head))}; expected one")
+        if price < 0:
+            raise CertificateError(
+                f"the bound's dual value of {what} {shown((tail, head))} is {price}; expected at least 0"
+            )
+        mapping[tail, head] = price
+    return mapping
+
+
+def as_node_set(nodes: object, what: str) -> frozenset[str]:
+    """Read names of nodes, each of which counts once however often it is written."""
+    names = as_parts(nodes, what, "names of nodes")
+    if unknown := [name for name in names if type(name) is not str]:
+        raise CertificateError(f"the bound's {what} contains {shown(unknown[0])}; expected names of nodes")
+    return nodes if type(nodes) is frozenset else frozenset(names)
+
+
+def as_parts(values: object, what: str, expected: str) -> tuple[Any, ...]:
+    """Read several things of a witness; a text, or what cannot be gone through, raises `CertificateError`."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise CertificateError(f"the bound's {what} is {shown(values)}; expected a collection of {expected}")
+    return tuple(values)
+
+
+def check_known(nodes: frozenset[str], topology: Topology, what: str) -> None:
+    """Raise `CertificateError` unless all are nodes of the topology."""
+    if unknown := sorted(node for node in nodes if node not in topology.node_index):
+        raise CertificateError(f"the bound's {what} names {shown(unknown[0])}, which is not a node of {topology!r}")
+
+
+def witness_to_json(witness: Witness) -> dict[str, Any]:
+    """Describe a witness by one field of plain values, ready for `json.dumps`; see ``docs/reference/plan-json.md``."""
+    if not isinstance(witness, Witness):
+        raise UnsupportedError(
+            f"there is no form for a {type(witness).__name__} in files; expected one of {', '.join(Witness.kinds)}"
+        )
+    return {witness.field: witness.to_json()}
+
+
+def witness_from_json(field: str, value: Any) -> Witness:
+    """Build the witness that a field describes."""
+    return Witness.kinds[field].from_json(value)
