@@ -10,16 +10,7 @@ from functools import partial
 import numpy as np
 
 from ..errors import CertificateError, UnsupportedError
-from ..schedules import (
-    COLLECTIVES,
-    Bound,
-    Collective,
-    Cut,
-    Partition,
-    Schedule,
-    Witness,
-    verified_loads,
-)
+from ..schedules import COLLECTIVES, Bound, Collective, Cut, Partition, Schedule, Witness, verified_loads
 from ..schedules.paths.schedule import is_verifiable
 from ..schedules.traffic.collective import AnyCollective, as_collective
 from ..support.validation import is_int, shown

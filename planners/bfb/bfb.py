@@ -88,11 +88,7 @@ def bfb_schedule(
 
 
 def plan_bfb(
-    topology: Topology,
-    collective: AnyCollective,
-    *,
-    chunks: int | None = None,
-    size: int | str | None = None,
+    topology: Topology, collective: AnyCollective, *, chunks: int | None = None, size: int | str | None = None
 ) -> Plan:
     """Plan a collective by breadth-first broadcast, by its reverse, or by both.
 

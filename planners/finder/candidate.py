@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import CertificateError, UnsupportedError
 from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, step_cost, verified_step_loads
-from ...schedules.traffic.collective import (
-    ALL_TO_ALL,
-    EVERY_ROOT,
-    AnyCollective,
-    Direction,
-    as_collective,
-)
+from ...schedules.traffic.collective import ALL_TO_ALL, EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.quantities import Exact
 from ...topologies import DirectGraph, Topology
 from .constructions import Construction

@@ -90,11 +90,7 @@ class Bound:
 
     @classmethod
     def from_witness(
-        cls,
-        topology: Topology,
-        collective: AnyCollective,
-        witness: Witness,
-        weights: tuple[int, ...] = (),
+        cls, topology: Topology, collective: AnyCollective, witness: Witness, weights: tuple[int, ...] = ()
     ) -> Bound:
         """State what a witness proves.
 

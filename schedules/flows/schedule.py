@@ -124,10 +124,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
 
     @classmethod
     def from_paths(
-        cls,
-        traffic: IntArray,
-        chunks_per_unit: int,
-        paths: Iterable[tuple[int, tuple[int, ...], tuple[int, ...]]],
+        cls, traffic: IntArray, chunks_per_unit: int, paths: Iterable[tuple[int, tuple[int, ...], tuple[int, ...]]]
     ) -> FlowSchedule:
         """Build a schedule from ``(chunks, path, steps)`` tuples, such as `FlowPath`.
 
