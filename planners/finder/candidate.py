@@ -96,15 +96,13 @@ class Candidate:
     def schedule(self) -> StepSchedule:
         """Make the allgather that `cost` is about, and check both.
 
+        Raises `CertificateError` if the schedule is wrong or costs anything else, which would be a defect of the
+        finder.
+
         Returns
         -------
         StepSchedule
             Verified on this graph.
-
-        Raises
-        ------
-        CertificateError
-            If the schedule is wrong or costs anything else, which would be a defect of the finder.
         """
         own = None if self.breadth_first else self.recipe.schedule
         return self._checked("broadcast", own, self.cost)
@@ -133,6 +131,8 @@ class Candidate:
     def plan(self, collective: AnyCollective = "allreduce", *, bandwidth: Exact = 1, latency: Exact = 0) -> Plan:
         """Make a plan of the schedule that the candidate's cost is about, to save, export or run.
 
+        Raises `UnsupportedError` if the collective is another.
+
         Parameters
         ----------
         collective : {"allgather", "reduce_scatter", "allreduce"}
@@ -144,11 +144,6 @@ class Candidate:
         -------
         Plan
             Verified; its bound is that of the network.
-
-        Raises
-        ------
-        UnsupportedError
-            If the collective is another.
 
         Examples
         --------
@@ -209,6 +204,8 @@ class Candidate:
     ) -> Fraction:
         """Predict the time of a collective by the alpha-beta model.
 
+        Raises `UnsupportedError` if the collective is another, or an all-to-all whose throughput was not asked for.
+
         Parameters
         ----------
         collective : {"allgather", "reduce_scatter", "allreduce", "all_to_all"}
@@ -225,11 +222,6 @@ class Candidate:
         -------
         Fraction
             In µs.
-
-        Raises
-        ------
-        UnsupportedError
-            If the collective is another, or an all-to-all whose throughput was not asked for.
         """
         return self.time_of(collective, Workload.read(size, alpha, node_bandwidth))
 

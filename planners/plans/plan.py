@@ -123,17 +123,13 @@ class Plan:
     def verify(self, topology: Topology | None = None) -> None:
         """Check the bound, the schedule and what the plan says of both, without the code that made them.
 
+        Raises `TopologyError` if the plan is for another network; `CertificateError` if anything else is not as
+        claimed.
+
         Parameters
         ----------
         topology : Topology, optional
             The network that the plan is to be used on; it must be the one that the plan was made for.
-
-        Raises
-        ------
-        TopologyError
-            If the plan is for another network.
-        CertificateError
-            If anything else is not as claimed.
         """
         if topology is not None:
             check_network(self.topology, topology)
@@ -179,23 +175,23 @@ class Plan:
     def estimate(self, size: int | str, slices: int | None = None) -> float:
         """Predicted time in µs, by the alpha-beta model: pipelined, but for plans in steps; see `schedule_time`.
 
+        Raises `UnsupportedError` if the size or the number of slices is not understood, or slices are given for steps.
+
         Parameters
         ----------
         size : int or str
             Bytes in all, as nccl-tests counts them, such as ``2**30`` or ``"1G"``.
         slices : int, optional
             Pieces that follow each other along trees or paths; infinitely many by default.  Steps take none.
-
-        Raises
-        ------
-        UnsupportedError
-            If the size or the number of slices is not understood, or slices are given for steps.
         """
         num_bytes = as_bytes(size)
         return float(schedule_time(self.schedule, self.topology, num_bytes, slices, inverse_rate=self.inverse_rate))
 
     def simulate(self, size: int | str, *, simulator: str = "event-driven", **options: Any) -> float:
         """Time in µs by a simulation of the plan on its topology; see `collopt.runtime.simulate` for more than that.
+
+        Raises `UnsupportedError` for an unknown simulator, options that it does not take, or a size that is not
+        understood.
 
         Parameters
         ----------
@@ -205,11 +201,6 @@ class Plan:
             ``"event-driven"``, or what another package registered in the entry point group `SIMULATORS`.
         **options : object
             As the simulator takes them: ``slices`` and ``steps`` of `collopt.runtime.simulate`.
-
-        Raises
-        ------
-        UnsupportedError
-            For an unknown simulator, options that it does not take, or a size that is not understood.
 
         Examples
         --------
@@ -223,13 +214,7 @@ class Plan:
 
     @property
     def trees(self) -> TreeSchedule:
-        """The schedule of a plan of trees.
-
-        Raises
-        ------
-        UnsupportedError
-            If it consists of something else.
-        """
+        """The schedule of a plan of trees; raises `UnsupportedError` if it consists of something else."""
         if not isinstance(self.schedule, TreeSchedule):
             raise UnsupportedError(
                 f"the plan by {self.planner!r} consists of {self.schedule.parts}; expected one of trees"
@@ -240,10 +225,7 @@ class Plan:
     def num_steps(self) -> int:
         """Number of steps, those of both parts of an allreduce together, or that the hops of a flow are ordered in.
 
-        Raises
-        ------
-        UnsupportedError
-            If the plan consists of trees, in which nothing waits for the end of a step.
+        Raises `UnsupportedError` if the plan consists of trees, in which nothing waits for the end of a step.
         """
         if not self.schedule.num_steps:
             raise UnsupportedError(
@@ -255,10 +237,7 @@ class Plan:
     def heights(self) -> Heights:
         """Lowest, mean and highest height of the trees, in hops between ranks; the mean is over the data.
 
-        Raises
-        ------
-        UnsupportedError
-            If the plan does not consist of trees; see `num_steps`.
+        Raises `UnsupportedError` if the plan does not consist of trees; see `num_steps`.
         """
         forests, heights = self.trees.forests, self.trees.heights
         total = sum(int((forest.heights * forest.weights).sum()) for forest in forests)
@@ -268,20 +247,20 @@ class Plan:
     def in_network(self) -> tuple[InNetwork, ...]:
         """Leave out the traffic that switches with multicast or aggregation make redundant, forest by forest.
 
+        Raises `UnsupportedError` if the plan does not consist of trees.
+
         Returns
         -------
         tuple of InNetwork
             One for each of ``schedule.forests``; see `InNetwork.saving`.
-
-        Raises
-        ------
-        UnsupportedError
-            If the plan does not consist of trees.
         """
         return tuple(in_network(forest, self.topology) for forest in self.trees.forests)
 
     def export(self, format: str, path: str | os.PathLike[str], **options: Any) -> None:  # noqa: A002
         """Write the plan in a runtime's format.
+
+        Raises `UnsupportedError` for an unknown format, options that it does not take or that are missing, or a plan
+        that it cannot hold.
 
         Parameters
         ----------
@@ -291,11 +270,6 @@ class Plan:
             File to write.
         **options : object
             As the format's exporter takes them.
-
-        Raises
-        ------
-        UnsupportedError
-            For an unknown format, options that it does not take or that are missing, or a plan that it cannot hold.
         """
         call_registered(EXPORTERS, "export format", format, (self, path), options)
 

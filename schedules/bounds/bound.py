@@ -94,15 +94,13 @@ class Bound:
     ) -> Bound:
         """State what a witness proves.
 
+        Raises `CertificateError` if the witness does not fit the topology, or says nothing about the collective of
+        these shards.
+
         Parameters
         ----------
         topology, collective, witness, weights
             As the attributes.
-
-        Raises
-        ------
-        CertificateError
-            If the witness does not fit the topology, or says nothing about the collective of these shards.
 
         Examples
         --------
@@ -124,10 +122,7 @@ class Bound:
     def verify(self) -> None:
         """Add up the witness; no solver and no flow is involved.
 
-        Raises
-        ------
-        CertificateError
-            If the witness does not fit this topology or does not prove the figure claimed.
+        Raises `CertificateError` if the witness does not fit this topology or does not prove the figure claimed.
         """
         _check_request(self.topology, self.collective, self.weights)
         _check_witness(self.witness)

@@ -60,6 +60,8 @@ class Witness(ABC):
     def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
         """Add up what a collective must move across this, and over which bandwidth.
 
+        Raises `CertificateError` if this says nothing about the collective on this topology.
+
         Parameters
         ----------
         topology : Topology
@@ -68,11 +70,6 @@ class Witness(ABC):
             Such as ``"allgather"``.
         weights : tuple of int
             Relative sizes of the shards in rank order, empty for equal ones.
-
-        Raises
-        ------
-        CertificateError
-            If this says nothing about the collective on this topology.
         """
 
     def verify(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:

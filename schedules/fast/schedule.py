@@ -149,10 +149,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     def verify(self) -> None:
         """Check that every byte arrives exactly once, and in no more time than the stages need.
 
-        Raises
-        ------
-        CertificateError
-            With the first thing that is wrong.
+        Raises `CertificateError` with the first thing that is wrong.
         """
         verify_all_to_allv(self)
 

@@ -222,10 +222,8 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     def hop_links(self, topology: Topology) -> IntArray:
         """Links of all hops, path by path, by their places in ``topology.links``.
 
-        Raises
-        ------
-        CertificateError
-            If a path uses a link that the topology does not have; `collopt.schedules.verified_flow_loads` says which.
+        Raises `CertificateError` if a path uses a link that the topology does not have;
+        `collopt.schedules.verified_flow_loads` says which.
         """
         return path_links(self.path_starts, self.path_nodes, topology)
 
@@ -238,10 +236,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     def step_loads(self, topology: Topology) -> IntArray:
         """Chunks that cross each link in each step, shape (steps, links); raises as `hop_links`.
 
-        Raises
-        ------
-        UnsupportedError
-            If the steps are numbered so high that there is no room for a row each.
+        Raises `UnsupportedError` if the steps are numbered so high that there is no room for a row each.
         """
         size = len(topology.links)
         if self.num_steps * size > MAX_LOADS:
@@ -292,7 +287,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
         }
 
     def to_frame(self, topology: Topology | None = None) -> pd.DataFrame:
-        """Tabulate the paths.
+        """Tabulate the paths; raises `CertificateError` if a path uses a link that the topology does not have.
 
         Parameters
         ----------
@@ -304,11 +299,6 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
         DataFrame
             One row per path: ``source``, ``destination``, ``chunks``, ``path`` and ``steps``, by source and
             destination.
-
-        Raises
-        ------
-        CertificateError
-            If a path uses a link that the topology does not have.
         """
         import pandas as pd
 

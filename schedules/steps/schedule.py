@@ -209,6 +209,10 @@ class StepSchedule(RoutedSchedule):
     def link_loads(self, topology: Topology) -> IntArray:
         """Chunks that cross each link in each step.
 
+        Raises `CertificateError` if a path uses a link that the topology does not have;
+        `collopt.schedules.verified_step_loads` says which; `UnsupportedError` if the steps are numbered so high that
+        there is no room for a row each.
+
         Parameters
         ----------
         topology : Topology
@@ -218,13 +222,6 @@ class StepSchedule(RoutedSchedule):
         -------
         ndarray of int64, shape (steps, links)
             Steps as in `steps`, links in the order of ``topology.links``.
-
-        Raises
-        ------
-        CertificateError
-            If a path uses a link that the topology does not have; `collopt.schedules.verified_step_loads` says which.
-        UnsupportedError
-            If the steps are numbered so high that there is no room for a row each.
         """
         links = self.path_links(topology)
         if self.num_steps > MAX_STEPS or self.num_steps * len(topology.links) > MAX_LOADS:

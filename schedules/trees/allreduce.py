@@ -75,10 +75,7 @@ class Allreduce(AllreduceSchedule):
     def link_loads(self, topology: Topology) -> IntArray:
         """Add up what both put on each link, in multiples of ``1 / trees_per_root`` units of data.
 
-        Raises
-        ------
-        CapacityOverflowError
-            If the unit that suits both forests is so small that loads could leave int64.
+        Raises `CapacityOverflowError` if the unit that suits both forests is so small that loads could leave int64.
         """
         loads = [forest.link_loads(topology) for forest in self.forests]
         scales = [self.trees_per_root // forest.trees_per_root for forest in self.forests]

@@ -216,6 +216,9 @@ class Forest(RoutedSchedule):
     def link_loads(self, topology: Topology) -> IntArray:
         """How many tree copies cross each link: ``sum of weights[t]`` over trees ``t`` and their uses of the link.
 
+        Raises `CertificateError` if a route uses a link that the topology does not have;
+        `collopt.schedules.trees.verify` says which.
+
         Parameters
         ----------
         topology : Topology
@@ -225,11 +228,6 @@ class Forest(RoutedSchedule):
         -------
         ndarray of int64, shape (links,)
             In the order of ``topology.links``.  A tree that crosses a link twice counts twice.
-
-        Raises
-        ------
-        CertificateError
-            If a route uses a link that the topology does not have; `collopt.schedules.trees.verify` says which.
         """
         users = np.zeros(len(self.path_starts) - 1, dtype=np.int64)
         for routes, weight in zip(self.routes, self.weights, strict=True):

@@ -59,10 +59,7 @@ class InNetwork:
     def verify(self) -> None:
         """Check that every rank still receives each tree's data once, and that only able switches copy.
 
-        Raises
-        ------
-        CertificateError
-            Naming the tree and the node where it fails.
+        Raises `CertificateError` naming the tree and the node where it fails.
         """
         able = _able(self.forest, self.topology)
         for tree, root in enumerate(self.forest.roots.tolist()):
