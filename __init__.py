@@ -69,43 +69,28 @@ __all__ = [
     "write_topology",
 ]
 
-_ROOMS = ("errors", "formulations", "planners", "report", "runtime", "schedules", "solvers", "topologies")
+_LAYERS = ("errors", "formulations", "planners", "report", "runtime", "schedules", "solvers", "topologies")
 _NAMES = {
-    "Algorithm": "solvers",
-    "Blocks": "formulations",
-    "Bound": "schedules",
-    "ExactAnswer": "solvers",
-    "Forest": "schedules",
-    "HighsOptions": "solvers",
-    "Interval": "solvers",
-    "Plan": "planners",
-    "Session": "solvers",
-    "Solution": "solvers",
-    "Topology": "topologies",
-    "bound": "planners",
-    "compare": "planners",
-    "find_topologies": "planners",
-    "load_plan": "planners",
-    "plan": "planners",
-    "scan_trees_per_root": "planners",
-    "schedule_all_to_allv": "planners",
-    "sensitivity": "planners",
-    "read_topology": "topologies",
-    "solve": "solvers",
-    "write_topology": "topologies",
+    "formulations": "Blocks",
+    "planners": "Plan bound compare find_topologies load_plan plan scan_trees_per_root schedule_all_to_allv "
+    "sensitivity",
+    "schedules": "Bound Forest",
+    "solvers": "Algorithm ExactAnswer HighsOptions Interval Session Solution solve",
+    "topologies": "Topology read_topology write_topology",
 }
+_LAYER_OF = {name: layer for layer, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the room that a public name lives in."""
+    """Import the layer of a public name."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("collopt")
-    if name in _ROOMS:
+    if name in _LAYERS:
         return importlib.import_module(f".{name}", __name__)
-    if name in _NAMES:
-        return getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+    if name in _LAYER_OF:
+        return getattr(importlib.import_module(f".{_LAYER_OF[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -12,9 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from collopt.planners.trees.allreduce_bound import named, narrowest_cut
-from collopt.planners.trees.cutting_planes import best_rates
+from collopt.planners.trees.allreduce_lp import best_rates
 from collopt.planners.trees.forestcoll import bound_trees
+from collopt.planners.trees.strength import named, narrowest_cut
 from collopt.schedules import ALLGATHER, ALLREDUCE, REDUCE_SCATTER, Bound, Cut, RankCuts
 from collopt.solvers.flow.max_flow import max_flow
 from collopt.topologies import Topology, dgx1_v100, mi250

@@ -1,4 +1,4 @@
-"""From a schedule that somebody has to a proved plan: what it loads, how fast that is, and what nothing can beat."""
+"""Plans of given schedules, with their loads, their rate and a bound."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plan_of_schedule(
     planner: str = "given",
     options: Mapping[str, int | str] | None = None,
 ) -> Plan:
-    """Make a plan of a schedule that is there already, and prove both.
+    """Make a plan of a given schedule, and verify both.
 
     Such a plan can be saved, exported, run and compared like those of the planners.
 
@@ -45,8 +45,8 @@ def plan_of_schedule(
         ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``; of trees also ``"broadcast"`` or ``"reduce"``; of
         flows ``"all_to_all"`` or ``"all_to_allv"``.
     schedule : Schedule
-        What carries it out: for an allreduce one of those that consist of two parts, for an all-to-all(v) a flow, for
-        the others one whose data run their way.  Trusted in nothing.
+        Trusted in nothing: for an allreduce one of those that consist of two parts, for an all-to-all(v) a flow, for
+        the others one whose data run their way.
     planner : str
         Says in the plan and its files who made the schedule.
     options : mapping of str to int or str, optional
@@ -64,12 +64,6 @@ def plan_of_schedule(
         bandwidths, so that there is no bound to compare with.
     CertificateError
         If the schedule does not do what the collective asks for, or not on this topology.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
-
-    See Also
-    --------
-    plan_bfb : Makes a schedule in steps, and its plan.
 
     Examples
     --------
@@ -94,9 +88,8 @@ def plan_of_schedule(
 
 
 def bound_of_schedule(topology: Topology, collective: Collective, schedule: Schedule, reached: Fraction) -> Bound:
-    """Bound by what a single rank or all single ranks must take in, if that is tight, and else by the best known way.
-
-    The first takes no time, and is tight for most families of direct networks.
+    """Bound by what single ranks must take in, if that is tight, as on most direct networks, and else by the best known
+    way.
     """
     from .pairs.multicommodity import bound_pairs
     from .trees.forestcoll import bound_trees

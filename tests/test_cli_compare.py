@@ -11,7 +11,7 @@ import pytest
 import collopt
 from cli_calls import call, netfile, refusal, uneven_torus
 from collopt.planners import PLANNERS
-from collopt.planners.analysis.outcomes import BOUNDS
+from collopt.planners.analysis.compare import BOUNDS
 
 A100 = ("dgx-a100", "--boxes", 2, "allgather")
 PAIRS = ("multicommodity", "shortest-paths")

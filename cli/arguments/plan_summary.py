@@ -7,7 +7,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from ...schedules import EVERY_SCHEDULE, Allreduce, Cut, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
-from ...schedules.bounds.witness import witness_to_json
+from ...schedules.bounds.bound import witness_to_json
 
 if TYPE_CHECKING:
     from ...planners import Plan

@@ -159,7 +159,7 @@ def _default(kind_of_file: str, collective: str | None) -> str | None:
 
 def _kind_of_file(file: Path | None) -> str:
     """Say whether a file holds a plan or a table; all else is for the readers of networks to judge."""
-    from ...planners.plans.document import PLAN_FORMAT
+    from ...planners.plans.plan import PLAN_FORMAT
 
     if file is None:
         return "network"

@@ -50,8 +50,7 @@ def compare(
     as_csv: CsvOption = False,
 ) -> None:
     """Plan a collective with every planner, and compare the results with the proven bounds."""
-    from ...planners.analysis.compare import compared
-    from ...planners.analysis.outcomes import check_possible, outcomes
+    from ...planners.analysis.compare import check_possible, compared, outcomes
     from ..arguments.networks import find_network
 
     known = read_collective(collective)

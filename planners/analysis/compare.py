@@ -1,19 +1,256 @@
-"""Planners side by side: what each achieves, how far that is from what can be achieved at all, and what it cost."""
+"""Comparison of planners and bounds: what each achieves, its gap to the best bound, and the time it took."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Executor
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import nullcontext
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ...schedules.traffic.collective import AnyCollective
+from ...errors import BoundError, CapacityOverflowError, ColloptError, UnsupportedError
+from ...schedules import (
+    ALLREDUCE,
+    COLLECTIVES,
+    EVERY_SCHEDULE,
+    PAIR_COLLECTIVES,
+    TREE_COLLECTIVES,
+    Bound,
+    Collective,
+    as_bytes,
+)
+from ...schedules.traffic.collective import AnyCollective, as_collective
+from ...solvers.highs.options import current_threads, limited_threads
+from ...support import progress
+from ...support.seed import current_seed, seeded
+from ...support.validation import shown
 from ...topologies import Topology
 from ..plans.plan import Plan
-from .outcomes import Outcome, outcomes
+from ..plans.stages import Trace
+from ..registry import PLANNERS, bound, plan, unknown_name
+from ..trees.problem import check_reachable, check_topology, shard_weights
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Kind = Literal["bound", "plan"]
+Status = Literal["ok", "not applicable", "failed"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of asking one planner, or for one bound.
+
+    `kind`: Whether `answer` says what cannot be beaten, or what can be done.
+    `name`: A key of `BOUNDS` or of `PLANNERS`.
+    `answer`: None where there is none.
+    `status`: Planners that do not suit a topology are not applicable; failures, whatever exception they end with, are
+        for people to look into.
+    `reason`: Why there is no answer; of a bound that is not about all schedules, what it is about.
+    `seconds`: Wall time of planning, with what compilation and imports it took; laying the outcomes out takes more.
+    """
+
+    kind: Kind
+    name: str
+    answer: Bound | Plan | None
+    status: Status
+    reason: str
+    seconds: float
+
+    @property
+    def limit(self) -> Fraction | None:
+        """The algorithm bandwidth that this proves to be the most for any schedule, if it proves one."""
+        found = self.answer.bound if isinstance(self.answer, Plan) else self.answer
+        return None if found is None or (self.kind == "bound" and self.reason) else found.algbw
+
+
+def outcomes(
+    topology: Topology,
+    collective: AnyCollective,
+    *,
+    planners: Sequence[str] | None = None,
+    bounds: Sequence[str] | None = None,
+    sizes: Sequence[int | str] | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    traffic: Any = None,
+    executor: Executor | None = None,
+) -> Iterator[Outcome]:
+    """Yield what comes of each bound and planner as soon as it is known, in their order; see `compare`."""
+    check_topology(topology)
+    collective = as_collective(collective, COLLECTIVES.values(), "there is no planner or bound for")
+    shard_weights(topology, collective, root, weights)
+    _check_sizes(sizes)
+    given = (("root", root), ("weights", weights), ("traffic", traffic))
+    shards: dict[str, Any] = {name: value for name, value in given if value is not None}
+    tasks: list[tuple[Kind, str]] = [("bound", name) for name in _names(bounds, "bounds", BOUNDS, _of_kind(collective))]
+    everyone = [*(name for name in PLANNERS if name != "auto"), "auto"]
+    tasks += [("plan", name) for name in _names(planners, "planners", everyone, _of_kind(collective))]
+    if not tasks:
+        raise UnsupportedError("there is nothing to compare; name a planner or a bound")
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
+    calls = [(topology, collective, *task, shards | _size(*task, collective, sizes)) for task in tasks]
+    if executor is None:
+        return (outcome(*call) for call in progress.iterate(calls, len(calls)))
+    try:
+        here = current_seed(), current_threads()
+        futures = [executor.submit(_elsewhere, *call, *here) for call in calls]
+    except RuntimeError as error:  # shut down, or broken
+        raise UnsupportedError(f"executor accepts no tasks: {_defect(error)}; give a running one") from None
+    pairs = zip(futures, tasks, strict=True)
+    return (_collected(future, *task) for future, task in progress.iterate(pairs, len(tasks)))
+
+
+def check_possible(topology: Topology, collective: Collective, *, traffic: Any = None, **shards: Any) -> None:
+    """Raise `BoundError` if ranks are out of each other's reach, which no planner can mend; parameters as `compare`."""
+    if collective.in_pairs:
+        from ..pairs.flows import check_pairs_reachable
+        from ..pairs.multicommodity import checked_traffic
+
+        check_pairs_reachable(topology, checked_traffic(topology, collective, traffic))
+    else:
+        check_reachable(topology, collective, **shards)
+
+
+def outcome(topology: Topology, collective: Collective, kind: Kind, name: str, shards: dict[str, Any]) -> Outcome:
+    """Ask one planner, or for one bound."""
+    start = time.perf_counter()
+    answer: Bound | Plan | None = None
+    status: Status = "ok"
+    reason = ""
+    try:
+        with Trace().stage(f"{kind} by {name}"):
+            if kind == "plan":
+                answer = plan(topology, collective, planner=PLANNERS[name], **shards)
+            else:
+                answer, reason = BOUNDS[name](topology, collective, shards)
+    except (UnsupportedError, BoundError, CapacityOverflowError) as error:
+        status, reason = "not applicable", str(error)
+    except ColloptError as error:
+        status, reason = "failed", str(error)
+    except Exception as error:  # noqa: BLE001 - a defect of one planner, which must not cost the others' answers
+        status, reason = "failed", _defect(error)
+    return Outcome(kind, name, answer, status, reason, time.perf_counter() - start)
+
+
+def _elsewhere(
+    topology: Topology,
+    collective: Collective,
+    kind: Kind,
+    name: str,
+    shards: dict[str, Any],
+    seed: int,
+    threads: int | None,
+) -> Outcome:
+    """Ask in another thread or process, which knows nothing of the seed and the threads that count here."""
+    with seeded(seed), nullcontext() if threads is None else limited_threads(threads):
+        return outcome(topology, collective, kind, name, shards)
+
+
+def _collected(future: Future[Outcome], kind: Kind, name: str) -> Outcome:
+    """Wait for a task; where its process died, or its answer could not be sent, that is its outcome."""
+    try:
+        return future.result()
+    except Exception as error:  # noqa: BLE001 - `outcome` raises nothing, so this is about the executor
+        return Outcome(kind, name, None, "failed", _defect(error), math.nan)
+
+
+def _defect(error: Exception) -> str:
+    """Say in one line what nobody raises on purpose."""
+    message = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _of_kind(collective: Collective) -> Callable[[str], bool]:
+    """Tell of the name of a planner or bound whether it is about collectives of the same kind, with trees or pairs."""
+    kind = [each.name for each in (PAIR_COLLECTIVES if collective.in_pairs else TREE_COLLECTIVES)]
+
+    def is_about(name: str) -> bool:
+        if name in PLANNERS:
+            return name != "auto" and not PLANNERS[name].options.keys().isdisjoint(kind)
+        return not collective.in_pairs
+
+    return is_about
+
+
+def _names(names: Sequence[str] | None, what: str, known: Iterable[str], is_usual: Callable[[str], bool]) -> list[str]:
+    """Check the names that are requested, or take the usual ones; each once."""
+    if names is None:
+        return [name for name in known if is_usual(name)]
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise UnsupportedError(f"{what} is {shown(names)}; expected a list of names: {', '.join(known)}")
+    for name in names:
+        if not isinstance(name, str) or name not in known:
+            raise unknown_name(what.removesuffix("s"), name, known)
+    return list(dict.fromkeys(names))
+
+
+def _check_sizes(sizes: Sequence[int | str] | None) -> None:
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence | None):
+        raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
+    for size in sizes or ():
+        as_bytes(size)
+
+
+def _size(kind: Kind, name: str, collective: Collective, sizes: Sequence[int | str] | None) -> dict[str, Any]:
+    """Return the size that there is, if it is the only one and the planner plans for one."""
+    if kind != "plan" or sizes is None or len(sizes) != 1 or not PLANNERS[name].takes(collective, "size"):
+        return {}
+    return {"size": sizes[0]}
+
+
+LARGEST_PROGRAM = 10_000
+"""Columns beyond which the linear program is not solved just for comparison."""
+TIME_LIMIT = 30
+"""Seconds that the linear program may take."""
+
+
+def _forestcoll_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
+    as_collective(collective, TREE_COLLECTIVES, "cuts of shards do not bound")
+    return bound(topology, collective, **shards), ""
+
+
+def _multicommodity_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
+    if not collective.in_pairs:
+        about = " and ".join(map(str, PAIR_COLLECTIVES))
+        raise UnsupportedError(f"flows between pairs bound {about}, not {collective}")
+    return bound(topology, collective, **shards), ""
+
+
+def _strength_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:  # noqa: ARG001
+    from ..trees.strength import strength_bound
+
+    if collective is not ALLREDUCE:
+        raise UnsupportedError(f"the network strength bounds allreduce, not {collective}")
+    return strength_bound(topology), ""
+
+
+def _linear_program_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
+    from ...solvers import HighsOptions
+    from .lp_bounds import lp_bound
+
+    as_collective(collective, TREE_COLLECTIVES, "the LP over trees does not bound")
+    columns = topology.num_ranks * len(topology.links) * len(collective.phases)
+    if columns > LARGEST_PROGRAM:
+        raise UnsupportedError(
+            f"the linear program has about {columns} columns; expected up to {LARGEST_PROGRAM} for a comparison: "
+            "call collopt.planners.lp_bound to solve it all the same"
+        )
+    found = lp_bound(topology, collective, **shards, options=HighsOptions(time_limit=TIME_LIMIT))
+    return found, "" if found.scope == EVERY_SCHEDULE else f"holds for {found.scope} only"
+
+
+BOUNDS: dict[str, Callable[[Topology, Collective, dict[str, Any]], tuple[Bound, str]]] = {
+    "forestcoll": _forestcoll_bound,
+    "strength": _strength_bound,
+    "linear-program": _linear_program_bound,
+    "multicommodity": _multicommodity_bound,
+}
+"""Ways to bound the speed of a collective: each returns a bound, and what it is about if not all schedules."""
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""Bounds from linear programs: the program's duals become prices, and prices are a witness that needs no program."""
+"""Bounds from linear programs, whose dual values are a witness that needs no program."""
 
 from __future__ import annotations
 
@@ -116,31 +116,16 @@ def build_program(topology: Topology, collective: Collective, weights: tuple[int
 
 def program_prices(model: Model, solution: Solution) -> Prices:
     """Turn the duals of a program into a witness."""
-    return (
-        allreduce_prices(model, solution) if isinstance(model, AllreduceModel) else throughput_prices(model, solution)
-    )
-
-
-def throughput_prices(model: ThroughputModel, solution: Solution) -> Prices:
-    """Turn the duals of `collopt.formulations.throughput` into a witness; see `program_prices`."""
-    duals = _duals(solution, ("link_bandwidth", "flow_in_share"))
-    relays = frozenset(model.topology.switch_nodes)
-    shared = _shared(model.topology, duals, "flow_in_share", relays)
-    if model.direction == "broadcast":
-        return Prices(_listed(duals["link_bandwidth"]), into=shared, relays=relays)
-    return Prices(_listed(duals["link_bandwidth"]), out_of=shared, relays=relays)
-
-
-def allreduce_prices(model: AllreduceModel, solution: Solution) -> Prices:
-    """Turn the duals of `collopt.formulations.allreduce` into a witness; see `program_prices`."""
-    duals = _duals(solution, ("link_bandwidth", "broadcast_within", "reduce_within"))
-    relays = frozenset(model.relays)
-    return Prices(
-        _listed(duals["link_bandwidth"]),
-        _shared(model.topology, duals, "broadcast_within", relays),
-        _shared(model.topology, duals, "reduce_within", relays),
-        relays,
-    )
+    if isinstance(model, AllreduceModel):
+        duals = _duals(solution, ("link_bandwidth", "broadcast_within", "reduce_within"))
+        relays = frozenset(model.relays)
+        shares = {name: _shared(model.topology, duals, f"{name}_within", relays) for name in ("broadcast", "reduce")}
+    else:
+        duals = _duals(solution, ("link_bandwidth", "flow_in_share"))
+        relays = frozenset(model.topology.switch_nodes)
+        shares = {model.direction: _shared(model.topology, duals, "flow_in_share", relays)}
+    links = tuple(LinkPrice(tail, head, price) for (tail, head), price in duals["link_bandwidth"].items() if price)
+    return Prices(links, shares.get("broadcast", ()), shares.get("reduce", ()), relays)
 
 
 def _duals(solution: Solution, names: Sequence[str]) -> Duals:
@@ -155,10 +140,6 @@ def _duals(solution: Solution, names: Sequence[str]) -> Duals:
         name: {key: Fraction(round(max(value, 0.0) / largest * GRAINS), GRAINS) for key, value in prices.items()}
         for name, prices in floats.items()
     }
-
-
-def _listed(prices: Mapping[Any, Fraction]) -> tuple[LinkPrice, ...]:
-    return tuple(LinkPrice(tail, head, price) for (tail, head), price in prices.items() if price)
 
 
 def _shared(topology: Topology, duals: Duals, name: str, relays: frozenset[str]) -> tuple[tuple[LinkPrice, ...], ...]:

@@ -1,13 +1,9 @@
-"""Breadth-first broadcast: the best schedule that brings every shard to every rank in the fewest hops.
+"""Breadth-first broadcast (BFB): the schedule with the least bandwidth time among those in the fewest hops.
 
-Linear program (1) of the direct-connect paper asks how evenly links can share the work of a step; `bfb_costs` answers
-it with exact formulas, and here flows of whole chunks turn the answer into a schedule.  A reduce-scatter is the reverse
-of an allgather on the transposed network (Corollary 1.1), an allreduce is both.
-
-All such schedules take as many steps as the network has hops (Theorem 15).  On many networks they also reach the
-least bandwidth time that any schedule can have; where they do not, `Plan.gap` says by how much.
-
-What breadth-first broadcast costs on a network, exactly, without building the schedule.
+Linear program (1) of the direct-connect paper asks how evenly links can share the work of a step; exact formulas answer
+it, and flows of whole chunks turn the answer into a schedule.  A reduce-scatter is the reverse of an allgather on the
+transposed network (Corollary 1.1), an allreduce is both.  All such schedules take as many steps as the network has hops
+(Theorem 15); on many networks they also reach the least bandwidth time of any schedule.
 """
 
 from __future__ import annotations
@@ -49,11 +45,10 @@ def bfb_schedule(
     Parameters
     ----------
     network : DirectGraph or Topology
-        Without switches; every rank reaches every other.  Links may differ in bandwidth; for links that differ in
-        latency, see `collopt.planners.bfb.latencies.timed_bfb`.
+        Without switches; every rank reaches every other.  Links may differ in bandwidth; see `timed_bfb` for latencies.
     chunks : int, optional
-        Pieces that each shard is cut into.  By default as many as the optimum of linear program (1) needs; if these are
-        more than 2^20, which takes links by the dozen or of odd bandwidths, then the best number up to 256.
+        Chunks per shard.  By default as many as the optimum of linear program (1) needs; if these are more than 2^20,
+        the best number up to 256.
     direction : {"broadcast", "reduce"}
         With "reduce" a reduce-scatter: the reverse of the allgather on the transposed network.
 
@@ -101,15 +96,13 @@ def plan_bfb(
     chunks : int, optional
         As for `bfb_schedule`.
     size : int or str, optional
-        Bytes in all, such as ``"1M"``, that links of different latency should be used best for; see
-        `collopt.planners.bfb.latencies.timed_bfb`.  Where all latencies are equal it makes no difference.  Where more
-        links lead into a rank than that takes, the schedule is that for large sizes, as ``provenance["planned_for"]``
-        says.
+        Bytes in all, such as ``"1M"``, to plan for where links differ in latency; see `timed_bfb`.  Where more links
+        lead into a rank than that takes, the schedule is that for large sizes, as ``provenance["planned_for"]`` says.
 
     Returns
     -------
     Plan
-        Already verified; see `Plan.gap` for what it misses.
+        Already verified.
 
     Raises
     ------
@@ -186,7 +179,7 @@ USUALLY_TRIED = 64
 
 @dataclass(frozen=True)
 class BfbLoad:
-    """The busiest set of links at one distance, which says how long that step of any breadth-first broadcast takes.
+    """The busiest set of links at one distance, which limits that step of any breadth-first broadcast.
 
     No link outside the set brings rank `rank` any of `shards` shards that are due in this step.
 
@@ -221,20 +214,13 @@ def bfb_loads(network: DirectGraph | Topology, *, direction: Direction = "broadc
 
     Parameters
     ----------
-    network : DirectGraph or Topology
-        Without switches; every rank reaches every other.  Links may differ in bandwidth.
-    direction : {"broadcast", "reduce"}
-        An allgather, or a reduce-scatter; see `bfb_schedule`.
+    network, direction
+        As for `bfb_schedule`.
 
     Returns
     -------
     tuple of BfbLoad
         Of distance 1 to the diameter.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are switches, or too many ranks.
 
     Examples
     --------
@@ -267,8 +253,8 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
     graph : DirectGraph or Topology
         Regular; every rank reaches every other.
     solver : {"auto", "subsets", "newton", "lp"}
-        How: by all sets of links into a rank, by maximum flows, or by linear programs; "auto" takes the first up to ten
-        links and the second beyond.  All find the same.
+        By all sets of links into a rank, by maximum flows, or by linear programs, which find the same; "auto" takes the
+        first up to ten links and the second beyond.
 
     Returns
     -------
@@ -309,11 +295,6 @@ def chunked_cost(graph: DirectGraph | Topology, chunks: int) -> StepCost:
     -------
     StepCost
 
-    Raises
-    ------
-    UnsupportedError
-        As for `bfb_cost`, or if `chunks` is not a whole number of at least 1.
-
     Examples
     --------
     >>> from collopt.topologies import hypercube
@@ -328,26 +309,19 @@ def chunked_cost(graph: DirectGraph | Topology, chunks: int) -> StepCost:
 
 
 def best_chunks(graph: DirectGraph | Topology, *, most: int = USUALLY_TRIED) -> int:
-    """Find the number of chunks per shard with which breadth-first broadcast is fastest.
-
-    More chunks are not always better: see `chunked_cost`.
+    """Find the number of chunks per shard with which breadth-first broadcast is fastest; more are not always better.
 
     Parameters
     ----------
     graph : DirectGraph or Topology
         Without switches; every rank reaches every other.  Links may differ in bandwidth.
     most : int
-        Numbers of chunks to try: 1 to this.
+        Largest number of chunks to try, up to 4096.
 
     Returns
     -------
     int
         The least of those that are equally fast.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are switches, or `most` is not a whole number from 1 to 4096.
 
     Examples
     --------

@@ -1,14 +1,13 @@
-"""Breadth-first broadcast where links differ in latency: which links are worth waiting for, for a given size.
+"""Breadth-first broadcast where links differ in latency: the links that are worth waiting for at a given size.
 
 Linear program (14) of the direct-connect paper makes every link count with its latency, used or not.  Here a link into
-a rank brings what it can in time U: nothing before its latency alpha is over, then its bandwidth B for U - alpha.  All
-that only links of a set S can bring must fit into what they bring together, so
+a rank brings nothing before its latency alpha is over, then its bandwidth B for U - alpha.  All that only links of a
+set S can bring must fit into what they bring together, so
 
     U = max over nonempty S of the least U with sum over S of B max(0, U - alpha) >= c(S) M / N,
 
-which is the best of (14) over all choices of links to use (section E.3, Theorem 19 generalised).  Every inverse is of
-a piecewise linear function, and exact.  Steps are those of distances in hops, so a slow link counts as one like a fast
-one, and a link that is the only one to bring a shard is used however slow it is.
+which is the best of (14) over all choices of links to use (section E.3, Theorem 19 generalized).  Every inverse is of a
+piecewise linear function, and exact.  Steps are those of distances in hops, however slow the only link is.
 """
 
 from __future__ import annotations
@@ -88,11 +87,6 @@ def timed_loads(topology: Topology, size: int | str, *, direction: Direction = "
     tuple of Fraction
         µs for distance 1 to the diameter.
 
-    Raises
-    ------
-    UnsupportedError
-        If there are switches or too many links into a rank, or an option is not of its form.
-
     Examples
     --------
     The second of two links into "b" is of use only after its 9 µs:
@@ -117,9 +111,9 @@ def timed_bfb(
     topology, size
         As for `timed_loads`.
     chunks : int, optional
-        Pieces that each shard is cut into; by default the best number up to 16, which need not reach the limit.
+        Chunks per shard; by default the best number up to 16, which need not reach the limit.
     direction : {"broadcast", "reduce"}
-        With "reduce" a reduce-scatter; see `collopt.planners.bfb.bfb.bfb_schedule`.
+        With "reduce" a reduce-scatter; see `bfb_schedule`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What the topology finder puts forward: topologies with schedules of known cost."""
+"""Candidates of the topology finder: topologies with schedules of known cost, and the workload to time them for."""
 
 from __future__ import annotations
 
@@ -6,47 +6,101 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import CertificateError, UnsupportedError
-from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, step_cost, verified_step_loads
+from ...schedules import (
+    AnyStepSchedule,
+    StepAllreduce,
+    StepCost,
+    StepSchedule,
+    as_bytes,
+    step_cost,
+    verified_step_loads,
+)
 from ...schedules.traffic.collective import ALL_TO_ALL, EVERY_ROOT, AnyCollective, Direction, as_collective
-from ...support.quantities import Exact
-from ...topologies import DirectGraph, Topology
+from ...support.quantities import Exact, as_factor, as_latency
+from ...topologies import DirectGraph, Topology, bandwidth_optimum, moore_steps, undirected_moore_steps
 from .constructions import Construction
-from .workload import Workload
 
 if TYPE_CHECKING:
     from ..plans.plan import Plan
 
+NS_PER_US = 1000
+
+
+class Workload(NamedTuple):
+    """What candidates are timed for.
+
+    `num_bytes`: M: bytes in all of an allgather, bytes per rank of an allreduce, a reduce-scatter or an all-to-all.
+    `alpha`: µs per step.
+    `node_bandwidth`: B: GB/s of all ports of a node together.
+    """
+
+    num_bytes: int
+    alpha: Fraction
+    node_bandwidth: Fraction
+
+    @classmethod
+    def read(cls, size: int | str, alpha: Exact, node_bandwidth: Exact) -> Workload:
+        """Read what users write, or raise the error of `as_bytes`, `as_latency` or `as_factor`."""
+        return cls(as_bytes(size), as_latency(alpha, "a step"), as_factor(node_bandwidth, "node_bandwidth"))
+
+    @property
+    def transfer(self) -> Fraction:
+        """M/B in µs."""
+        return self.num_bytes / (self.node_bandwidth * NS_PER_US)
+
+
+class FrontierBounds(NamedTuple):
+    """What no topology of this size and degree can beat.
+
+    `steps`: T_L in alpha, by the Moore bound.
+    `bandwidth_factor`: T_B in M/B: (N - 1)/N.
+    `all_to_all`: Throughput in bandwidths of one link, if as many nodes are as near as the Moore bound lets them be.
+    """
+
+    steps: int
+    bandwidth_factor: Fraction
+    all_to_all: Fraction
+
+    @classmethod
+    def of(cls, nodes: int, degree: int, *, bidirectional: bool) -> FrontierBounds:
+        """Work out the bounds of a size and degree, of topologies with opposite links or of any."""
+        steps = (undirected_moore_steps if bidirectional else moore_steps)(nodes, degree)
+        branching = degree - 1 if bidirectional else degree
+        left, layer, distance, hops = nodes - 1, degree, 0, 0
+        while left:
+            distance += 1
+            # Beyond a single two-way link there is nothing; whoever is left is at least one hop further.
+            reached = min(layer, left) if layer else left
+            hops += distance * reached
+            left, layer = left - reached, layer * branching
+        return cls(steps, bandwidth_optimum(nodes), Fraction(degree, hops))
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """A topology with an allgather and a reduce-scatter of known cost.
+    """A topology with an allgather and a reduce-scatter of known cost; `find_topologies` finds them.
 
     Attributes
     ----------
     nodes, degree : int
         N and d.
     recipe : Construction
-        How the topology is put together.
+        How the topology is constructed.
     cost : StepCost
         T_L and T_B of an allgather, exactly.
     reduce_scatter_cost : StepCost
-        T_L and T_B of a reduce-scatter on the same graph, exactly: an allgather on the transposed graph takes as long
+        T_L and T_B of a reduce-scatter on the same graph, exactly: those of an allgather on the transposed graph
         (Corollary 1.1).  An allreduce is both, one after the other: `allreduce_cost`.
-    breadth_first : bool
-        Whether `cost` is the best breadth-first broadcast's; else it is that of the recipe's own schedule.
-    reduce_scatter_breadth_first : bool
-        The same of `reduce_scatter_cost`.
+    breadth_first, reduce_scatter_breadth_first : bool
+        Whether `cost`, or `reduce_scatter_cost`, is that of the best breadth-first broadcast, or of the construction's
+        own schedule.
     all_to_all : tuple of Fraction, or None
         Throughput of an all-to-all per pair of ranks, in bandwidths of one link, as f of the direct-connect paper's
-        linear program (3): what shortest paths in equal parts reach, and what nothing can pass.  The optimum lies
-        between; it is known where both are equal.  None if it was not asked for, or would take too long.
-
-    See Also
-    --------
-    find_topologies : Finds them.
+        linear program (3): what shortest paths in equal parts reach, and an upper bound.  None if it was not asked for,
+        or would take too long.
     """
 
     nodes: int
@@ -94,44 +148,23 @@ class Candidate:
         return Topology.from_graph(self.graph(), bandwidth=bandwidth, latency=latency)
 
     def schedule(self) -> StepSchedule:
-        """Make the allgather that `cost` is about, and check both.
-
-        Raises `CertificateError` if the schedule is wrong or costs anything else, which would be a defect of the
+        """Make the allgather that `cost` is about, verified on this graph; raises `CertificateError` on a defect of the
         finder.
-
-        Returns
-        -------
-        StepSchedule
-            Verified on this graph.
         """
         own = None if self.breadth_first else self.recipe.schedule
         return self._checked("broadcast", own, self.cost)
 
     def reduce_scatter_schedule(self) -> StepSchedule:
-        """Make the reduce-scatter that `reduce_scatter_cost` is about, and check both.
-
-        Returns
-        -------
-        StepSchedule
-            Verified on this graph; of direction "reduce".
-        """
+        """Make the reduce-scatter that `reduce_scatter_cost` is about, verified on this graph."""
         own = None if self.reduce_scatter_breadth_first else self.recipe.reduce_scatter
         return self._checked("reduce", own, self.reduce_scatter_cost)
 
     def allreduce_schedule(self) -> StepAllreduce:
-        """Make the reduce-scatter and then the allgather, and check both.
-
-        Returns
-        -------
-        StepAllreduce
-            Of cost `allreduce_cost`.
-        """
+        """Make the allreduce that `allreduce_cost` is about: the reduce-scatter and then the allgather."""
         return StepAllreduce(self.reduce_scatter_schedule(), self.schedule())
 
     def plan(self, collective: AnyCollective = "allreduce", *, bandwidth: Exact = 1, latency: Exact = 0) -> Plan:
-        """Make a plan of the schedule that the candidate's cost is about, to save, export or run.
-
-        Raises `UnsupportedError` if the collective is another.
+        """Make a verified plan of the schedule that the candidate's cost is about, to save, export or run.
 
         Parameters
         ----------
@@ -139,11 +172,6 @@ class Candidate:
             What to plan.
         bandwidth, latency : number
             GB/s and µs of each link.
-
-        Returns
-        -------
-        Plan
-            Verified; its bound is that of the network.
 
         Examples
         --------
@@ -168,12 +196,8 @@ class Candidate:
         Parameters
         ----------
         gap : number
-            How far apart the two numbers of `all_to_all` may be, as a part of the larger one.
-
-        Returns
-        -------
-        Candidate
-            Within seconds for 1024 nodes with 4 links each, where many are alike; see `all_to_all_rate_bounds`.
+            How far apart the two numbers of `all_to_all` may be, as a part of the larger one; see
+            `all_to_all_rate_bounds`.
         """
         from ..pairs.direct_connect_rate import all_to_all_rate_bounds
 
@@ -202,26 +226,19 @@ class Candidate:
         alpha: Exact = 10,
         node_bandwidth: Exact = "12.5",
     ) -> Fraction:
-        """Predict the time of a collective by the alpha-beta model.
-
-        Raises `UnsupportedError` if the collective is another, or an all-to-all whose throughput was not asked for.
+        """Predict the time of a collective by the alpha-beta model, in µs.
 
         Parameters
         ----------
         collective : {"allgather", "reduce_scatter", "allreduce", "all_to_all"}
-            An allreduce is a reduce-scatter and an allgather.  An all-to-all takes what its lower bound of throughput
-            comes to, without latency.
+            An allreduce is a reduce-scatter and an allgather; an all-to-all takes its lower bound of throughput, no
+            latency.
         size : int or str
             M, such as ``"1M"``: bytes of all shards of an allgather together, bytes per rank of the others.
         alpha : number
             µs per step.
         node_bandwidth : number
             B: GB/s of all ports of a node together.
-
-        Returns
-        -------
-        Fraction
-            In µs.
         """
         return self.time_of(collective, Workload.read(size, alpha, node_bandwidth))
 
@@ -241,13 +258,7 @@ class Candidate:
         return steps * workload.alpha + factor * workload.transfer
 
     def figures(self) -> dict[str, object]:
-        """List what is known but for all-to-all, under the names that tables of candidates have for it.
-
-        Returns
-        -------
-        dict of str to object
-            See `Frontier.to_frame`.
-        """
+        """List what is known but for all-to-all, under the names that `Frontier.to_frame` has for it."""
         gathered, reduced = self.cost, self.reduce_scatter_cost
         return {
             "nodes": self.nodes,

@@ -17,10 +17,10 @@ import numpy as np
 from ...schedules import StepCost
 from ...topologies import DirectGraph, bandwidth_optimum, moore_steps
 from ..plans.stages import Trace
+from .bases import Entry
 from .candidate import Candidate, is_no_worse
 from .circulant_bases import MAX_SEARCHED_DEGREE, best_circulants, circulant_base, line_graph_circulants
 from .constructions import Base, Construction, LineGraph, transposed
-from .entries import Entry
 from .table import FinderTable
 
 MAX_WORK = 3 * 2**29

@@ -19,12 +19,11 @@ from ...support import progress
 from ...support.quantities import Exact
 from ...support.validation import as_flag, as_list, as_size
 from ..plans.stages import Trace
-from .candidate import Candidate
+from .bases import Entry
+from .candidate import Candidate, FrontierBounds, Workload
 from .costs import Costing
-from .entries import Entry
 from .frontier import Frontier, efficient, undecided
 from .table import MAX_SEARCHED_NODES, TIES, FinderTable, Kind
-from .workload import FrontierBounds, Workload
 
 if TYPE_CHECKING:
     import pandas as pd

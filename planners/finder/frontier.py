@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, overload
 from ...schedules import ALL_TO_ALL, ALLREDUCE, StepCost
 from ...schedules.traffic.collective import AnyCollective
 from ...support.quantities import Exact
-from .candidate import Candidate, is_no_worse
-from .workload import FrontierBounds, Workload
+from .candidate import Candidate, FrontierBounds, Workload, is_no_worse
 
 if TYPE_CHECKING:
     import pandas as pd

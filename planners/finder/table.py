@@ -15,7 +15,17 @@ from fractions import Fraction
 from functools import cache
 from typing import Literal
 
-from .bases import bandwidth_optimal_bases, bases, searched_bases
+from .bases import (
+    BaseEntry,
+    Entry,
+    bandwidth_optimal_bases,
+    bases,
+    fewest,
+    optimum,
+    order_of_entry,
+    pareto,
+    searched_bases,
+)
 from .constructions import (
     Base,
     CartesianPower,
@@ -26,7 +36,6 @@ from .constructions import (
     Parallel,
     TwoWay,
 )
-from .entries import BaseEntry, Entry, fewest, optimum, order_of_entry, pareto
 
 Kind = Literal["any", "reverse-symmetric", "two-way"]
 """What graphs are looked for: those that are their own transpose, up to the order of the nodes, can be made two-way."""

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import Allreduce, Collective, Forest, TreeSchedule, congestion
+from ...schedules import Allreduce, Collective, Forest, TreeSchedule
 from ...schedules.traffic.collective import AnyCollective
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..plans.plan import Plan
+from ..plans.proving import verified_plan
 from ..plans.stages import Trace
 from ..trees.forestcoll import bound_trees
 from ..trees.problem import TreeProblem, check_request, shard_weights, tree_problem
@@ -38,12 +39,7 @@ def plan_baseline(
         bound = bound_trees(topology, collective, root=root, weights=weights)
     with trace.stage("trees"):
         schedule = _schedule(topology, collective, shards, build)
-    with trace.stage("verification"):
-        loads = schedule.link_loads(topology)
-        rate = congestion(loads, schedule.trees_per_root, topology)
-        plan = Plan(topology, collective, schedule, bound, rate, loads, planner, options or {}, trace.provenance)
-        plan.verify()
-    return plan
+    return verified_plan(topology, collective, schedule, planner, options or {}, trace, bound)
 
 
 def forest_along(
@@ -81,8 +77,8 @@ def _schedule(
     if not collective.has_two_phases:
         (direction,) = collective.phases
         return build(tree_problem(topology, direction, shards))
-    spread = build(tree_problem(topology, "broadcast", shards))
+    broadcast = build(tree_problem(topology, "broadcast", shards))
     if opposite_links(topology) is not None:
         # Sums come in on the links that they go out on, turned around: as fast as any other trees of the kind.
-        return Allreduce(replace(spread, direction="reduce"), spread)
-    return Allreduce(build(tree_problem(topology, "reduce", shards)), spread)
+        return Allreduce(replace(broadcast, direction="reduce"), broadcast)
+    return Allreduce(build(tree_problem(topology, "reduce", shards)), broadcast)

@@ -10,15 +10,14 @@ import numpy.typing as npt
 
 from ...errors import FileFormatError
 from ...schedules import Bound, Witness, schedule_from_json
-from ...schedules.bounds.witness import witness_from_json
+from ...schedules.bounds.bound import WITNESS_KINDS, witness_from_json
 from ...schedules.traffic.collective import collective_or_given
 from ...support.file_kinds import PLAN_KIND, wrong_kind
 from ...support.json_files import read_json
 from ...support.reading import name_of
 from ...topologies import Topology
 from ...topologies.network.topology_json import topology_from_json
-from .document import PLAN_FORMAT, PLAN_VERSION, check_path
-from .plan import Plan
+from .plan import PLAN_FORMAT, PLAN_VERSION, Plan, check_path
 
 if TYPE_CHECKING:
     from .schema import BoundEntry
@@ -106,9 +105,9 @@ def _loads(rows: list[int] | list[list[int]], where: str) -> npt.NDArray[np.int6
 
 
 def _witness(entry: BoundEntry, where: str) -> Witness:
-    stated = entry.model_dump(include=set(Witness.kinds), exclude_none=True)
+    stated = entry.model_dump(include=set(WITNESS_KINDS), exclude_none=True)
     if len(stated) != 1:
         names = " and ".join(stated) or "no witness"
-        raise FileFormatError(f"{where}: field bound has {names}; expected one of {', '.join(Witness.kinds)}")
+        raise FileFormatError(f"{where}: field bound has {names}; expected one of {', '.join(WITNESS_KINDS)}")
     [(name, value)] = stated.items()
     return witness_from_json(name, value)

@@ -1,7 +1,8 @@
-"""`Plan`: a schedule with the certificate that says how good it is."""
+"""`Plan`: a schedule with the certificate that says how good it is, and the text of its file."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -27,16 +28,51 @@ from ...schedules import (
     schedule_to_json,
     verified_loads,
 )
-from ...schedules.bounds.witness import witness_to_json
+from ...schedules.bounds.bound import witness_to_json
 from ...schedules.traffic.collective import collective_or_given
 from ...support.arrays import read_only
 from ...support.formatting import bandwidth_text, percentage_text
 from ...support.packages import call_registered
 from ...support.validation import shown
+from ...support.writing import write_whole
 from ...topologies import Topology
 from ...topologies.network.topology_json import topology_to_json
 from .checks import check_network, check_purpose, refuse_loads
-from .document import PLAN_FORMAT, PLAN_VERSION, write_document
+
+PLAN_FORMAT = "collopt-plan"
+PLAN_VERSION = 4
+"""Version 2 added partitions and prices as witnesses, and allreduce with any roots; version 3 schedules in steps;
+version 4 all-to-all(v), with flows and lengths.
+
+Older files are read as they are.
+"""
+
+
+def write_document(fields: Mapping[str, object], path: str | os.PathLike[str]) -> None:
+    """Write the fields of a plan to a file, whole or not at all."""
+    check_path(path)
+    body = ",\n".join(f"{json.dumps(key)}: {_laid_out(value)}" for key, value in fields.items())
+    write_whole(path, f"{{\n{body}\n}}\n")
+
+
+def check_path(path: object) -> None:
+    """Raise `UnsupportedError` unless it is the name of a file."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise UnsupportedError(f"the path is {shown(path)}; expected a file's name")
+
+
+def _laid_out(value: object) -> str:
+    """JSON text with one row per link, path or tree, which people can compare and edit."""
+    if not isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    rows = {
+        key: "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in entry) + "\n]"
+        if isinstance(entry, list) and entry and isinstance(entry[0], (list, dict))
+        else json.dumps(entry, ensure_ascii=False)
+        for key, entry in value.items()
+    }
+    return "{\n" + ",\n".join(f"{json.dumps(key)}: {text}" for key, text in rows.items()) + "\n}"
+
 
 EXPORTERS = "collopt.exporters"
 """Group of entry points that `Plan.export` looks in; other packages can add formats there."""
@@ -54,7 +90,7 @@ class Heights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A schedule for one collective on one topology, what it achieves and what can be achieved at all.
+    """A schedule for one collective on one topology, with the certificate that says how good it is.
 
     The certificate consists of `bound`, `inverse_rate` and `link_loads`; `verify` checks all of it against the
     topology.
@@ -62,8 +98,9 @@ class Plan:
     Attributes
     ----------
     topology : Topology
+        The network.
     collective : Collective
-        Such as `ALLGATHER`; its name will do.
+        Such as `ALLGATHER`, or its name.
     schedule : Schedule
         Trees that data flows through, steps that wait for each other, or paths from ranks to ranks.
     bound : Bound
@@ -72,12 +109,11 @@ class Plan:
         What this one achieves, ``1 / x``: ns per byte of a shard of weight 1 in ``schedule.root_weights``.  Those of an
         allreduce may differ from the bound's, so compare `algbw`.  Of an all-to-all(v), ns per byte of a traffic of 1.
     link_loads : ndarray of int64, shape (links,), or (steps, links)
-        Copies of trees, or chunks in each step, that each link of the topology carries; see
-        `collopt.schedules.verified_loads`.
+        Copies of trees, or chunks in each step, on each link; see `collopt.schedules.verified_loads`.
     planner : str
         Name of the planner in the registry, or of whoever gave the schedule.
     options : mapping
-        What the planner was asked, beyond topology and collective.
+        Options of the planner.
     provenance : mapping
         How the plan came about: seconds per stage, and which way was taken; proves nothing.
     """
@@ -223,10 +259,7 @@ class Plan:
 
     @property
     def num_steps(self) -> int:
-        """Number of steps, those of both parts of an allreduce together, or that the hops of a flow are ordered in.
-
-        Raises `UnsupportedError` if the plan consists of trees, in which nothing waits for the end of a step.
-        """
+        """Number of steps, of both parts of an allreduce; raises `UnsupportedError` if the plan consists of trees."""
         if not self.schedule.num_steps:
             raise UnsupportedError(
                 f"the plan by {self.planner!r} consists of {self.schedule.parts}; expected one of steps"
@@ -235,9 +268,8 @@ class Plan:
 
     @property
     def heights(self) -> Heights:
-        """Lowest, mean and highest height of the trees, in hops between ranks; the mean is over the data.
-
-        Raises `UnsupportedError` if the plan does not consist of trees; see `num_steps`.
+        """Lowest, mean (over the data) and highest height of the trees, in hops; raises `UnsupportedError` for other
+        plans.
         """
         forests, heights = self.trees.forests, self.trees.heights
         total = sum(int((forest.heights * forest.weights).sum()) for forest in forests)
@@ -245,14 +277,8 @@ class Plan:
         return Heights(int(heights.min()), total / copies, int(heights.max()))
 
     def in_network(self) -> tuple[InNetwork, ...]:
-        """Leave out the traffic that switches with multicast or aggregation make redundant, forest by forest.
-
-        Raises `UnsupportedError` if the plan does not consist of trees.
-
-        Returns
-        -------
-        tuple of InNetwork
-            One for each of ``schedule.forests``; see `InNetwork.saving`.
+        """Leave out the traffic that switches with multicast or aggregation make redundant, for each of
+        ``schedule.forests``.
         """
         return tuple(in_network(forest, self.topology) for forest in self.trees.forests)
 

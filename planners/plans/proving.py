@@ -1,4 +1,4 @@
-"""From a schedule and a bound to a proved plan: loads, rate, and the verification of the whole."""
+"""Plans of schedules and bounds: their loads, their rate, and the verification of the whole."""
 
 from __future__ import annotations
 
@@ -29,5 +29,23 @@ def proved_plan(
             bound = bound(rate)
     plan = Plan(topology, collective, schedule, bound, rate, loads, planner, options, trace.provenance)
     with trace.stage("verification"):
+        plan.verify()
+    return plan
+
+
+def verified_plan(
+    topology: Topology,
+    collective: Collective,
+    schedule: Schedule,
+    planner: str,
+    options: Mapping[str, int | str],
+    trace: Trace,
+    bound: Bound,
+) -> Plan:
+    """Do the same in one stage, where the bound is known."""
+    with trace.stage("verification"):
+        loads = schedule.link_loads(topology)
+        rate = rate_of_loads(loads, schedule, topology)
+        plan = Plan(topology, collective, schedule, bound, rate, loads, planner, options, trace.provenance)
         plan.verify()
     return plan

@@ -1,26 +1,233 @@
-"""Allreduce by the linear program of ForestColl, appendix G: any roots, and links divided as suits both kinds of trees.
+"""Tree allreduce by linear programming with cutting planes.
 
-The program says how much each rank roots and what in-trees and out-trees take of every link.  Each kind is then packed
-into its part of the network, as for a reduce-scatter and an allgather whose shards are the root rates.
+Solve, look for violated cuts, add them, and solve again.  Interior point without crossover stops in the middle of the
+best face, where the violated cuts are those that really bind; a few rounds are enough where the corners that simplex
+visits take hundreds.  Once the best rate is known it is fixed, and a corner is chosen that takes least of the links;
+corners have small denominators.  Trees are packed into the shares of the links; see `collopt.formulations.allreduce`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import gcd, lcm
+from itertools import count
+from math import floor, gcd, lcm
+from typing import Any
 
-from ...errors import NoAnswerError, SolverError
-from ...schedules import ALLREDUCE, Allreduce, Forest, congestion
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import NoAnswerError, SolverError, UnsupportedError
+from ...formulations.allreduce_cuts import AllreduceCutModel, Hops, build, build_mirrored, opposite_links
+from ...formulations.allreduce_rounding import round_flow
+from ...schedules import ALLREDUCE, Allreduce, Forest
 from ...schedules.traffic.collective import Direction
+from ...solvers import Algorithm, HighsOptions, Session, Solution, Termination, solve
+from ...solvers.flow.sink_sweep import sweep_sinks
+from ...support import progress
+from ...support.arrays import BoolArray, FloatArray, IntArray
+from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 from ..plans.plan import Plan
+from ..plans.proving import verified_plan
 from ..plans.stages import Trace
-from .allreduce_bound import allreduce_bound
-from .cutting_planes import BestRates, best_rates
 from .forest import best_forest, bottleneck
 from .problem import checked_count, tree_problem
+from .strength import allreduce_bound
+
+MAX_COLUMNS = 200_000
+"""Beyond this a round takes minutes."""
+MAX_ROUNDS = 200
+
+GRAIN = 2**36
+"""Floats are read in multiples of the rate over this."""
+TOLERANCE = 2**16
+"""Cuts that lack no more grains than this are as wide as they should be; a millionth of the rate."""
+
+SLACK = 1e-9
+"""How far below the optimum a rate is asked for that is known in floats alone."""
+GRAINS_OF_FLOATS = 2**24
+"""Such rates are read in multiples of one over this."""
+
+
+@dataclass(frozen=True)
+class BestRates:
+    """A best solution of the allreduce program.
+
+    `rate`: What no trees can beat, GB/s; the optimum, if `exact`.
+    `unit`: GB/s that root rates and shares are counted in.
+    `root_rates`: In rank order.
+    `shares`: By direction and number of the link: what trees of this kind take, as much into a switch as out of it.
+        Where every link has an opposite of its bandwidth, in-trees are left out: they are the out-trees reversed.
+    `exact`: Whether the root rates add up to `rate`; otherwise they are off by what floats are.
+    `cuts`: How many were added.
+    """
+
+    rate: Fraction
+    unit: Fraction
+    root_rates: tuple[Fraction, ...]
+    shares: dict[Direction, tuple[Fraction, ...]]
+    exact: bool
+    cuts: int
+
+
+def best_rates(topology: Topology) -> BestRates:
+    """Solve the allreduce program of a topology exactly, adding cuts until none is too narrow."""
+    _, _, capacities, unit = topology.arrays
+    # Whole numbers are exact in floats.
+    unit = unit if capacities.max() <= MAX_BANDWIDTH else Fraction(1)
+    counted = topology.scaled(1 / unit)
+    mirrored = opposite_links(topology) is not None
+    return _best_rates(build_mirrored(counted) if mirrored else build(counted), unit)
+
+
+def _best_rates(model: AllreduceCutModel, unit: Fraction) -> BestRates:
+    columns = sum(len(hops.columns) for hops in model.hops.values())
+    if columns > MAX_COLUMNS:
+        raise UnsupportedError(
+            f"the allreduce program of {model.topology!r} has {columns} variables; expected at most {MAX_COLUMNS}: "
+            "use planner 'forestcoll'"
+        )
+    cuts = _Cuts(model)
+    cuts.add_while_violated(lambda: _solved_inside(model))
+    optimum = solve(model, HighsOptions(algorithm=Algorithm.IPM))
+    rate, reached = _proved_rate(optimum)
+    first = _fix_rate(model, reached)
+    session = Session(model, HighsOptions(algorithm=Algorithm.SIMPLEX))
+    session.solve(first)
+    best = cuts.add_while_violated(session.solve)
+    root_rates, shares, exact = _read(model, best)
+    return BestRates(rate * unit, unit, root_rates, shares, exact and rate == reached, cuts.number)
+
+
+def _solved_inside(model: AllreduceCutModel) -> Solution:
+    """Solve by interior point, with crossover only where there is no proved answer without."""
+    solution = solve(model, HighsOptions(algorithm=Algorithm.IPM_WITHOUT_CROSSOVER))
+    if solution.status.termination is Termination.OPTIMAL:
+        return solution
+    return solve(model, HighsOptions(algorithm=Algorithm.IPM))
+
+
+def _proved_rate(optimum: Solution) -> tuple[Fraction, Fraction]:
+    """What no trees can beat, and what they reach; the same number, if the basis holds without tolerances."""
+    try:
+        rate = optimum.exact.objective
+    except NoAnswerError:
+        upper = optimum.interval.upper
+        if upper is None:
+            raise
+        return upper, Fraction(optimum.objective * (1 - SLACK))
+    return rate, rate
+
+
+def _fix_rate(model: AllreduceCutModel, rate: Fraction) -> Solution:
+    """Ask for least traffic at the best rate; similar solutions cost differently, so that rounds do not wander."""
+    model.constrain("best_rate", [(model.root_rate, 1.0)], lower=float(rate))
+    columns = np.concatenate([hops.columns for hops in model.hops.values()])
+    model.minimize([(columns, np.random.default_rng(0).integers(1000, 1100, len(columns)) / 1000)])
+    return solve(model, HighsOptions(algorithm=Algorithm.IPM))
+
+
+def _read(
+    model: AllreduceCutModel, best: Solution
+) -> tuple[tuple[Fraction, ...], dict[Direction, tuple[Fraction, ...]], bool]:
+    """Root rates and shares as fractions, and whether they are the basis's own."""
+    try:
+        values, exact = best.exact.values, True
+        flows = {direction: _totals(model, hops, values[direction]) for direction, hops in model.hops.items()}
+    except NoAnswerError:
+        values, exact = best.values, False
+        flows = {direction: _rounded(model, hops, values[direction]) for direction, hops in model.hops.items()}
+    rates = [Fraction(0)] * model.topology.num_ranks
+    for root, value in zip(model.roots.tolist(), values["root_rate"], strict=True):
+        rates[root] = Fraction(value) if exact else Fraction(floor(max(value, 0) * GRAINS_OF_FLOATS), GRAINS_OF_FLOATS)
+    return tuple(rates), flows, exact
+
+
+def _totals(model: AllreduceCutModel, hops: Hops, values: npt.NDArray[Any]) -> tuple[Fraction, ...]:
+    """What each link carries of all hops."""
+    shares = [Fraction(0)] * len(model.topology.links)
+    for link, value in zip(hops.links.tolist(), values.tolist(), strict=True):
+        shares[link] += value
+    return tuple(shares)
+
+
+def _rounded(model: AllreduceCutModel, hops: Hops, values: FloatArray) -> tuple[Fraction, ...]:
+    """The same, rounded so that switches pass on exactly what they get."""
+    flows: dict[int, dict[tuple[int, int], float]] = {}
+    numbers: dict[tuple[int, int], int] = {}
+    rows = zip(*(array.tolist() for array in (hops.origins, hops.tails, hops.heads, hops.links, values)), strict=True)
+    for origin, tail, head, link, value in rows:
+        flows.setdefault(origin, {})[tail, head] = value
+        numbers[tail, head] = link
+    shares = [Fraction(0)] * len(model.topology.links)
+    for origin, flow in flows.items():
+        for ends, amount in round_flow(flow, origin, range(model.topology.num_ranks), GRAINS_OF_FLOATS).items():
+            shares[numbers[ends]] += amount
+    return tuple(shares)
+
+
+class _Pairs:
+    """The pairs of ranks that hops of one kind join."""
+
+    def __init__(self, hops: Hops, num_ranks: int) -> None:
+        self._ends = hops.heads < num_ranks
+        keys, self._pair = np.unique(hops.origins[self._ends] * num_ranks + hops.heads[self._ends], return_inverse=True)
+        self.tails, self.heads = np.divmod(keys, num_ranks)
+
+    def bandwidths(self, values: FloatArray) -> FloatArray:
+        """What reaches one rank from the other, pair by pair."""
+        return np.bincount(self._pair, weights=values[self._ends], minlength=len(self.tails)).astype(np.float64)
+
+
+class _Cuts:
+    """The cuts of a model, and the search for more."""
+
+    def __init__(self, model: AllreduceCutModel) -> None:
+        self._model = model
+        self._pairs = {direction: _Pairs(hops, model.topology.num_ranks) for direction, hops in model.hops.items()}
+        self._rounds = count(1)
+        self.number = 0
+
+    def add_while_violated(self, solved: Callable[[], Solution]) -> Solution:
+        """Solve and add cuts until none is violated; return the last solution."""
+        with progress.status() as say:
+            for number in range(1, MAX_ROUNDS + 1):
+                say(f"round {number}, {self.number:,} cuts")
+                solution = solved()
+                if not self._add_violated(solution):
+                    return solution
+        raise SolverError(f"{self._model.blocks.name} still has violated cuts after {MAX_ROUNDS} rounds")
+
+    def _add_violated(self, solution: Solution) -> bool:
+        rates = np.zeros(self._model.topology.num_ranks)
+        rates[self._model.roots] = solution.values["root_rate"]
+        found = False
+        number = next(self._rounds)
+        for direction, pairs in self._pairs.items():
+            inside = _violated(pairs, rates, pairs.bandwidths(solution.values[direction]))
+            if len(inside):
+                self._model.add_cuts(f"{direction}_cuts_{number}", direction, inside)
+                self.number += len(inside)
+                found = True
+        return found
+
+
+def _violated(pairs: _Pairs, rates: FloatArray, bandwidths: FloatArray) -> BoolArray:
+    """One set of ranks per rank that does not get everything: the larger side of its narrowest cut."""
+    total = max(float(rates.sum()), np.finfo(np.float64).tiny)
+    supplies = _grains(rates, total)
+    # More than everything is no help.
+    capacities = np.minimum(_grains(bandwidths, total), 2 * GRAIN)
+    ranks = len(rates)
+    sweep = sweep_sinks(ranks, pairs.tails, pairs.heads, capacities, supplies, ranks)
+    return np.unique(~sweep.sink_sides[sweep.deficit > TOLERANCE], axis=0)
+
+
+def _grains(values: FloatArray, total: float) -> IntArray:
+    grains: IntArray = np.rint(np.maximum(values, 0) / total * GRAIN).astype(np.int64)
+    return grains
 
 
 def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) -> Plan:
@@ -36,18 +243,14 @@ def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) 
             )
         trace.note("tree_algbw", str(rates.rate))
         trace.note("cuts", rates.cuts)
-    spread = _forest(topology, "broadcast", rates, count, trace)
+    broadcast = _forest(topology, "broadcast", rates, count, trace)
     if "reduce" in rates.shares:
-        added = _forest(topology, "reduce", rates, count, trace)
+        reduction = _forest(topology, "reduce", rates, count, trace)
     else:
-        added = replace(spread, direction="reduce")
-    schedule = Allreduce(added, spread)
-    with trace.stage("verification"):
-        loads = schedule.link_loads(topology)
-        rate = congestion(loads, schedule.trees_per_root, topology)
-        options: dict[str, int | str] = {} if count is None else {"trees_per_root": count}
-        plan = Plan(topology, ALLREDUCE, schedule, bound, rate, loads, "allreduce-lp", options, trace.provenance)
-        plan.verify()
+        reduction = replace(broadcast, direction="reduce")
+    schedule = Allreduce(reduction, broadcast)
+    options: dict[str, int | str] = {} if count is None else {"trees_per_root": count}
+    plan = verified_plan(topology, ALLREDUCE, schedule, "allreduce-lp", options, trace, bound)
     if rates.exact and count is None and plan.algbw != rates.rate:
         raise SolverError(f"trees reach {plan.algbw} GB/s where the program proves that they can reach {rates.rate}")
     return plan

@@ -13,15 +13,16 @@ from fractions import Fraction
 
 from ...errors import SolverError
 from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import ALLGATHER, REDUCE_SCATTER, Allreduce, Bound, Collective, Cut, Forest, TreeSchedule, congestion
+from ...schedules import ALLGATHER, REDUCE_SCATTER, Allreduce, Bound, Collective, Cut, Forest, TreeSchedule
 from ...schedules.traffic.collective import AnyCollective
 from ...solvers.trees.bottleneck import Bottleneck
 from ...topologies import Topology
 from ..plans.plan import Plan
+from ..plans.proving import verified_plan
 from ..plans.stages import Trace
-from .allreduce_bound import allreduce_bound, named
 from .forest import best_forest, bottleneck
 from .problem import TreeProblem, check_request, checked_count, shard_weights, tree_problem
+from .strength import allreduce_bound, named
 
 
 def bound_trees(
@@ -60,11 +61,7 @@ def plan_trees(
     else:
         schedule, bound = _one_way(topology, collective, shards, count, trace)
     options: dict[str, int | str] = {} if count is None else {"trees_per_root": count}
-    with trace.stage("verification"):
-        loads = schedule.link_loads(topology)
-        rate = congestion(loads, schedule.trees_per_root, topology)
-        plan = Plan(topology, collective, schedule, bound, rate, loads, "forestcoll", options, trace.provenance)
-        plan.verify()
+    plan = verified_plan(topology, collective, schedule, "forestcoll", options, trace, bound)
     if count is None and not collective.has_two_phases and plan.gap != 0:
         raise SolverError(f"the plan misses its bound by {plan.gap}, which Theorems 6 and 10 rule out")
     return plan
@@ -89,8 +86,8 @@ def _allreduce(topology: Topology, count: int | None, trace: Trace) -> tuple[All
     """Reduce-scatter and allgather at the same time; on a symmetric network, along the same trees."""
     with trace.stage("bottleneck"):
         bound = allreduce_bound(topology)
-    spread, _ = _one_way(topology, ALLGATHER, (), count, trace)
+    broadcast, _ = _one_way(topology, ALLGATHER, (), count, trace)
     if opposite_links(topology) is not None:
-        return Allreduce(replace(spread, direction="reduce"), spread), bound
-    added, _ = _one_way(topology, REDUCE_SCATTER, (), count, trace)
-    return Allreduce(added, spread), bound
+        return Allreduce(replace(broadcast, direction="reduce"), broadcast), bound
+    reduction, _ = _one_way(topology, REDUCE_SCATTER, (), count, trace)
+    return Allreduce(reduction, broadcast), bound

@@ -45,13 +45,17 @@ class TreeProblem(NamedTuple):
 
 def tree_problem(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> TreeProblem:
     """Check that trees for these shards exist, and arrange the links for planning them."""
-    arrays = topology.arrays
-    tails, heads = (arrays.tails, arrays.heads) if direction == "broadcast" else (arrays.heads, arrays.tails)
-    shards = np.array(weights or [1] * topology.num_ranks, dtype=np.int64)
-    problem = TreeProblem(topology, direction, tails, heads, arrays.capacities, shards)
+    problem = _arranged(topology, direction, weights)
     _check_reachable(problem)
     _check_balanced(topology)
     return problem
+
+
+def _arranged(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> TreeProblem:
+    tails, heads, capacities, _ = topology.arrays
+    ends = (tails, heads) if direction == "broadcast" else (heads, tails)
+    shards = np.array(weights or [1] * topology.num_ranks, dtype=np.int64)
+    return TreeProblem(topology, direction, *ends, capacities, shards)
 
 
 def check_reachable(
@@ -63,12 +67,8 @@ def check_reachable(
 ) -> None:
     """Raise `BoundError` unless all ranks that data goes to are in reach; parameters as for `collopt.bound`."""
     collective = check_request(topology, collective)
-    sizes = shard_weights(topology, collective, root, weights)
-    tails, heads, capacities, _ = topology.arrays
     direction = collective.phases[-1]  # where all ranks are roots, either direction needs the same
-    ends = (tails, heads) if direction == "broadcast" else (heads, tails)
-    shards = np.array(sizes or [1] * topology.num_ranks, dtype=np.int64)
-    _check_reachable(TreeProblem(topology, direction, *ends, capacities, shards))
+    _check_reachable(_arranged(topology, direction, shard_weights(topology, collective, root, weights)))
 
 
 def shard_weights(

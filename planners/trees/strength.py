@@ -1,9 +1,10 @@
-"""Allreduce at the strength of the network: the best there is where links work both ways.
+"""Bounds of an allreduce by cuts and partitions, and the optimal plan on symmetric links by network strength.
 
-The bound is a partition of the nodes into parts that must exchange more than their links can carry any faster; the plan
-adds up along trees and spreads the sums back along the same trees, so that a link carries as much one way as the other.
-Both meet on every network of two-way links whose switches do not add up data: see ``docs/explanation/allreduce.md``,
-which proves it.
+All data must leave every cut (pipeline paper, Theorem 16), and the more parts a network is divided into, the more data
+must enter them (`collopt.schedules.Partition`), which is never weaker than the mean of the cuts around single ranks
+(Theorem 17, Corollary 18) where switches do not reduce.  The plan reduces along trees and broadcasts along the same
+ones; it meets the best partition on every network of symmetric bidirectional links whose switches do not reduce: see
+``docs/explanation/allreduce.md`` for the proof.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from ...errors import UnsupportedError
-from ...schedules import ALLREDUCE, Allreduce, Bound, Forest, congestion
+from ...errors import CapacityOverflowError, UnsupportedError
+from ...schedules import ALLREDUCE, Allreduce, Bound, Cut, Forest, Partition, Witness
 from ...solvers.strength.orientation import Orientation, orient
 from ...solvers.strength.strength import Strength, strength
 from ...solvers.strength.tree_centers import centered
@@ -22,10 +24,95 @@ from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..plans.plan import Plan
+from ..plans.proving import verified_plan
 from ..plans.stages import Trace
-from .allreduce_bound import allreduce_bound, partition
-from .forest import best_forest
-from .problem import TreeProblem, tree_problem
+from .forest import best_forest, bottleneck
+from .problem import TreeProblem, check_request, tree_problem
+
+
+def allreduce_bound(topology: Topology) -> Bound:
+    """Bound the speed of an allreduce."""
+    check_request(topology, ALLREDUCE)
+    witnesses: list[Witness] = [narrowest_cut(topology), *_best_partitions(topology)]
+    bounds = [Bound.from_witness(topology, ALLREDUCE, witness) for witness in witnesses]
+    return max(bounds, key=lambda bound: bound.inverse_rate)
+
+
+def named(topology: Topology, inside: npt.NDArray[np.bool_]) -> frozenset[str]:
+    """Name the nodes that are marked, one mark for each of ``topology.nodes``."""
+    return frozenset(topology.nodes[number] for number in np.flatnonzero(inside))
+
+
+def partition(topology: Topology, labels: npt.NDArray[np.int64]) -> Partition | None:
+    """Put nodes of one label into one part; None where switches in no part, of label -1, can add up data."""
+    parts: dict[int, set[str]] = {}
+    for node, label in zip(topology.nodes, labels.tolist(), strict=True):
+        parts.setdefault(label, set()).add(node)
+    if topology.aggregation & parts.get(-1, set()):
+        return None
+    return Partition(tuple(frozenset(part) for part in parts.values()))
+
+
+def narrowest_cut(topology: Topology) -> Cut:
+    """Find the narrowest cut with ranks on both sides: of those with rank 0 inside, and of those without."""
+    first = (1, *(0 for _ in topology.compute_nodes[1:]))
+    away = named(topology, bottleneck(tree_problem(topology, "broadcast", first)).source_side)
+    # Seen against the links' direction, what is outside the cut has to leave.
+    back = named(topology, bottleneck(tree_problem(topology, "reduce", first)).source_side)
+    cuts = [Cut(away), Cut(frozenset(topology.nodes) - back)]
+    return min(cuts, key=lambda cut: cut.bandwidth(topology))
+
+
+def _best_partitions(topology: Topology) -> list[Partition]:
+    """Find the best partition and, where switches outside of its parts could add up data, others that keep them inside.
+
+    Which part is best for such a switch is not known, so two ways are tried: that of all its neighbours, and that of
+    its first neighbour.  Whatever they give is a valid bound.
+    """
+    found = [_best_partition(topology, np.arange(len(topology.nodes)))]
+    if found[0] is None:
+        found += [_best_partition(topology, _joined(topology, most)) for most in (len(topology.nodes), 1)]
+    return [each for each in found if each is not None]
+
+
+def _joined(topology: Topology, most: int) -> npt.NDArray[np.int64]:
+    """Number groups of nodes, those with ranks first: a switch that adds up is in one with `most` of its neighbours."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    tails, heads, _, _ = topology.arrays
+    joins: list[tuple[int, int]] = []
+    for switch in sorted(map(topology.node_index.__getitem__, topology.aggregation)):
+        near = np.unique(heads[tails == switch])[:most]
+        joins += [(switch, node) for node in near.tolist()]
+    size = len(topology.nodes)
+    ends = np.array(joins, dtype=np.int64).reshape(-1, 2).T
+    graph = coo_array((np.ones(ends.shape[1]), (ends[0], ends[1])), shape=(size, size))
+    labels = connected_components(graph, directed=False)[1]
+    # A group gets the number of its first node, so groups with ranks, which come first, stay in front.
+    return np.unique(np.unique(labels, return_index=True)[1][labels], return_inverse=True)[1]
+
+
+def _best_partition(topology: Topology, groups: npt.NDArray[np.int64]) -> Partition | None:
+    """Find the best partition that divides no group, if there is one.
+
+    Two-way links as fast as both directions together stand for the network: what enters all parts together is then
+    twice what it was, whatever the parts, as what one part takes in another one, or a balanced switch, gives out.
+    """
+    tails, heads, capacities, _ = topology.arrays
+    links = np.sort(np.stack([groups[tails], groups[heads]]), axis=0)
+    outside = links[0] != links[1]
+    ends, numbers = np.unique(links[:, outside], axis=1, return_inverse=True)
+    both = np.zeros(ends.shape[1], dtype=np.int64)
+    np.add.at(both, numbers.ravel(), capacities[outside])
+    holders = len(np.unique(groups[: topology.num_ranks]))
+    if holders < 2:
+        return None
+    try:
+        best = strength(int(groups.max()) + 1, holders, ends[0], ends[1], both)
+    except CapacityOverflowError:
+        return None  # the cut needs less room
+    return partition(topology, best.labels[groups])
 
 
 class _Links(NamedTuple):
@@ -56,17 +143,12 @@ def plan_strength(topology: Topology) -> Plan:
         best = _strength(topology, links)
         bound = _bound(topology, best)
     with trace.stage("orientation"):
-        room = orient(len(topology.nodes), topology.num_ranks, *links, best)
-    spread = _forest(topology, links, room, trace)
+        orientation = orient(len(topology.nodes), topology.num_ranks, *links, best)
+    forest = _forest(topology, links, orientation, trace)
     with trace.stage("centering"):
-        spread = _centered(spread)
-    schedule = Allreduce(replace(spread, direction="reduce"), spread)
-    with trace.stage("verification"):
-        loads = schedule.link_loads(topology)
-        rate = congestion(loads, schedule.trees_per_root, topology)
-        plan = Plan(topology, ALLREDUCE, schedule, bound, rate, loads, "strength", {}, trace.provenance)
-        plan.verify()
-    return plan
+        forest = _centered(forest)
+    schedule = Allreduce(replace(forest, direction="reduce"), forest)
+    return verified_plan(topology, ALLREDUCE, schedule, "strength", {}, trace, bound)
 
 
 def _two_way_links(topology: Topology) -> _Links:
@@ -97,17 +179,17 @@ def _bound(topology: Topology, best: Strength) -> Bound:
     return allreduce_bound(topology) if witness is None else Bound.from_witness(topology, ALLREDUCE, witness)
 
 
-def _forest(topology: Topology, links: _Links, room: Orientation, trace: Trace) -> Forest:
-    """Pack trees into the room, and map them back to routes through switches."""
+def _forest(topology: Topology, links: _Links, orientation: Orientation, trace: Trace) -> Forest:
+    """Pack trees into the oriented capacities, and map them back to routes through switches."""
     size = len(topology.nodes)
     tails, heads, _, _ = topology.arrays
     keys = links.tails * size + links.heads
     order = np.argsort(keys)
     place = order[np.searchsorted(keys[order], np.minimum(tails, heads) * size + np.maximum(tails, heads))]
-    capacities = np.where(tails < heads, room.forward[place], room.backward[place])
-    count = int(np.gcd.reduce(room.supplies))
-    problem = TreeProblem(topology, "broadcast", tails, heads, capacities, room.supplies // count)
-    # The room is in whole trees already, so nothing is left to scale but the shards.
+    capacities = np.where(tails < heads, orientation.forward[place], orientation.backward[place])
+    count = int(np.gcd.reduce(orientation.supplies))
+    problem = TreeProblem(topology, "broadcast", tails, heads, capacities, orientation.supplies // count)
+    # The capacities are in whole trees already, so nothing is left to scale but the shards.
     exact = Bottleneck(1, count, np.zeros(size, dtype=np.bool_))
     return best_forest(problem, exact, None, trace)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule, TreeSchedule
-from ...schedules.paths.path_links import path_links
+from ...schedules.paths.congestion import path_links
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import CertificateError, UnsupportedError
 from ...support.formatting import bandwidth_text
 from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.collective import COLLECTIVES, AnyCollective, Collective, collective_or_given
+from .cut_duals import Prices
+from .cuts import Cut, Partition, RankCuts
+from .length_duals import LinkLengths
 from .witness import EVERY_SCHEDULE, LinkPrice, Witness
 
 if TYPE_CHECKING:
     import pandas as pd
+
+WITNESS_KINDS: dict[str, type[Witness]] = {kind.field: kind for kind in (Cut, RankCuts, Partition, Prices, LinkLengths)}
+"""By the name of their field in plan files."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +226,20 @@ def bound_sensitivity(bound: Bound) -> pd.DataFrame:
     ]
     rows.sort(key=lambda row: row[3], reverse=True)
     return pd.DataFrame(rows, columns=["tail", "head", "bandwidth", "price"])
+
+
+def witness_to_json(witness: Witness) -> dict[str, Any]:
+    """Describe a witness by one field of plain values, ready for `json.dumps`; see ``docs/reference/plan-json.md``."""
+    if not isinstance(witness, Witness):
+        raise UnsupportedError(
+            f"there is no form for a {type(witness).__name__} in files; expected one of {', '.join(WITNESS_KINDS)}"
+        )
+    return {witness.field: witness.to_json()}
+
+
+def witness_from_json(field: str, value: Any) -> Witness:
+    """Build the witness that a field describes."""
+    return WITNESS_KINDS[field].from_json(value)
 
 
 def _check_witness(witness: object) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Self
 
-from ...errors import CertificateError, UnsupportedError
+from ...errors import CertificateError
 from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.collective import AnyCollective
@@ -40,17 +40,9 @@ class Witness(ABC):
     ----------
     field : str
         Its name in plan files, such as ``"cut"``; class attribute.
-    kinds : dict of str to type
-        All kinds by these names; class attribute.
     """
 
     field: ClassVar[str]
-
-    kinds: ClassVar[dict[str, type[Witness]]] = {}
-
-    def __init_subclass__(cls) -> None:
-        """Register the kind under its name in plan files."""
-        cls.kinds[cls.field] = cls
 
     @abstractmethod
     def check(self, topology: Topology) -> None:
@@ -178,17 +170,3 @@ def check_known(nodes: frozenset[str], topology: Topology, what: str) -> None:
     """Raise `CertificateError` unless all are nodes of the topology."""
     if unknown := sorted(node for node in nodes if node not in topology.node_index):
         raise CertificateError(f"the bound's {what} names {shown(unknown[0])}, which is not a node of {topology!r}")
-
-
-def witness_to_json(witness: Witness) -> dict[str, Any]:
-    """Describe a witness by one field of plain values, ready for `json.dumps`; see ``docs/reference/plan-json.md``."""
-    if not isinstance(witness, Witness):
-        raise UnsupportedError(
-            f"there is no form for a {type(witness).__name__} in files; expected one of {', '.join(Witness.kinds)}"
-        )
-    return {witness.field: witness.to_json()}
-
-
-def witness_from_json(field: str, value: Any) -> Witness:
-    """Build the witness that a field describes."""
-    return Witness.kinds[field].from_json(value)

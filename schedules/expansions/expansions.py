@@ -1,6 +1,6 @@
-"""Schedules for expanded direct-connect graphs out of schedules for the graphs that were expanded.
+"""Schedules of expanded direct-connect graphs.
 
-For every function here `collopt.topologies` has the one that expands the graph.  All of them take an allgather, or a
+For every function here `collopt.topologies` has the one that expands the graph.  All take an allgather, or a
 reduce-scatter, which is described by an allgather on the transposed graph: expanding a graph and transposing it can
 change places (direct-connect paper, Corollary 1.2).
 """
@@ -24,10 +24,9 @@ from .reversal import checked_symmetry
 
 
 def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int = 1) -> StepSchedule:
-    """Expand a schedule to the line graph: first to all neighbours, then as the old schedule goes from node to node.
+    """Expand a schedule to the line graph: first to all neighbors, then as the old schedule goes from node to node.
 
-    Where several arcs join the same two nodes, each send is shared out equally among them.  Direct-connect paper,
-    Definition 1 and Theorem 7.
+    Sends are divided equally among parallel arcs.  Direct-connect paper, Definition 1 and Theorem 7.
 
     Parameters
     ----------
@@ -41,8 +40,7 @@ def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int =
     Returns
     -------
     StepSchedule
-        One step longer for each time; a step in which nothing is left to be sent, as in the line graph of a ring of
-        degree 1, is left out.
+        One step longer for each time, but for steps in which nothing is left to be sent.
 
     Raises
     ------
@@ -107,10 +105,8 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
 
     Raises
     ------
-    UnsupportedError
-        If the graph is not regular or has self-loops, the schedule is not for it, or the result would be too large.
-    CapacityOverflowError
-        If there would be too many chunks for 64 bits.
+    UnsupportedError, CapacityOverflowError
+        As for `line_graph_schedule`.
     """
     copies = as_size(copies, "copies")
     sends = direct_sends(graph, schedule)
@@ -164,10 +160,8 @@ def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule)
 
     Raises
     ------
-    UnsupportedError
-        If the schedule is not for the graph, or the result would be too large.
-    CapacityOverflowError
-        If there would be too many chunks for 64 bits.
+    UnsupportedError, CapacityOverflowError
+        As for `line_graph_schedule`.
     """
     n = as_size(n, "n", most=MAX_TIMES)
     sends = direct_sends(graph, schedule)
@@ -221,8 +215,7 @@ def bidirectional_schedule(
     Raises
     ------
     UnsupportedError
-        If the graph is not isomorphic to its transpose, not by `symmetry`, the schedule is not for it, or the result
-        would be too large.
+        If there is no such isomorphism, `symmetry` is none, the schedule is not for the graph, or the result too large.
     NoAnswerError
         If the search for an isomorphism was given up.
     """

@@ -1,4 +1,4 @@
-"""What expanded schedules cost, from the cost of the schedules that were expanded, before anything is built.
+"""Costs of expanded schedules, predicted from the cost of the schedules that are expanded.
 
 Each function says whether its figure is exact or a bound.  All hold for schedules that bring no part of a shard back to
 its source, or cost at most that otherwise, for such sends are left out.
@@ -20,7 +20,7 @@ from ..steps.cost import StepCost
 
 
 def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) -> StepCost:
-    """At most what the schedule costs that `line_graph_schedule` makes: T_B grows by 1/N, then 1/(dN), and so on.
+    """Bound the cost of `line_graph_schedule` from above: T_B grows by 1/N, then 1/(dN), and so on.
 
     Direct-connect paper, Theorem 7 and Corollary 7.1.
 
@@ -36,14 +36,8 @@ def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) ->
     Returns
     -------
     StepCost
-        An upper bound.  If `cost` is the least of all BFB schedules for the graph, and `is_line_graph_cost_exact` says
-        so of every graph whose line graph is taken, then the expanded schedule costs exactly this, and no BFB schedule
-        for the line graph costs less.
-
-    Raises
-    ------
-    UnsupportedError
-        If the graph is not regular.
+        Exact, and optimal among BFB schedules, if `cost` is that of the best BFB schedule for the graph, and
+        `is_line_graph_cost_exact` holds for every graph whose line graph is taken.
 
     Examples
     --------
@@ -59,10 +53,10 @@ def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) ->
 
 
 def is_line_graph_cost_exact(graph: DirectGraph) -> bool:
-    """Whether, by what is known of the graph, T_B of the best BFB schedule grows by exactly 1/N in the line graph.
+    """Return whether T_B of the best BFB schedule is known to grow by exactly 1/N in the line graph.
 
     It does if, from every node u, arcs lead to several nodes, and these are not all equally many hops, two or more,
-    away from u.  That holds wherever all arcs have opposite ones and every node several neighbours.
+    away from u.  That holds wherever all arcs have opposite ones and every node several neighbors.
 
     Parameters
     ----------
@@ -74,15 +68,10 @@ def is_line_graph_cost_exact(graph: DirectGraph) -> bool:
     bool
         If False, `line_graph_cost_bound` may or may not be the exact cost.
 
-    Raises
-    ------
-    UnsupportedError
-        If the graph is not regular.
-
     Notes
     -----
-    Theorem 10 of the direct-connect paper asks only that arcs lead from every node to several.  That is not enough:
-    its proof picks a node u' that an arc from u leads to, other than v, and then adds up over v what one link into uu'
+    Theorem 10 of the direct-connect paper asks only that arcs lead from every node to several.  That is not enough: its
+    proof picks a node u' that an arc from u leads to, other than v, and then adds up over v what one link into uu'
     carries, where u' may be one of these v.  For the circulant i to i + 1, i + 2, i + 4 modulo 7, with T_B = 6/7, the
     theorem says 1, but 20/21 is what the best BFB schedule for the line graph has.
 
@@ -108,9 +97,7 @@ def is_line_graph_cost_exact(graph: DirectGraph) -> bool:
 
 
 def degree_expansion_cost(graph: DirectGraph, cost: StepCost, copies: int) -> StepCost:
-    """Exactly what the schedule costs that `degree_expansion_schedule` makes.
-
-    Direct-connect paper, Theorem 11.
+    """Return the exact cost of `degree_expansion_schedule` (direct-connect paper, Theorem 11).
 
     Parameters
     ----------
@@ -124,11 +111,6 @@ def degree_expansion_cost(graph: DirectGraph, cost: StepCost, copies: int) -> St
     Returns
     -------
     StepCost
-
-    Raises
-    ------
-    UnsupportedError
-        If the graph has self-loops.
 
     Examples
     --------
@@ -145,9 +127,7 @@ def degree_expansion_cost(graph: DirectGraph, cost: StepCost, copies: int) -> St
 
 
 def cartesian_power_cost(graph: DirectGraph, cost: StepCost, n: int) -> StepCost:
-    """Exactly what the schedule costs that `cartesian_power_schedule` makes.
-
-    Direct-connect paper, Theorem 12.
+    """Return the exact cost of `cartesian_power_schedule` (direct-connect paper, Theorem 12).
 
     Parameters
     ----------
@@ -175,7 +155,7 @@ def cartesian_power_cost(graph: DirectGraph, cost: StepCost, n: int) -> StepCost
 
 
 def bidirectional_cost_bound(cost: StepCost) -> StepCost:
-    """At most what the schedule costs that `bidirectional_schedule` makes: what the old one costs.
+    """Bound the cost of `bidirectional_schedule` from above by that of the schedule that is expanded.
 
     Direct-connect paper, A.6, where the two halves of the schedule are taken to use different links.
 
@@ -187,17 +167,16 @@ def bidirectional_cost_bound(cost: StepCost) -> StepCost:
     Returns
     -------
     StepCost
-        Exact if no arc of the graph has an opposite; otherwise an upper bound, for a new arc may share the load of an
-        old one beside it that has more to carry.
+        Exact if no arc of the graph has an opposite; else a new arc may share the load of an old one beside it.
     """
     _check_cost(cost)
     return cost
 
 
 def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> StepCost:
-    """Exactly what the best BFB schedule costs on a product of graphs that all have a bandwidth-optimal one.
+    """Return the exact cost of the best BFB schedule on a product of graphs that each have a bandwidth-optimal one.
 
-    Direct-connect paper, Theorem 13.
+    Direct-connect paper, Theorem 13: steps add up, and the bandwidth is optimal again.
 
     Parameters
     ----------
@@ -207,13 +186,11 @@ def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> S
     Returns
     -------
     StepCost
-        Steps add up, and the bandwidth is optimal again.
 
     Raises
     ------
     UnsupportedError
-        If the theorem does not apply: a graph has self-loops or parallel arcs, or a cost is not that of a
-        bandwidth-optimal BFB schedule.
+        If the theorem does not apply: a graph has self-loops or parallel arcs, or a cost is another.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Schedules turned round and renumbered: an allgather makes a reduce-scatter, and both an allreduce."""
+"""Reversed and relabelled schedules: an allgather makes a reduce-scatter, and both an allreduce."""
 
 from __future__ import annotations
 
@@ -19,26 +19,19 @@ from .direct_sends import direct_sends
 
 
 def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
-    """Give the ranks of a schedule other numbers, and with them their shards.
-
-    Direct-connect paper, Definition 7.
+    """Give the ranks of a schedule other numbers, and with them their shards (direct-connect paper, Definition 7).
 
     Parameters
     ----------
     schedule : StepSchedule
         Any.
     mapping : array_like of int, shape (ranks,)
-        The new number of each rank; switches keep theirs.
+        The new number of each rank, a permutation; switches keep theirs.
 
     Returns
     -------
     StepSchedule
         For a graph that has the arc ``mapping[u]`` to ``mapping[w]`` wherever the old one has u to w.
-
-    Raises
-    ------
-    UnsupportedError
-        If `mapping` is not a permutation of the ranks.
 
     Examples
     --------
@@ -54,7 +47,7 @@ def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
 
 
 def reversed_schedule(schedule: StepSchedule) -> StepSchedule:
-    """Run a schedule backwards: an allgather becomes a reduce-scatter on the transposed graph, and the other way round.
+    """Reverse a schedule: an allgather becomes a reduce-scatter on the transposed graph, and the other way round.
 
     Direct-connect paper, Definition 5 and Theorem 1.  A `StepSchedule` of direction "reduce" is written down as the
     allgather that it reverses, so this changes no number.
@@ -67,8 +60,7 @@ def reversed_schedule(schedule: StepSchedule) -> StepSchedule:
     Returns
     -------
     StepSchedule
-        Same steps and loads, but for parts of shards that the allgather brings to a rank again: no rank may add a
-        part twice, so only the first arrival is kept.
+        Same steps and loads, without what the allgather brings to a rank again, which no rank may reduce twice.
 
     Examples
     --------
@@ -84,10 +76,9 @@ def reversed_schedule(schedule: StepSchedule) -> StepSchedule:
 def reduce_scatter_schedule(
     graph: DirectGraph, schedule: StepSchedule, symmetry: npt.ArrayLike | None = None
 ) -> StepSchedule:
-    """Turn an allgather into a reduce-scatter on the same graph.
+    """Turn an allgather into a reduce-scatter on the same graph (direct-connect paper, Theorem 2).
 
-    Direct-connect paper, Theorem 2.  For a graph that is not isomorphic to its transpose, reverse an allgather of the
-    transpose: `reversed_schedule`.
+    For a graph that is not isomorphic to its transpose, reverse an allgather of the transpose: `reversed_schedule`.
 
     Parameters
     ----------
@@ -106,7 +97,7 @@ def reduce_scatter_schedule(
     Raises
     ------
     UnsupportedError
-        If the graph is not isomorphic to its transpose, not by `symmetry`, or the schedule is no allgather for it.
+        If there is no such isomorphism, `symmetry` is none, or the schedule is no allgather for the graph.
     NoAnswerError
         If the search for an isomorphism was given up.
     """
@@ -119,17 +110,13 @@ def reduce_scatter_schedule(
 def allreduce_schedule(
     graph: DirectGraph, schedule: StepSchedule, symmetry: npt.ArrayLike | None = None
 ) -> StepAllreduce:
-    """Make an allreduce of an allgather: first the reduce-scatter that it makes, then the allgather.
+    """Make an allreduce of an allgather: the reduce-scatter that it makes, then the allgather.
 
     Direct-connect paper, appendix B and C.3.
 
     Parameters
     ----------
-    graph : DirectGraph
-        Isomorphic to its transpose.
-    schedule : StepSchedule
-        An allgather for `graph`.
-    symmetry : array_like of int, shape (nodes,), optional
+    graph, schedule, symmetry
         As for `reduce_scatter_schedule`.
 
     Returns
@@ -168,8 +155,7 @@ def without_repeats(schedule: StepSchedule) -> StepSchedule:
     Returns
     -------
     StepSchedule
-        The same if nothing comes twice.  Of several arrivals the earliest is kept, and of those of one step the one
-        that is listed first, so whatever is sent on was there before.
+        With the earliest of several arrivals, and of those in one step the first, so that what is sent on is there.
     """
     _check_schedule(schedule)
     ranks, whole = schedule.num_ranks, schedule.chunks_per_shard

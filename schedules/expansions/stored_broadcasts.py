@@ -19,11 +19,6 @@ def base_schedule(name: str) -> StepSchedule:
     -------
     StepSchedule
 
-    Raises
-    ------
-    UnsupportedError
-        If there is none.
-
     Examples
     --------
     >>> base_schedule("Diamond")
@@ -40,7 +35,7 @@ def base_schedule(name: str) -> StepSchedule:
 def base_reduce_scatter(name: str) -> StepSchedule:
     """Return a bandwidth-optimal reduce-scatter on one of the graphs that `base_schedule` knows.
 
-    The allgather of the transposed graph run backwards (direct-connect paper, Corollary 1.1); of DBJMod(2, 3), which is
+    The allgather of the transposed graph reversed (direct-connect paper, Corollary 1.1); of DBJMod(2, 3), which is
     isomorphic to its transpose, its own (Theorem 2).
 
     Parameters
@@ -52,11 +47,6 @@ def base_reduce_scatter(name: str) -> StepSchedule:
     -------
     StepSchedule
         In as many steps as the allgather, of direction "reduce".
-
-    Raises
-    ------
-    UnsupportedError
-        If there is none.
 
     Examples
     --------

@@ -16,8 +16,7 @@ from ...support.arrays import IntArray, read_only
 from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..paths.congestion import congestion
-from ..paths.path_links import path_links
+from ..paths.congestion import congestion, path_links
 from ..paths.schedule import PairSchedule, RoutedSchedule
 from ..paths.written_paths import as_count, as_paths, node_paths, schedule_fields, whole_count, whole_numbers
 from ..traffic.collective import Collective

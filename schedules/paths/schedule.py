@@ -27,9 +27,9 @@ NS_PER_US = 1000
 
 
 class Schedule(ABC):
-    """What carries out a collective: trees, steps, paths of a flow or stages.
+    """A schedule of a collective: trees, steps, paths of a flow or stages.
 
-    Subclasses say what their data are; what follows from that is said here.  A schedule that names no links, as an
+    Subclasses define their data; what follows from that is defined here.  A schedule that names no links, as an
     `AllToAllvSchedule`, refuses whatever depends on them.  None of this is trusted: `verified_loads` reads the arrays.
 
     Attributes
@@ -38,16 +38,13 @@ class Schedule(ABC):
         Compute nodes that take part.
     total_weight : int or Fraction
         Data in all, in units of what `load_units` counts; of pairs, what a rank has on average.
-    parts : str
-        What messages say that it consists of, such as ``"trees"``; class attribute.
-    subject : str
-        The same as the subject of a sentence, such as ``"trees are"``; class attribute.
+    parts, subject : str
+        What messages call its parts, such as ``"trees"``, also as a subject, ``"trees are"``; class attributes.
     load_text : str
-        What is said of a load, such as ``"the trees put {load} copies"``; ``{step}`` is the row of loads; class
-        attribute.
+        How messages state a load, such as ``"the trees put {load} copies"``; ``{step}`` is its row; class attribute.
     pipelined : bool
-        Whether data is cut into slices that follow each other; in other schedules, steps wait for each other, and
-        loads have a row for each.  Class attribute.
+        Whether data is cut into slices that follow each other; otherwise steps wait for each other, and loads have a
+        row for each.  Class attribute.
     single_root : bool
         Whether one rank alone can have data, as in a broadcast; class attribute.
     phases : tuple of {"broadcast", "reduce"}
@@ -252,7 +249,7 @@ class PairSchedule(Schedule):
 
 @singledispatch
 def verified_loads(schedule: Schedule, topology: Topology) -> IntArray:  # noqa: ARG001
-    """Check a schedule and add up what it puts on every link.
+    """Check a schedule and sum what it puts on every link.
 
     Every kind of schedule registers a function of its own, with ``verified_loads.register``, that shares no code with
     the methods of its class; a subclass is checked like the class that it is derived from.
@@ -267,9 +264,8 @@ def verified_loads(schedule: Schedule, topology: Topology) -> IntArray:  # noqa:
     Returns
     -------
     ndarray of int64, shape (links,) or (steps, links)
-        Of trees, copies in multiples of ``1 / schedule.trees_per_root`` units of data.  Of steps, chunks in each step,
-        as `StepSchedule.link_loads` counts them; of an allreduce, first those of the reduction and then those of the
-        broadcast, each in units of its own chunks.  Of a flow, chunks.
+        Of trees, copies in multiples of ``1 / schedule.trees_per_root`` units of data; of a flow, chunks.  Of steps,
+        chunks in each step; of an allreduce, those of the reduction first, each part in its own chunks.
 
     Raises
     ------
@@ -293,7 +289,7 @@ def is_verifiable(schedule: object) -> bool:
 
 
 def rate_of_loads(loads: IntArray, schedule: Schedule, topology: Topology) -> Fraction:
-    """Work out from a schedule's loads how fast it is.
+    """Compute the rate of a schedule from its loads.
 
     Parameters
     ----------
@@ -307,7 +303,7 @@ def rate_of_loads(loads: IntArray, schedule: Schedule, topology: Topology) -> Fr
     Returns
     -------
     Fraction
-        1/x, in 1/(GB/s): ns per byte of a shard of weight 1.  Of steps, the sum of what they take one after the other.
+        1/x, in 1/(GB/s): ns per byte of a shard of weight 1; of steps, the sum over the steps.
 
     Examples
     --------
@@ -332,21 +328,21 @@ def schedule_time(
     *,
     inverse_rate: Fraction | None = None,
 ) -> Fraction:
-    """Time of a collective of `num_bytes` in all, in µs, by the alpha-beta model.
+    """Predict the time of a collective in µs, by the alpha-beta model.
 
     Trees and the paths of flows are pipelined: the latency of the deepest path, and the bandwidth time, bytes over
-    algbw.  With `slices`, data follows in that many pieces, so the last piece leaves the deepest of h hops
-    ``(h - 1) / slices`` bandwidth times later; without, pieces are infinitely small.  Steps wait for each other; see
-    `collopt.schedules.steps.cost.step_schedule_time`.
+    algbw.  With `slices`, data follows in that many pieces, so the last piece leaves the deepest of h hops ``(h - 1) /
+    slices`` bandwidth times later; without, pieces are infinitely small.  Steps wait for each other; see
+    `step_schedule_time`.
 
     Parameters
     ----------
     schedule : Schedule
-        What is run.
+        Trees, steps or a flow.
     topology : Topology
-        Where.
+        The network that it runs on.
     num_bytes : int or str
-        As nccl-tests counts them, such as ``"1M"``.
+        In all, as nccl-tests counts them, such as ``"1M"``.
     slices : int, optional
         Pieces that the data of each tree or path is cut into; none for a schedule in steps.
     inverse_rate : Fraction, optional
@@ -355,12 +351,6 @@ def schedule_time(
     Returns
     -------
     Fraction
-
-    Raises
-    ------
-    UnsupportedError
-        If `slices` is not a whole number of at least 1, or the schedule has steps, whose data does not flow; if it is
-        no schedule, or the bytes are not a positive whole number.
 
     Examples
     --------

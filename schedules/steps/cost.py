@@ -1,7 +1,4 @@
-"""What a schedule in steps costs, in the two figures that direct-connect topologies are chosen by.
-
-Predicted run time of schedules in steps.
-"""
+"""Cost of schedules in steps: T_L and T_B of the direct-connect paper, and the alpha-beta run time."""
 
 from __future__ import annotations
 
@@ -79,7 +76,7 @@ def _is_exact(value: object) -> bool:
 
 
 def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
-    """Work out T_L and T_B of a schedule from what it puts on the links.
+    """Compute T_L and T_B of a schedule from its link loads.
 
     Parameters
     ----------
@@ -113,7 +110,7 @@ def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
 
 
 def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes: int | str) -> Fraction:
-    """Time of a collective of `num_bytes` in all, in µs, whose steps wait for each other, by the alpha-beta model.
+    """Predict the time in µs of a collective whose steps wait for each other, by the alpha-beta model.
 
     A path that is used in a step takes the latencies of its links, one after the other, and as long as the busiest of
     them takes for all that it carries in that step.  A step takes as long as the slowest path, the schedule as long as
@@ -123,22 +120,15 @@ def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes:
     Parameters
     ----------
     schedule : StepSchedule or StepAllreduce
-        What is run.
+        For as many ranks as the topology has.
     topology : Topology
-        Where.
+        The network that it runs on.
     num_bytes : int or str
         As nccl-tests counts them, such as ``"1M"``.
 
     Returns
     -------
     Fraction
-
-    Raises
-    ------
-    UnsupportedError
-        If the schedule is not one in steps for as many ranks, or the bytes are not a positive whole number.
-    CertificateError
-        If the schedule uses a link that the topology does not have.
 
     Examples
     --------

@@ -17,8 +17,7 @@ from ...support.formatting import count_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
-from ..paths.congestion import congestion
-from ..paths.path_links import path_links
+from ..paths.congestion import congestion, path_links
 from ..paths.schedule import NS_PER_US, RoutedSchedule
 from ..paths.written_paths import as_count, as_rows, node_paths, schedule_fields, whole_count, whole_numbers
 from ..traffic.collective import Direction

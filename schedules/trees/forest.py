@@ -17,8 +17,7 @@ from ...errors import FileFormatError, UnsupportedError
 from ...support.arrays import IntArray, SmallArray, read_only
 from ...support.validation import shown
 from ...topologies import Topology
-from ..paths.congestion import congestion
-from ..paths.path_links import path_links
+from ..paths.congestion import congestion, path_links
 from ..paths.schedule import RoutedSchedule
 from ..paths.written_paths import node_paths, schedule_fields, whole_count
 from ..traffic.collective import Collective, Direction

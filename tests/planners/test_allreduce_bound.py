@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 import collopt
 from collopt.errors import UnsupportedError
-from collopt.planners.trees.allreduce_bound import allreduce_bound
+from collopt.planners.trees.strength import allreduce_bound
 from collopt.schedules import Cut, Partition
 from collopt.topologies import Link, Topology, dgx_a100, dgx_h100, mi250, ring
 from oracles.partitions import allreduce_limit, narrowest_alone, narrowest_cut

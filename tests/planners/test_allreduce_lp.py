@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from collopt.formulations import allreduce
-from collopt.planners.trees import cutting_planes
-from collopt.planners.trees.allreduce_lp import plan_allreduce_lp
-from collopt.planners.trees.cutting_planes import best_rates
+from collopt.planners.trees import allreduce_lp
+from collopt.planners.trees.allreduce_lp import best_rates, plan_allreduce_lp
 from collopt.planners.trees.forestcoll import plan_trees
 from collopt.planners.trees.strength import strength_bound
 from collopt.schedules import Partition
@@ -110,7 +109,7 @@ def test_without_an_exact_basis_rates_are_rounded(topology: Topology, monkeypatc
 
 def test_programs_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message has the size and the limit."""
-    monkeypatch.setattr(cutting_planes, "MAX_COLUMNS", 7)
+    monkeypatch.setattr(allreduce_lp, "MAX_COLUMNS", 7)
     with pytest.raises(UnsupportedError, match="has 8 variables; expected at most 7"):
         plan_allreduce_lp(ring(4))
 

@@ -15,8 +15,7 @@ import pytest
 import collopt
 from collopt.errors import BoundError, CertificateError, SolverError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, Planner
-from collopt.planners.analysis.compare import compare
-from collopt.planners.analysis.outcomes import BOUNDS
+from collopt.planners.analysis.compare import BOUNDS, compare
 from collopt.topologies import Topology, complete, dgx_a100, mi250, ring
 
 COLUMNS = ["kind", "planner", "status", "reason", "algbw", "algbw_exact", "bound", "bound_exact", "gap"]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import CertificateError
 from collopt.schedules import Bound, LinkPrice, Prices
+from collopt.schedules.bounds.bound import witness_from_json, witness_to_json
 from collopt.schedules.bounds.cut_duals import hop_limits
-from collopt.schedules.bounds.witness import witness_from_json, witness_to_json
 from collopt.topologies import Topology, ring
 from strategies import eulerian_topologies, switch_free_topologies
 
