@@ -88,9 +88,7 @@ def plan_of_schedule(
 
 
 def bound_of_schedule(topology: Topology, collective: Collective, schedule: Schedule, reached: Fraction) -> Bound:
-    """Bound by what single ranks must take in, if that is tight, as on most direct networks, and else by the best known
-    way.
-    """
+    """Bound by what single ranks must take in, if that is tight, as on most direct networks; else as `bound`."""
     from .pairs.multicommodity import bound_pairs
     from .trees.forestcoll import bound_trees
 

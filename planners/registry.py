@@ -58,8 +58,7 @@ class Planner:
         One line for listings.
     function : callable or str
         Takes a topology, the `Collective` unless it plans only one, and the options as keywords; returns a `Plan`.  As
-        a string, ``"package.module:function"`` below `collopt.planners`, imported when it is called: modules with
-        kernels take seconds to import.
+        a string, ``"package.module:function"`` below `collopt.planners`, imported when called: kernels load slowly.
     options : mapping of str to tuple of str
         The names of the options for each collective that it plans, by the collective's name.
 
@@ -284,8 +283,7 @@ def plan(
     Raises
     ------
     UnsupportedError
-        For an unknown planner, an option that it does not have, a collective that it does not plan, or a topology
-        that it cannot plan on.
+        For an unknown planner, a collective or an option that it does not have, or a topology that it cannot plan on.
     BoundError
         If some rank cannot reach another.
 

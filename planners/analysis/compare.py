@@ -286,7 +286,7 @@ def compare(
     Returns
     -------
     DataFrame
-        One row per bound and per planner.
+        One row per bound and per planner; what a row has not is None, nan or NA, by the kind of the column.
 
         - ``kind``: ``"bound"`` or ``"plan"``; ``planner``: the name.
         - ``status``: ``"ok"``, ``"not applicable"`` or ``"failed"``; ``reason``: why, if not ok.
@@ -296,11 +296,8 @@ def compare(
         - ``num_trees``, ``max_height``: trees of the plan, and hops from root to leaf of the highest.
         - ``num_steps``: steps of a plan that has these instead of trees.
         - ``us_<size>``: predicted µs, for each of `sizes`.
-        - ``seconds``: wall time of planning and verifying, with what compilation and imports it took; not that of the
-          figures in this table, such as heights and predicted times.
+        - ``seconds``: wall time of planning and verifying, with what compilation and imports it took.
         - ``plan``: the `Plan`.
-
-        What a row has not is None, nan or NA, by the kind of the column.
 
     Examples
     --------

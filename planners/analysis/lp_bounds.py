@@ -49,8 +49,8 @@ def lp_bound(
     collective, root, weights
         As for `collopt.bound`.
     options : HighsOptions, optional
-        How to solve the program; any algorithm's prices are made to prove a bound, but only those of a basis prove the
-        optimum itself.
+        How to solve the program; the dual values of any algorithm are made to prove a bound, but only those of a basis
+        prove the optimum itself.
 
     Returns
     -------

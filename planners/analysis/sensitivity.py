@@ -1,4 +1,4 @@
-"""Which links to widen: prices from an exact dual, and what widening them gains, by solving again."""
+"""Sensitivity of the best rate to the bandwidths of links: exact dual values, and gains by solving again."""
 
 from __future__ import annotations
 
@@ -52,24 +52,20 @@ def sensitivity(
     Returns
     -------
     DataFrame
-        One row per link, the most rewarding first.
+        One row per link, the most rewarding first; all numbers are fractions.
 
         - ``tail``, ``head``, ``bandwidth``: the link, GB/s.
         - ``price``: GB/s of algorithm bandwidth per GB/s of this link, from an exact dual of the program.
         - ``group``: what `together` returned, or the number of the link.
-        - ``worth``: the prices of the group's links times their bandwidths, GB/s of algorithm bandwidth.  What all
-          links are worth adds up to the algorithm bandwidth: so this is the part that rests on the group, and what
-          doubling it would gain if the prices held all the way.
+        - ``worth``: the prices of the group's links times their bandwidths, GB/s of algorithm bandwidth.  All links
+          together have the algorithm bandwidth: so this is the part that rests on the group, and what doubling it would
+          gain if the prices held all the way.
         - ``gain``: what widening by `step` was found to gain, divided by it.
-
-        All numbers are fractions.
 
     Raises
     ------
     UnsupportedError
         If the request is not of its form, or `together` is no function that returns hashable values.
-    TopologyError
-        If `step` is not a positive number.
     BoundError
         If some rank is out of reach.
     NoAnswerError
@@ -78,11 +74,9 @@ def sensitivity(
     Notes
     -----
     The best rate is a concave function of all bandwidths, and the prices are a supergradient of it, so ``gain`` never
-    exceeds ``worth``.  It is less where the links are not the only bottleneck: prices are not unique then, and
-    widening one link alone can gain nothing although it has one.
-
-    What is gained is the difference of two narrowest cuts, and takes no program, unless the collective is an allreduce
-    or the cuts need more than int64.
+    exceeds ``worth``.  It is less where the links are not the only bottleneck: prices are not unique then, and widening
+    one link alone can gain nothing although it has one.  What is gained is the difference of two narrowest cuts, and
+    takes no program, unless the collective is an allreduce or the cuts need more than int64.
 
     Examples
     --------

@@ -31,7 +31,7 @@ FURTHER_STEPS = 3
 
 @dataclass(frozen=True, eq=False)
 class Synthesis:
-    """An allgather in steps, what it achieves and what is known of better ones.
+    """An allgather in steps, what it achieves and what is known of better ones; `synthesise` finds one.
 
     Attributes
     ----------
@@ -46,10 +46,6 @@ class Synthesis:
     limit : Fraction
         What no schedule with as many chunks can beat in the steps allowed, in ns per byte of shard.  Where this is more
         than what `bound` says it rests on HiGHS's branch and bound, unlike all else here.
-
-    See Also
-    --------
-    synthesise : Finds one.
     """
 
     topology: Topology
@@ -107,7 +103,7 @@ def synthesise(
     steps : int, optional
         At least the diameter, which is the default: the fewest steps, and of those schedules the fastest.
     chunks : int
-        Pieces that each shard is cut into.  More allow a better balance and take longer to search.
+        Chunks per shard.  More allow a better balance and take longer to search.
     time_limit : float, optional
         Seconds, or None for as long as it takes.  When they are over, the best schedule found so far is the answer;
         `Synthesis.limit` says what is left to gain.
@@ -169,11 +165,6 @@ def synthesis_frontier(
         One row per schedule: ``steps`` and ``chunks`` that it takes, ``inverse_rate`` (Fraction, ns per byte of shard),
         ``algbw`` (Fraction, GB/s), ``gap`` (Fraction), ``proved``; ``pareto`` marks rows that no other beats in steps
         and rate at once, nor equals in both with fewer chunks; ``synthesis`` is the `Synthesis`.
-
-    Raises
-    ------
-    UnsupportedError
-        If `steps` or `chunks` is empty or no list, or as for `synthesise`.
 
     Examples
     --------

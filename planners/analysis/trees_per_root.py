@@ -1,4 +1,4 @@
-"""Fewer trees or more throughput: plans for several numbers of trees per root, side by side."""
+"""Trade-off between few trees and throughput: plans for several numbers of trees per root."""
 
 from __future__ import annotations
 
@@ -52,14 +52,9 @@ def scan_trees_per_root(
     DataFrame
         One row per plan: ``trees_per_root``, ``algbw`` (GB/s), ``gap``, ``num_trees``, ``min_height``, ``mean_height``,
         ``max_height``, ``estimate_us``; ``pareto`` marks rows that no other beats in throughput, height and number of
-        trees at once; ``plan`` is the `Plan`, ``planner`` who made it.
-        Where roots have unequal parts of the data, as in allreduces by ``"strength"`` or ``"allreduce-lp"``,
-        ``trees_per_root`` is the number per unit of such a part, and only ``num_trees`` can be compared.
-
-    Raises
-    ------
-    UnsupportedError
-        If `counts` is empty or no list of whole numbers, or as for `collopt.plan`.
+        trees at once; ``plan`` is the `Plan`, ``planner`` who made it.  Where roots have unequal parts of the data, as
+        in allreduces by ``"strength"`` or ``"allreduce-lp"``, ``trees_per_root`` is the number per unit of such a part,
+        and only ``num_trees`` can be compared.
 
     Examples
     --------

@@ -148,9 +148,7 @@ class Candidate:
         return Topology.from_graph(self.graph(), bandwidth=bandwidth, latency=latency)
 
     def schedule(self) -> StepSchedule:
-        """Make the allgather that `cost` is about, verified on this graph; raises `CertificateError` on a defect of the
-        finder.
-        """
+        """Make the allgather that `cost` is about, verified on this graph; `CertificateError` would be a defect."""
         own = None if self.breadth_first else self.recipe.schedule
         return self._checked("broadcast", own, self.cost)
 

@@ -1,8 +1,7 @@
-"""Find direct-connect topologies: trade-offs between few steps and little data per link.
+"""Search for direct-connect topologies: trade-offs between few steps and little data per link.
 
-The table of `finder_table` knows T_L and T_B by theorems.  What it finds for one size is then built: `finder_costs`
-works out the best breadth-first broadcasts exactly, which can be better than the theorem's schedule, and the throughput
-of all-to-all is bounded.
+The finder's table knows T_L and T_B by theorems.  What it finds for one size is then built: the best breadth-first
+broadcasts are worked out exactly, which can be better than the theorem's schedule, and all-to-all is bounded.
 """
 
 from __future__ import annotations
@@ -56,12 +55,9 @@ def find_topologies(
         d, from 1 to 64.
     bidirectional : bool
         Whether each link must have an opposite one.
-    alpha : number
-        µs per step, for `Frontier.best` and the times in `Frontier.to_frame`; these do not change what is found.
-    size : int or str
-        Bytes, such as ``"1M"``, for the same.
-    node_bandwidth : number
-        GB/s of all ports of a node together, for the same.
+    alpha, size, node_bandwidth : number
+        µs per step, bytes, such as ``"1M"``, and GB/s of all ports of a node together, for `Frontier.best` and the
+        times in `Frontier.to_frame`; these do not change what is found.
     all_to_all : bool
         Whether to bound the throughput of all-to-all too, and to keep topologies that may differ in nothing else.  It
         is left out all the same where it would take more than some ten seconds, as it may from 2000 nodes on.
@@ -79,11 +75,10 @@ def find_topologies(
     Notes
     -----
     Direct-connect paper, section 5.4, and besides: transposes of generalized Kautz graphs and of what is made of them;
-    circulant digraphs, for degrees 2 to 10 at this size and at those that it is a line graph's of, with the exact cost
-    of each; and line graphs of bases and expansions where they may be better than Theorem 7 says.  Candidates are the
-    Pareto-efficient ones among those looked at, for allgather, for reduce-scatter or for allreduce.  That no better
-    topology exists is proved only where `Frontier.bounds` are met; not even all combinations of the known ones are
-    looked at, for most are left out by what theorems say of their parts.
+    circulant digraphs of degrees 2 to 10, of this size and of those that it is a line graph's of; and line graphs of
+    bases and expansions where they may be better than Theorem 7 says.  Candidates are the Pareto-efficient ones among
+    those looked at, for allgather, for reduce-scatter or for allreduce.  That no better topology exists is proved only
+    where `Frontier.bounds` are met.
 
     Examples
     --------
@@ -136,12 +131,8 @@ def sweep_topologies(
     ----------
     nodes : iterable of int
         Sizes, each from 2 to 8192.
-    degree : int
-        d, from 1 to 64.
-    bidirectional : bool
-        As for `find_topologies`.
-    alpha, size, node_bandwidth : number
-        As for `find_topologies`, for the column ``allreduce_us``.
+    degree, bidirectional, alpha, size, node_bandwidth
+        As for `find_topologies`; the last three for the column ``allreduce_us``.
     executor : concurrent.futures.Executor, optional
         Who works on the sizes, a part each; this thread by default.
 
@@ -150,19 +141,15 @@ def sweep_topologies(
     DataFrame
         One row for each topology that none of the others looked at beats in T_L or T_B of an allgather or an allreduce
         without losing in the other, sizes in the order given.  Columns are those of `Frontier.to_frame` up to
-        ``allreduce_us``, the time of a reduce-scatter and an allgather, and ``best``, which marks the least of these
-        times of each size.  Where the two differ, the allgather is the better one: on the transposed topology they
-        change places, and there is no row for it.  Sizes without a topology have no row.
-
-    See Also
-    --------
-    find_topologies : Builds what it finds, which can improve on the theorems, and searches circulants of the very size.
+        ``allreduce_us``, and ``best``, which marks the least of these times of each size.  Where reduce-scatter and
+        allgather differ, the allgather is the better one: on the transposed topology they change places, and there is
+        no row for it.  Sizes without a topology have no row.
 
     Notes
     -----
     Costs are exact for bases, generalized Kautz graphs and their transposes among them; of expansions they are what
     theorems say, which a schedule exists for.  Circulant digraphs are searched for up to 64 nodes only, and expanded by
-    theorems.  Left out are larger ones, and line graphs that turn out better than Theorem 7 says.
+    theorems.  `find_topologies` also searches larger ones, and line graphs that are better than Theorem 7 says.
 
     Examples
     --------

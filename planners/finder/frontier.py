@@ -1,4 +1,4 @@
-"""The frontier of candidates that the topology finder returns, and which candidates are on it."""
+"""The frontier of Pareto-efficient candidates that the topology finder returns."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Frontier(Sequence[Candidate]):
         alpha: Exact | None = None,
         node_bandwidth: Exact | None = None,
     ) -> Candidate:
-        """Return the candidate that takes least time.
+        """Return the candidate that takes least time, the first of those that are equal also in all-to-all throughput.
 
         Parameters
         ----------
@@ -93,11 +93,6 @@ class Frontier(Sequence[Candidate]):
             As for `Candidate.runtime`.
         size, alpha, node_bandwidth : number, optional
             As for `Candidate.runtime`; what the search was for by default.
-
-        Returns
-        -------
-        Candidate
-            The first of those that take equally long, and of these the one with more all-to-all throughput.
         """
         work = Workload.read(
             self.workload.num_bytes if size is None else size,

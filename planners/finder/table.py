@@ -1,8 +1,8 @@
-"""The search for low-hop, load-balanced topologies by divisors of the size (direct-connect paper, section 5.4).
+"""Dynamic program over divisors for low-hop, load-balanced topologies (direct-connect paper, section 5.4).
 
-The paper expands all bases bottom-up; here the question is asked top-down, and each sub-question once: the best
-topologies of N nodes and d ports are bases, or expansions of the best ones of sizes and degrees that divide N and d.
-Their T_L and T_B follow from the theorems, as far as their conditions hold, so nothing is built.
+The paper expands all bases bottom-up; here each subproblem is solved once, top-down: the best topologies of N nodes
+and d ports are bases, or expansions of the best ones of sizes and degrees that divide N and d.  Their T_L and T_B
+follow from the theorems, as far as their conditions hold, so nothing is built.
 
 Cartesian products of different graphs keep to a list of their own, for Theorem 13 asks for simple graphs with a
 bandwidth-optimal breadth-first schedule; such a graph may be dominated by one that is neither.
@@ -46,7 +46,7 @@ TIES = 4
 
 
 class FinderTable:
-    """The best topologies of every size and degree that was asked for."""
+    """The best topologies of every size and degree that is requested."""
 
     def __init__(self, ties: int = TIES, searched: int = MAX_SEARCHED_NODES) -> None:
         self._ties = ties

@@ -1,4 +1,4 @@
-"""How fast an all-to-all can be on a direct-connect network: exactly where that is quick, or within a gap."""
+"""Rate of an all-to-all on a direct-connect network: exact where the program is small, or within a gap."""
 
 from __future__ import annotations
 
@@ -40,16 +40,11 @@ def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) ->
         In bandwidths of one link, the scale of the direct-connect paper's linear program (3): what a flow that was
         found reaches, and what no flow can pass.  They are equal where the program is small.
 
-    Raises
-    ------
-    UnsupportedError
-        If the gap is not between 0 and 1, or `graph` is no graph.
-
     Notes
     -----
     With the symmetries of the graph one source of each orbit is enough; see `collopt.formulations.all_to_all`.  Of this
     program, up to 20,000 columns are solved exactly; up to 150,000, if the gap is to be small, by an interior point
-    whose flows and prices `collopt.solvers.multicommodity.rate_certificate` turns into exact bounds.  Otherwise
+    whose flows and dual values `collopt.solvers.multicommodity.rate_certificate` turns into exact bounds.  Otherwise
     `collopt.solvers.multicommodity.concurrent_flow` finds both.
 
     Examples

@@ -1,4 +1,4 @@
-"""FAST: all-to-allv on servers of several GPUs, planned on the fly."""
+"""FAST: all-to-allv on servers of several GPUs, planned at run time."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ def schedule_all_to_allv(
     ----------
     traffic : ndarray or DataFrame of integers, shape (ranks, ranks)
         ``traffic[s, d]`` bytes from rank s to rank d, where rank r is GPU ``r % gpus_per_server`` of server
-        ``r // gpus_per_server``.  It is copied.  A frame's labels do not matter, as long as those of its rows are those
-        of its columns, in the same order.
+        ``r // gpus_per_server``.  It is copied.  A frame's labels must be the same for rows and columns, in one order.
     servers : int
         Number of servers.
     gpus_per_server : int or sequence of int
@@ -61,9 +60,8 @@ def schedule_all_to_allv(
     Raises
     ------
     UnsupportedError
-        If the matrix is not square, has a wrong size, entries that are no integers or negative, or sums beyond 2^62; if
-        a frame's labels are not unique or not the same both ways; if an option is not one of those above, or there
-        would be too many stages.
+        If the matrix is not square, has a wrong size, entries that are no integers or negative, or sums beyond 2^62;
+        for wrong labels or options; or if there would be too many stages.
 
     Notes
     -----
@@ -82,16 +80,6 @@ def schedule_all_to_allv(
     <AllToAllvSchedule: 2 servers of 2 GPUs, 1 stage>
     >>> schedule.unbalanced_bound, schedule.lower_bound
     (10, Fraction(5, 1))
-
-    If the other server has four GPUs, two of six have to send all:
-
-    >>> traffic = np.zeros((6, 6), dtype=np.int64)
-    >>> traffic[0, 2:] = 6, 4, 2, 4
-    >>> schedule = schedule_all_to_allv(traffic, servers=2, gpus_per_server=[2, 4])
-    >>> schedule
-    <AllToAllvSchedule: 2 servers of 2 to 4 GPUs, 2 stages>
-    >>> schedule.lower_bound, schedule.scale_out_bytes
-    (Fraction(8, 1), 8)
     """
     from ...solvers.fast.stages import staged_exchange
 

@@ -268,18 +268,14 @@ class Plan:
 
     @property
     def heights(self) -> Heights:
-        """Lowest, mean (over the data) and highest height of the trees, in hops; raises `UnsupportedError` for other
-        plans.
-        """
+        """Lowest, mean (over the data) and highest height of the trees; raises `UnsupportedError` for other plans."""
         forests, heights = self.trees.forests, self.trees.heights
         total = sum(int((forest.heights * forest.weights).sum()) for forest in forests)
         copies = sum(int(forest.weights.sum()) for forest in forests)
         return Heights(int(heights.min()), total / copies, int(heights.max()))
 
     def in_network(self) -> tuple[InNetwork, ...]:
-        """Leave out the traffic that switches with multicast or aggregation make redundant, for each of
-        ``schedule.forests``.
-        """
+        """Leave out the traffic that multicast or aggregation make redundant, for each of ``schedule.forests``."""
         return tuple(in_network(forest, self.topology) for forest in self.trees.forests)
 
     def export(self, format: str, path: str | os.PathLike[str], **options: Any) -> None:  # noqa: A002

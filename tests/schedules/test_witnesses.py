@@ -15,7 +15,7 @@ from collopt.errors import CertificateError, UnsupportedError
 from collopt.schedules import Bound, Crossing, Cut, LinkLengths, Partition, RankCuts, Witness
 from collopt.schedules.bounds.bound import WITNESS_KINDS, witness_from_json, witness_to_json
 from collopt.schedules.bounds.cut_duals import Prices
-from collopt.schedules.bounds.witness import LinkPrice, witness_from_json, witness_to_json
+from collopt.schedules.bounds.witness import LinkPrice
 from collopt.topologies import Topology, ring
 from strategies import eulerian_topologies, switch_free_topologies
 
