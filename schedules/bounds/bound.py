@@ -1,4 +1,4 @@
-"""Bounds on the speed of a collective, each with a witness that anyone can add up."""
+"""`Bound`: a limit on the speed of a collective with a witness that anyone can check, and its JSON form."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Bound:
     topology : Topology
         The network that the bound is about.
     collective : Collective
-        Such as `ALLGATHER`; its name will do.
+        Such as `ALLGATHER`, or its name.
     inverse_rate : Fraction
         ``1 / x*`` of ForestColl section 4, in 1/(GB/s), which is ns per byte: with shards of m bytes per unit of
         weight, no schedule takes less than ``m * inverse_rate`` ns.
@@ -98,15 +98,10 @@ class Bound:
     def from_witness(
         cls, topology: Topology, collective: AnyCollective, witness: Witness, weights: tuple[int, ...] = ()
     ) -> Bound:
-        """State what a witness proves.
+        """State what a witness proves; parameters as the attributes.
 
         Raises `CertificateError` if the witness does not fit the topology, or says nothing about the collective of
         these shards.
-
-        Parameters
-        ----------
-        topology, collective, witness, weights
-            As the attributes.
 
         Examples
         --------
@@ -126,10 +121,7 @@ class Bound:
         return cls(topology, known, amount / bandwidth, witness, weights)
 
     def verify(self) -> None:
-        """Add up the witness; no solver and no flow is involved.
-
-        Raises `CertificateError` if the witness does not fit this topology or does not prove the figure claimed.
-        """
+        """Check the witness without solvers and flows; raises `CertificateError` unless it proves the claim."""
         _check_request(self.topology, self.collective, self.weights)
         _check_witness(self.witness)
         if type(self.inverse_rate) is not Fraction:
@@ -142,14 +134,7 @@ class Bound:
             )
 
     def sensitivity(self) -> pd.DataFrame:
-        """Say which links the bound depends on.
-
-        Returns
-        -------
-        DataFrame
-            One row per link, dearest first: ``tail``, ``head``, ``bandwidth`` in GB/s, and ``price``, the GB/s of
-            algorithm bandwidth that 1 GB/s more gains at most.  `collopt.sensitivity` solves again to find out.
-        """
+        """Return `bound_sensitivity`, the links that the bound depends on."""
         return bound_sensitivity(self)
 
     def __str__(self) -> str:
@@ -174,11 +159,6 @@ def link_prices(bound: Bound) -> tuple[LinkPrice, ...]:
     -------
     tuple of LinkPrice
         GB/s of algorithm bandwidth per GB/s of the link, for links that matter to the witness.
-
-    Raises
-    ------
-    UnsupportedError
-        For a witness of another kind, or something that is no bound.
 
     Notes
     -----

@@ -33,11 +33,10 @@ Adjacency = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Prices(Witness):
-    """Prices of links, and for every rank how they are shared out over what it must receive and send.
+    """Dual values of links, and for every rank how they are divided over what it must receive and send.
 
-    Data goes in hops between ranks, past switches that can only pass it on.  Switches where it may branch or be added
-    up are called relays and count like ranks without data; if all switches are relays, a hop is a link.  What no rank
-    has a price for costs nothing.
+    Data goes in hops between ranks, past switches that can only pass it on.  Switches where it may branch or be reduced
+    are called relays and count like ranks without data; if all switches are relays, a hop is a link.
 
     *Allgather, broadcast*: data of rank v for rank t takes hops from v to t, and a hop that carries it carries nothing
     else for t at that time; so with prices z(t) of hops, t's data uses bandwidth worth ``sum of w(v) dist(v, t)`` per
@@ -46,21 +45,20 @@ class Prices(Witness):
     least ``sum of w(v) dist(v, t)`` over all v and t, over ``sum of b y``.  *Reduce-scatter, reduce*: the same with
     what rank t contributes to the sum at v.
 
-    *Allreduce*: every byte is added up at some rank v, which takes ``dist'(t, v)`` from every t, and spread from there,
-    which takes ``dist(v, t)``.  Both kinds of hops share the links, so neither sum of prices may exceed the cheapest
-    way.  At best all bytes use the rank v for which this is least.  Algorithms that do otherwise, such as recursive
-    doubling of whole buffers, are out of scope.
+    *Allreduce*: every byte is reduced at some rank v, which takes ``dist'(t, v)`` from every t, and broadcast from
+    there, which takes ``dist(v, t)``.  Both kinds of hops share the links, so neither sum of prices may exceed the
+    cheapest way.  At best all bytes use the rank v for which this is least.  Algorithms that do otherwise, such as
+    recursive doubling of whole buffers, are out of scope.
 
     Attributes
     ----------
     links : tuple of LinkPrice
         y; links without a price are free.
-    into : tuple of tuple of LinkPrice
-        For every rank in rank order: prices z of hops for what it receives; empty for reduce-scatter and reduce.
-    out_of : tuple of tuple of LinkPrice
-        For every rank: prices z' of hops for what it sends; empty for allgather and broadcast.
+    into, out_of : tuple of tuple of LinkPrice
+        For every rank in rank order: prices z of hops for what it receives, empty for reduce-scatter and reduce; prices
+        z' for what it sends, empty for allgather and broadcast.
     relays : frozenset of str
-        Switches at which hops end; all that can copy or add up are among them.
+        Switches at which hops end; all that can copy or reduce are among them.
 
     Notes
     -----
@@ -73,11 +71,10 @@ class Prices(Witness):
     On a one-way ring of three, what every rank receives comes over its own incoming link, which is worth 1:
 
     >>> from collopt.topologies import ring
-    >>> links = tuple(LinkPrice(link.tail, link.head, Fraction(1)) for link in ring(3, bidirectional=False).links)
+    >>> network = ring(3, bandwidth=10, bidirectional=False)
+    >>> links = tuple(LinkPrice(link.tail, link.head, Fraction(1)) for link in network.links)
     >>> into = tuple((next(price for price in links if price.head == rank),) for rank in ("gpu0", "gpu1", "gpu2"))
-    >>> prices = Prices(links, into)
-    >>> prices.check(ring(3, bandwidth=10, bidirectional=False))
-    >>> prices.crossing(ring(3, bandwidth=10, bidirectional=False), "allgather")
+    >>> Prices(links, into).verify(network, "allgather")
     Crossing(amount=Fraction(6, 1), bandwidth=Fraction(30, 1))
     """
 

@@ -1,4 +1,4 @@
-"""`FlowSchedule`: an all-to-all or all-to-allv as whole chunks on paths, stored as arrays."""
+"""`FlowSchedule`: an all-to-all(v) as whole chunks on paths, stored as arrays, and its JSON form."""
 
 from __future__ import annotations
 
@@ -57,11 +57,10 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     nothing back; in a later step from there on.  What happens in one step happens at the same time.  Node numbers are
     those of `Topology.nodes`: ranks first, then switches.  Steps count from 0.
 
-    Who waits for each step to end gets the rate of `step_rate`.  Who cuts every chunk into slices that follow each
-    other through the steps comes as near to `inverse_rate`, which is what counts all links as busy all the time.
+    Who waits for each step to end gets the rate of `step_rate`; who cuts every chunk into slices that follow each other
+    comes as near to `inverse_rate` as wished, which counts all links as busy all the time.
 
-    The arrays cannot be written to through a schedule; they are not copied.  `collopt.schedules.verified_flow_loads`
-    checks them.
+    The arrays are read-only, not copied; `collopt.schedules.verified_flow_loads` checks them.
 
     Attributes
     ----------
@@ -70,8 +69,8 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     chunks_per_unit : int
         Chunks that a traffic of 1 is cut into.
     traffic : ndarray of int64, shape (ranks, ranks)
-        Relative amounts from each rank (row) to each other (column).  What a rank has for itself stays where it is, and
-        only counts for the algorithm bandwidth.
+        Relative amounts from each rank (row) to each other (column); the diagonal only counts for the algorithm
+        bandwidth.
     weights : ndarray of int64, shape (paths,)
         Chunks on each path.
     path_starts : ndarray of int64, shape (paths + 1,)
@@ -125,19 +124,14 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     def from_paths(
         cls, traffic: IntArray, chunks_per_unit: int, paths: Iterable[tuple[int, tuple[int, ...], tuple[int, ...]]]
     ) -> FlowSchedule:
-        """Build a schedule from ``(chunks, path, steps)`` tuples, such as `FlowPath`.
+        """Build a schedule from ``(chunks, path, steps)`` tuples, such as `FlowPath`; it is not verified.
 
         Parameters
         ----------
         traffic, chunks_per_unit
-            As the attribute.
+            As the attributes.
         paths : iterable of tuple
             In any order: chunks, node numbers, and a step for each link between them.
-
-        Returns
-        -------
-        FlowSchedule
-            Not verified.
         """
         try:
             given = np.asarray(traffic)
@@ -221,8 +215,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     def hop_links(self, topology: Topology) -> IntArray:
         """Links of all hops, path by path, by their places in ``topology.links``.
 
-        Raises `CertificateError` if a path uses a link that the topology does not have;
-        `collopt.schedules.verified_flow_loads` says which.
+        Raises `CertificateError` if a path uses a link that the topology does not have.
         """
         return path_links(self.path_starts, self.path_nodes, topology)
 
@@ -319,10 +312,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
 
 
 def flow_from_json(data: object, where: str) -> FlowSchedule:
-    """Build the flow that a decoded JSON value describes.
-
-    Only the form is checked here; whether it is a schedule for some topology is for `verified_flow_loads` to say.
-    """
+    """Build the flow that a decoded JSON value describes; only its form is checked."""
     fields = schedule_fields(data, "flow", ("kind", "chunks_per_unit", *ARRAYS[:2], "paths", "steps"), where)
     rows, paths = fields["traffic"], node_paths(fields["paths"], where)
     if not isinstance(rows, list) or any(not isinstance(row, list) or len(row) != len(rows) for row in rows):

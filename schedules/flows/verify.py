@@ -1,4 +1,4 @@
-"""The check of an all-to-all's paths that every plan's certificate rests on.
+"""Check of an all-to-all's paths that every plan's certificate rests on.
 
 It shares no code with the planners, the solvers or the methods of `FlowSchedule`: it reads the arrays and the
 topology's links and nothing else.
@@ -20,11 +20,11 @@ LOAD_LIMIT = 2**62
 
 @verified_loads.register(FlowSchedule)
 def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
-    """Check that a schedule brings every rank its part of what each other has, and add up what it puts on every link.
+    """Check that a schedule brings every rank its part of what each other has, and sum what it puts on every link.
 
     Checked: the arrays fit together; every path follows links of the topology and passes no node twice; its steps rise
-    at ranks, and only there; something happens in every step; the paths of two ranks carry all chunks of their traffic,
-    and no more.
+    at ranks, and only there; something happens in every step; the paths of two ranks carry exactly the chunks of their
+    traffic.
 
     Parameters
     ----------

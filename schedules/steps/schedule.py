@@ -1,4 +1,4 @@
-"""`StepSchedule`: pieces of shards that ranks exchange in synchronous steps, stored as arrays."""
+"""`StepSchedule`: pieces of shards that ranks exchange in synchronous steps, stored as arrays, and its JSON form."""
 
 from __future__ import annotations
 
@@ -57,11 +57,10 @@ class StepSchedule(RoutedSchedule):
     numbers are those of `Topology.nodes`: ranks first, then switches.  Steps count from 0.
 
     With `direction` "reduce" it is a reduce-scatter, described by the allgather that it reverses: of T steps, step t
-    comes as number ``T - 1 - t``, a path is passed from its end to its start, and the rank at the start adds what
-    arrives to what it has (direct-connect paper, Definition 5 and Theorem 1).
+    comes as number ``T - 1 - t``, a path is passed from its end to its start, and the rank at the start reduces what
+    arrives with what it has (direct-connect paper, Definition 5 and Theorem 1).
 
-    The arrays cannot be written to through a schedule; they are not copied.  `collopt.schedules.verified_step_loads`
-    checks them.
+    The arrays are read-only, not copied; `collopt.schedules.verified_step_loads` checks them.
 
     Attributes
     ----------
@@ -69,10 +68,8 @@ class StepSchedule(RoutedSchedule):
         Compute nodes, each the source of one shard.
     chunks_per_shard : int
         The paper's P; 1/P of a shard is the unit of `lower` and `upper`.
-    steps : ndarray of int64, shape (sends,)
-        In which step a send happens.
-    sources : ndarray of int64, shape (sends,)
-        The rank whose shard it is a part of.
+    steps, sources : ndarray of int64, shape (sends,)
+        The step of each send, and the rank whose shard it is a part of.
     lower, upper : ndarray of int64, shape (sends,)
         The chunks that are sent: ``lower``, ..., ``upper - 1``.
     routes : ndarray of int64, shape (sends,)
@@ -126,23 +123,16 @@ class StepSchedule(RoutedSchedule):
         sends: Iterable[tuple[int, int, int, int, tuple[int, ...]]],
         direction: Direction = "broadcast",
     ) -> StepSchedule:
-        """Build a schedule from ``(step, source, lower, upper, path)`` tuples, such as `Send`.
+        """Build a schedule from ``(step, source, lower, upper, path)`` tuples, such as `Send`; it is not verified.
 
         Parameters
         ----------
-        num_ranks : int
-            Compute nodes.
-        chunks_per_shard : int
-            Pieces of equal size that a shard is cut into.
+        num_ranks, chunks_per_shard : int
+            As the attributes.
         sends : iterable of tuple
             In any order; paths are tuples of node numbers.
         direction : {"broadcast", "reduce"}
-            Whether data runs away from the sources or towards them.
-
-        Returns
-        -------
-        StepSchedule
-            Not verified.
+            As the attribute.
         """
         numbers: dict[tuple[int, ...], int] = {}
         rows = as_rows(sends, numbers)
@@ -206,21 +196,10 @@ class StepSchedule(RoutedSchedule):
             yield Send(step, source, lower, upper, paths[route])
 
     def link_loads(self, topology: Topology) -> IntArray:
-        """Chunks that cross each link in each step.
+        """Chunks that cross each link in each step, int64 (steps, links), links in the order of ``topology.links``.
 
-        Raises `CertificateError` if a path uses a link that the topology does not have;
-        `collopt.schedules.verified_step_loads` says which; `UnsupportedError` if the steps are numbered so high that
-        there is no room for a row each.
-
-        Parameters
-        ----------
-        topology : Topology
-            The network that the paths are on.
-
-        Returns
-        -------
-        ndarray of int64, shape (steps, links)
-            Steps as in `steps`, links in the order of ``topology.links``.
+        Raises `CertificateError` if a path uses a link that the topology does not have, and `UnsupportedError` if the
+        steps are numbered so high that there is no room for a row each.
         """
         links = self.path_links(topology)
         if self.num_steps > MAX_STEPS or self.num_steps * len(topology.links) > MAX_LOADS:
@@ -243,11 +222,6 @@ class StepSchedule(RoutedSchedule):
         With shards of m bytes the bandwidth term of the schedule's time is ``m * inverse_rate`` ns; the algorithm
         bandwidth is ``num_ranks / inverse_rate``.  Where N ranks have d links of bandwidth b each, the direct-connect
         paper's T_B is ``d b / N`` times this, in its unit M/B with B = d b.
-
-        Parameters
-        ----------
-        topology : Topology
-            The network that the paths are on.
         """
         times = (congestion(loads, self.chunks_per_shard, topology) for loads in self.link_loads(topology))
         return sum(times, Fraction(0))
@@ -359,9 +333,7 @@ def steps_to_json(schedule: StepSchedule) -> dict[str, Any]:
 
 
 def steps_from_json(data: object, where: str) -> StepSchedule:
-    """Build the schedule in steps that a decoded JSON value describes.
-
-    Only the form is checked here; whether it is a schedule for some topology is for `verified_step_loads` to say.
+    """Build the schedule in steps that a decoded JSON value describes; only its form is checked.
 
     Parameters
     ----------

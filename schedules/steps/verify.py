@@ -1,7 +1,7 @@
-"""The check of a schedule in steps that every plan's certificate rests on.
+"""Check of a schedule in steps that every plan's certificate rests on, with `collopt.schedules.steps.arrivals`.
 
 It shares no code with the planners, the solvers or the methods of `StepSchedule`: it reads the arrays and the
-topology's links and nothing else.  `step_arrivals` is a part of it.
+topology's links and nothing else.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ LOAD_LIMIT = 2**62
 
 
 def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
-    """Check that a schedule is an allgather, or reversed a reduce-scatter, and add up what it puts on every link.
+    """Check that a schedule is an allgather, or reversed a reduce-scatter, and sum what it puts on every link.
 
     Checked: the arrays fit together; every path follows links of the topology, passes only switches and no node twice;
-    something happens in every step; a rank sends only what it holds at the beginning of the step; in the end every
-    rank has every shard.  Of a reduce-scatter also: no rank is brought the same part of a shard twice, for reversed it
-    would add that part twice.
+    something happens in every step; a rank sends only what it holds at the beginning of the step; in the end every rank
+    has every shard.  Of a reduce-scatter also: no rank is brought the same part of a shard twice, for it would reduce
+    it twice.
 
     Parameters
     ----------
@@ -61,24 +61,19 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
 
 
 def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) -> tuple[IntArray, ...]:
-    """Check every part of a schedule, and that the parts belong together; add up what they put on every link.
+    """Check every part of a schedule, and that the parts belong together; sum what they put on every link.
 
     Parameters
     ----------
     schedule : StepSchedule or StepAllreduce
         Trusted in nothing.
     topology : Topology
-        Trusted: it was checked when it was made.
+        Trusted.
 
     Returns
     -------
     tuple of ndarray of int64, shape (steps, links)
         As of `verified_step_loads`, one for each of ``schedule.schedules``, in units of its own chunks.
-
-    Raises
-    ------
-    CertificateError
-        Naming the first thing that is wrong.
     """
     if isinstance(schedule, StepAllreduce):
         for part in (schedule.reduce, schedule.broadcast):

@@ -107,18 +107,7 @@ class Collective:
         raise UnsupportedError(f"{self} reversed is no collective that collopt knows")
 
     def bus_factor(self, num_ranks: int) -> Fraction:
-        """Divide bus bandwidth by algorithm bandwidth, as nccl-tests defines them.
-
-        Parameters
-        ----------
-        num_ranks : int
-            At least 1.
-
-        Returns
-        -------
-        Fraction
-            The share of all data that the busiest rank must send or receive.
-        """
+        """Divide bus bandwidth by algorithm bandwidth: the share of all data that the busiest rank sends or receives."""
         if self.has_one_root:
             return Fraction(1)
         return Fraction(num_ranks - 1, num_ranks) * (2 if self.has_two_phases else 1)
@@ -188,12 +177,7 @@ def bus_factor(collective: AnyCollective, num_ranks: int) -> Fraction:
     Returns
     -------
     Fraction
-        As of `Collective.bus_factor`.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no such collective.
+        The share of all data that the busiest rank must send or receive.
 
     Examples
     --------

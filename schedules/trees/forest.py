@@ -1,4 +1,4 @@
-"""`Forest`: weighted spanning out-trees with their routes through switches, stored as arrays."""
+"""`Forest`: weighted spanning trees with their routes through switches, stored as arrays, and its JSON form."""
 
 from __future__ import annotations
 
@@ -88,9 +88,8 @@ class Forest(RoutedSchedule):
     shard of its root.  Node numbers are those of `Topology.nodes`: ranks first, then switches.
 
     Trees are described from the root outwards.  With `direction` "reduce" data runs the other way: a path is passed
-    from its end to its start, and the root adds up what all ranks have for its shard.
-
-    The arrays cannot be written to through a forest; they are not copied.
+    from its end to its start, and the root reduces what all ranks have for its shard.  The arrays are read-only, not
+    copied.
 
     Attributes
     ----------
@@ -98,10 +97,8 @@ class Forest(RoutedSchedule):
         Compute nodes that every tree spans.
     trees_per_root : int
         The paper's k: the weights of the trees of root v add up to ``k * root_weights[v]``.
-    roots : ndarray of int64, shape (trees,)
-        Root rank of each tree.
-    weights : ndarray of int64, shape (trees,)
-        Multiplicity of each tree.
+    roots, weights : ndarray of int64, shape (trees,)
+        Root rank, and multiplicity, of each tree.
     routes : ndarray of int32, shape (trees, num_ranks)
         ``routes[t, v]`` is the number of the path on which rank ``v`` receives in tree ``t``; -1 at the root.
     path_starts : ndarray of int64, shape (paths + 1,)
@@ -213,20 +210,9 @@ class Forest(RoutedSchedule):
         return read_only(np.concatenate([np.empty(0, dtype=np.int64), *(block.max(axis=1) for block in blocks)]))
 
     def link_loads(self, topology: Topology) -> IntArray:
-        """How many tree copies cross each link: ``sum of weights[t]`` over trees ``t`` and their uses of the link.
+        """Tree copies on each link, int64 (links,): ``sum of weights[t]`` over trees ``t`` and their uses of the link.
 
-        Raises `CertificateError` if a route uses a link that the topology does not have;
-        `collopt.schedules.trees.verify` says which.
-
-        Parameters
-        ----------
-        topology : Topology
-            The network that the routes are on.
-
-        Returns
-        -------
-        ndarray of int64, shape (links,)
-            In the order of ``topology.links``.  A tree that crosses a link twice counts twice.
+        Raises `CertificateError` if a route uses a link that the topology does not have.
         """
         users = np.zeros(len(self.path_starts) - 1, dtype=np.int64)
         for routes, weight in zip(self.routes, self.weights, strict=True):
@@ -246,14 +232,7 @@ class Forest(RoutedSchedule):
         return int(self.heights.max())
 
     def latency(self, topology: Topology) -> Fraction:
-        """Largest sum of link latencies between a root and a rank along a tree, in µs: when first bytes are everywhere.
-
-        Examples
-        --------
-        >>> from collopt.topologies import ring
-        >>> Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]).latency(ring(2, latency=3))
-        Fraction(3, 1)
-        """
+        """Largest sum of link latencies between a root and a rank along a tree, in µs: until first bytes arrive."""
         ends = (0, 1) if self.direction == "broadcast" else (1, 0)
         latency = {(link[ends[0]], link[ends[1]]): link.latency for link in topology.links}
         names = topology.nodes
@@ -303,7 +282,8 @@ class Forest(RoutedSchedule):
         root_weights: Sequence[int] = (),
         direction: Direction = "broadcast",
     ) -> Forest:
-        """Build a forest from ``(root, weight, paths)`` triples, one path per rank that is not the root.
+        """Build a forest from ``(root, weight, paths)`` triples, one path per rank that is not the root; it is not
+        verified.
 
         Parameters
         ----------
@@ -312,12 +292,7 @@ class Forest(RoutedSchedule):
         trees : sequence of tuple
             Roots, weights, and paths as sequences of node numbers.
         root_weights, direction
-            As the attribute.
-
-        Returns
-        -------
-        Forest
-            Not verified: `collopt.schedules.verified_link_loads` does that.
+            As the attributes.
 
         Examples
         --------
@@ -374,9 +349,7 @@ def forest_to_json(forest: Forest) -> dict[str, Any]:
 
 
 def forest_from_json(data: object, where: str) -> Forest:
-    """Build the forest that a decoded JSON value describes.
-
-    Only the form is checked here; whether it is a schedule for some topology is for `verified_link_loads` to say.
+    """Build the forest that a decoded JSON value describes; only its form is checked.
 
     Parameters
     ----------

@@ -1,9 +1,8 @@
-"""What switches that copy or add up data on its way save (ForestColl section 5.6).
+"""Traffic that in-network multicast and aggregation save (ForestColl section 5.6).
 
-In one tree all data is the same.  Once a switch that can multicast has it, nobody needs to send it there again: a path
-that passes the switch can begin there.  The same holds for switches that can aggregate when data runs towards the root.
-The throughput stays what it was, since every rank still receives every shard over its own links; what becomes less is
-the traffic on the way.
+In one tree all data is the same.  Once a switch that can multicast has it, a path that passes the switch can begin
+there; likewise with switches that can aggregate when data runs towards the root.  The throughput stays what it was,
+since every rank still receives every shard over its own links; what becomes less is the traffic on the way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The check of a forest that every plan's certificate rests on.
+"""Check of a forest that every plan's certificate rests on.
 
 It shares no code with the planners, the solvers or the methods of `Forest`: it reads the arrays and the topology's
 links and nothing else.  Every step is linear in the size of the forest but one, which takes ``log2(N)`` rounds.
@@ -26,7 +26,7 @@ BLOCK_ENTRIES = 2**19
 
 @verified_loads.register(Forest)
 def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
-    """Check that a forest is what it should be on a topology, and add up what it puts on every link.
+    """Check that a forest is what it should be on a topology, and sum what it puts on every link.
 
     Checked: the arrays fit together; every route follows links of the topology, passes only switches and no node
     twice; every tree reaches every rank from its root; the weights of each root's trees add up to `trees_per_root`.
@@ -69,24 +69,19 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
 
 @verified_loads.register(Allreduce)
 def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntArray:
-    """Check every forest of a schedule, and that they belong together; add up what they put on every link.
+    """Check every forest of a schedule, and that they belong together; sum what they put on every link.
 
     Parameters
     ----------
     schedule : Forest or Allreduce
         Trusted in nothing.
     topology : Topology
-        Trusted: it was checked when it was made.
+        Trusted.
 
     Returns
     -------
     ndarray of int64, shape (links,)
         In multiples of ``1 / schedule.trees_per_root`` units of data.
-
-    Raises
-    ------
-    CertificateError
-        Naming the first thing that is wrong.
     """
     if isinstance(schedule, Forest):
         return verified_link_loads(schedule, topology)
