@@ -70,7 +70,9 @@ def scan_trees_per_root(
     chosen = None if counts is None else _checked_counts(counts)
     best = plan(topology, collective, planner=as_planner(planner), **options)
     if chosen is None:
-        chosen = list(_usual_counts(best))
+        # Up to the best plan's own number, where it is one per rank and so of the same kind.
+        enough = best.trees.forests[-1].trees_per_root if best.planner == "forestcoll" else MAX_COUNTS + 1
+        chosen = list(range(1, min(enough, MAX_COUNTS + 1)))
     plans = [
         plan(topology, collective, planner=as_planner(planner), trees_per_root=count, **options)
         for count in progress.iterate(chosen, len(chosen))
@@ -98,12 +100,6 @@ def _row(made: Plan, size: int | str) -> dict[str, object]:
         "planner": made.planner,
         "plan": made,
     }
-
-
-def _usual_counts(best: Plan) -> range:
-    """Count up to the best plan's own number, where it is one per rank and so of the same kind."""
-    enough = best.trees.forests[-1].trees_per_root if best.planner == "forestcoll" else MAX_COUNTS + 1
-    return range(1, min(enough, MAX_COUNTS + 1))
 
 
 def _checked_counts(counts: Iterable[int]) -> list[int]:

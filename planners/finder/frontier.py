@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 
@@ -99,7 +98,13 @@ class Frontier(Sequence[Candidate]):
             self.workload.alpha if alpha is None else alpha,
             self.workload.node_bandwidth if node_bandwidth is None else node_bandwidth,
         )
-        return min(self.candidates, key=lambda candidate: (candidate.time_of(collective, work), _slowness(candidate)))
+        return min(
+            self.candidates,
+            key=lambda candidate: (
+                candidate.time_of(collective, work),
+                -candidate.all_to_all[0] if candidate.all_to_all else 0,
+            ),
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """List the candidates.
@@ -140,9 +145,11 @@ def efficient(candidates: Iterable[Candidate], ties: int) -> list[Candidate]:
         alike = [other for other in kept if _costs(other) == _costs(candidate)]
         if len(alike) == ties or any(other.name == candidate.name for other in alike):
             continue
-        if any(_none_beats(costs, cost(candidate)) for cost, costs in zip(COSTS, fronts, strict=True)) and not any(
-            _beats(other, candidate) for other in found
-        ):
+        mine = zip((cost(candidate) for cost in COSTS), fronts, strict=True)
+        if all(any(cost != own and is_no_worse(cost, own) for cost in costs) for own, costs in mine):
+            continue
+        theirs = (_costs(other) for other in found if _costs(other) != _costs(candidate))
+        if not any(all(map(is_no_worse, costs, _costs(candidate))) for costs in theirs):
             kept.append(candidate)
     return kept
 
@@ -151,23 +158,12 @@ def _costs(candidate: Candidate) -> tuple[StepCost, StepCost]:
     return candidate.cost, candidate.reduce_scatter_cost
 
 
-def _none_beats(costs: Iterable[StepCost], mine: StepCost) -> bool:
-    return not any(cost != mine and is_no_worse(cost, mine) for cost in costs)
-
-
-def _beats(one: Candidate, other: Candidate) -> bool:
-    mine, theirs = _costs(one), _costs(other)
-    return mine != theirs and all(map(is_no_worse, mine, theirs))
-
-
 def undecided(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Of candidates that cost the same, leave out those that another is no worse than by both bounds of all-to-all."""
     kept: list[Candidate] = []
     for candidate in candidates:
-        rivals = [other for other in candidates if _costs(other) == _costs(candidate)]
-        better = (_at_least(other, candidate) and not _at_least(candidate, other) for other in rivals)
-        equal = (_at_least(other, candidate) and _at_least(candidate, other) for other in rivals if other in kept)
-        if not any(better) and not any(equal):
+        alike = (other for other in candidates if _costs(other) == _costs(candidate) and _at_least(other, candidate))
+        if not any(other in kept or not _at_least(candidate, other) for other in alike):
             kept.append(candidate)
     return kept
 
@@ -176,7 +172,3 @@ def _at_least(one: Candidate, other: Candidate) -> bool:
     assert one.all_to_all is not None
     assert other.all_to_all is not None
     return all(mine >= theirs for mine, theirs in zip(one.all_to_all, other.all_to_all, strict=True))
-
-
-def _slowness(candidate: Candidate) -> Fraction:
-    return -candidate.all_to_all[0] if candidate.all_to_all else Fraction(0)

@@ -57,7 +57,9 @@ def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) ->
     if part >= 1:
         raise UnsupportedError(f"the gap is {shown(gap)}; expected a number between 0 and 1")
     _check_connected(as_direct_graph(graph))
-    alike = _automorphisms(graph)
+    alike = np.empty((0, graph.num_nodes), dtype=np.int64)
+    with suppress(NoAnswerError):  # without symmetries it takes longer, and comes to the same
+        alike = automorphisms(graph)
     demands = np.broadcast_to(np.int64(1), (graph.num_nodes, graph.num_nodes))
     orbits = link_orbits(*graph.adjacency, demands, alike)
     columns = len(orbits.sources) * len(orbits.classes)
@@ -119,11 +121,3 @@ def _check_connected(graph: DirectGraph) -> None:
             f"node 0 of {graph.name} cannot reach node {int(np.flatnonzero(labels != labels[0])[0])}, or cannot be "
             "reached from it; add arcs until every node reaches every other"
         )
-
-
-def _automorphisms(graph: DirectGraph) -> IntArray:
-    try:
-        return automorphisms(graph)
-    except NoAnswerError:
-        # It takes longer, and comes to the same.
-        return np.empty((0, graph.num_nodes), dtype=np.int64)

@@ -197,7 +197,9 @@ def _not_integers(given: npt.NDArray[Any]) -> UnsupportedError:
         wide = given.astype(np.result_type(given, np.float64))
         fine = (wide >= 0) & (wide < MAX_BYTES) & (wide == np.floor(wide))
     elif given.dtype.kind == "O":
-        fine = np.array([_counts_bytes(entry) for entry in given.ravel()], dtype=bool).reshape(given.shape)
+        fine = np.array([is_whole(entry) and 0 <= entry < MAX_BYTES for entry in given.ravel()], dtype=bool).reshape(
+            given.shape
+        )
     else:
         fine = np.ones(given.shape, dtype=bool)
     mend = ", as traffic.astype(np.int64) has them" if given.dtype.kind in "fO" else ""
@@ -207,10 +209,6 @@ def _not_integers(given: npt.NDArray[Any]) -> UnsupportedError:
     return UnsupportedError(
         f"the traffic has entries of type {given.dtype}; expected integers, which count bytes and fit 64 bits{mend}"
     )
-
-
-def _counts_bytes(entry: object) -> bool:
-    return is_whole(entry) and 0 <= entry < MAX_BYTES
 
 
 def _wrong_entry(given: npt.NDArray[np.integer[Any]], place: int) -> UnsupportedError:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError, NoAnswerError
 from ...support import progress
-from ...support.arrays import FloatArray, IntArray
+from ...support.arrays import IntArray
 from ...topologies import Topology, symmetries
 from ...topologies.graphs.orbits import link_orbits
 from ..plans.stages import Trace
@@ -123,7 +123,10 @@ class _Program:
     def flows(self) -> PairFlows:
         """Lift flows of whole numbers to all sources."""
         found = self._exact() if self.is_exact else None
-        return found or self._lifted(*self._rounded())
+        if found is None:
+            whole, amount = _whole(self.model.topology, self.demands, self.model.sources, self.rows, self.rate)
+            found = self._lifted(whole.astype(object), Fraction(amount))
+        return found
 
     def _exact(self) -> PairFlows | None:
         """Take the exact flows as they are; None if that makes large numbers.
@@ -158,11 +161,6 @@ class _Program:
         common = gcd(amount, int(np.gcd.reduce(lifted.flows, axis=None)))
         return PairFlows(lifted.flows // common, amount // common)
 
-    def _rounded(self) -> tuple[ObjectArray, Fraction]:
-        """Flows of whole numbers near those of the program, and what a traffic of 1 gets of them."""
-        whole, amount = _whole(self.model.topology, self.demands, self.model.sources, self.rows, self.rate)
-        return whole.astype(object), Fraction(amount)
-
 
 def _whole(
     topology: Topology, demands: IntArray, sources: IntArray, rows: npt.NDArray[Any], rate: Fraction
@@ -194,7 +192,9 @@ def _by_program(topology: Topology, demands: IntArray, alike: IntArray, trace: T
         answer = solution.exact
     except NoAnswerError:
         trace.note("flows", "linear program, in floats")
-        lengths = _simple(model.link_duals(solution.duals["link_bandwidth"]))
+        duals = model.link_duals(solution.duals["link_bandwidth"])
+        largest = max(float(duals.max()), 1e-300)
+        lengths = tuple(Fraction(max(dual, 0.0) / largest).limit_denominator(10**9) for dual in duals.tolist())
         rows, rate = solution.values["flow"].astype(object), Fraction(solution.objective)
         return _Program(model, demands, alike, lengths, rows, rate / int(model.largest), False)
     trace.note("flows", "linear program, exact")
@@ -210,12 +210,6 @@ def _wide(topology: Topology) -> Topology:
         return topology
     unit = 10 ** len(str(int(1 / widest)))
     return replace(topology, links=tuple(link._replace(bandwidth=link.bandwidth * unit) for link in topology.links))
-
-
-def _simple(prices: FloatArray) -> tuple[Fraction, ...]:
-    """Turn prices into lengths in some unit."""
-    largest = max(float(prices.max()), 1e-300)
-    return tuple(Fraction(max(price, 0.0) / largest).limit_denominator(10**9) for price in prices.tolist())
 
 
 @dataclass(frozen=True)

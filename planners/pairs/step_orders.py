@@ -64,9 +64,10 @@ def best_order(
 
     if order is not None:
         return ordered(order)
+    large = int((-(-used.weights // _grain(used)) * np.diff(used.starts)).sum()) > MAX_HOPS
     by_hop = ordered("hops")
     rate = by_hop.step_rate(topology)
-    if topology.switch_nodes or _is_large(used) or rate == by_hop.inverse_rate(topology):
+    if topology.switch_nodes or large or rate == by_hop.inverse_rate(topology):
         return by_hop
     try:
         by_round = ordered("rounds")
@@ -86,11 +87,6 @@ def _used(paths: Paths) -> Paths:
 def _grain(paths: Paths) -> int:
     """Chunks that move together."""
     return -(-int(paths.weights.max()) // ROWS)
-
-
-def _is_large(paths: Paths) -> bool:
-    parts = -(-paths.weights // _grain(paths))
-    return int((parts * np.diff(paths.starts)).sum()) > MAX_HOPS
 
 
 def _nodes(paths: Paths, topology: Topology) -> tuple[IntArray, IntArray]:

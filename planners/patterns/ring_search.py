@@ -1,4 +1,4 @@
-"""Finds rings that share the links well: the channels of a ring algorithm.
+"""Search for rings that share the links well: the channels of a ring algorithm.
 
 NCCL looks for as many rings as it can run next to each other at some speed, each of which visits the boxes one after
 the other and the GPUs of a box without leaving it, and enters and leaves boxes through different NICs.  The search
@@ -6,7 +6,7 @@ here has the same aim.  Rings are added one at a time, each so that the busiest 
 it, is as little busy as possible; then each is looked for again.  Where that falls short of the best result possible,
 it is repeated in other orders.
 
-Looks for one ring, box by box, whose links are not needed too often: a depth-first walk with limited patience.
+A ring is found box by box, by a depth-first walk with limited patience that keeps each link's use below a ceiling.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Ring(NamedTuple):
         return [link for route in self.routes for link in route.links]
 
 
-class Taste(NamedTuple):
+class Preference(NamedTuple):
     """What a walk prefers.
 
-    `roomy`: Roomy links above ranks with few ways on, which will be hard to pass later; or the latter alone.
+    `widest_first`: Wide links above ranks with few ways on, which will be hard to pass later; or the latter alone.
     `tie`: Among equals: the next rank by number; or zigzag from where the walk entered the box, 0, 1, -1, 2, -2, ...,
         whose rotations use each pair of an even number of ranks once (Williams 1949); or chance.
     """
 
-    roomy: bool
+    widest_first: bool
     tie: Literal["next", "zigzag"] | random.Random
 
 
@@ -95,20 +95,20 @@ class Surroundings:
         return [[self._capacities[link] for link in links] for links in firsts]
 
 
-def next_ring(near: Surroundings, uses: LinkUses, number: int, taste: Taste) -> Ring | None:
+def next_ring(near: Surroundings, uses: LinkUses, number: int, preference: Preference) -> Ring | None:
     """Look for the ring that makes the busiest of its links least busy; it starts in the first box."""
     start = near.boxes[0][number % len(near.boxes[0])]
     ceilings = sorted({(uses.uses[link] + 1) * uses.costs[link] for link in near.links})
     found: dict[int, Ring | None] = {}
 
     def closes(ceiling: int) -> bool:
-        found[ceiling] = _Walk(near, uses, ceiling, taste).ring_from(start)
+        found[ceiling] = _Walk(near, uses, ceiling, preference).ring_from(start)
         return found[ceiling] is not None
 
     best = bisect_left(ceilings, True, key=closes)
     if best < len(ceilings):
         return found[ceilings[best]]
-    return _Walk(near, uses, sum(ceilings) * len(near.order), taste).ring_from(start)
+    return _Walk(near, uses, sum(ceilings) * len(near.order), preference).ring_from(start)
 
 
 def _reached(hops: Hops, rank: int, box: Sequence[int], place: Mapping[int, int]) -> Row:
@@ -120,9 +120,9 @@ def _reached(hops: Hops, rank: int, box: Sequence[int], place: Mapping[int, int]
 class _Walk:
     """One search for a ring that keeps the time of every link at or below a ceiling."""
 
-    def __init__(self, near: Surroundings, uses: LinkUses, ceiling: int, taste: Taste) -> None:
-        self._near, self._taste, self._total = near, taste, len(near.order)
-        self._room: list[int] = [ceiling // cost - used for cost, used in zip(uses.costs, uses.uses, strict=True)]
+    def __init__(self, near: Surroundings, uses: LinkUses, ceiling: int, preference: Preference) -> None:
+        self._near, self._preference, self._total = near, preference, len(near.order)
+        self._capacity: list[int] = [ceiling // cost - used for cost, used in zip(uses.costs, uses.uses, strict=True)]
         self._open = {rank: self._mask(row) for rank, row in near.inside.items()}
         self._box_at = [number for number, box in enumerate(near.boxes) for _ in box]
         self._box_ends = list(accumulate(map(len, near.boxes)))
@@ -141,13 +141,15 @@ class _Walk:
             if head is None or route is None:
                 choices.pop()
                 if routes:
-                    self._take_back(path.pop(), routes.pop())
+                    self._free |= 1 << path.pop()
+                    for link in routes.pop().links:
+                        self._capacity[link] += 1
             elif head == start:
                 return Ring(tuple(path), (*routes, route))
             else:
                 self._free ^= 1 << head
                 for link in route.links:
-                    self._room[link] -= 1
+                    self._capacity[link] -= 1
                 path.append(head)
                 routes.append(route)
                 choices.append(self._choices(path))
@@ -170,22 +172,22 @@ class _Walk:
         """What the walk prefers, smallest first; ranks are in the order of their numbers already."""
         ways_on = (self._open[head] & self._free).bit_count()
         tie: float = 0
-        if isinstance(self._taste.tie, random.Random):
-            tie = self._taste.tie.random()
-        elif self._taste.tie == "zigzag":
+        if isinstance(self._preference.tie, random.Random):
+            tie = self._preference.tie.random()
+        elif self._preference.tie == "zigzag":
             place = self._near.place
             size = len(self._near.boxes[self._box_at[place[head]]])
             ahead, behind = (place[head] - place[entry]) % size, (place[entry] - place[head]) % size
             tie = min(2 * ahead, 2 * behind + 1)
-        return (-self._least_room(route), ways_on, tie) if self._taste.roomy else (ways_on, tie)
+        return (-self._least_capacity(route), ways_on, tie) if self._preference.widest_first else (ways_on, tie)
 
     def _way(self, routes: tuple[Route, ...]) -> Route | None:
-        """The roomiest of the routes, if all its links have room."""
-        best = max(routes, key=self._least_room, default=None)
-        return best if best and self._least_room(best) > 0 else None
+        """The widest of the routes, if all its links have capacity."""
+        best = max(routes, key=self._least_capacity, default=None)
+        return best if best and self._least_capacity(best) > 0 else None
 
-    def _least_room(self, route: Route) -> int:
-        return min(self._room[link] for link in route.links)
+    def _least_capacity(self, route: Route) -> int:
+        return min(self._capacity[link] for link in route.links)
 
     def _keeps_exit(self, head: int, place: int) -> bool:
         """Whether the box can still be left once the walk has gone to `head`."""
@@ -205,11 +207,6 @@ class _Walk:
     def _mask(self, row: Row) -> int:
         return _mask_of(head for head, routes in row.items() if self._way(routes))
 
-    def _take_back(self, rank: int, route: Route) -> None:
-        self._free |= 1 << rank
-        for link in route.links:
-            self._room[link] += 1
-
 
 def _mask_of(ranks: Iterable[int]) -> int:
     mask = 0
@@ -224,7 +221,7 @@ MAX_CHANNELS = 32
 IMPROVEMENTS = 2
 """How often each ring is looked for again."""
 
-REGULAR = (Taste(True, "next"), Taste(False, "next"), Taste(True, "zigzag"))
+REGULAR = (Preference(True, "next"), Preference(False, "next"), Preference(True, "zigzag"))
 EFFORT = 400
 """How often random orders are tried, times the number of ranks."""
 
@@ -266,13 +263,13 @@ def _best_rings(near: Surroundings, hops: Hops, channels: int | None, ideal: Fra
     """Try regular orders first and after that random ones, until these have not helped for some time."""
     best, time, idle = list[Ring](), Fraction(0), 0
     for attempt in range(min(MAX_ATTEMPTS, 3 + EFFORT // len(near.order))):
-        taste = (
+        preference = (
             REGULAR[attempt]
             if attempt < len(REGULAR)
-            else Taste(attempt % 2 == 0, random.Random(current_seed() * MAX_ATTEMPTS + attempt))
+            else Preference(attempt % 2 == 0, random.Random(current_seed() * MAX_ATTEMPTS + attempt))
         )
         idle += 1
-        for rings in _candidates(near, hops, channels, taste):
+        for rings in _candidates(near, hops, channels, preference):
             taken = sharing_time(hops, rings)
             if not best or taken < time:
                 best, time, idle = rings, taken, 0
@@ -283,11 +280,13 @@ def _best_rings(near: Surroundings, hops: Hops, channels: int | None, ideal: Fra
     return best
 
 
-def _candidates(near: Surroundings, hops: Hops, channels: int | None, taste: Taste) -> Iterator[list[Ring]]:
+def _candidates(near: Surroundings, hops: Hops, channels: int | None, preference: Preference) -> Iterator[list[Ring]]:
     """Rings found one after the other, then so many of them as are fastest; and each with its rings found again."""
     uses, found = LinkUses(hops.problem.capacities), list[Ring]()
-    for number in range(channels or _useful_channels(near)):
-        if (ring := next_ring(near, uses, number, taste)) is None:
+    # One ring per GPU of a box, so that each one's NIC has a ring; in a single box, one per link of a rank.
+    useful = min(MAX_CHANNELS, max(map(len, near.boxes)) if len(near.boxes) > 1 else near.links_per_rank)
+    for number in range(channels or useful):
+        if (ring := next_ring(near, uses, number, preference)) is None:
             break
         found.append(ring)
         uses.add(ring.links)
@@ -298,17 +297,12 @@ def _candidates(near: Surroundings, hops: Hops, channels: int | None, taste: Tas
     else:
         few = min(range(1, len(found) + 1), key=lambda count: sharing_time(hops, found[:count]))
         yield found[:few]
-        yield _improved(near, hops, found[:few], taste)
+        yield _improved(near, hops, found[:few], preference)
     yield found
-    yield _improved(near, hops, found, taste)
+    yield _improved(near, hops, found, preference)
 
 
-def _useful_channels(near: Surroundings) -> int:
-    """One ring per GPU of a box, so that each one's NIC has a ring; in a single box, one per link of a rank."""
-    return min(MAX_CHANNELS, max(map(len, near.boxes)) if len(near.boxes) > 1 else near.links_per_rank)
-
-
-def _improved(near: Surroundings, hops: Hops, rings: Sequence[Ring], taste: Taste) -> list[Ring]:
+def _improved(near: Surroundings, hops: Hops, rings: Sequence[Ring], preference: Preference) -> list[Ring]:
     """Look for each ring again, now that all others are known."""
     rings, uses = list(rings), LinkUses(hops.problem.capacities)
     for ring in rings:
@@ -316,7 +310,7 @@ def _improved(near: Surroundings, hops: Hops, rings: Sequence[Ring], taste: Tast
     for _ in range(IMPROVEMENTS):
         for number, ring in enumerate(rings):
             uses.add(ring.links, -1)
-            other = next_ring(near, uses, number, taste)
+            other = next_ring(near, uses, number, preference)
             if other and _peak_with(uses, other) < _peak_with(uses, ring):
                 rings[number] = other
             uses.add(rings[number].links)

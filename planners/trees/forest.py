@@ -84,7 +84,10 @@ def _floored_capacities(problem: TreeProblem, count: int) -> IntArray:
         check_capacities(sum(units))
         floored = np.array(units)
         balanced = _balanced(problem, floored)
-        if np.array_equal(balanced, floored) or _fits(problem, balanced, supplies):
+        if (
+            np.array_equal(balanced, floored)
+            or violated_sink(paired_network(problem.num_nodes, problem.tails, problem.heads, balanced), supplies) < 0
+        ):
             return balanced
         scale = min(Fraction(held + 1, int(size)) for held, size in zip(units, capacities, strict=True))
     raise UnsupportedError(
@@ -125,11 +128,6 @@ def _given_up(problem: TreeProblem, capacities: IntArray, tails: IntArray, heads
     )
     assert flow.value == np.maximum(surplus, 0).sum(), "giving up everything balances every switch"
     return flow.residual[1 : 2 * len(tails) : 2]
-
-
-def _fits(problem: TreeProblem, capacities: IntArray, supplies: IntArray) -> bool:
-    links = paired_network(problem.num_nodes, problem.tails, problem.heads, capacities)
-    return violated_sink(links, supplies) < 0
 
 
 def _structured_forest(

@@ -47,12 +47,11 @@ class StepCost(_Figures):
         """Check both, and make them Python's own numbers."""
         if not is_whole(steps) or steps < 0:
             raise UnsupportedError(f"the steps of the cost are {shown(steps)}; expected a whole number of at least 0")
-        if not _is_exact(bandwidth_factor) or bandwidth_factor.numerator < 0:
+        if not (isinstance(bandwidth_factor, Fraction) or is_int(bandwidth_factor)) or bandwidth_factor.numerator < 0:
             raise UnsupportedError(
                 f"the bandwidth factor of the cost is {shown(bandwidth_factor)}; expected a Fraction of at least 0"
             )
-        exact = bandwidth_factor if isinstance(bandwidth_factor, Fraction) else Fraction(bandwidth_factor)
-        return super().__new__(cls, int(steps), exact)
+        return super().__new__(cls, int(steps), Fraction(bandwidth_factor))
 
     def runtime(self, num_bytes: int | str, *, alpha: Exact, node_bandwidth: Exact) -> Fraction:
         """Time of the schedule by the alpha-beta model, in µs.
@@ -68,11 +67,6 @@ class StepCost(_Figures):
         """
         delay, speed = as_latency(alpha, "a step"), as_factor(node_bandwidth, "node_bandwidth")
         return self.steps * delay + self.bandwidth_factor * as_bytes(num_bytes) / (speed * NS_PER_US)
-
-
-def _is_exact(value: object) -> bool:
-    """Whether it is a fraction or a whole number; most are fractions."""
-    return isinstance(value, Fraction) or is_int(value)
 
 
 def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:

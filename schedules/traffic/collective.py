@@ -107,7 +107,7 @@ class Collective:
         raise UnsupportedError(f"{self} reversed is no collective that collopt knows")
 
     def bus_factor(self, num_ranks: int) -> Fraction:
-        """Divide bus bandwidth by algorithm bandwidth: the share of all data that the busiest rank sends or receives."""
+        """Divide bus bandwidth by algorithm bandwidth: the share of all data of the busiest rank."""
         if self.has_one_root:
             return Fraction(1)
         return Fraction(num_ranks - 1, num_ranks) * (2 if self.has_two_phases else 1)

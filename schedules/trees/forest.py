@@ -282,8 +282,7 @@ class Forest(RoutedSchedule):
         root_weights: Sequence[int] = (),
         direction: Direction = "broadcast",
     ) -> Forest:
-        """Build a forest from ``(root, weight, paths)`` triples, one path per rank that is not the root; it is not
-        verified.
+        """Build a forest, not verified, from ``(root, weight, paths)`` triples, one path per rank but the root.
 
         Parameters
         ----------

@@ -52,7 +52,9 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     _check_shapes(forest, topology)
     _check_weights(forest)
     hops = verified_hops(forest.path_starts, forest.path_nodes, forest.direction, topology, "forest")
-    _check_size(forest)
+    # A path takes a link once, so no copy counts twice.
+    if sum(forest.weights.tolist()) * forest.num_ranks >= LOAD_LIMIT:
+        raise CertificateError(f"{forest.trees_per_root} trees per root could overflow the 64-bit sums of this check")
     copies = np.zeros(len(forest.path_starts) - 1, dtype=np.int64)
     block = max(1, BLOCK_ENTRIES // forest.num_ranks)
     for start in range(0, len(forest.roots), block):
@@ -155,9 +157,3 @@ def _check_weights(forest: Forest) -> None:
             raise CertificateError(
                 f"the trees of root {root} weigh {total} together; expected {forest.trees_per_root * shard}"
             )
-
-
-def _check_size(forest: Forest) -> None:
-    """Refuse numbers of trees whose loads could overflow: a path takes a link once, so no copy counts twice."""
-    if sum(forest.weights.tolist()) * forest.num_ranks >= LOAD_LIMIT:
-        raise CertificateError(f"{forest.trees_per_root} trees per root could overflow the 64-bit sums of this check")
