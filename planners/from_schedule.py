@@ -15,8 +15,7 @@ from ..schedules.paths.schedule import is_verifiable
 from ..schedules.traffic.collective import AnyCollective, as_collective
 from ..support.validation import is_int, shown
 from ..topologies import Topology
-from .plans.plan import Plan
-from .plans.proving import proved_plan
+from .plans.plan import Plan, proved_plan
 from .plans.stages import Trace
 from .trees.problem import check_topology
 

@@ -83,7 +83,6 @@ class Synthesis:
             )
 
     def __str__(self) -> str:
-        """One line."""
         quality = "least for its steps and chunks" if self.proved else "not proved to be the least"
         return (
             f"allgather on {self.topology.name}: {self.schedule.num_steps} steps, "

@@ -23,8 +23,7 @@ from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction
 from ...support.validation import as_whole, shown
 from ...topologies import DirectGraph, Topology
 from ..from_schedule import bound_of_schedule
-from ..plans.plan import Plan
-from ..plans.proving import proved_plan
+from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import check_request
 from .latencies import MAX_LINKS, timed_bfb

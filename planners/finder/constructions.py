@@ -67,7 +67,6 @@ class Construction(ABC):
         return self._planned("reduce")
 
     def __str__(self) -> str:
-        """Return the name."""
         return self.name
 
 

@@ -61,7 +61,6 @@ class Frontier(Sequence[Candidate]):
     unmeasured: int = 0
 
     def __len__(self) -> int:
-        """Return the number of candidates."""
         return len(self.candidates)
 
     @overload
@@ -69,11 +68,9 @@ class Frontier(Sequence[Candidate]):
     @overload
     def __getitem__(self, index: slice) -> tuple[Candidate, ...]: ...
     def __getitem__(self, index: int | slice) -> Candidate | tuple[Candidate, ...]:
-        """Return one candidate, or several."""
         return self.candidates[index]
 
     def __iter__(self) -> Iterator[Candidate]:
-        """Go through the candidates."""
         return iter(self.candidates)
 
     def best(
@@ -132,7 +129,6 @@ class Frontier(Sequence[Candidate]):
         return row | {"candidate": candidate}
 
     def __repr__(self) -> str:
-        """Size and number of candidates in angle brackets."""
         return f"<Frontier of {self.nodes} nodes, degree {self.degree}: {len(self)} candidates>"
 
 

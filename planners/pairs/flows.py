@@ -1,4 +1,4 @@
-"""Flows of an all-to-all(v) at the best rate, or nearly, source by source, and lengths of links that bound that rate.
+"""Flows of an all-to-all(v) at the best rate, or nearly, source by source, and length duals that bound that rate.
 
 The linear program has one source of each orbit of ranks under the symmetries of the network, see
 `collopt.formulations.all_to_all`; where it is too large even so, a maximum concurrent flow takes its place.

@@ -23,8 +23,7 @@ from ...support import progress
 from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
-from ..plans.plan import Plan
-from ..plans.proving import proved_plan
+from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import check_topology
 from .flows import PairAnswer, node_demands, solve_pairs

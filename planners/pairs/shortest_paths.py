@@ -11,8 +11,7 @@ from ...support import progress
 from ...support.arrays import IntArray
 from ...support.seed import current_seed
 from ...topologies import Topology
-from ..plans.plan import Plan
-from ..plans.proving import proved_plan
+from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from .flows import check_pairs_reachable
 from .multicommodity import as_pair_collective, bound_pairs, checked_traffic

@@ -1,11 +1,9 @@
-"""Blink: all data goes through one rank, along trees that fill the network from there.
+"""Blink (Wang et al., MLSys 2020): spanning trees from a single root, packed optimally, also with switches.
 
-Blink packs spanning trees from a single root (Wang et al., MLSys 2020).  Here the packing is the optimal one that
-broadcast gets from `forestcoll`, on networks with switches too: the baseline that ForestColl (section 6.2) calls
-"Blink+Switch".  Broadcast and reduce are then optimal.  Allreduce adds up along the trees and spreads the sums along
-the same trees, at the same time; a reduce-scatter with an allgather beats that (pipeline paper, appendix B).  Allgather
-is an allreduce without additions, as Blink suggests; in its favour, data is not sent to where it came from: a shard
-climbs the trees from its rank and comes down everywhere else.
+The baseline that ForestColl (section 6.2) calls "Blink+Switch".  Broadcast and reduce are optimal.  Allreduce reduces
+and broadcasts along the same trees at the same time; a reduce-scatter with an allgather beats that (pipeline paper,
+appendix B).  Allgather is an allreduce without additions, as Blink suggests, but data is not sent back to where it came
+from: a shard climbs the trees from its rank and comes down everywhere else.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Double binary trees: two trees over the boxes, each of which carries half of the data.
+"""Double binary trees (Sanders, Speck, Träff, Parallel Computing 35(12), 2009): two trees with half of the data each.
 
-A box that passes data on to others in one tree is a leaf in the other, so that all boxes send about as much as they
-receive (Sanders, Speck and Träff, Parallel Computing 35(12), 2009).  As in NCCL, boxes are the nodes of the trees, the
-GPUs of a box form a chain that starts at the one that talks to other boxes, and there is one pair of trees for every
-GPU, so that every NIC is used.  In a network of one box, its ranks are the nodes.
+A box that passes data on in one tree is a leaf in the other, so that all boxes send about as much as they receive.  As
+in NCCL, boxes are the nodes of the trees, the GPUs of a box form a chain from the one that talks to other boxes, and
+there is one pair of trees for every GPU, so that every NIC is used.  In a network of one box, its ranks are the nodes.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ from ...topologies import Topology
 from ...topologies.direct_connect.binary_trees import tree_pair
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem, check_request
-from .fixed_pattern import forest_along, plan_baseline
+from .fixed_pattern import Hops, LinkUses, Route, find_boxes, forest_along, plan_baseline
 from .hierarchical_ring import box_rings
 from .ring_search import Ring
-from .shortest_routes import Hops, LinkUses, Route, find_boxes
 
 
 def plan_double_binary_tree(topology: Topology, collective: AnyCollective, *, root: int | str | None = None) -> Plan:

@@ -1,24 +1,199 @@
-"""What the planners share that fix their own pattern: from trees and routes to a plan with its bound, verified."""
+"""Shortest routes between ranks through switches, and plans of trees along them, for planners with a fixed pattern.
+
+A ring or a binary tree says which rank sends to which, and nothing about the network.  Each such hop takes a route with
+the fewest links; of these, the widest; and of these, where a fabric has several, the one used least so far.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import lcm
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import Allreduce, Collective, Forest, TreeSchedule
 from ...schedules.traffic.collective import AnyCollective
 from ...support.arrays import IntArray
 from ...topologies import Topology
-from ..plans.plan import Plan
-from ..plans.proving import verified_plan
+from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
 from ..trees.forestcoll import bound_trees
 from ..trees.problem import TreeProblem, check_request, shard_weights, tree_problem
-from .shortest_routes import Route
+
+MAX_ROUTES = 64
+"""Equally good ways that are told apart for one hop: all that lead from pod to pod of a fat tree with 16 ports."""
+
+MAX_KEPT = 64
+"""Ranks whose ways are kept: with 1024 ranks on one fabric, those of all would take a gigabyte."""
+
+
+class Route(NamedTuple):
+    """A way from rank to rank: `nodes` with both ends and the switches in between, and `links` by number."""
+
+    nodes: tuple[int, ...]
+    links: tuple[int, ...]
+
+
+class _Ways(NamedTuple):
+    """The shortest ways from one rank, per node that they reach: how long, how wide, and by which links they arrive."""
+
+    lengths: dict[int, int]
+    widths: dict[int, int]
+    arrivals: dict[int, list[int]]
+
+
+class Hops:
+    """The hops of a network, each looked up on first use."""
+
+    def __init__(self, problem: TreeProblem) -> None:
+        self.problem = problem
+        self._tails, self._heads = problem.tails.tolist(), problem.heads.tolist()
+        self._capacities = problem.capacities.tolist()
+        self._out: list[list[int]] = [[] for _ in range(problem.num_nodes)]
+        for link, tail in enumerate(self._tails):
+            self._out[tail].append(link)
+        self._ways: dict[int, _Ways] = {}
+
+    def nearest(self, tail: int) -> tuple[int, list[int]]:
+        """How many links it is to the nearest ranks, and which these are; none if `tail` reaches no rank."""
+        seen, level, length = {tail}, [tail], 0
+        while level:
+            length += 1
+            level = list(dict.fromkeys(self._heads[link] for node in level for link in self._out[node]))
+            if found := [node for node in level if node < self.problem.topology.num_ranks and node != tail]:
+                return length, found
+            level = [node for node in level if node not in seen]
+            seen.update(level)
+        return length, []
+
+    def lengths(self, tail: int) -> set[int]:
+        """Numbers of links that hops from `tail` have."""
+        ranks = self.problem.topology.num_ranks
+        return {length for node, length in self._from(tail).lengths.items() if node < ranks and node != tail}
+
+    def routes(self, tail: int, head: int) -> tuple[Route, ...]:
+        """List the shortest ways that are widest, at most `MAX_ROUTES`; none where every way passes other ranks."""
+        ways = self._from(tail)
+        if head == tail or head not in ways.lengths:
+            return ()
+        width, found = ways.widths[head], list[Route]()
+        unfinished = [Route((head,), ())]
+        while unfinished and len(found) < MAX_ROUTES:
+            nodes, links = unfinished.pop()
+            if nodes[0] == tail:
+                found.append(Route(nodes, links))
+                continue
+            for link in reversed(ways.arrivals[nodes[0]]):
+                before = self._tails[link]
+                if self._capacities[link] >= width and ways.widths[before] >= width:
+                    unfinished.append(Route((before, *nodes), (link, *links)))
+        return tuple(found)
+
+    def needed(self, tail: int, head: int) -> tuple[Route, ...]:
+        """Return `routes`, or raise `UnsupportedError` where there are none."""
+        if routes := self.routes(tail, head):
+            return routes
+        names = self.problem.topology.nodes
+        if self.problem.direction == "reduce":
+            tail, head = head, tail
+        raise UnsupportedError(
+            f"rank {names[tail]!r} would have to send to {names[head]!r}, but every path there in "
+            f"{self.problem.topology!r} passes through other ranks"
+        )
+
+    def _from(self, tail: int) -> _Ways:
+        if tail not in self._ways:
+            if len(self._ways) == MAX_KEPT:
+                del self._ways[next(iter(self._ways))]
+            self._ways[tail] = self._search(tail)
+        return self._ways[tail]
+
+    def _search(self, start: int) -> _Ways:
+        """Breadth first through switches; ranks end a way."""
+        ranks = self.problem.topology.num_ranks
+        ways = _Ways({start: 0}, {start: int(self.problem.capacities.sum())}, {})
+        level, length = [start], 0
+        while level:
+            length += 1
+            fresh: dict[int, None] = {}
+            for tail in level:
+                for link in self._out[tail]:
+                    head = self._heads[link]
+                    if ways.lengths.setdefault(head, length) < length:
+                        continue
+                    ways.arrivals.setdefault(head, []).append(link)
+                    width = min(ways.widths[tail], self._capacities[link])
+                    ways.widths[head] = max(width, ways.widths.get(head, 0))
+                    if head >= ranks:
+                        fresh[head] = None
+            level = list(fresh)
+        return ways
+
+
+class LinkUses:
+    """How often each link is used, and what that costs in one exact unit of time.
+
+    Shapes: `capacities` int64 (links,).
+
+    `common`: The unit: a link of this capacity would take it for one use.
+    `costs`: Time that one use of each link takes.
+    `uses`: So far.
+    """
+
+    def __init__(self, capacities: IntArray) -> None:
+        whole: list[int] = capacities.tolist()
+        self.common = lcm(*set(whole))
+        self.costs = [self.common // capacity for capacity in whole]
+        self.uses = [0] * len(self.costs)
+
+    def add(self, links: Iterable[int], times: int = 1) -> None:
+        """Count uses; a negative number of them takes uses back."""
+        for link in links:
+            self.uses[link] += times
+
+    def peak(self, links: Iterable[int] | None = None) -> int:
+        """Time of the link that takes longest, of `links` or of all."""
+        chosen = range(len(self.uses)) if links is None else links
+        return max(self.uses[link] * self.costs[link] for link in chosen)
+
+    def take(self, routes: Sequence[Route], times: int = 1) -> Route:
+        """Choose the way whose busiest link is done first, the first such way, and count its use."""
+        best = min(routes, key=lambda route: max((self.uses[link] + times) * self.costs[link] for link in route.links))
+        self.add(best.links, times)
+        return best
+
+
+def find_boxes(hops: Hops) -> tuple[tuple[int, ...], ...]:
+    """Group the ranks that are nearest to each other: joined by hops with the fewest links that any hop has.
+
+    That finds GPUs on one NVSwitch, in one mesh of direct links, or hosts on one leaf switch, whatever they are called.
+    """
+    ranks = range(hops.problem.topology.num_ranks)
+    nearest = [hops.nearest(rank) for rank in ranks]
+    shortest = min((length for length, found in nearest if found), default=0)
+    joined: list[set[int]] = [set() for _ in ranks]
+    for rank, (length, found) in enumerate(nearest):
+        if length == shortest:
+            joined[rank].update(found)
+            for other in found:
+                joined[other].add(rank)
+    boxes, seen = [], set()
+    for rank in ranks:
+        if rank in seen:
+            continue
+        box, frontier = {rank}, [rank]
+        while frontier:
+            fresh = joined[frontier.pop()] - box
+            box |= fresh
+            frontier += fresh
+        seen |= box
+        boxes.append(tuple(sorted(box)))
+    return tuple(boxes)
 
 
 def plan_baseline(

@@ -1,9 +1,8 @@
-"""Hierarchical rings: first among the ranks of equal place in all boxes, then inside every box.
+"""Hierarchical rings (BlueConnect: Cho et al., MLSys 2019): among ranks of equal place in all boxes, then in each box.
 
-In an allgather, a shard visits the other boxes along a ring of ranks with the same place, and spreads from each of them
-along rings of the box; reduce-scatter is the reverse, inside first, and allreduce both (BlueConnect: Cho et al., MLSys
-2019).  A shard enters each box once and leaves it at most once, where plain rings take nearly all shards through every
-box.
+In an allgather, a shard visits the other boxes along a ring of ranks with the same place, and goes from each of them
+along rings of the box; reduce-scatter is the reverse, and allreduce both.  A shard enters each box once and leaves it
+at most once, where plain rings take nearly all shards through every box.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem
-from .fixed_pattern import forest_along, plan_baseline
+from .fixed_pattern import Hops, LinkUses, Route, find_boxes, forest_along, plan_baseline
 from .ring_search import Ring, find_rings, ring_along, sharing_time
-from .shortest_routes import Hops, LinkUses, Route, find_boxes
 
 
 def plan_hierarchical_ring(

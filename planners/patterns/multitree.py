@@ -1,12 +1,9 @@
-"""MultiTree: one tree per rank, all grown greedily at the same time.
+"""MultiTree (Huang et al., ISCA 2021): one tree per rank, all grown greedily in steps.
 
-Time goes in steps.  In a step every unit of bandwidth of every link can carry one tree's data once; the trees take
-turns, and each adds a rank that some rank reached in an earlier step can still send to (Huang et al., ISCA 2021).
-Links differ in bandwidth, so each counts as several units, of the slowest link's bandwidth, as ForestColl
-(section 6.5) does where it compares the two.
-
-What the description leaves open for networks with switches is decided in MultiTree's favour: a hop through switches
-takes a unit of every link on its way; hops of fewer links are tried first; and no hop leaves a box to come back to it.
+In a step every unit of bandwidth of every link can carry one tree's data once; the trees take turns, and each adds a
+rank that some rank reached in an earlier step can still send to.  Units are the slowest link's bandwidth, as in
+ForestColl (section 6.5).  With switches, which the description leaves open, a hop takes a unit of every link on its
+way; hops of fewer links are tried first; and no hop leaves a box to come back to it.
 """
 
 from __future__ import annotations
@@ -21,8 +18,7 @@ from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem
-from .fixed_pattern import forest_along, plan_baseline
-from .shortest_routes import Hops, Route, find_boxes
+from .fixed_pattern import Hops, Route, find_boxes, forest_along, plan_baseline
 
 MAX_RANKS = 256
 """Growing takes time with the third power of the number of ranks: about a minute for as many."""

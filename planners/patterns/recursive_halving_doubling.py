@@ -1,13 +1,9 @@
-"""Recursive halving and doubling: in every step, ranks exchange all they have with the rank that differs in one bit.
+"""Recursive halving and doubling (Rabenseifner, ICCS 2004): in every step, ranks that differ in one bit exchange all.
 
-An allgather takes the bits from the highest to the lowest, so that much data goes to near ranks and little to far
-ones; reduce-scatter is the reverse, and allreduce both (Rabenseifner, ICCS 2004).  On a hypercube that leaves all links
-but one of every rank idle in each step.  So there is a second way: the data is cut into as many parts as there are
-bits, and each part begins with another bit.  The way with less congestion is taken.
-
-The way of a shard through the steps is a binomial tree, and trees are what the plan holds: data flows through them
-without waiting for others at the end of a step.  How fast it would be with waiting is noted in the plan's provenance,
-as ``stepped_algbw``.
+An allgather takes the bits from the highest to the lowest, so that much data goes to near ranks; reduce-scatter is the
+reverse, and allreduce both.  On a hypercube that leaves all links but one of every rank idle in each step, so the data
+can also be cut into as many parts as there are bits, each of which begins with another bit; the better one is taken.
+Plans hold the binomial trees of the shards; the rate with steps that wait is noted as ``stepped_algbw``.
 """
 
 from __future__ import annotations
@@ -25,8 +21,7 @@ from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem
-from .fixed_pattern import forest_along, plan_baseline
-from .shortest_routes import Hops, LinkUses, Route
+from .fixed_pattern import Hops, LinkUses, Route, forest_along, plan_baseline
 
 
 def plan_recursive_doubling(topology: Topology, collective: AnyCollective) -> Plan:

@@ -1,10 +1,8 @@
-"""Rings: every rank hands on to the next what it gets from the one before.
+"""Ring algorithm (Patarasuk and Yuan, JPDC 69(2), 2009), as NCCL and RCCL run it.
 
-What NCCL and RCCL run for large allgathers and reduce-scatters, here with rings that `ring_search` finds for the
-network at hand.  In an allgather each shard follows each ring from its root to the rank before it; reduce-scatter is
-the reverse, allreduce both (Patarasuk and Yuan, JPDC 69(2), 2009), and broadcast one shard alone.  Nearly all shards
-cross every cut, wherever they come from: that is what a ring loses where a few boxes have fast networks inside
-(ForestColl, Figure 2).
+In an allgather each shard follows each ring from its root to the rank before it; reduce-scatter is the reverse,
+allreduce both, and broadcast one shard alone.  Nearly all shards cross every cut, wherever they come from: that is what
+a ring loses where a few boxes have fast networks inside (ForestColl, Figure 2).
 """
 
 from __future__ import annotations
@@ -23,9 +21,8 @@ from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.forest import bottleneck
 from ..trees.problem import TreeProblem, tree_problem
-from .fixed_pattern import forest_along, plan_baseline
+from .fixed_pattern import Hops, LinkUses, find_boxes, forest_along, plan_baseline
 from .ring_search import MAX_CHANNELS, Ring, find_rings, ring_along, sharing_time
-from .shortest_routes import Hops, LinkUses, find_boxes
 
 
 def plan_ring(

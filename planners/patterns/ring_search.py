@@ -1,12 +1,9 @@
 """Search for rings that share the links well: the channels of a ring algorithm.
 
-NCCL looks for as many rings as it can run next to each other at some speed, each of which visits the boxes one after
-the other and the GPUs of a box without leaving it, and enters and leaves boxes through different NICs.  The search
-here has the same aim.  Rings are added one at a time, each so that the busiest of its links, counting the rings before
-it, is as little busy as possible; then each is looked for again.  Where that falls short of the best result possible,
-it is repeated in other orders.
-
-A ring is found box by box, by a depth-first walk with limited patience that keeps each link's use below a ceiling.
+As in NCCL, rings visit the boxes one after the other and the GPUs of a box without leaving it, and enter and leave
+boxes through different NICs.  Rings are added one at a time, by a depth-first walk with limited patience that keeps the
+busiest link as little busy as possible; then each is looked for again.  Where that falls short of the best result
+possible, it is repeated in other orders.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from ...errors import UnsupportedError
 from ...support.seed import current_seed
-from .shortest_routes import Hops, LinkUses, Route
+from .fixed_pattern import Hops, LinkUses, Route
 
 Row = Mapping[int, tuple[Route, ...]]
 

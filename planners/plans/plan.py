@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from importlib.metadata import version
@@ -38,6 +38,7 @@ from ...support.writing import write_whole
 from ...topologies import Topology
 from ...topologies.network.topology_json import topology_to_json
 from .checks import check_network, check_purpose, refuse_loads
+from .stages import Trace
 
 PLAN_FORMAT = "collopt-plan"
 PLAN_VERSION = 4
@@ -129,7 +130,6 @@ class Plan:
     provenance: Mapping[str, float | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Look up the collective by its name, and let nobody write to the loads."""
         object.__setattr__(self, "collective", collective_or_given(self.collective))
         if not isinstance(self.link_loads, np.ndarray):
             raise UnsupportedError(
@@ -304,7 +304,6 @@ class Plan:
         self.export("mscclpp-json", path, **options)
 
     def __str__(self) -> str:
-        """One line."""
         verdict = "optimal" if self.gap == 0 else f"{percentage_text(self.gap)} below the bound"
         if self.bound.scope != EVERY_SCHEDULE:
             verdict += f" of {self.bound.scope}"
@@ -314,5 +313,44 @@ class Plan:
         )
 
     def __repr__(self) -> str:
-        """One line in angle brackets."""
         return f"<Plan {self}>"
+
+
+def proved_plan(
+    topology: Topology,
+    collective: Collective,
+    schedule: Schedule,
+    planner: str,
+    options: Mapping[str, int | str],
+    trace: Trace,
+    bound: Bound | Callable[[Fraction], Bound],
+) -> Plan:
+    """Add to a schedule its loads, its rate and a bound, which may be looked for given the rate; verify the whole."""
+    with trace.stage("loads"):
+        loads = schedule.link_loads(topology)
+        rate = rate_of_loads(loads, schedule, topology)
+    if not isinstance(bound, Bound):
+        with trace.stage("bound"):
+            bound = bound(rate)
+    plan = Plan(topology, collective, schedule, bound, rate, loads, planner, options, trace.provenance)
+    with trace.stage("verification"):
+        plan.verify()
+    return plan
+
+
+def verified_plan(
+    topology: Topology,
+    collective: Collective,
+    schedule: Schedule,
+    planner: str,
+    options: Mapping[str, int | str],
+    trace: Trace,
+    bound: Bound,
+) -> Plan:
+    """Do the same in one stage, where the bound is known."""
+    with trace.stage("verification"):
+        loads = schedule.link_loads(topology)
+        rate = rate_of_loads(loads, schedule, topology)
+        plan = Plan(topology, collective, schedule, bound, rate, loads, planner, options, trace.provenance)
+        plan.verify()
+    return plan

@@ -29,8 +29,7 @@ from ...support import progress
 from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
-from ..plans.plan import Plan
-from ..plans.proving import verified_plan
+from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import checked_count, tree_problem

@@ -1,9 +1,8 @@
-"""From a network and shards to a throughput-optimal forest.
+"""Throughput-optimal spanning trees for a network and shards (ForestColl section 5).
 
-The steps of ForestColl section 5: the bottleneck cut gives the optimal rate ``x*`` and with it integer link capacities
-and k trees per root; edge splitting removes the switches; tree packing fills the capacities; every tree edge is mapped
-back to its route through the switches.  Tight sets, guessed switch plans and trimmed capacities make this fast.  What
-comes of them is verified, and a general way without them takes over where they fail.
+The bottleneck cut gives the optimal rate ``x*`` and with it integer link capacities and k trees per root; edge
+splitting removes the switches; tree packing fills the capacities; every tree edge is mapped back to its route.  Tight
+sets, guessed switch plans and trimmed capacities make this fast; a general way takes over where verification fails.
 """
 
 from __future__ import annotations

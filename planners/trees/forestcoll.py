@@ -1,8 +1,8 @@
 """ForestColl: throughput-optimal spanning trees for every collective, on any topology with switches.
 
-Allgather and broadcast are forests of out-trees, from every rank or from one; reduce-scatter and reduce are the same on
-the transposed network with all communication reversed; allreduce is a reduce-scatter whose sums an allgather spreads
-(ForestColl section 5.7; pipeline paper, appendices A and B).  What comes out is verified before anyone sees it.
+Allgather and broadcast are forests of out-trees; reduce-scatter and reduce are the same on the transposed network with
+all communication reversed; allreduce is a reduce-scatter whose sums an allgather broadcasts (ForestColl section 5.7;
+pipeline paper, appendices A and B).
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from ...schedules import ALLGATHER, REDUCE_SCATTER, Allreduce, Bound, Collective
 from ...schedules.traffic.collective import AnyCollective
 from ...solvers.trees.bottleneck import Bottleneck
 from ...topologies import Topology
-from ..plans.plan import Plan
-from ..plans.proving import verified_plan
+from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import TreeProblem, check_request, checked_count, shard_weights, tree_problem

@@ -23,8 +23,7 @@ from ...solvers.strength.tree_centers import centered
 from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray
 from ...topologies import Topology
-from ..plans.plan import Plan
-from ..plans.proving import verified_plan
+from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import TreeProblem, check_request, tree_problem

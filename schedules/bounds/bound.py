@@ -59,7 +59,6 @@ class Bound:
     weights: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Look up the collective by its name."""
         object.__setattr__(self, "collective", collective_or_given(self.collective))
 
     @property
@@ -138,12 +137,10 @@ class Bound:
         return bound_sensitivity(self)
 
     def __str__(self) -> str:
-        """One line."""
         about = "" if self.scope == EVERY_SCHEDULE else f" for {self.scope}"
         return f"{self.collective}: at most {bandwidth_text(self.algbw, 2)}{about} (1/x* = {self.inverse_rate})"
 
     def __repr__(self) -> str:
-        """One line in angle brackets."""
         return f"<Bound {self} on {self.topology.name}>"
 
 

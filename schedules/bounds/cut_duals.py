@@ -86,7 +86,6 @@ class Prices(Witness):
     relays: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """Keep prices as exact numbers, in tuples."""
         object.__setattr__(self, "links", as_link_prices(self.links))
         for name in ("into", "out_of"):
             lists = as_parts(getattr(self, name), f"dual values {name}", "lists of dual values, one per rank")

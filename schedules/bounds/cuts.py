@@ -44,7 +44,6 @@ class Cut(Witness):
     nodes: frozenset[str]
 
     def __post_init__(self) -> None:
-        """Let every node count once."""
         object.__setattr__(self, "nodes", as_node_set(self.nodes, "cut"))
 
     def supply(self, topology: Topology, weights: tuple[int, ...] = ()) -> int:
@@ -147,7 +146,6 @@ class RankCuts(Witness):
     cuts: tuple[Cut, ...]
 
     def __post_init__(self) -> None:
-        """Take nothing but cuts."""
         cuts = as_parts(self.cuts, "list of cuts", "cuts, one per rank")
         if others := [cut for cut in cuts if not isinstance(cut, Cut)]:
             raise CertificateError(f"the bound's list of cuts contains {shown(others[0])}; expected a Cut per rank")
@@ -246,7 +244,6 @@ class Partition(Witness):
     parts: tuple[frozenset[str], ...]
 
     def __post_init__(self) -> None:
-        """Let every node count once in its part."""
         parts = as_parts(self.parts, "partition", "sets of nodes")
         object.__setattr__(self, "parts", tuple(as_node_set(part, "partition") for part in parts))
 

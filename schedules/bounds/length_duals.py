@@ -53,7 +53,6 @@ class LinkLengths(Witness):
     links: tuple[LinkPrice, ...]
 
     def __post_init__(self) -> None:
-        """Keep lengths as exact numbers, in a tuple."""
         object.__setattr__(self, "links", as_link_prices(self.links))
 
     def check(self, topology: Topology) -> None:

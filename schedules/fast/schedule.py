@@ -89,7 +89,6 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     load_text: ClassVar[str] = "the stages put {load} bytes"
 
     def __repr__(self) -> str:
-        """Give the size."""
         return f"<AllToAllvSchedule: {self.size_text}>"
 
     @property

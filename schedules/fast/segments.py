@@ -29,7 +29,6 @@ class StagedArrays:
     server_sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Let nobody write to the arrays."""
         for name in ARRAYS:
             array = getattr(self, name)
             if array.flags.writeable:  # planning takes microseconds, and so would views of arrays that need none

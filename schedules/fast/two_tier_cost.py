@@ -47,7 +47,6 @@ class TwoTierModel:
     wake_up: Exact = DEFAULT_WAKE_UP
 
     def __post_init__(self) -> None:
-        """Read all numbers exactly."""
         object.__setattr__(self, "scale_up", as_bandwidth(self.scale_up, "the scale-up tier"))
         object.__setattr__(self, "scale_out", as_bandwidth(self.scale_out, "the scale-out tier"))
         object.__setattr__(self, "wake_up", as_latency(self.wake_up, "the wake-up"))

@@ -108,7 +108,6 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     steps: IntArray
 
     def __post_init__(self) -> None:
-        """Take whole numbers and arrays only, and let nobody write to the arrays."""
         for name in ("num_ranks", "chunks_per_unit"):
             object.__setattr__(self, name, as_count(getattr(self, name), name))
         for name in ARRAYS:
@@ -305,7 +304,6 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
         return frame.sort_values(["source", "destination"], kind="stable", ignore_index=True)
 
     def __repr__(self) -> str:
-        """Kind and size in angle brackets."""
         apart = ~np.eye(len(self.traffic), dtype=np.bool_)
         equal = len(np.unique(self.traffic[apart])) == 1
         return f"<FlowSchedule: {'all-to-all' if equal else 'all-to-allv'} of {self.num_ranks} ranks, {self.size_text}>"

@@ -41,7 +41,6 @@ class StepAllreduce(AllreduceSchedule):
     broadcast: StepSchedule
 
     def __post_init__(self) -> None:
-        """Take schedules in steps only."""
         for name in ("reduce", "broadcast"):
             if not isinstance(part := getattr(self, name), StepSchedule):
                 raise UnsupportedError(f"the {name} of the allreduce is {shown(part)}; expected a StepSchedule")

@@ -1,8 +1,8 @@
-"""The part of the check of a schedule in steps that finds out when what a rank sends has reached it.
+"""When each rank has each part of each shard: the part of the check of schedules in steps that looks at their order.
 
 It reads the arrays of a schedule whose entries, each for itself, were checked, and trusts nothing else.  Copies of
-different shards never meet, so sends are looked at source by source, many at once by sorting, in blocks that bound the
-memory that this takes.
+different shards never meet, so sends are looked at source by source, many at once by sorting, in blocks of bounded
+memory.
 """
 
 from __future__ import annotations

@@ -110,7 +110,6 @@ class StepSchedule(RoutedSchedule):
     direction: Direction = "broadcast"
 
     def __post_init__(self) -> None:
-        """Take whole numbers and arrays only, and let nobody write to the arrays."""
         for name in COUNTS:
             object.__setattr__(self, name, as_count(getattr(self, name), name))
         self._freeze(ARRAYS, "schedule")
@@ -300,7 +299,6 @@ class StepSchedule(RoutedSchedule):
         return path_links(self.path_starts, self.path_nodes, topology, self.direction)
 
     def __repr__(self) -> str:
-        """Kind and size in angle brackets."""
         kind = "allgather" if self.direction == "broadcast" else "reduce-scatter"
         return (
             f"<StepSchedule: {kind} of {self.num_ranks} ranks, {self.size_text}, {count_text(self.num_sends, 'send')}>"

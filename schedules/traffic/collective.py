@@ -123,11 +123,9 @@ class Collective:
         return Collective, (self.name, self.pattern, self.phases, self.input, self.output, self.takes_traffic)
 
     def __str__(self) -> str:
-        """Return the name."""
         return self.name
 
     def __repr__(self) -> str:
-        """Return the name in angle brackets."""
         return f"<Collective {self.name}>"
 
 

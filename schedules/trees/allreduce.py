@@ -100,7 +100,6 @@ class Allreduce(AllreduceSchedule):
         return congestion(self.link_loads(topology), self.trees_per_root, topology)
 
     def __repr__(self) -> str:
-        """One line in angle brackets."""
         return (
             f"<Allreduce: {self.num_ranks} ranks, {self.reduce.num_trees} reduce trees, "
             f"{self.broadcast.num_trees} broadcast trees>"

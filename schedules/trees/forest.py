@@ -266,7 +266,6 @@ class Forest(RoutedSchedule):
         return np.append(self.path_nodes[self.path_starts[:-1]], -1)
 
     def __repr__(self) -> str:
-        """One line in angle brackets."""
         return (
             f"<Forest: {self.direction}, {self.num_ranks} ranks, {self.num_trees} trees, "
             f"{self.trees_per_root} per root by weight>"

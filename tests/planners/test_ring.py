@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt.errors import UnsupportedError
+from collopt.planners.patterns.fixed_pattern import Hops, find_boxes
 from collopt.planners.patterns.ring import plan_ring
 from collopt.planners.patterns.ring_search import find_rings, sharing_time
-from collopt.planners.patterns.shortest_routes import Hops, find_boxes
 from collopt.planners.trees.problem import tree_problem
 from collopt.topologies import Topology, build, complete, dgx1_v100, dgx_a100, hypercube, mi250, mi300x, ring, torus
 
