@@ -19,8 +19,7 @@ from .plans.plan import Plan, proved_plan
 from .plans.stages import Trace
 from .trees.problem import check_topology
 
-WORD = re.compile(r"[A-Za-z0-9_.+-]{1,100}")
-"""What plan files take as the name of a planner or an option."""
+WORD = re.compile(r"[A-Za-z0-9_.+-]{1,100}")  # what plan files take as the name of a planner or an option
 LARGEST = 10**18
 
 

@@ -44,20 +44,16 @@ Status = Literal["ok", "not applicable", "failed"]
 class Outcome:
     """What came of asking one planner, or for one bound.
 
-    `kind`: Whether `answer` says what cannot be beaten, or what can be done.
-    `name`: A key of `BOUNDS` or of `PLANNERS`.
-    `answer`: None where there is none.
     `status`: Planners that do not suit a topology are not applicable; failures, whatever exception they end with, are
         for people to look into.
-    `reason`: Why there is no answer; of a bound that is not about all schedules, what it is about.
     `seconds`: Wall time of planning, with what compilation and imports it took; laying the outcomes out takes more.
     """
 
-    kind: Kind
-    name: str
-    answer: Bound | Plan | None
+    kind: Kind  # whether `answer` says what cannot be beaten, or what can be done
+    name: str  # a key of `BOUNDS` or of `PLANNERS`
+    answer: Bound | Plan | None  # None where there is none
     status: Status
-    reason: str
+    reason: str  # why there is no answer; of a bound that is not about all schedules, what it is about
     seconds: float
 
     @property
@@ -203,10 +199,8 @@ def _size(kind: Kind, name: str, collective: Collective, sizes: Sequence[int | s
     return {"size": sizes[0]}
 
 
-LARGEST_PROGRAM = 10_000
-"""Columns beyond which the linear program is not solved just for comparison."""
-TIME_LIMIT = 30
-"""Seconds that the linear program may take."""
+LARGEST_PROGRAM = 10_000  # columns beyond which the linear program is not solved just for comparison
+TIME_LIMIT = 30  # seconds that the linear program may take
 
 
 def _forestcoll_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:

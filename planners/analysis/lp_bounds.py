@@ -25,8 +25,7 @@ Duals = Mapping[str, Mapping[Any, Fraction]]
 
 COARSEST = 10**6
 """Where links are not counted in whole units, the fastest has this many at least, as far above HiGHS's tolerances."""
-GRAINS = 2**30
-"""Prices in floats are read in multiples of the largest of them over this."""
+GRAINS = 2**30  # prices in floats are read in multiples of the largest of them over this
 
 
 def lp_bound(

@@ -22,10 +22,8 @@ from ..registry import bound
 if TYPE_CHECKING:
     import pandas as pd
 
-TIME_LIMIT = 60.0
-"""Seconds for each integer program, if nobody says otherwise."""
-TOLERANCE = 1e-6
-"""How far above a whole number of ticks HiGHS's bound may lie and still mean that number."""
+TIME_LIMIT = 60.0  # seconds for each integer program, if nobody says otherwise
+TOLERANCE = 1e-6  # how far above a whole number of ticks HiGHS's bound may lie and still mean that number
 FURTHER_STEPS = 3
 
 

@@ -32,8 +32,7 @@ from .problem import MAX_CHUNKS, BfbProblem, as_chunks, as_graph, read_network, 
 if TYPE_CHECKING:
     from ...solvers.bfb.load_balancing import BusiestSet
 
-CHUNKS_TRIED = 256
-"""Where an exact schedule needs more than `MAX_CHUNKS`."""
+CHUNKS_TRIED = 256  # where an exact schedule needs more than `MAX_CHUNKS`
 
 
 def bfb_schedule(

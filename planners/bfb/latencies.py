@@ -31,20 +31,15 @@ if TYPE_CHECKING:
     from ...solvers.bfb.link_masks import Groups
 
 CHUNKS_TRIED = 16
-MAX_LINKS = 10
-"""Into a rank: all sets of them are looked at, in exact fractions."""
+MAX_LINKS = 10  # into a rank: all sets of them are looked at, in exact fractions
 NS_PER_US = 1000
 
 
 class Pipe(NamedTuple):
-    """A link, as far as its time is concerned.
+    """A link, as far as its time is concerned."""
 
-    `latency`: µs.
-    `rate`: Units of data per µs: bytes, shards or chunks.
-    """
-
-    latency: Fraction
-    rate: Fraction
+    latency: Fraction  # µs
+    rate: Fraction  # units of data per µs: bytes, shards or chunks
 
 
 Demand = tuple[tuple[Pipe, ...], int]

@@ -19,22 +19,16 @@ if TYPE_CHECKING:
     from ...solvers.bfb.link_masks import Intake
 
 MAX_CHUNKS = 2**20
-MAX_RANKS = 2**13
-"""Distances of all pairs take 6 bytes each, a schedule 40 bytes per send."""
+MAX_RANKS = 2**13  # distances of all pairs take 6 bytes each, a schedule 40 bytes per send
 
 
 class BfbProblem(NamedTuple):
-    """A network as breadth-first broadcast sees it: links in the direction from sources.
+    """A network as breadth-first broadcast sees it: links in the direction from sources."""
 
-    `tails`, `heads` (int64 (links,)): For a reduce-scatter, links are turned around.
-    `unit`: Bandwidth that counts as 1 in `intake`: GB/s of a topology, arcs of a graph.
-    `intake`: Links by the rank that they lead to, and distances.
-    """
-
-    tails: IntArray
-    heads: IntArray
-    unit: Fraction
-    intake: Intake
+    tails: IntArray  # int64 (links,); for a reduce-scatter, links are turned around
+    heads: IntArray  # int64 (links,); for a reduce-scatter, links are turned around
+    unit: Fraction  # bandwidth that counts as 1 in `intake`: GB/s of a topology, arcs of a graph
+    intake: Intake  # links by the rank that they lead to, and distances
 
 
 def read_network(network: DirectGraph | Topology, direction: Direction = "broadcast") -> BfbProblem:

@@ -24,25 +24,20 @@ optimum = cache(bandwidth_optimum)
 class Entry(NamedTuple):
     """A topology, what is known of its schedule, and what may be done with it.
 
-    `steps`: T_L in alpha.
-    `factor`: T_B in M/B.
     `hops`: Sum of all distances, or an estimate of it: of two topologies that are alike otherwise, the one with fewer
         hops is kept for all-to-all.
-    `recipe`: How to build both.
-    `simple`: Neither parallel links nor self-loops.
-    `loop_free`: No self-loops.
     `breadth_first`: `steps` and `factor` are those of the best breadth-first broadcast; otherwise that may be better or
         worse.
     `reduce_factor`: T_B of the reduce-scatter in M/B where it is another than `factor`, and then more: of a graph and
         its transpose the one with the better allgather stands for both.  T_L is the same.
     """
 
-    steps: int
-    factor: Fraction
+    steps: int  # T_L in alpha
+    factor: Fraction  # T_B in M/B
     hops: int
-    recipe: Construction
-    simple: bool = True
-    loop_free: bool = True
+    recipe: Construction  # how to build both
+    simple: bool = True  # neither parallel links nor self-loops
+    loop_free: bool = True  # no self-loops
     breadth_first: bool = True
     reduce_factor: Fraction | None = None
 
@@ -61,12 +56,11 @@ class BaseEntry(NamedTuple):
     """A base, and which searches may use it.
 
     `reverse_symmetric`: The graph with all links reversed is the same up to the order of the nodes (Definition 6).
-    `two_way`: Each link has an opposite one.
     """
 
     entry: Entry
     reverse_symmetric: bool = True
-    two_way: bool = False
+    two_way: bool = False  # each link has an opposite one
 
 
 def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
@@ -130,8 +124,7 @@ def order_of_entry(entry: Entry) -> _Key:
 
 
 MAX_KAUTZ_NODES = 2**15
-SEARCH_EFFORT = 3 * 10**6
-"""For `best_circulants`: milliseconds."""
+SEARCH_EFFORT = 3 * 10**6  # for `best_circulants`: milliseconds
 
 
 def bases(nodes: int, degree: int) -> Iterator[BaseEntry]:

@@ -30,16 +30,11 @@ NS_PER_US = 1000
 
 
 class Workload(NamedTuple):
-    """What candidates are timed for.
+    """What candidates are timed for."""
 
-    `num_bytes`: M: bytes in all of an allgather, bytes per rank of an allreduce, a reduce-scatter or an all-to-all.
-    `alpha`: µs per step.
-    `node_bandwidth`: B: GB/s of all ports of a node together.
-    """
-
-    num_bytes: int
-    alpha: Fraction
-    node_bandwidth: Fraction
+    num_bytes: int  # M: bytes in all of an allgather, bytes per rank of an allreduce, a reduce-scatter or an all-to-all
+    alpha: Fraction  # µs per step
+    node_bandwidth: Fraction  # B: GB/s of all ports of a node together
 
     @classmethod
     def read(cls, size: int | str, alpha: Exact, node_bandwidth: Exact) -> Workload:
@@ -55,13 +50,11 @@ class Workload(NamedTuple):
 class FrontierBounds(NamedTuple):
     """What no topology of this size and degree can beat.
 
-    `steps`: T_L in alpha, by the Moore bound.
-    `bandwidth_factor`: T_B in M/B: (N - 1)/N.
     `all_to_all`: Throughput in bandwidths of one link, if as many nodes are as near as the Moore bound lets them be.
     """
 
-    steps: int
-    bandwidth_factor: Fraction
+    steps: int  # T_L in alpha, by the Moore bound
+    bandwidth_factor: Fraction  # T_B in M/B: (N - 1)/N
     all_to_all: Fraction
 
     @classmethod

@@ -24,28 +24,19 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-MAX_SEARCHED_DEGREE = 10
-"""Beyond, the sets of offsets over which a step's load is a maximum are too many."""
+MAX_SEARCHED_DEGREE = 10  # beyond, the sets of offsets over which a step's load is a maximum are too many
 MAX_SETS = 60_000
-MAX_EQUALS = 100
-"""Sets of equal cost that are looked at for what their line graphs may cost."""
+MAX_EQUALS = 100  # sets of equal cost that are looked at for what their line graphs may cost
 
 
 class CirculantBase(NamedTuple):
-    """A circulant graph or digraph with its exact costs.
+    """A circulant graph or digraph with its exact costs."""
 
-    `steps`: T_L in alpha: the diameter.
-    `factor`: T_B in M/B of the best breadth-first broadcast.
-    `hops`: Sum of the distances between all nodes.
-    `recipe`: How to build it.
-    `two_way`: Each link has an opposite one.
-    """
-
-    steps: int
-    factor: Fraction
-    hops: int
-    recipe: Base
-    two_way: bool
+    steps: int  # T_L in alpha: the diameter
+    factor: Fraction  # T_B in M/B of the best breadth-first broadcast
+    hops: int  # sum of the distances between all nodes
+    recipe: Base  # how to build it
+    two_way: bool  # each link has an opposite one
 
 
 def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantBase, ...]:

@@ -25,30 +25,22 @@ from .table import FinderTable
 
 MAX_WORK = 3 * 2**29
 """Nodes, squared, times links of a node, in all of the graphs that are measured: some fifteen seconds."""
-LINE_GRAPH_WORK = 2**24
-"""The same of line graphs that are looked at because they may turn out better than theorems say."""
+LINE_GRAPH_WORK = 2**24  # the same of line graphs that are looked at because they may turn out better than theorems say
 MAX_LINE_GRAPHS = 64
-FLOW_WORK = 4
-"""How much longer it takes where links are too many for all sets of them to be looked at."""
+FLOW_WORK = 4  # how much longer it takes where links are too many for all sets of them to be looked at
 CIRCULANT_TRIES = 100
-CIRCULANT_EFFORT = 5 * 10**7
-"""About a tenth of a second."""
+CIRCULANT_EFFORT = 5 * 10**7  # about a tenth of a second
 
 
 class _Promise(NamedTuple):
-    """What Theorem 7 says of the line graph of a line graph of ... a base, in the order in which to look at them.
+    """What Theorem 7 says of the line graph of a line graph of ... a base, in the order in which to look at them."""
 
-    `steps`: T_L of the base's schedule, and `times`.
-    `factor`: T_B in M/B.
-    `times`: How many line graphs.
-    """
-
-    steps: int
-    factor: Fraction
+    steps: int  # T_L of the base's schedule, and `times`
+    factor: Fraction  # T_B in M/B
     name: str
     recipe: LineGraph
     base: Entry
-    times: int
+    times: int  # how many line graphs
 
 
 class Costing:

@@ -31,8 +31,7 @@ MAX_NODES = 8192
 MAX_DEGREE = 64
 MAX_ALL_TO_ALL_WORK = 2**31
 """Nodes, squared, times links of a node, of all topologies whose all-to-all is bounded: some ten seconds."""
-MANY_SIZES = 64
-"""From here on it pays to have the figures of all generalized Kautz graphs at hand."""
+MANY_SIZES = 64  # from here on it pays to have the figures of all generalized Kautz graphs at hand
 
 
 def find_topologies(

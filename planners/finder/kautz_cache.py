@@ -17,16 +17,12 @@ from ...solvers.bfb.kautz_transpose import as_transpose_factor, kautz_transpose_
 from ...support.arrays import IntArray
 from ...support.writing import write_whole
 
-LARGEST = 2000
-"""Nodes of the graphs in the table: as far as the paper's Figure 18 goes."""
-FIGURES = 5
-"""Columns of a table that `as_figures` reads; the others are for `as_transpose_factor`."""
+LARGEST = 2000  # nodes of the graphs in the table: as far as the paper's Figure 18 goes
+FIGURES = 5  # columns of a table that `as_figures` reads; the others are for `as_transpose_factor`
 COLUMNS = FIGURES + 3
-VERSION = 2
-"""Of the files; a change of the kernel's results or of the table's layout makes it the next number."""
+VERSION = 2  # of the files; a change of the kernel's results or of the table's layout makes it the next number
 
-FOLDER_VARIABLE = "COLLOPT_CACHE_DIR"
-"""Environment variable that names another folder for the files."""
+FOLDER_VARIABLE = "COLLOPT_CACHE_DIR"  # environment variable that names another folder for the files
 
 
 _tables: dict[int, IntArray] = {}

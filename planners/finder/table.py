@@ -41,8 +41,7 @@ Kind = Literal["any", "reverse-symmetric", "two-way"]
 """What graphs are looked for: those that are their own transpose, up to the order of the nodes, can be made two-way."""
 
 MAX_SEARCHED_NODES = 64
-TIES = 4
-"""Topologies of equal T_L and T_B that are kept where all-to-all matters."""
+TIES = 4  # topologies of equal T_L and T_B that are kept where all-to-all matters
 
 
 class FinderTable:

@@ -17,8 +17,7 @@ from ...topologies.network.direct_graph import as_direct_graph
 
 EXACT_COLUMNS = 20_000
 """Of the linear program: interior point, crossover and the exact optimum take about a second for so many."""
-MAX_COLUMNS = 150_000
-"""Interior point alone takes half a minute for so many."""
+MAX_COLUMNS = 150_000  # interior point alone takes half a minute for so many
 FINE_GAP = Fraction(1, 500)
 """Smaller ones take multiplicative weights about as long as the interior point, or more rounds than they have."""
 

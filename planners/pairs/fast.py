@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-STAGES = {"plain": 0, "fewest": 1}
-"""How stages are found: any matching that is repaired, or the widest one each time."""
-MAX_BYTES = 2**62
-"""All entries together stay below this."""
+STAGES = {"plain": 0, "fewest": 1}  # how stages are found: any matching that is repaired, or the widest one each time
+MAX_BYTES = 2**62  # all entries together stay below this
 MAX_SERVERS = 2**10
 MAX_RANKS = 2**15
 

@@ -30,25 +30,17 @@ ObjectArray = npt.NDArray[np.object_]
 MAX_COLUMNS = 25_000
 """Columns of a linear program that is solved to the end; beyond, a maximum concurrent flow comes within `LOOSE_GAP`."""
 LOOSE_GAP = Fraction(1, 200)
-ROW_BITS = 32
-"""Bits that what a rank has for all others is rounded up to, for a concurrent flow."""
-MAX_SCALE = 2**40
-"""Whole numbers beyond which exact flows are rounded."""
-MAX_RATIO = 10**7
-"""Of two parts in a linear program, whose solver has tolerances."""
-GRAIN = 2**24
-"""Whole units that the largest part is cut into, where a flow is rounded."""
+ROW_BITS = 32  # bits that what a rank has for all others is rounded up to, for a concurrent flow
+MAX_SCALE = 2**40  # whole numbers beyond which exact flows are rounded
+MAX_RATIO = 10**7  # of two parts in a linear program, whose solver has tolerances
+GRAIN = 2**24  # whole units that the largest part is cut into, where a flow is rounded
 
 
 class PairFlows(NamedTuple):
-    """What starts at each rank, on each link.
+    """What starts at each rank, on each link."""
 
-    `flows` (int64 (ranks, links)): Flows that bring ``amount`` times its traffic, or more, to each rank.
-    `amount`: What a traffic of 1 gets.
-    """
-
-    flows: IntArray
-    amount: int
+    flows: IntArray  # int64 (ranks, links); flows that bring ``amount`` times its traffic, or more, to each rank
+    amount: int  # what a traffic of 1 gets
 
 
 class PairAnswer(Protocol):

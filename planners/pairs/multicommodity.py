@@ -34,18 +34,13 @@ if TYPE_CHECKING:
 
 TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 """Numbers of chunks per unit of traffic that are tried if none is asked for."""
-MAX_PER_UNIT = 2**20
-"""Chunks that can be asked for."""
-MAX_EXACT = 2**12
-"""Chunks per unit that are taken if they put exactly on each path what its flow does."""
+MAX_PER_UNIT = 2**20  # chunks that can be asked for
+MAX_EXACT = 2**12  # chunks per unit that are taken if they put exactly on each path what its flow does
 MAX_PER_PAIR = 2**12
 """Chunks of a pair beyond which smaller ones are not tried: the traffic itself counts finely enough."""
-MAX_HOPS = 2**25
-"""Hops of all numbers of chunks together."""
-MAX_CHUNKS = 2**62
-"""All together."""
-EFFORT = 2 * 10**7
-"""Hops that are looked at for each number, a fraction of a second."""
+MAX_HOPS = 2**25  # hops of all numbers of chunks together
+MAX_CHUNKS = 2**62  # all together
+EFFORT = 2 * 10**7  # hops that are looked at for each number, a fraction of a second
 
 
 def as_chunks(value: object) -> int:
@@ -175,10 +170,8 @@ def _paths(topology: Topology, traffic: IntArray, answer: PairAnswer) -> Paths:
     )
 
 
-MAX_CUTS = 64
-"""Different ones that are looked at."""
-MAX_UNITS = 2**52
-"""All lengths together, in their common unit."""
+MAX_CUTS = 64  # different ones that are looked at
+MAX_UNITS = 2**52  # all lengths together, in their common unit
 
 
 def lengths_bound(topology: Topology, collective: Collective, traffic: IntArray, lengths: Sequence[Fraction]) -> Bound:

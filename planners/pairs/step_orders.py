@@ -15,10 +15,8 @@ from ...topologies import Topology
 if TYPE_CHECKING:
     from ...solvers.paths.decomposition import Paths
 
-ROWS = 16
-"""Parts at most that the chunks of a path are cut into, so that they can pass one after the other."""
-MAX_HOPS = 2**22
-"""Hops, after cutting, beyond which rounds are not looked at by themselves."""
+ROWS = 16  # parts at most that the chunks of a path are cut into, so that they can pass one after the other
+MAX_HOPS = 2**22  # hops, after cutting, beyond which rounds are not looked at by themselves
 
 Order = Callable[["Paths", Topology], tuple["Paths", IntArray]]
 
@@ -45,8 +43,7 @@ def by_rounds(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
     return parts, list_schedule(parts, topology.arrays.capacities, batch=grain)
 
 
-ORDERS: Mapping[str, Order] = {"hops": by_hops, "rounds": by_rounds}
-"""By name."""
+ORDERS: Mapping[str, Order] = {"hops": by_hops, "rounds": by_rounds}  # by name
 
 
 def best_order(

@@ -28,8 +28,7 @@ from ..trees.problem import TreeProblem, check_request, shard_weights, tree_prob
 MAX_ROUTES = 64
 """Equally good ways that are told apart for one hop: all that lead from pod to pod of a fat tree with 16 ports."""
 
-MAX_KEPT = 64
-"""Ranks whose ways are kept: with 1024 ranks on one fabric, those of all would take a gigabyte."""
+MAX_KEPT = 64  # ranks whose ways are kept: with 1024 ranks on one fabric, those of all would take a gigabyte
 
 
 class Route(NamedTuple):

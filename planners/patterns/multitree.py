@@ -20,8 +20,7 @@ from ..plans.plan import Plan
 from ..trees.problem import TreeProblem
 from .fixed_pattern import Hops, Route, find_boxes, forest_along, plan_baseline
 
-MAX_RANKS = 256
-"""Growing takes time with the third power of the number of ranks: about a minute for as many."""
+MAX_RANKS = 256  # growing takes time with the third power of the number of ranks: about a minute for as many
 
 
 def plan_multitree(topology: Topology, collective: AnyCollective, *, weights: Sequence[object] | None = None) -> Plan:

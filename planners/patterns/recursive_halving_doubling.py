@@ -57,15 +57,13 @@ def _ways(problem: TreeProblem) -> list[_Way]:
 class _Way(NamedTuple):
     """One choice of orders.
 
-    `orders`: Per part of the data, the bits from the first step to the last.
-    `routes`: Into every rank, step by step of every part.
     `congestion`, `stepped`: Time per shard in units of capacity, of the busiest link, and with all waiting for it in
         every step.
     """
 
     problem: TreeProblem
-    orders: Sequence[Sequence[int]]
-    routes: list[Route]
+    orders: Sequence[Sequence[int]]  # per part of the data, the bits from the first step to the last
+    routes: list[Route]  # into every rank, step by step of every part
     congestion: Fraction
     stepped: Fraction
 

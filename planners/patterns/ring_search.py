@@ -37,12 +37,11 @@ class Ring(NamedTuple):
 class Preference(NamedTuple):
     """What a walk prefers.
 
-    `widest_first`: Wide links above ranks with few ways on, which will be hard to pass later; or the latter alone.
     `tie`: Among equals: the next rank by number; or zigzag from where the walk entered the box, 0, 1, -1, 2, -2, ...,
         whose rotations use each pair of an even number of ranks once (Williams 1949); or chance.
     """
 
-    widest_first: bool
+    widest_first: bool  # wide links above ranks with few ways on, which will be hard to pass later; or the latter alone
     tie: Literal["next", "zigzag"] | random.Random
 
 
@@ -212,19 +211,15 @@ def _mask_of(ranks: Iterable[int]) -> int:
     return mask
 
 
-MAX_CHANNELS = 32
-"""Rings at most; NCCL has such a limit too."""
+MAX_CHANNELS = 32  # rings at most; NCCL has such a limit too
 
-IMPROVEMENTS = 2
-"""How often each ring is looked for again."""
+IMPROVEMENTS = 2  # how often each ring is looked for again
 
 REGULAR = (Preference(True, "next"), Preference(False, "next"), Preference(True, "zigzag"))
-EFFORT = 400
-"""How often random orders are tried, times the number of ranks."""
+EFFORT = 400  # how often random orders are tried, times the number of ranks
 
 MAX_ATTEMPTS = 20
-PATIENCE = 8
-"""Attempts in a row without a better result after which there are no more."""
+PATIENCE = 8  # attempts in a row without a better result after which there are no more
 
 
 def ring_along(hops: Hops, ranks: Sequence[int], uses: LinkUses) -> Ring:

@@ -35,40 +35,30 @@ from .forest import best_forest, bottleneck
 from .problem import checked_count, tree_problem
 from .strength import allreduce_bound
 
-MAX_COLUMNS = 200_000
-"""Beyond this a round takes minutes."""
+MAX_COLUMNS = 200_000  # beyond this a round takes minutes
 MAX_ROUNDS = 200
 
-GRAIN = 2**36
-"""Floats are read in multiples of the rate over this."""
-TOLERANCE = 2**16
-"""Cuts that lack no more grains than this are as wide as they should be; a millionth of the rate."""
+GRAIN = 2**36  # floats are read in multiples of the rate over this
+TOLERANCE = 2**16  # cuts that lack no more grains than this are as wide as they should be; a millionth of the rate
 
-SLACK = 1e-9
-"""How far below the optimum a rate is asked for that is known in floats alone."""
-GRAINS_OF_FLOATS = 2**24
-"""Such rates are read in multiples of one over this."""
+SLACK = 1e-9  # how far below the optimum a rate is asked for that is known in floats alone
+GRAINS_OF_FLOATS = 2**24  # such rates are read in multiples of one over this
 
 
 @dataclass(frozen=True)
 class BestRates:
     """A best solution of the allreduce program.
 
-    `rate`: What no trees can beat, GB/s; the optimum, if `exact`.
-    `unit`: GB/s that root rates and shares are counted in.
-    `root_rates`: In rank order.
     `shares`: By direction and number of the link: what trees of this kind take, as much into a switch as out of it.
         Where every link has an opposite of its bandwidth, in-trees are left out: they are the out-trees reversed.
-    `exact`: Whether the root rates add up to `rate`; otherwise they are off by what floats are.
-    `cuts`: How many were added.
     """
 
-    rate: Fraction
-    unit: Fraction
-    root_rates: tuple[Fraction, ...]
+    rate: Fraction  # what no trees can beat, GB/s; the optimum, if `exact`
+    unit: Fraction  # GB/s that root rates and shares are counted in
+    root_rates: tuple[Fraction, ...]  # in rank order
     shares: dict[Direction, tuple[Fraction, ...]]
-    exact: bool
-    cuts: int
+    exact: bool  # whether the root rates add up to `rate`; otherwise they are off by what floats are
+    cuts: int  # how many were added
 
 
 def best_rates(topology: Topology) -> BestRates:

@@ -23,19 +23,14 @@ MAX_WEIGHT = 10**12
 
 
 class TreeProblem(NamedTuple):
-    """A topology as trees see it: links in the direction from roots to leaves.
-
-    `direction`: With "reduce", links are turned around.
-    `tails`, `heads`, `capacities` (int64 (links,)): As in `Topology.arrays`.
-    `root_weights` (int64 (ranks,)): Sizes of the shards, without a common divisor.
-    """
+    """A topology as trees see it: links in the direction from roots to leaves."""
 
     topology: Topology
-    direction: Direction
-    tails: IntArray
-    heads: IntArray
-    capacities: IntArray
-    root_weights: IntArray
+    direction: Direction  # with "reduce", links are turned around
+    tails: IntArray  # int64 (links,); as in `Topology.arrays`
+    heads: IntArray  # int64 (links,); as in `Topology.arrays`
+    capacities: IntArray  # int64 (links,); as in `Topology.arrays`
+    root_weights: IntArray  # int64 (ranks,); sizes of the shards, without a common divisor
 
     @property
     def num_nodes(self) -> int:

@@ -17,8 +17,7 @@ from ..traffic.collective import AnyCollective, as_collective
 from ..traffic.sizes import traffic_matrix
 from .witness import Crossing, LinkPrice, Pair, Witness, as_link_prices, price_by_link, price_rows, prices_from_rows
 
-EXACT_FLOATS = 2**53
-"""Floats up to here are whole numbers that add up exactly."""
+EXACT_FLOATS = 2**53  # floats up to here are whole numbers that add up exactly
 
 
 @dataclass(frozen=True)

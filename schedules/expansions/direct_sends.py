@@ -15,26 +15,20 @@ from ...topologies.network.direct_graph import as_direct_graph
 from ..steps.schedule import StepSchedule
 from ..traffic.collective import Direction
 
-MAX_SENDS = 2**25
-"""Sends of an expanded schedule; they take up to ten gigabytes while they are put together."""
+MAX_SENDS = 2**25  # sends of an expanded schedule; they take up to ten gigabytes while they are put together
 MAX_STEPS = 2**20
-CHUNK_LIMIT = 2**62
-"""Chunks per shard times sends, as for the check of a schedule."""
+CHUNK_LIMIT = 2**62  # chunks per shard times sends, as for the check of a schedule
 
 
 class DirectSends(NamedTuple):
-    """Columns of equal length, one entry for each send.
+    """Columns of equal length, one entry for each send."""
 
-    `steps`, `sources`, `lower`, `upper` (int64 (sends,)): As those of `StepSchedule`.
-    `tails`, `heads` (int64 (sends,)): The two ranks of each send, as its path lists them.
-    """
-
-    steps: IntArray
-    sources: IntArray
-    lower: IntArray
-    upper: IntArray
-    tails: IntArray
-    heads: IntArray
+    steps: IntArray  # int64 (sends,); as those of `StepSchedule`
+    sources: IntArray  # int64 (sends,); as those of `StepSchedule`
+    lower: IntArray  # int64 (sends,); as those of `StepSchedule`
+    upper: IntArray  # int64 (sends,); as those of `StepSchedule`
+    tails: IntArray  # int64 (sends,); the first rank of the path
+    heads: IntArray  # int64 (sends,); the last rank of the path
 
     @classmethod
     def joined(cls, parts: list[DirectSends]) -> DirectSends:

@@ -68,34 +68,24 @@ class Pieces(NamedTuple):
     """Runs of bytes, each of one cell and one stage, in the order of streams and then of bytes in them.
 
     All arrays have the shape (pieces,); `origin`, `proxy`, `peer` and `final` are ranks.
-
-    `stage`: In which stage it goes from server to server.
-    `origin`, `final`: The cell of the traffic matrix.
-    `proxy`, `peer`: The ranks that send and receive it in its stage.
-    `first`, `length`: Which bytes of the cell it is.
-    `offset`: Where in the stream it starts.
     """
 
-    stage: IntArray
-    origin: IntArray
-    proxy: IntArray
-    peer: IntArray
-    final: IntArray
-    first: IntArray
-    length: IntArray
-    offset: IntArray
+    stage: IntArray  # in which stage it goes from server to server
+    origin: IntArray  # row of the cell of the traffic matrix
+    proxy: IntArray  # the rank that sends it in its stage
+    peer: IntArray  # the rank that receives it in its stage
+    final: IntArray  # column of the cell
+    first: IntArray  # first byte in the cell
+    length: IntArray  # number of bytes
+    offset: IntArray  # where in the stream it starts
 
 
 class Moves(NamedTuple):
-    """Bytes that go from GPU to GPU of the same server; all arrays have the shape (moves,).
+    """Bytes that go from GPU to GPU of the same server; all arrays have the shape (moves,)."""
 
-    `source`, `destination`: Two ranks.
-    `length`: Bytes.
-    """
-
-    source: IntArray
-    destination: IntArray
-    length: IntArray
+    source: IntArray  # sending rank
+    destination: IntArray  # receiving rank
+    length: IntArray  # bytes
 
 
 def pieces_of(schedule: StagedArrays, server: int) -> Pieces:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 INT64_LIMIT = 2**63
 ARRAYS = ("traffic", "weights", "path_starts", "path_nodes", "steps")
-MAX_LOADS = 2**32
-"""Steps times links, 8 bytes each: more than any machine has memory for in one array."""
+MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has memory for in one array
 
 
 class FlowPath(NamedTuple):

@@ -15,36 +15,28 @@ import numpy as np
 from ...support.arrays import IntArray
 from .schedule import StepSchedule
 
-NEVER = 2**62
-"""The step in which a rank gets what it never gets."""
+NEVER = 2**62  # the step in which a rank gets what it never gets
 FROM_THE_START = -1
 BLOCK = 2**16
 """Sends and holdings that are looked at together, if that is not less than one source's: few enough for caches."""
-DENSE = 8
-"""Times the places of interest that a table of all places may have."""
+DENSE = 8  # times the places of interest that a table of all places may have
 
 
 @dataclass(frozen=True)
 class Sends:
-    """All sends of the shards of some ranks that follow each other: copies of different shards never meet.
+    """All sends of the shards of some ranks that follow each other: copies of different shards never meet."""
 
-    `first`, `count`: The shards are those of ranks ``first``, ..., ``first + count - 1``.
-    `num_ranks`, `chunks`: Of the schedule; chunks of one shard.
-    `numbers` (int64 (sends,)): Where the sends are in the schedule's arrays.
-    `steps`, `sources`, `lower`, `upper`, `senders`, `receivers` (int64 (sends,)): What the sends are.
-    """
-
-    first: int
-    count: int
-    num_ranks: int
-    chunks: int
-    numbers: IntArray
-    steps: IntArray
-    sources: IntArray
-    lower: IntArray
-    upper: IntArray
-    senders: IntArray
-    receivers: IntArray
+    first: int  # the shards are those of ranks ``first``, ..., ``first + count - 1``
+    count: int  # the shards are those of ranks ``first``, ..., ``first + count - 1``
+    num_ranks: int  # of the schedule; chunks of one shard
+    chunks: int  # of the schedule; chunks of one shard
+    numbers: IntArray  # int64 (sends,); where the sends are in the schedule's arrays
+    steps: IntArray  # int64 (sends,); what the sends are
+    sources: IntArray  # int64 (sends,); what the sends are
+    lower: IntArray  # int64 (sends,); what the sends are
+    upper: IntArray  # int64 (sends,); what the sends are
+    senders: IntArray  # int64 (sends,); what the sends are
+    receivers: IntArray  # int64 (sends,); what the sends are
 
 
 def blocks_of(schedule: StepSchedule) -> Iterator[Sends]:
@@ -79,14 +71,12 @@ class Arrivals:
         empty.
     `first` (int64 (pieces,)): The step that brings each piece first; -1 if it is there from the start, `NEVER` if no
         step does.
-    `times` (int64 (pieces,)): How often a piece is brought, or there from the start.
-    `held` (int64 (sends,)): The step after which the sender has all of what it sends.
     """
 
     points: IntArray
     first: IntArray
-    times: IntArray
-    held: IntArray
+    times: IntArray  # int64 (pieces,); how often a piece is brought, or there from the start
+    held: IntArray  # int64 (sends,); the step after which the sender has all of what it sends
 
     @classmethod
     def of(cls, sends: Sends) -> Arrivals:

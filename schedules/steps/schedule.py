@@ -23,8 +23,7 @@ from ..paths.written_paths import as_count, as_rows, node_paths, schedule_fields
 from ..traffic.collective import Direction
 
 MAX_STEPS = 2**20
-MAX_LOADS = 2**32
-"""Steps times links, 8 bytes each: more than any machine has memory for in one array."""
+MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has memory for in one array
 
 COUNTS = ("num_ranks", "chunks_per_shard")
 COLUMNS = ("steps", "sources", "lower", "upper", "routes")

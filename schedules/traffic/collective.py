@@ -129,8 +129,7 @@ class Collective:
         return f"<Collective {self.name}>"
 
 
-AnyCollective = CollectiveName | Collective
-"""A collective, or its name."""
+AnyCollective = CollectiveName | Collective  # a collective, or its name
 
 ALLGATHER = Collective("allgather", "every root", ("broadcast",), "shard", "all")
 """Every rank gets the shards of all."""

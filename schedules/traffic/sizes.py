@@ -18,10 +18,8 @@ from ...support.arrays import IntArray
 from ...support.quantities import as_amount
 from ...support.validation import shown
 
-MAX_UNITS = 2**53
-"""What all parts together may count."""
-FLOAT_UNITS = 2**40
-"""What all parts together count where floats are rounded."""
+MAX_UNITS = 2**53  # what all parts together may count
+FLOAT_UNITS = 2**40  # what all parts together count where floats are rounded
 FLOATS = (float, np.floating)
 DECIMAL = re.compile(r"\+?([0-9]{1,64}\.?[0-9]{0,64}|\.[0-9]{1,64})(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
 """How numbers of at least 0 are written that are read with all their digits."""

@@ -16,8 +16,7 @@ from ..paths.congestion import congestion
 from ..paths.schedule import AllreduceSchedule
 from .forest import Forest
 
-LOAD_LIMIT = 2**62
-"""What `collopt.schedules.trees.verify` adds up to."""
+LOAD_LIMIT = 2**62  # what `collopt.schedules.trees.verify` adds up to
 
 
 @dataclass(frozen=True, eq=False)

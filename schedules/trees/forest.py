@@ -22,8 +22,7 @@ from ..paths.schedule import RoutedSchedule
 from ..paths.written_paths import node_paths, schedule_fields, whole_count
 from ..traffic.collective import Collective, Direction
 
-BLOCK_ENTRIES = 2**19
-"""Tree entries that are worked on at a time: what fits the processor's cache."""
+BLOCK_ENTRIES = 2**19  # tree entries that are worked on at a time: what fits the processor's cache
 
 
 def depth_blocks(senders: IntArray, routes: npt.NDArray[np.integer], roots: IntArray) -> Iterator[IntArray]:

@@ -20,8 +20,7 @@ from .allreduce import Allreduce, TreeSchedule
 from .forest import Forest
 
 LOAD_LIMIT = 2**62
-BLOCK_ENTRIES = 2**19
-"""Tree entries that are checked at a time: what fits the processor's cache."""
+BLOCK_ENTRIES = 2**19  # tree entries that are checked at a time: what fits the processor's cache
 
 
 @verified_loads.register(Forest)
