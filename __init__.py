@@ -36,38 +36,29 @@ if TYPE_CHECKING:
     from .topologies import Topology, read_topology, write_topology
 
 __all__ = [
-    "Algorithm",
-    "Blocks",
-    "Bound",
-    "ExactAnswer",
-    "Forest",
-    "HighsOptions",
-    "Interval",
-    "Plan",
-    "Session",
-    "Solution",
-    "Topology",
     "__version__",
-    "bound",
-    "compare",
     "errors",
-    "find_topologies",
     "formulations",
-    "load_plan",
-    "plan",
     "planners",
-    "read_topology",
     "report",
     "runtime",
-    "scan_trees_per_root",
-    "schedule_all_to_allv",
     "schedules",
-    "sensitivity",
-    "solve",
     "solvers",
     "topologies",
-    "write_topology",
 ]
+__all__ += ["Blocks", "Bound", "Forest", "Topology", "read_topology", "write_topology"]
+__all__ += [
+    "Plan",
+    "bound",
+    "compare",
+    "find_topologies",
+    "load_plan",
+    "plan",
+    "scan_trees_per_root",
+    "schedule_all_to_allv",
+    "sensitivity",
+]
+__all__ += ["Algorithm", "ExactAnswer", "HighsOptions", "Interval", "Session", "Solution", "solve"]
 
 _LAYERS = ("errors", "formulations", "planners", "report", "runtime", "schedules", "solvers", "topologies")
 _NAMES = {

@@ -20,36 +20,16 @@ from .plans.plan import Plan
 from .plans.stages import on_stage
 from .registry import PLANNERS, Planner, bound, plan
 
-__all__ = [
-    "PLANNERS",
-    "BfbLoad",
-    "Candidate",
-    "Frontier",
-    "Plan",
-    "Planner",
+__all__ = ["PLANNERS", "Plan", "Planner", "bound", "load_plan", "on_stage", "plan", "plan_of_schedule"]
+__all__ += [
     "Synthesis",
-    "TimedBfb",
-    "all_to_all_rate_bounds",
-    "best_chunks",
-    "bfb_cost",
-    "bfb_loads",
-    "bfb_schedule",
-    "bound",
-    "chunked_cost",
     "compare",
-    "find_topologies",
-    "load_plan",
     "lp_bound",
-    "on_stage",
-    "plan",
-    "plan_bfb",
-    "plan_of_schedule",
     "scan_trees_per_root",
-    "schedule_all_to_allv",
     "sensitivity",
-    "sweep_topologies",
     "synthesis_frontier",
     "synthesise",
-    "timed_bfb",
-    "timed_loads",
 ]
+__all__ += ["BfbLoad", "TimedBfb", "best_chunks", "bfb_cost", "bfb_loads", "bfb_schedule", "chunked_cost", "plan_bfb"]
+__all__ += ["Candidate", "Frontier", "find_topologies", "sweep_topologies", "timed_bfb", "timed_loads"]
+__all__ += ["all_to_all_rate_bounds", "schedule_all_to_allv"]

@@ -33,7 +33,10 @@ def plan_of_schedule(
 ) -> Plan:
     """Make a plan of a given schedule, and verify both.
 
-    Such a plan can be saved, exported, run and compared like those of the planners.
+    Such a plan can be saved, exported, run and compared like those of the planners.  Raises `UnsupportedError` if the
+    schedule is none or not of the collective's kind, or a switch takes in and gives out different bandwidths, so that
+    there is no bound to compare with; `CertificateError` if the schedule does not do what the collective asks for, or
+    not on this topology.
 
     Parameters
     ----------
@@ -54,14 +57,6 @@ def plan_of_schedule(
     -------
     Plan
         Already verified; `Plan.gap` says what the schedule misses.
-
-    Raises
-    ------
-    UnsupportedError
-        If the schedule is none or not of the collective's kind, or a switch takes in and gives out different
-        bandwidths, so that there is no bound to compare with.
-    CertificateError
-        If the schedule does not do what the collective asks for, or not on this topology.
 
     Examples
     --------

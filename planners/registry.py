@@ -190,6 +190,9 @@ def bound(
 ) -> Bound:
     """Find what no schedule of a collective can beat on a topology.
 
+    Raises `UnsupportedError` for a collective without a bound here, an unbalanced switch, or a root or weights that do
+    not fit; `BoundError` if some rank cannot reach another.
+
     Parameters
     ----------
     topology : Topology
@@ -208,13 +211,6 @@ def bound(
     Returns
     -------
     Bound
-
-    Raises
-    ------
-    UnsupportedError
-        For a collective without a bound here, an unbalanced switch, or a root or weights that do not fit.
-    BoundError
-        If some rank cannot reach another.
 
     Examples
     --------
@@ -252,6 +248,8 @@ def plan(
     """Plan a collective on a topology.
 
     Options that are None are left to the planner; one that the planner does not have for the collective is refused.
+    Raises `UnsupportedError` for an unknown planner, a collective or an option that it does not have, or a topology
+    that it cannot plan on; `BoundError` if some rank cannot reach another.
 
     Parameters
     ----------
@@ -279,13 +277,6 @@ def plan(
     -------
     Plan
         Already verified.
-
-    Raises
-    ------
-    UnsupportedError
-        For an unknown planner, a collective or an option that it does not have, or a topology that it cannot plan on.
-    BoundError
-        If some rank cannot reach another.
 
     Examples
     --------

@@ -60,87 +60,20 @@ from .trees.forest import Forest, TreeEdge, forest_from_json, forest_to_json
 from .trees.in_network import InNetwork, in_network
 from .trees.verify import verified_link_loads, verified_schedule_loads
 
-__all__ = [
-    "ALLGATHER",
-    "ALLREDUCE",
-    "ALL_TO_ALL",
-    "ALL_TO_ALLV",
-    "BROADCAST",
-    "COLLECTIVES",
-    "EVERY_SCHEDULE",
-    "H200",
-    "MI300X",
-    "PAIR_COLLECTIVES",
-    "PIPELINES",
-    "REDUCE",
-    "REDUCE_SCATTER",
-    "SCHEDULE_READERS",
-    "TREE_COLLECTIVES",
-    "AllToAllvSchedule",
-    "Allreduce",
-    "AnyStepSchedule",
-    "Bound",
-    "Collective",
-    "Crossing",
-    "Cut",
-    "FlowPath",
-    "FlowSchedule",
-    "Forest",
-    "InNetwork",
-    "LinkLengths",
-    "LinkPrice",
-    "Partition",
-    "Prices",
-    "RankCuts",
-    "Schedule",
-    "Send",
-    "Stage",
-    "StepAllreduce",
-    "StepCost",
-    "StepSchedule",
-    "TreeEdge",
-    "TreeSchedule",
-    "TwoTierModel",
-    "TwoTierTimes",
-    "Witness",
-    "allreduce_schedule",
-    "as_bytes",
-    "base_reduce_scatter",
-    "base_schedule",
-    "bidirectional_cost_bound",
-    "bidirectional_schedule",
-    "bound_sensitivity",
-    "bus_factor",
-    "busiest_links",
-    "cartesian_power_cost",
-    "cartesian_power_schedule",
-    "cartesian_product_cost",
-    "congestion",
-    "degree_expansion_cost",
-    "degree_expansion_schedule",
-    "forest_from_json",
-    "forest_to_json",
-    "in_network",
-    "is_line_graph_cost_exact",
-    "line_graph_cost_bound",
-    "line_graph_schedule",
-    "link_prices",
-    "rate_of_loads",
-    "reduce_scatter_schedule",
-    "relabelled",
-    "reversed_schedule",
-    "schedule_from_json",
-    "schedule_time",
-    "schedule_to_json",
-    "step_cost",
-    "step_schedule_time",
-    "steps_from_json",
-    "steps_to_json",
-    "verified_flow_loads",
-    "verified_link_loads",
-    "verified_loads",
-    "verified_schedule_loads",
-    "verified_step_loads",
-    "verified_step_schedule_loads",
-    "without_repeats",
-]
+__all__ = ["ALLGATHER", "ALLREDUCE", "ALL_TO_ALL", "ALL_TO_ALLV", "BROADCAST", "REDUCE", "REDUCE_SCATTER"]
+__all__ += ["COLLECTIVES", "PAIR_COLLECTIVES", "TREE_COLLECTIVES", "Collective", "as_bytes", "bus_factor"]
+__all__ += ["Schedule", "busiest_links", "congestion", "rate_of_loads", "schedule_time", "verified_loads"]
+__all__ += ["SCHEDULE_READERS", "schedule_from_json", "schedule_to_json"]
+__all__ += ["Allreduce", "Forest", "InNetwork", "TreeEdge", "TreeSchedule", "forest_from_json", "in_network"]
+__all__ += ["forest_to_json", "verified_link_loads", "verified_schedule_loads"]
+__all__ += ["AnyStepSchedule", "Send", "StepAllreduce", "StepCost", "StepSchedule", "step_cost", "step_schedule_time"]
+__all__ += ["steps_from_json", "steps_to_json", "verified_step_loads", "verified_step_schedule_loads"]
+__all__ += ["FlowPath", "FlowSchedule", "verified_flow_loads"]
+__all__ += ["H200", "MI300X", "PIPELINES", "AllToAllvSchedule", "Stage", "TwoTierModel", "TwoTierTimes"]
+__all__ += ["EVERY_SCHEDULE", "Bound", "Crossing", "Cut", "LinkLengths", "LinkPrice", "Partition", "Prices", "RankCuts"]
+__all__ += ["Witness", "bound_sensitivity", "link_prices"]
+__all__ += ["allreduce_schedule", "reduce_scatter_schedule", "relabelled", "reversed_schedule", "without_repeats"]
+__all__ += ["base_reduce_scatter", "base_schedule", "bidirectional_schedule", "cartesian_power_schedule"]
+__all__ += ["degree_expansion_schedule", "line_graph_schedule"]
+__all__ += ["bidirectional_cost_bound", "cartesian_power_cost", "cartesian_product_cost", "degree_expansion_cost"]
+__all__ += ["is_line_graph_cost_exact", "line_graph_cost_bound"]

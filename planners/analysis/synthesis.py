@@ -93,6 +93,9 @@ def synthesise(
 ) -> Synthesis:
     """Find the allgather of the least bandwidth time that takes at most some number of steps.
 
+    Raises `UnsupportedError` if there are switches, or an option is not of its form; `NoAnswerError` if the time was
+    over before any schedule was found.
+
     Parameters
     ----------
     topology : Topology
@@ -109,13 +112,6 @@ def synthesise(
     -------
     Synthesis
         Verified.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are switches, or an option is not of its form.
-    NoAnswerError
-        If the time was over before any schedule was found.
 
     Examples
     --------

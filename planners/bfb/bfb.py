@@ -85,6 +85,8 @@ def plan_bfb(
 ) -> Plan:
     """Plan a collective by breadth-first broadcast, by its reverse, or by both.
 
+    Raises `UnsupportedError` as for `bfb_schedule`, or for another collective.
+
     Parameters
     ----------
     topology : Topology
@@ -101,11 +103,6 @@ def plan_bfb(
     -------
     Plan
         Already verified.
-
-    Raises
-    ------
-    UnsupportedError
-        As for `bfb_schedule`, or for another collective.
 
     Examples
     --------
@@ -246,6 +243,8 @@ def bfb_loads(network: DirectGraph | Topology, *, direction: Direction = "broadc
 def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost:
     """Find T_L and T_B of the best breadth-first broadcast: the optimum of linear program (1), exactly.
 
+    Raises `UnsupportedError` if there are switches, nodes differ in their number of ports, or for an unknown solver.
+
     Parameters
     ----------
     graph : DirectGraph or Topology
@@ -258,11 +257,6 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
     -------
     StepCost
         As `collopt.schedules.step_cost` says of the schedule that `bfb_schedule` makes.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are switches, nodes differ in their number of ports, or for an unknown solver.
 
     Examples
     --------

@@ -46,6 +46,9 @@ def find_topologies(
 ) -> Frontier:
     """Find topologies of so many nodes with so many links out of, and into, each, none of which beats another.
 
+    Raises `UnsupportedError` if the size is not understood, or no topology is known, as may be for odd degrees of
+    two-way links.
+
     Parameters
     ----------
     nodes : int
@@ -65,11 +68,6 @@ def find_topologies(
     -------
     Frontier
         By increasing T_L.  Beyond about 1000 nodes `Frontier.unmeasured` may tell that some were too large to measure.
-
-    Raises
-    ------
-    UnsupportedError
-        If the size is not understood, or no topology is known, as may be for odd degrees of two-way links.
 
     Notes
     -----

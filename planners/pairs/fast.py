@@ -34,6 +34,9 @@ def schedule_all_to_allv(
 ) -> AllToAllvSchedule:
     """Plan an all-to-allv; the same matrix gives the same schedule everywhere.
 
+    Raises `UnsupportedError` if the matrix is not square, has a wrong size, entries that are no integers or negative,
+    or sums beyond 2^62; for wrong labels or options; or if there would be too many stages.
+
     Parameters
     ----------
     traffic : ndarray or DataFrame of integers, shape (ranks, ranks)
@@ -54,12 +57,6 @@ def schedule_all_to_allv(
     -------
     AllToAllvSchedule
         Complete: streams, their segments, stages and intervals.
-
-    Raises
-    ------
-    UnsupportedError
-        If the matrix is not square, has a wrong size, entries that are no integers or negative, or sums beyond 2^62;
-        for wrong labels or options; or if there would be too many stages.
 
     Notes
     -----

@@ -132,8 +132,8 @@ class RankCuts(Witness):
     """For every rank a cut that holds this rank alone: no rank can send faster than the widest of them.
 
     *Allreduce*: some rank sends ``2 (N - 1) / N`` of all bytes (pipeline paper, Theorem 17, due to Patarasuk and Yuan,
-    and Corollary 18), unless switches can add up data.  Where switches can copy, one sending can be received often;
-    what counts then is that some rank receives as much (see `Partition`), and the links that enter the cuts.
+    and Corollary 18), unless switches can reduce data.  Where switches can copy, one send can be received often; what
+    counts then is that some rank receives as much (see `Partition`), and the links that enter the cuts.
 
     Attributes
     ----------
@@ -208,24 +208,16 @@ class Partition(Witness):
     """All nodes in parts, p of which hold ranks: these must receive ``2 (p - 1)`` times all data between them.
 
     *Allreduce*: ``algbw <= B / (2 (p - 1))`` with B the bandwidth of the links that enter a part with ranks from
-    another part.  Where links come in pairs of equal bandwidth and every part holds ranks, B / 2 is the bandwidth of
-    the undirected links between parts, and the smallest such bound is the strength of the network (Tutte;
-    Nash-Williams).  Single ranks as parts, each with its own switches, give the mean where `RankCuts` have the maximum.
+    another part; ``docs/explanation/allreduce.md`` proves it, for algorithms that send, copy and reduce elements and do
+    not code several into one, like Theorem 17 of the pipeline paper.  On symmetric bidirectional links where every part
+    holds ranks, the smallest such bound is the strength of the network (Tutte; Nash-Williams).  Single ranks as parts,
+    each with its own switches, give the mean where `RankCuts` have the maximum.
 
     Attributes
     ----------
     parts : tuple of frozenset of str
-        Every node is in exactly one.  A part of switches only counts for nothing, and none of its switches can add up
+        Every node is in exactly one.  A part of switches only counts for nothing, and none of its switches can reduce
         data.
-
-    Notes
-    -----
-    Like Theorem 17 of the pipeline paper, which is Patarasuk and Yuan's, this is about algorithms that send, copy and
-    add up elements and do not code several into one.  Take one element and call a part with ranks a party.  Whatever
-    arrives at a party over a link was last sent by one other party, as switches outside all parties may copy but not
-    add up.  Look at the arrival that first lets some party know the sum.  By then each of the other p - 1 parties has
-    sent what it contributes, so there were p - 1 arrivals at least.  None of these parties knows the sum yet, so each
-    needs another arrival: 2 (p - 1) in all.
 
     Examples
     --------

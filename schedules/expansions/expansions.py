@@ -26,7 +26,9 @@ from .reversal import checked_symmetry
 def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int = 1) -> StepSchedule:
     """Expand a schedule to the line graph: first to all neighbors, then as the old schedule goes from node to node.
 
-    Sends are divided equally among parallel arcs.  Direct-connect paper, Definition 1 and Theorem 7.
+    Sends are divided equally among parallel arcs.  Direct-connect paper, Definition 1 and Theorem 7.  Raises
+    `UnsupportedError` if the graph is not regular, the schedule is not for it, or the result would be too large;
+    `CapacityOverflowError` if there would be too many chunks for 64 bits.
 
     Parameters
     ----------
@@ -41,13 +43,6 @@ def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int =
     -------
     StepSchedule
         One step longer for each time, but for steps in which nothing is left to be sent.
-
-    Raises
-    ------
-    UnsupportedError
-        If the graph is not regular, the schedule is not for it, or the result would be too large.
-    CapacityOverflowError
-        If there would be too many chunks for 64 bits.
     """
     for _ in range(as_size(times, "times", most=MAX_TIMES)):
         schedule = _line_graph_schedule(graph, schedule)
@@ -87,7 +82,8 @@ def _line_graph_schedule(graph: DirectGraph, schedule: StepSchedule) -> StepSche
 def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSchedule) -> StepSchedule:
     """Expand a schedule to copies of all nodes: each send to every copy, and a step for the copies of the source.
 
-    Direct-connect paper, Definition 2 and Theorem 11.
+    Direct-connect paper, Definition 2 and Theorem 11.  Raises `UnsupportedError, CapacityOverflowError` as for
+    `line_graph_schedule`.
 
     Parameters
     ----------
@@ -102,11 +98,6 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
     -------
     StepSchedule
         One step longer; of as many if `copies` is 1.
-
-    Raises
-    ------
-    UnsupportedError, CapacityOverflowError
-        As for `line_graph_schedule`.
     """
     copies = as_size(copies, "copies")
     sends = direct_sends(graph, schedule)
@@ -142,7 +133,8 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
 def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule) -> StepSchedule:
     """Expand a schedule to a Cartesian power: along one dimension after the other, each n-th of a shard in other order.
 
-    Direct-connect paper, Definition 14 and Theorem 12.
+    Direct-connect paper, Definition 14 and Theorem 12.  Raises `UnsupportedError, CapacityOverflowError` as for
+    `line_graph_schedule`.
 
     Parameters
     ----------
@@ -157,11 +149,6 @@ def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule)
     -------
     StepSchedule
         `n` times as long.
-
-    Raises
-    ------
-    UnsupportedError, CapacityOverflowError
-        As for `line_graph_schedule`.
     """
     n = as_size(n, "n", most=MAX_TIMES)
     sends = direct_sends(graph, schedule)
@@ -196,7 +183,9 @@ def bidirectional_schedule(
 ) -> StepSchedule:
     """Expand a schedule to the graph with its transpose: half of each shard as before, half on the added arcs.
 
-    Direct-connect paper, A.6.
+    Direct-connect paper, A.6.  Raises `UnsupportedError` if there is no such isomorphism, `symmetry` is none, the
+    schedule is not for the graph, or the result too large; `NoAnswerError` if the search for an isomorphism was given
+    up.
 
     Parameters
     ----------
@@ -211,13 +200,6 @@ def bidirectional_schedule(
     -------
     StepSchedule
         Of as many steps.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no such isomorphism, `symmetry` is none, the schedule is not for the graph, or the result too large.
-    NoAnswerError
-        If the search for an isomorphism was given up.
     """
     sends = direct_sends(graph, schedule)
     mapping, chunks = checked_symmetry(graph, symmetry), schedule.chunks_per_shard

@@ -56,7 +56,8 @@ def is_line_graph_cost_exact(graph: DirectGraph) -> bool:
     """Return whether T_B of the best BFB schedule is known to grow by exactly 1/N in the line graph.
 
     It does if, from every node u, arcs lead to several nodes, and these are not all equally many hops, two or more,
-    away from u.  That holds wherever all arcs have opposite ones and every node several neighbors.
+    away from u.  That holds wherever all arcs have opposite ones and every node several neighbors.  Theorem 10 of the
+    direct-connect paper asks only for several nodes, which is not enough: see ``docs/explanation/direct-connect.md``.
 
     Parameters
     ----------
@@ -67,19 +68,6 @@ def is_line_graph_cost_exact(graph: DirectGraph) -> bool:
     -------
     bool
         If False, `line_graph_cost_bound` may or may not be the exact cost.
-
-    Notes
-    -----
-    Theorem 10 of the direct-connect paper asks only that arcs lead from every node to several.  That is not enough: its
-    proof picks a node u' that an arc from u leads to, other than v, and then adds up over v what one link into uu'
-    carries, where u' may be one of these v.  For the circulant i to i + 1, i + 2, i + 4 modulo 7, with T_B = 6/7, the
-    theorem says 1, but 20/21 is what the best BFB schedule for the line graph has.
-
-    Why the condition here is enough: in step t + 1 the node uu' gets d shards for each one that u gets in step t, but
-    only d - 1 for that of u', since its own shard is among the d.  The largest number of shards per link in step t is
-    that of some u and some set of links into u (Theorem 19).  If some u' is not at distance t from u, nothing is
-    missing for uu'.  That may fail for one t only; and if it is t = 1, the set is that of the arcs from a single node
-    to u, and another u' will do.
 
     Examples
     --------
@@ -176,7 +164,8 @@ def bidirectional_cost_bound(cost: StepCost) -> StepCost:
 def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> StepCost:
     """Return the exact cost of the best BFB schedule on a product of graphs that each have a bandwidth-optimal one.
 
-    Direct-connect paper, Theorem 13: steps add up, and the bandwidth is optimal again.
+    Direct-connect paper, Theorem 13: steps add up, and the bandwidth is optimal again.  Raises `UnsupportedError` if
+    the theorem does not apply: a graph has self-loops or parallel arcs, or a cost is another.
 
     Parameters
     ----------
@@ -186,11 +175,6 @@ def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> S
     Returns
     -------
     StepCost
-
-    Raises
-    ------
-    UnsupportedError
-        If the theorem does not apply: a graph has self-loops or parallel arcs, or a cost is another.
 
     Examples
     --------

@@ -79,6 +79,8 @@ def reduce_scatter_schedule(
     """Turn an allgather into a reduce-scatter on the same graph (direct-connect paper, Theorem 2).
 
     For a graph that is not isomorphic to its transpose, reverse an allgather of the transpose: `reversed_schedule`.
+    Raises `UnsupportedError` if there is no such isomorphism, `symmetry` is none, or the schedule is no allgather for
+    the graph; `NoAnswerError` if the search for an isomorphism was given up.
 
     Parameters
     ----------
@@ -93,13 +95,6 @@ def reduce_scatter_schedule(
     -------
     StepSchedule
         A reduce-scatter that costs the same; less where the allgather brings something twice.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no such isomorphism, `symmetry` is none, or the schedule is no allgather for the graph.
-    NoAnswerError
-        If the search for an isomorphism was given up.
     """
     direct_sends(graph, schedule)
     if schedule.direction != "broadcast":

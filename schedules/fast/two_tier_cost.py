@@ -56,18 +56,12 @@ class TwoTierModel:
         return Fraction(self.wake_up) + Fraction(num_bytes) / Fraction(self.scale_out) / NS_PER_US
 
     def worst_factor(self, servers: int, gpus_per_server: int) -> Fraction:
-        """What FAST takes at worst over the optimum: ``1 + B_2/B_1 (2 (m - 1) + m/n)``.
+        """Bound what FAST takes over the optimum: ``1 + B_2/B_1 (2 (m - 1) + m/n)`` for n servers of m GPUs.
 
-        Theorem 3 of FAST says ``1 + B_2/B_1 (m + m/n)``.  Its proof counts the last stage's redistribution as one
-        GPU's bytes, whereas by the same proof, item (i), a GPU may have to take in those of m - 1 others.  With n = 2
-        and only GPU 0 of one server sending, only to GPU 0 of the other, the printed bound does not hold.  Like the
-        theorem, this one takes ``B_1 >= (m - 1) B_2`` and local traffic of at most 1/n of what each server sends, is of
-        the paper's own pipeline, and leaves out wake-ups and the rounding to whole bytes.
-
-        Parameters
-        ----------
-        servers, gpus_per_server : int
-            The paper's n and m.
+        Theorem 3 of FAST says ``1 + B_2/B_1 (m + m/n)``, which does not hold as printed: see
+        ``docs/explanation/fast.md``.  Like the theorem, this takes ``B_1 >= (m - 1) B_2`` and local traffic of at most
+        1/n of what each server sends, is of the paper's own pipeline, and leaves out wake-ups and the rounding to whole
+        bytes.
         """
         servers, gpus_per_server = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server")
         ratio = Fraction(self.scale_out) / Fraction(self.scale_up)

@@ -24,7 +24,7 @@ def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
 
     Checked: the arrays fit together; every path follows links of the topology and passes no node twice; its steps rise
     at ranks, and only there; something happens in every step; the paths of two ranks carry exactly the chunks of their
-    traffic.
+    traffic.  Raises `CertificateError` naming the first thing that is wrong.
 
     Parameters
     ----------
@@ -37,11 +37,6 @@ def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
     -------
     ndarray of int64, shape (links,)
         Chunks on each link, in the order of ``topology.links``.
-
-    Raises
-    ------
-    CertificateError
-        Naming the first thing that is wrong.
     """
     check_kinds(schedule, FlowSchedule, topology)
     _check_shapes(schedule, topology)

@@ -252,7 +252,8 @@ def verified_loads(schedule: Schedule, topology: Topology) -> IntArray:  # noqa:
     """Check a schedule and sum what it puts on every link.
 
     Every kind of schedule registers a function of its own, with ``verified_loads.register``, that shares no code with
-    the methods of its class; a subclass is checked like the class that it is derived from.
+    the methods of its class; a subclass is checked like the class that it is derived from.  Raises `CertificateError`
+    naming the first thing that is wrong.
 
     Parameters
     ----------
@@ -266,11 +267,6 @@ def verified_loads(schedule: Schedule, topology: Topology) -> IntArray:  # noqa:
     ndarray of int64, shape (links,) or (steps, links)
         Of trees, copies in multiples of ``1 / schedule.trees_per_root`` units of data; of a flow, chunks.  Of steps,
         chunks in each step; of an allreduce, those of the reduction first, each part in its own chunks.
-
-    Raises
-    ------
-    CertificateError
-        Naming the first thing that is wrong.
 
     Examples
     --------

@@ -26,17 +26,17 @@ DENSE = 8  # times the places of interest that a table of all places may have
 class Sends:
     """All sends of the shards of some ranks that follow each other: copies of different shards never meet."""
 
-    first: int  # the shards are those of ranks ``first``, ..., ``first + count - 1``
+    first: int
     count: int  # the shards are those of ranks ``first``, ..., ``first + count - 1``
-    num_ranks: int  # of the schedule; chunks of one shard
-    chunks: int  # of the schedule; chunks of one shard
+    num_ranks: int
+    chunks: int  # of one shard
     numbers: IntArray  # int64 (sends,); where the sends are in the schedule's arrays
-    steps: IntArray  # int64 (sends,); what the sends are
-    sources: IntArray  # int64 (sends,); what the sends are
-    lower: IntArray  # int64 (sends,); what the sends are
-    upper: IntArray  # int64 (sends,); what the sends are
-    senders: IntArray  # int64 (sends,); what the sends are
-    receivers: IntArray  # int64 (sends,); what the sends are
+    steps: IntArray  # int64 (sends,)
+    sources: IntArray  # int64 (sends,)
+    lower: IntArray  # int64 (sends,)
+    upper: IntArray  # int64 (sends,)
+    senders: IntArray  # int64 (sends,)
+    receivers: IntArray  # int64 (sends,)
 
 
 def blocks_of(schedule: StepSchedule) -> Iterator[Sends]:

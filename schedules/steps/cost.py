@@ -72,6 +72,9 @@ class StepCost(_Figures):
 def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
     """Compute T_L and T_B of a schedule from its link loads.
 
+    Raises `UnsupportedError` if the graph is not regular, or the schedule is for another number of ranks;
+    `CertificateError` if the schedule uses a link that the graph does not have.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -82,13 +85,6 @@ def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
     Returns
     -------
     StepCost
-
-    Raises
-    ------
-    UnsupportedError
-        If the graph is not regular, or the schedule is for another number of ranks.
-    CertificateError
-        If the schedule uses a link that the graph does not have.
 
     Examples
     --------

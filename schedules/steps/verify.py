@@ -28,7 +28,7 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
     Checked: the arrays fit together; every path follows links of the topology, passes only switches and no node twice;
     something happens in every step; a rank sends only what it holds at the beginning of the step; in the end every rank
     has every shard.  Of a reduce-scatter also: no rank is brought the same part of a shard twice, for it would reduce
-    it twice.
+    it twice.  Raises `CertificateError` naming the first thing that is wrong.
 
     Parameters
     ----------
@@ -41,11 +41,6 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
     -------
     ndarray of int64, shape (steps, links)
         Chunks on each link, in the order of ``topology.links``; steps as the schedule numbers them.
-
-    Raises
-    ------
-    CertificateError
-        Naming the first thing that is wrong.
     """
     check_kinds(schedule, StepSchedule, topology)
     _check_shapes(schedule, topology)

@@ -27,8 +27,9 @@ BLOCK_ENTRIES = 2**19  # tree entries that are checked at a time: what fits the 
 def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     """Check that a forest is what it should be on a topology, and sum what it puts on every link.
 
-    Checked: the arrays fit together; every route follows links of the topology, passes only switches and no node
-    twice; every tree reaches every rank from its root; the weights of each root's trees add up to `trees_per_root`.
+    Checked: the arrays fit together; every route follows links of the topology, passes only switches and no node twice;
+    every tree reaches every rank from its root; the weights of each root's trees add up to `trees_per_root`.  Raises
+    `CertificateError` naming the first thing that is wrong.
 
     Parameters
     ----------
@@ -41,11 +42,6 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     -------
     ndarray of int64, shape (links,)
         Tree copies on each link, in the order of ``topology.links``.
-
-    Raises
-    ------
-    CertificateError
-        Naming the first thing that is wrong.
     """
     check_kinds(forest, Forest, topology)
     _check_shapes(forest, topology)
