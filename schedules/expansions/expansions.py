@@ -82,8 +82,7 @@ def _line_graph_schedule(graph: DirectGraph, schedule: StepSchedule) -> StepSche
 def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSchedule) -> StepSchedule:
     """Expand a schedule to copies of all nodes: each send to every copy, and a step for the copies of the source.
 
-    Direct-connect paper, Definition 2 and Theorem 11.  Raises `UnsupportedError, CapacityOverflowError` as for
-    `line_graph_schedule`.
+    Direct-connect paper, Definition 2 and Theorem 11.  Errors as for `line_graph_schedule`.
 
     Parameters
     ----------
@@ -133,8 +132,7 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
 def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule) -> StepSchedule:
     """Expand a schedule to a Cartesian power: along one dimension after the other, each n-th of a shard in other order.
 
-    Direct-connect paper, Definition 14 and Theorem 12.  Raises `UnsupportedError, CapacityOverflowError` as for
-    `line_graph_schedule`.
+    Direct-connect paper, Definition 14 and Theorem 12.  Errors as for `line_graph_schedule`.
 
     Parameters
     ----------
