@@ -2,6 +2,8 @@
 
 ``build`` of a module states a model; before `collopt.solve` a user may add constraints or replace the objective.
 Arguments that are not of the documented form raise `UnsupportedError`.
+
+Links of a model's `topology` carry its data; its `variables` are handles to index when extending it.
 """
 
 from . import (

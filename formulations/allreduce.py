@@ -66,7 +66,7 @@ from ..support.validation import shown
 from ..topologies import Link, Topology
 from ..topologies.network.ranks import as_root
 from .modelling.inputs import as_topology
-from .modelling.pyomo_model import PyomoModel
+from .modelling.pyomo_model import PyomoModel, total
 
 __all__ = ["AllreduceModel", "Variables", "build"]
 
@@ -112,14 +112,10 @@ class AllreduceModel(PyomoModel):
     ----------
     program : ConcreteModel
         ``program.bandwidth[tail, head]`` can be changed between two solves.
-    topology : Topology
-        Whose links carry the data.
     roots : tuple of str
         Ranks that may root trees.
     relays : tuple of str
         Switches that take part like ranks.
-    variables : Variables
-        To index when extending the model.
     """
 
     topology: Topology
@@ -197,7 +193,7 @@ def build(
         _within(model, kind)
         _balance(model, kind)
         _arrival(model, kind)
-    model.maximize(pyo.quicksum(model.variables.root_rate.values()))
+    model.maximize(total(model.variables.root_rate.values()))
     return model
 
 
@@ -230,82 +226,68 @@ def _add_variables(program: Any, topology: Topology, roots: tuple[str, ...], rel
 
 def _link_bandwidth(model: AllreduceModel) -> None:
     """Sum over origins α of y(α; u, v) <= b(u, v) for each link."""
-    import pyomo.environ as pyo
-
     transit, users = model.variables.transit, _grouped((key[1:], key) for key in model.variables.transit)
-    model.program.link_bandwidth = pyo.Constraint(
+    model.add_constraints(
+        "link_bandwidth",
         list(users),
-        rule=lambda program, *link: pyo.quicksum(transit[key] for key in users[link]) <= program.bandwidth[link],
+        rule=lambda *link: total(transit[key] for key in users[link]) <= model.program.bandwidth[link],
     )
 
 
 def _switch_balance(model: AllreduceModel) -> None:
     """Out of w <= into w in y(α) for each origin α and each switch w that it reaches."""
-    import pyomo.environ as pyo
-
     transit, members = model.variables.transit, frozenset(model.members)
     arriving = _grouped(((origin, head), (origin, tail, head)) for origin, tail, head in transit)
     leaving = _grouped(((origin, tail), (origin, tail, head)) for origin, tail, head in transit)
-    model.program.switch_balance = pyo.Constraint(
+    model.add_constraints(
+        "switch_balance",
         [place for place in leaving if place[1] not in members],
-        rule=lambda _, *place: (
-            pyo.quicksum(transit[key] for key in leaving[place])
-            <= pyo.quicksum(transit[key] for key in arriving[place])
+        rule=lambda *place: (
+            total(transit[key] for key in leaving[place]) <= total(transit[key] for key in arriving[place])
         ),
     )
 
 
 def _link_sharing(model: AllreduceModel) -> None:
     """c^RE(α, β) + c^BC(α, β) <= b'(α, β), the sum of y(α; w, β) over the links (w, β)."""
-    import pyomo.environ as pyo
-
     shares, transit = model.variables, model.variables.transit
     arriving = _grouped(((origin, head), (origin, tail, head)) for origin, tail, head in transit)
-    model.program.link_sharing = pyo.Constraint(
+    model.add_constraints(
+        "link_sharing",
         model.program.pairs,
-        rule=lambda _, *pair: (
-            shares.reduce_share[pair] + shares.broadcast_share[pair]
-            <= pyo.quicksum(transit[key] for key in arriving[pair])
+        rule=lambda *pair: (
+            shares.reduce_share[pair] + shares.broadcast_share[pair] <= total(transit[key] for key in arriving[pair])
         ),
     )
 
 
 def _within(model: AllreduceModel, kind: Direction) -> None:
     """f(t; u, v) <= c(u, v) for each rank t and pair."""
-    import pyomo.environ as pyo
-
     share, flow = model.variables.of(kind)
-    constraint = pyo.Constraint(
-        model.topology.compute_nodes,
-        model.program.pairs,
-        rule=lambda _, rank, *pair: flow[(rank, *pair)] <= share[pair],
-    )
-    model.program.add_component(f"{kind}_within", constraint)
+    index = model.topology.compute_nodes, model.program.pairs
+    model.add_constraints(f"{kind}_within", *index, rule=lambda rank, *pair: flow[(rank, *pair)] <= share[pair])
 
 
 def _balance(model: AllreduceModel, kind: Direction) -> None:
     """Out of v - into v <= x(v) in f(t) for each rank t and member v other than t; of reduce, into v - out of v."""
-    import pyomo.environ as pyo
-
     # A relay without links has nothing to balance.
     linked = [node for node in model.members if node not in model.relays or node in model.pairs_out_of]
     others = [(rank, node) for rank in model.topology.compute_nodes for node in linked if node != rank]
-    constraint = pyo.Constraint(
-        others, rule=lambda _, rank, node: -_net_arrival(model, kind, rank, node) <= _rooted(model, node)
+    model.add_constraints(
+        f"{kind}_balance",
+        others,
+        rule=lambda rank, node: -_net_arrival(model, kind, rank, node) <= _rooted(model, node),
     )
-    model.program.add_component(f"{kind}_balance", constraint)
 
 
 def _arrival(model: AllreduceModel, kind: Direction) -> None:
     """Into t - out of t >= sum of x(v) - x(t), which is at t already, for each rank t; of reduce, out of t - into t."""
-    import pyomo.environ as pyo
-
-    total = pyo.quicksum(model.variables.root_rate.values())
-    constraint = pyo.Constraint(
+    rooted = total(model.variables.root_rate.values())
+    model.add_constraints(
+        f"{kind}_arrival",
         model.topology.compute_nodes,
-        rule=lambda _, rank: _net_arrival(model, kind, rank, rank) >= total - _rooted(model, rank),
+        rule=lambda rank: _net_arrival(model, kind, rank, rank) >= rooted - _rooted(model, rank),
     )
-    model.program.add_component(f"{kind}_arrival", constraint)
 
 
 def _rooted(model: AllreduceModel, node: str) -> Any:
@@ -314,11 +296,9 @@ def _rooted(model: AllreduceModel, node: str) -> Any:
 
 def _net_arrival(model: AllreduceModel, kind: Direction, rank: str, node: str) -> Any:
     """Into `node` minus out of it, in the witness of `rank`; of reduce, against the direction of the data."""
-    import pyomo.environ as pyo
-
     _, flow = model.variables.of(kind)
-    arriving = pyo.quicksum(flow[(rank, *pair)] for pair in model.pairs_into.get(node, ()))
-    leaving = pyo.quicksum(flow[(rank, *pair)] for pair in model.pairs_out_of.get(node, ()))
+    arriving = total(flow[(rank, *pair)] for pair in model.pairs_into.get(node, ()))
+    leaving = total(flow[(rank, *pair)] for pair in model.pairs_out_of.get(node, ()))
     return arriving - leaving if kind == "broadcast" else leaving - arriving
 
 

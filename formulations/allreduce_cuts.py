@@ -79,10 +79,6 @@ class AllreduceCutModel(BlockModel):
 
     Attributes
     ----------
-    blocks : Blocks
-        As for all models in blocks.
-    topology : Topology
-        Whose links carry the data.
     roots : ndarray of int64, shape (roots,)
         Ranks that may root trees.
     root_rate : ndarray of int64, shape (roots,)

@@ -59,7 +59,7 @@ from ..support.arrays import IntArray
 from ..support.validation import shown
 from ..topologies import Link, Topology
 from .modelling.inputs import as_count, as_topology, hop_distances
-from .modelling.pyomo_model import PyomoModel, new_program
+from .modelling.pyomo_model import PyomoModel, new_program, total
 
 __all__ = ["BfbModel", "Variables", "build", "build_chunked", "build_timed"]
 
@@ -92,16 +92,12 @@ class BfbModel(PyomoModel):
     program : ConcreteModel
         ``program.bandwidth[tail, head]`` (GB/s), ``program.latency[tail, head]`` (µs) and ``program.size`` can be
         changed between two solves.
-    topology : Topology
-        Whose links carry the data.
     distance : int
         Hops between the ranks and the sources of what they get: the paper's step t.
     ranks : tuple of str
         The ranks that get something in this program.
     parts : int
         Sum of the shares of a shard: 1, or the chunks per shard.
-    variables : Variables
-        To index when extending the model.
     """
 
     topology: Topology
@@ -220,7 +216,7 @@ def _build(
     due = [(names[source], rank) for rank in chosen for source in _due(topology, hops, distance, rank)]
     _link_load(model, offers)
     _arrival(model, due, offers)
-    model.minimize(pyo.quicksum(program.busiest.values()))
+    model.minimize(total(program.busiest.values()))
     return model
 
 
@@ -268,33 +264,29 @@ def _add_parameters(program: Any, links: Sequence[Link], size: Fraction) -> None
 
 def _link_load(model: BfbModel, offers: Sequence[tuple[str, str, str]]) -> None:
     """Size * sum over v of x(v, (w, u)) <= (U(u) - alpha(w, u)) b(w, u) for each link with something to bring."""
-    import pyomo.environ as pyo
-
     program, share, busiest = model.program, model.variables.share, model.variables.busiest
     offered: dict[tuple[str, str], list[str]] = {}
     for source, tail, head in offers:
         offered.setdefault((tail, head), []).append(source)
 
-    def rule(_: Any, tail: str, head: str) -> Any:
-        load = pyo.quicksum(share[source, tail, head] for source in offered[tail, head])
+    def rule(tail: str, head: str) -> Any:
+        load = total(share[source, tail, head] for source in offered[tail, head])
         # Times the bandwidth, as a quotient has more digits than a float.
         return program.size * load <= (busiest[head] - program.latency[tail, head]) * program.bandwidth[tail, head]
 
-    program.link_load = pyo.Constraint(list(offered), rule=rule)
+    model.add_constraints("link_load", list(offered), rule=rule)
 
 
 def _arrival(model: BfbModel, due: Sequence[tuple[str, str]], offers: Sequence[tuple[str, str, str]]) -> None:
     """Sum over w of x(v, (w, u)) = 1, or P, for each source v that is due at rank u."""
-    import pyomo.environ as pyo
-
     share = model.variables.share
     tails: dict[tuple[str, str], list[str]] = {}
     for source, tail, head in offers:
         tails.setdefault((source, head), []).append(tail)
 
-    def rule(_: Any, source: str, rank: str) -> Any:
+    def rule(source: str, rank: str) -> Any:
         if (source, rank) not in tails:
             raise UnsupportedError(f"no link may bring {rank!r} the shard of {source!r}; add one that can to links")
-        return pyo.quicksum(share[source, tail, rank] for tail in tails[source, rank]) == model.parts
+        return total(share[source, tail, rank] for tail in tails[source, rank]) == model.parts
 
-    model.program.arrival = pyo.Constraint(due, rule=rule)
+    model.add_constraints("arrival", due, rule=rule)

@@ -51,7 +51,7 @@ from ..support.validation import shown
 from ..topologies import Topology
 from .allreduce import AllreduceModel
 from .modelling.inputs import as_topology
-from .modelling.pyomo_model import PyomoModel
+from .modelling.pyomo_model import PyomoModel, total
 from .throughput import ThroughputModel
 
 __all__ = ["SharingModel", "Variables", "build"]
@@ -143,20 +143,17 @@ def _link_shared(model: SharingModel) -> None:
     usages = [part.usage for part in model.parts.values()]
     # A link that no part can use has nothing to share.
     used = [link for link in links if any(link in usage for usage in usages)]
-    program.link_shared = pyo.Constraint(
+    model.add_constraints(
+        "link_shared",
         used,
-        rule=lambda _, *link: pyo.quicksum(usage[link] for usage in usages if link in usage) <= program.bandwidth[link],
+        rule=lambda *link: total(usage[link] for usage in usages if link in usage) <= program.bandwidth[link],
     )
 
 
 def _least_rate(model: SharingModel, worth: Mapping[str, Fraction]) -> None:
     """Weight times z <= rate, for each part."""
-    import pyomo.environ as pyo
-
     least, parts = model.variables.least, model.parts
-    model.program.least_rate = pyo.Constraint(
-        list(parts), rule=lambda _, name: float(worth[name]) * least <= parts[name].rate
-    )
+    model.add_constraints("least_rate", list(parts), rule=lambda name: float(worth[name]) * least <= parts[name].rate)
 
 
 def _checked_weights(parts: Mapping[str, Any], weights: Mapping[str, object] | None) -> dict[str, Fraction]:

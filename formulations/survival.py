@@ -82,8 +82,6 @@ class SurvivalModel(PyomoModel):
         By name, such as ``"without_0"``.
     failures : mapping of str to tuple of str
         The cable that each scenario is without.
-    variables : Variables
-        To index when extending the model.
     """
 
     topology: Topology
@@ -156,31 +154,26 @@ def build(
 
 def _link_reserved(model: SurvivalModel) -> None:
     """r(u, v) <= b(u, v) for each link."""
-    import pyomo.environ as pyo
-
     bandwidth = {(link.tail, link.head): float(link.bandwidth) for link in model.topology.links}
     reserved = model.variables.reserved
-    model.program.link_reserved = pyo.Constraint(
-        list(bandwidth), rule=lambda _, tail, head: reserved[tail, head] <= bandwidth[tail, head]
+    model.add_constraints(
+        "link_reserved", list(bandwidth), rule=lambda tail, head: reserved[tail, head] <= bandwidth[tail, head]
     )
 
 
 def _promise(model: SurvivalModel) -> None:
     """The promised x is at most the x of each scenario."""
-    import pyomo.environ as pyo
-
     rate, scenarios = model.variables.rate, model.scenarios
-    model.program.promise = pyo.Constraint(list(scenarios), rule=lambda _, name: rate <= scenarios[name].variables.rate)
+    model.add_constraints("promise", list(scenarios), rule=lambda name: rate <= scenarios[name].variables.rate)
 
 
 def _within(model: SurvivalModel) -> None:
     """c(u, v) <= r(u, v) for each scenario and each link that is left in it."""
-    import pyomo.environ as pyo
-
     reserved, scenarios = model.variables.reserved, model.scenarios
-    model.program.within = pyo.Constraint(
+    model.add_constraints(
+        "within",
         [(name, *link) for name, scenario in scenarios.items() for link in scenario.variables.share],
-        rule=lambda _, name, tail, head: scenarios[name].variables.share[tail, head] <= reserved[tail, head],
+        rule=lambda name, tail, head: scenarios[name].variables.share[tail, head] <= reserved[tail, head],
     )
 
 

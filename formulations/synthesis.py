@@ -51,7 +51,7 @@ from ..errors import UnsupportedError
 from ..schedules.steps.schedule import Send, StepSchedule
 from ..topologies import Topology
 from .modelling.inputs import as_count, hop_distances
-from .modelling.pyomo_model import PyomoModel
+from .modelling.pyomo_model import PyomoModel, total
 
 __all__ = ["SynthesisModel", "Variables", "as_schedule", "build"]
 
@@ -93,16 +93,12 @@ class SynthesisModel(PyomoModel):
     ----------
     program : ConcreteModel
         ``program.ticks[tail, head]``, how long a chunk takes on a link, can be changed between two solves.
-    topology : Topology
-        Whose links carry the data.
     steps : int
         How many there may be; they count from 0.
     chunks : int
         Chunks per shard.
     tick : Fraction
         Length of a tick in ns per byte of shard: ``tick`` times the objective is `StepSchedule.inverse_rate`.
-    variables : Variables
-        To index when extending the model.
     """
 
     topology: Topology
@@ -148,7 +144,7 @@ def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
     _arrival(model, incoming)
     _holding(model, sendings, incoming)
     _link_load(model, sendings)
-    model.minimize(pyo.quicksum(program.duration.values()))
+    model.minimize(total(program.duration.values()))
     return model
 
 
@@ -227,40 +223,34 @@ Incoming = Mapping[tuple[str, int, str], list[Sending]]
 
 def _arrival(model: SynthesisModel, incoming: Incoming) -> None:
     """Sum over (w, u) and t of x(v, p, (w, u), t) = 1 for each rank u and each chunk p of each other rank v."""
-    import pyomo.environ as pyo
-
     send = model.variables.send
-    model.program.arrival = pyo.Constraint(
-        list(incoming), rule=lambda _, *chunk_at: pyo.quicksum(send[sending] for sending in incoming[chunk_at]) == 1
+    model.add_constraints(
+        "arrival", list(incoming), rule=lambda *chunk_at: total(send[sending] for sending in incoming[chunk_at]) == 1
     )
 
 
 def _holding(model: SynthesisModel, sendings: list[Sending], incoming: Incoming) -> None:
     """x(v, p, (u, w), t) <= sum over (r, u) and s < t of x(v, p, (r, u), s) unless u = v."""
-    import pyomo.environ as pyo
-
     send = model.variables.send
 
-    def rule(_: Any, *key: Any) -> Any:
+    def rule(*key: Any) -> Any:
         sending = Sending(*key)
         earlier = (each for each in incoming[sending.source, sending.chunk, sending.tail] if each.step < sending.step)
-        return send[sending] <= pyo.quicksum(send[each] for each in earlier)
+        return send[sending] <= total(send[each] for each in earlier)
 
     passed_on = [sending for sending in sendings if sending.tail != sending.source]
-    model.program.holding = pyo.Constraint(passed_on, rule=rule)
+    model.add_constraints("holding", passed_on, rule=rule)
 
 
 def _link_load(model: SynthesisModel, sendings: list[Sending]) -> None:
     """Ticks(u, w) * sum over v and p of x(v, p, (u, w), t) <= duration(t) for each link (u, w) and step t."""
-    import pyomo.environ as pyo
-
     send, duration, ticks = model.variables.send, model.variables.duration, model.program.ticks
     carried: dict[tuple[str, str, int], list[Sending]] = {}
     for sending in sendings:
         carried.setdefault(sending[2:], []).append(sending)
 
-    def rule(_: Any, tail: str, head: str, step: int) -> Any:
-        load = pyo.quicksum(send[sending] for sending in carried[tail, head, step])
+    def rule(tail: str, head: str, step: int) -> Any:
+        load = total(send[sending] for sending in carried[tail, head, step])
         return ticks[tail, head] * load <= duration[step]
 
-    model.program.link_load = pyo.Constraint(list(carried), rule=rule)
+    model.add_constraints("link_load", list(carried), rule=rule)

@@ -73,7 +73,7 @@ from ..schedules.traffic.sizes import as_weights
 from ..support.validation import shown
 from ..topologies import Topology
 from .modelling.inputs import as_count, as_topology
-from .modelling.pyomo_model import PyomoModel, new_program
+from .modelling.pyomo_model import PyomoModel, new_program, total
 
 __all__ = ["FixedCountModel", "ThroughputModel", "Variables", "build", "build_fixed_count"]
 
@@ -105,14 +105,10 @@ class ThroughputModel(PyomoModel):
     ----------
     program : ConcreteModel
         ``program.bandwidth[tail, head]`` can be changed between two solves.
-    topology : Topology
-        Whose links carry the data.
     weights : tuple of Fraction
         Sizes of the shards in rank order; the algorithm bandwidth is their sum times the rate.
     direction : {"broadcast", "reduce"}
         Whether data runs from roots to ranks or from ranks to roots.
-    variables : Variables
-        To index when extending the model.
     """
 
     topology: Topology
@@ -289,71 +285,62 @@ def _add_variables(program: Any, topology: Topology, rate: Any, domain: Any) -> 
 
 def _link_bandwidth(model: ThroughputModel, scale: Any, unit: Fraction) -> None:
     """c(u, v) <= U b(u, v) / unit for each link, with U = unit = 1 where shares are bandwidths."""
-    import pyomo.environ as pyo
-
     share, bandwidth = model.variables.share, model.program.bandwidth
-    model.program.link_bandwidth = pyo.Constraint(
+    model.add_constraints(
+        "link_bandwidth",
         [(link.tail, link.head) for link in model.topology.links],
-        rule=lambda _, tail, head: share[tail, head] <= scale * (bandwidth[tail, head] / unit),
+        rule=lambda tail, head: share[tail, head] <= scale * (bandwidth[tail, head] / unit),
     )
 
 
 def _switch_balance(model: ThroughputModel) -> None:
     """Sum of c(u, w) = sum of c(w, v) for each switch w."""
-    import pyomo.environ as pyo
-
     topology, share = model.topology, model.variables.share
-    model.program.switch_balance = pyo.Constraint(
+    model.add_constraints(
+        "switch_balance",
         [switch for switch in topology.switch_nodes if topology.in_links(switch) or topology.out_links(switch)],
-        rule=lambda _, switch: (
-            pyo.quicksum(share[link.tail, link.head] for link in topology.in_links(switch))
-            == pyo.quicksum(share[link.tail, link.head] for link in topology.out_links(switch))
+        rule=lambda switch: (
+            total(share[link.tail, link.head] for link in topology.in_links(switch))
+            == total(share[link.tail, link.head] for link in topology.out_links(switch))
         ),
     )
 
 
 def _flow_in_share(model: ThroughputModel) -> None:
     """f(t; u, v) <= c(u, v) for each rank t and link."""
-    import pyomo.environ as pyo
-
     share, flow = model.variables.share, model.variables.flow
-    model.program.flow_in_share = pyo.Constraint(
+    model.add_constraints(
+        "flow_in_share",
         model.topology.compute_nodes,
         [(link.tail, link.head) for link in model.topology.links],
-        rule=lambda _, rank, tail, head: flow[rank, tail, head] <= share[tail, head],
+        rule=lambda rank, tail, head: flow[rank, tail, head] <= share[tail, head],
     )
 
 
 def _flow_balance(model: ThroughputModel) -> None:
     """Out of v - into v <= w(v) x for each rank t and node v other than t; in the direction of the data."""
-    import pyomo.environ as pyo
-
     topology, rate = model.topology, model.variables.rate
     weight = dict(zip(topology.compute_nodes, map(float, model.weights), strict=True))
     pairs = [(rank, node) for rank in topology.compute_nodes for node in topology.nodes if node != rank]
-    model.program.flow_balance = pyo.Constraint(
-        pairs, rule=lambda _, rank, node: -_net_arrival(model, rank, node) <= weight.get(node, 0.0) * rate
+    model.add_constraints(
+        "flow_balance", pairs, rule=lambda rank, node: -_net_arrival(model, rank, node) <= weight.get(node, 0.0) * rate
     )
 
 
 def _flow_arrival(model: ThroughputModel) -> None:
     """Into t - out of t >= (sum of w - w(t)) x for each rank t: with its own shard that is everything."""
-    import pyomo.environ as pyo
-
     ranks, rate = model.topology.compute_nodes, model.variables.rate
     others = {rank: float(sum(model.weights) - own) for rank, own in zip(ranks, model.weights, strict=True)}
-    model.program.flow_arrival = pyo.Constraint(
-        ranks, rule=lambda _, rank: _net_arrival(model, rank, rank) >= others[rank] * rate
+    model.add_constraints(
+        "flow_arrival", ranks, rule=lambda rank: _net_arrival(model, rank, rank) >= others[rank] * rate
     )
 
 
 def _net_arrival(model: ThroughputModel, rank: str, node: str) -> Any:
     """Into `node` minus out of it, in the witness of `rank`; reversed where data runs from ranks to roots."""
-    import pyomo.environ as pyo
-
     topology, flow = model.topology, model.variables.flow
-    arriving = pyo.quicksum(flow[rank, link.tail, link.head] for link in topology.in_links(node))
-    leaving = pyo.quicksum(flow[rank, link.tail, link.head] for link in topology.out_links(node))
+    arriving = total(flow[rank, link.tail, link.head] for link in topology.in_links(node))
+    leaving = total(flow[rank, link.tail, link.head] for link in topology.out_links(node))
     return arriving - leaving if model.direction == "broadcast" else leaving - arriving
 
 

@@ -1,6 +1,7 @@
-"""The algorithms: the door to HiGHS, and exact combinatorial routines for max flow, splitting and tree packing.
+"""Solvers: the interface to HiGHS, exact linear programs, and combinatorial algorithms on integer arrays.
 
-The names below solve linear programs; the routines with kernels are imported module by module, where they are needed.
+The names below solve linear programs; modules with numba kernels are imported where they are needed.  Unless a
+docstring says otherwise, `tails`, `heads`, `capacities` are int64 (links,), and `supplies`, `weights` int64 (ranks,).
 """
 
 from ..support.seed import seeded

@@ -112,7 +112,7 @@ class Blocks:
         name : str
             New among the variables.
         shape : int or tuple of int
-            Of the block; ``()`` for a single variable.
+            Of the block, at most 10^8 entries; ``()`` for a single variable.
         lower, upper : array_like
             Bounds that broadcast to the shape.
         whole : bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -70,6 +70,12 @@ class PyomoModel:
             raise UnsupportedError(f"{what} is {shown(str(expression))}; expected variables that do not cancel out")
         self.program.add_component(name, pyo.Constraint(expr=expression))
 
+    def add_constraints(self, name: str, *index: Any, rule: Callable[..., Any]) -> None:
+        """Add a block of constraints: `rule` takes an index and returns its relational expression."""
+        import pyomo.environ as pyo
+
+        self.program.add_component(name, pyo.Constraint(*index, rule=lambda _, *key: rule(*key)))
+
     def maximize(self, expression: Any) -> None:
         """Replace the objective by the greatest value of a linear expression; `UnsupportedError` if it is none."""
         self._replace_objective(expression, "maximize")
@@ -79,13 +85,7 @@ class PyomoModel:
         self._replace_objective(expression, "minimize")
 
     def linear_program(self) -> CompiledProgram:
-        """Return the program as it stands, as the arrays that `collopt.solve` reads.
-
-        Raises
-        ------
-        UnsupportedError
-            If it cannot be stated as arrays, or is a part of another model, which has the constraints that join them.
-        """
+        """Return the program as it stands, as arrays; `UnsupportedError` if it is a part of another model."""
         home = self.program.model()
         if home is not self.program:
             raise UnsupportedError(
@@ -164,6 +164,13 @@ class CompiledProgram(NamedTuple):
     whole: npt.NDArray[np.bool_]
     variables: Mapping[str, Component]
     constraints: Mapping[str, Component]
+
+
+def total(terms: Iterable[Any]) -> Any:
+    """Sum the terms of an expression."""
+    import pyomo.environ as pyo
+
+    return pyo.quicksum(terms)
 
 
 def new_program(name: str) -> Any:

@@ -64,7 +64,7 @@ class Groups(NamedTuple):
 def intake(num_ranks: int, tails: IntArray, heads: IntArray, widths: IntArray) -> Intake:
     """Find all distances, and arrange links and sources by the rank that they lead to.
 
-    Shapes: `tails`, `heads` int64 (links,); `widths` int64 (links,).
+    Shapes: `widths` int64 (links,).
     """
     divisor = int(np.gcd.reduce(widths)) if len(widths) else 1
     order = np.lexsort((tails, heads))

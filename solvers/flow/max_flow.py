@@ -49,10 +49,7 @@ def check_capacities(*totals: int) -> None:
 def flow_network(
     num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, reverse: IntArray | None = None
 ) -> FlowNetwork:
-    """Build a network in which edge ``i`` becomes the arcs ``2 i`` and ``2 i + 1``.
-
-    Shapes: `tails`, `heads`, `capacities` int64 (edges,).
-    """
+    """Build a network in which edge ``i`` becomes the arcs ``2 i`` and ``2 i + 1``."""
     backward = np.zeros_like(capacities) if reverse is None else reverse
     check_capacities(sum(map(int, capacities)) + sum(map(int, backward)))
     arc_heads = np.empty(2 * len(tails), dtype=np.int64)
@@ -64,10 +61,7 @@ def flow_network(
 
 
 def paired_network(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray) -> FlowNetwork:
-    """Build a network in which two opposite edges share one pair of arcs; edges must not be parallel.
-
-    Shapes: `tails`, `heads`, `capacities` int64 (edges,).
-    """
+    """Build a network in which two opposite edges share one pair of arcs; edges must not be parallel."""
     low, high = np.minimum(tails, heads), np.maximum(tails, heads)
     keys, pair = np.unique(low * num_nodes + high, return_inverse=True)
     both = np.zeros((len(keys), 2), dtype=np.int64)
@@ -76,7 +70,7 @@ def paired_network(num_nodes: int, tails: IntArray, heads: IntArray, capacities:
 
 
 def max_flow(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, source: int, sink: int) -> MaxFlow:
-    """Compute a maximum flow and a minimum cut. Shapes: `tails`, `heads`, `capacities` int64 (edges,)."""
+    """Compute a maximum flow and a minimum cut."""
     return solve_network(flow_network(num_nodes, tails, heads, capacities), source, sink)
 
 

@@ -45,7 +45,7 @@ def unmet_demand(network: FlowNetwork, residual: IntArray, supplies: IntArray, s
 
     Steps: (1) take an active node of the highest label; (2) push to nodes one label below, from its current arc on;
     (3) if excess is left, relabel just above the lowest residual neighbor.
-    Shapes: `residual` int64 (arcs,); `supplies` int64 (sources,).
+    Shapes: `residual` int64 (arcs,).
     """
     # Local names: numba counts references whenever a field of a tuple is looked up.
     first_arc, next_arc, heads, _ = network

@@ -25,10 +25,7 @@ class SinkSweep(NamedTuple):
 def sweep_sinks(
     num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray, num_sinks: int
 ) -> SinkSweep:
-    """Compute a maximum flow from all supplies into each of the nodes ``0 .. num_sinks - 1``.
-
-    Shapes: `tails`, `heads`, `capacities` int64 (links,); `supplies` int64 (sources,).
-    """
+    """Compute a maximum flow from all supplies into each of the nodes ``0 .. num_sinks - 1``."""
     network = paired_network(num_nodes, tails, heads, capacities)
     sweep = SinkSweep(np.zeros(num_sinks, dtype=np.int64), np.zeros((num_sinks, num_nodes), dtype=np.bool_))
     for begin, end in progress.batches(num_sinks):

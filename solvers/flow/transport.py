@@ -86,7 +86,7 @@ def rounded_flow(
 
     Integral capacities have integral maximum flows, so rounding an exact `flow` up leaves enough capacity.
 
-    Shapes: `tails`, `heads` int64 (links,); `flow` float64 (links,); `demands` int64 (nodes,); returns int64 (links,).
+    Shapes: `flow` float64 (links,); `demands` int64 (nodes,); returns int64 (links,).
     """
     sinks = np.flatnonzero(demands)
     all_tails = np.concatenate([tails, sinks])

@@ -54,8 +54,7 @@ def concurrent_flow(
     convexity and symmetry some optimum has equal loads on all links of an orbit, so one source and one link per orbit
     suffice.
 
-    Shapes: `tails`, `heads`, `capacities` int64 (links,); `demands` int64 (ranks, ranks); `automorphisms` int64
-    (generators, nodes).
+    Shapes: `demands` int64 (ranks, ranks); `automorphisms` int64 (generators, nodes).
     """
     if not 0 < gap < 1 or most_rounds < 1:
         raise UnsupportedError(

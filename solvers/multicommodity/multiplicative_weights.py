@@ -49,10 +49,7 @@ class ScaledInstance(NamedTuple):
 def scaled_instance(
     num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray, orbits: LinkOrbits
 ) -> ScaledInstance:
-    """Scale a problem to integers.
-
-    Shapes: `tails`, `heads`, `capacities` int64 (links,); `demands` int64 (ranks, ranks).
-    """
+    """Scale a problem to integers. Shapes: `demands` int64 (ranks, ranks)."""
     class_capacities = np.zeros(len(orbits.sizes), dtype=np.int64)
     np.add.at(class_capacities, orbits.classes, capacities)
     rows = _rows(demands, orbits.sources)

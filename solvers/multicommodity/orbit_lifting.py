@@ -47,8 +47,7 @@ def lift_flows(
 
     Memory is O(ranks * links), time O(ranks * links * generators).
 
-    Shapes: `tails`, `heads`, `capacities` int64 (links,); `symmetries` int64 (generators, nodes); `sources` int64
-    (sources,); `flows` int64 (sources, links).
+    Shapes: `symmetries` int64 (generators, nodes); `sources` int64 (sources,); `flows` int64 (sources, links).
 
     Rank 0 of a ring of three sends both units over the same link; rotated, every link carries both units of a source:
 

@@ -35,7 +35,7 @@ class Adjacency(NamedTuple):
 
 
 def adjacency(num_nodes: int, tails: IntArray, heads: IntArray) -> Adjacency:
-    """Sort links by both ends. Shapes: `tails`, `heads` int64 (links,)."""
+    """Sort links by both ends."""
     sides = []
     for ends, others in ((tails, heads), (heads, tails)):
         links = np.argsort(ends, kind="stable")

@@ -42,7 +42,7 @@ def rounded(
 
     Deterministic: random choices start from a fixed seed.
 
-    Shapes: `pairs` int64 (paths,); `amounts` int64 (pairs,); `capacities` int64 (links,); returns int64 (paths,).
+    Shapes: `pairs` int64 (paths,); `amounts` int64 (pairs,); returns int64 (paths,).
     """
     _check_arrays(paths, pairs, amounts, capacities)
     members = np.argsort(pairs, kind="stable")

@@ -33,7 +33,7 @@ def source_paths(
 ) -> Paths:
     """Decompose the flow of one source into simple paths that meet every demand exactly.
 
-    Shapes: `tails`, `heads` int64 (links,); `flow` int64 (links,); `demands` int64 (nodes,).
+    Shapes: `flow` int64 (links,); `demands` int64 (nodes,).
     """
     _check_arrays(num_nodes, tails, heads, flow, source, demands)
     kept = np.zeros(num_nodes, dtype=np.int64)

@@ -27,7 +27,7 @@ def list_schedule(paths: Paths, capacities: IntArray, *, batch: int = 1, effort:
 
     Deterministic: random choices start from a fixed seed.
 
-    Shapes: `capacities` int64 (links,); returns int64 (total hops,).
+    Shapes: returns int64 (total hops,).
     """
     quotas = step_quotas(paths, capacities, batch)
     _check_rows(paths, quotas)
@@ -221,10 +221,7 @@ def split(paths: Paths, most: int) -> tuple[Paths, IntArray]:
 
 
 def step_quotas(paths: Paths, capacities: IntArray, batch: int = 1) -> IntArray:
-    """Return the number of chunks that each link may carry per step.
-
-    Shapes: `capacities` int64 (links,); returns int64 (links,).
-    """
+    """Return the number of chunks that each link may carry per step. Shapes: returns int64 (links,)."""
     if capacities.ndim != 1 or capacities.dtype != np.int64 or capacities.min(initial=1) < 1 or batch < 1:
         raise SolverError(
             f"capacities have shape {capacities.shape}, type {capacities.dtype} and minimum "

@@ -29,7 +29,7 @@ class NodeWeightedCuts(NamedTuple):
 def node_weighted_cuts(
     num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray
 ) -> NodeWeightedCuts:
-    """Build a network for node-weighted cuts. Shapes: `tails`, `heads`, `capacities` int64 (links,)."""
+    """Build a network for node-weighted cuts."""
     nodes, nothing = np.arange(num_nodes), np.zeros(num_nodes, dtype=np.int64)
     network = flow_network(
         num_nodes + 2,

@@ -83,7 +83,7 @@ def balanced_demands(
     X and no others.  Demands may be negative.  They are near `target`: every rank first gets its target, or more if a
     cut requires it; the excess is then removed in equal steps as far as cuts allow.
 
-    Shapes: `tails`, `heads`, `capacities` int64 (links,); `target` int64 (ranks,); returns int64 (ranks,).
+    Shapes: `target` int64 (ranks,); returns int64 (ranks,).
     """
     check_capacities(4 * sum(map(int, capacities)) + 2 * level * (len(target) + 1))
     cuts = node_weighted_cuts(num_nodes, len(target), tails, heads, capacities)

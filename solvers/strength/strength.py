@@ -28,10 +28,7 @@ class Strength(NamedTuple):
 
 
 def strength(num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray) -> Strength:
-    """Find the strength of a network and a family of sets that has it, exactly.
-
-    Shapes: `tails`, `heads`, `capacities` int64 (links,).
-    """
+    """Find the strength of a network and a family of sets that has it, exactly."""
     # Capacities are multiplied by denominators of at most 2 (num_ranks - 1); demands are at most four times the total.
     check_capacities(16 * sum(map(int, capacities)) * num_ranks)
     labels = np.where(np.arange(num_nodes) < num_ranks, np.arange(num_nodes), -1)

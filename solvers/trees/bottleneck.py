@@ -40,8 +40,6 @@ def bottleneck_cut(
 
     ``w(S)`` adds the weights of the ranks in S and ``c(S)`` the capacities of the links that leave S: inequality (*) of
     ForestColl section 4 when all weights are 1.
-
-    Shapes: `tails`, `heads`, `capacities` int64 (links,); `weights` int64 (ranks,).
     """
     total_weight, total_capacity = int(weights.sum()), sum(map(int, capacities))
     # Every ratio has a numerator below total_weight and a denominator of at most total_capacity.
@@ -75,10 +73,7 @@ def _first_ratio(
 
 
 def violated_sink(network: FlowNetwork, supplies: IntArray) -> int:
-    """Return a rank that cannot receive every supply, or -1 if all can (the max-flow test of Theorem 1).
-
-    Shapes: `supplies` int64 (ranks,).
-    """
+    """Return a rank that cannot receive every supply, or -1 if all can (the max-flow test of Theorem 1)."""
     for begin, end in progress.batches(len(supplies)):
         if (sink := int(_violated_sink(network, supplies, begin, end))) >= 0:
             return sink
@@ -93,8 +88,6 @@ def fixed_count_scale(
     The paper bisects floats; here every step is a fraction.  U is feasible from ``k / x*`` plus ``1 / min c`` on
     (Theorem 13) and infeasible below ``k / x*``; between them the answer is ``j / c`` for an integer j and some
     capacity c (Appendix E.4), so the interval is halved until few candidates are left, which a binary search settles.
-
-    Shapes: `tails`, `heads`, `capacities` int64 (links,); `weights` int64 (ranks,).
     """
     best = bottleneck_cut(num_nodes, tails, heads, capacities, weights)
     sizes = np.unique(capacities).tolist()

@@ -29,7 +29,7 @@ def split_pairs(
 ) -> tuple[IntArray, int]:
     """Isolate one switch exactly; return rows (into, out, units) and the capacity left at the switch.
 
-    Shapes: `tails`, `heads`, `capacities` int64 (links,); `supplies` int64 (sources,); returns int64 (pairs, 3).
+    Shapes: returns int64 (pairs, 3).
     """
     sweep = sweep_sinks(num_nodes, tails, heads, capacities, supplies, num_sinks)
     tight = np.unique(sweep.sink_sides[sweep.deficit == 0], axis=0)

@@ -28,10 +28,7 @@ ROWS_AT_ONCE = 2**22
 def pack_forest(
     graph: RoutedGraph, supplies: IntArray, family: LaminarFamily, *, seed: int = 0
 ) -> tuple[Packing, IntArray]:
-    """Pack ``supplies[i]`` spanning out-trees from each rank i into a network without switches.
-
-    Shapes: `supplies` int64 (ranks,).
-    """
+    """Pack ``supplies[i]`` spanning out-trees from each rank i into a network without switches."""
     alive = graph.alive()
     levels = pack_levels(graph, alive, supplies, family, seed)
     roots, weights, blocks = [], [], []
@@ -221,7 +218,7 @@ class _LevelPackings:
 
 
 def pack_levels(graph: RoutedGraph, alive: IntArray, supplies: IntArray, family: LaminarFamily, seed: int) -> Levels:
-    """Pack every set of a family by itself. Shapes: `supplies` int64 (ranks,)."""
+    """Pack every set of a family by itself."""
     num_ranks, num_sets = len(supplies), len(family.parents)
     tails, heads, units = graph.tails[alive], graph.heads[alive], graph.units[alive]
     parents = np.concatenate([family.innermost[:num_ranks], family.parents])

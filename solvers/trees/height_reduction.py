@@ -38,7 +38,7 @@ class _Forest(NamedTuple):
 
 
 def lower_trees(packing: Packing, tails: IntArray) -> Packing:
-    """Exchange links between trees until no exchange lowers the potential. Shapes: `tails` int64 (links,)."""
+    """Exchange links between trees until no exchange lowers the potential."""
     trees, ranks = packing.links.shape
     if ranks < 3:
         return packing

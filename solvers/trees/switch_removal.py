@@ -68,10 +68,7 @@ def _by_node(ends: IntArray, links: IntArray) -> dict[int, list[int]]:
 def remove_switches(
     graph: RoutedGraph, supplies: IntArray, family: LaminarFamily, remove: RemoveAll = remove_all_switches
 ) -> None:
-    """Replace every switch by links between ranks, so that every rank can still receive every supply.
-
-    Shapes: `supplies` int64 (ranks,).
-    """
+    """Replace every switch by links between ranks, so that every rank can still receive every supply."""
     solved: dict[bytes, list[SwitchPlan]] = {}
     for number in progress.iterate(range(len(family.parents) - 1, -1, -1), len(family.parents)):
         alive = graph.alive()

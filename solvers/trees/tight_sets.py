@@ -88,7 +88,7 @@ def tight_family(
 ) -> LaminarFamily:
     """Find a laminar family of tight sets of a network that can carry its supplies.
 
-    Shapes: `tails`, `heads`, `capacities` int64 (links,); `supplies` int64 (ranks,); `known` list of bool (nodes,).
+    Shapes: `known` list of bool (nodes,).
     """
     network = _Contraction(num_nodes, tails, heads, capacities, supplies)
     parents, innermost = [0], np.zeros(num_nodes, dtype=np.int64)

@@ -33,7 +33,7 @@ class SwitchPlan(NamedTuple):
 def remove_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
     """Choose transport plans for all switches of a network such that every sink still receives every supply.
 
-    Shapes: `capacities` int64 (nodes, nodes); `supplies` int64 (sources,).
+    Shapes: `capacities` int64 (nodes, nodes).
     """
     together = _plan_jointly(capacities, supplies, num_sinks)
     return together if together is not None else _plan_one_by_one(capacities, supplies, num_sinks)

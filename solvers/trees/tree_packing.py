@@ -47,10 +47,7 @@ class _State(NamedTuple):
 def pack_trees(
     num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray, *, seed: int = 0
 ) -> Packing:
-    """Pack spanning out-trees, ``supplies[i]`` of them rooted at each rank i.
-
-    Shapes: `tails`, `heads`, `capacities` int64 (links,); `supplies` int64 (ranks,).
-    """
+    """Pack spanning out-trees, ``supplies[i]`` of them rooted at each rank i."""
     state = _initial_state(num_ranks, tails, heads, capacities, supplies)
     roots, weights, trees = [], [], []
     packed = 0

@@ -26,7 +26,7 @@ MIN_RANKS_FOR_LEAF_GROUPS = 128
 def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray]:
     """Reduce capacities until as many boxes as possible are tight, while every rank can still receive every supply.
 
-    Shapes: `supplies` int64 (ranks,); returns list of bool (nodes,).
+    Shapes: returns list of bool (nodes,).
     """
     sets = _local_bottlenecks(graph, supplies)
     if not sets and len(supplies) > MIN_RANKS_FOR_LEAF_GROUPS:
@@ -145,7 +145,7 @@ def _apportion(total: int, slack: IntArray) -> IntArray:
 def _local_cuts(network: FlowNetwork, supplies: IntArray, begin: int, end: int, covered: BoolArray) -> BoolArray:
     """Find local bottlenecks of uncovered ranks by Newton's method as in `bottleneck`, and update `covered`.
 
-    Shapes: `supplies` int64 (ranks,); `covered` bool (ranks,); returns bool (cuts, nodes).
+    Shapes: `covered` bool (ranks,); returns bool (cuts, nodes).
     """
     space = workspace(len(network.first_arc))
     found = np.zeros((end - begin, len(network.first_arc)), dtype=np.bool_)

@@ -159,13 +159,7 @@ class DirectGraph:
 
     @property
     def degree(self) -> int:
-        """The number d of arcs out of, and into, every node.
-
-        Raises
-        ------
-        UnsupportedError
-            If nodes differ.
-        """
+        """The number d of arcs out of, and into, every node; `UnsupportedError` if nodes differ."""
         out, into = self.degrees
         if not self.is_regular:
             node = int(np.flatnonzero((out != out[0]) | (into != out[0]))[0])

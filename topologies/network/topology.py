@@ -261,12 +261,8 @@ class Topology(WhatIf):
     def direct_graph(self) -> DirectGraph:
         """Return a network without switches as a multigraph; k units of bandwidth become k parallel arcs.
 
-        A topology of a family or an expansion returns its `graph`, self-loops included.
-
-        Raises
-        ------
-        UnsupportedError
-            If it has switches, or bandwidths so different that there would be too many arcs.
+        A topology of a family or an expansion returns its `graph`, self-loops included.  Switches, or bandwidths so
+        different that there would be too many arcs, raise `UnsupportedError`.
         """
         if self.graph is not None:
             return self.graph
@@ -337,13 +333,7 @@ class Topology(WhatIf):
 
     @cached_property
     def arrays(self) -> LinkArrays:
-        """The links as int64 arrays with one exact unit.
-
-        Raises
-        ------
-        CapacityOverflowError
-            If no common unit brings every bandwidth, and their sum, into int64.
-        """
+        """The links as int64 arrays with one exact unit; `CapacityOverflowError` if bandwidths and sum have none."""
         return link_arrays(self.links, self.node_index)
 
     @cached_property

@@ -32,13 +32,8 @@ class WhatIf:
     def restrict(self, ranks: Iterable[int | str]) -> Self:
         """Keep only the given ranks (indices or names, in the new rank order) and drop the other compute nodes.
 
-        Links of dropped compute nodes disappear, as in the paper's MI250 8+8 setting; switches left without a link
-        disappear too.
-
-        Raises
-        ------
-        TopologyError
-            For an unknown or repeated rank, or if fewer than two remain.
+        Links of dropped compute nodes disappear, as in the paper's MI250 8+8 setting, and switches left without a link.
+        Unknown or repeated ranks, or fewer than two, raise `TopologyError`.
         """
         kept = as_names((self._rank_name(rank) for rank in as_several(ranks, "ranks")), "compute")
         alive = {*kept, *self.switch_nodes}
@@ -54,12 +49,8 @@ class WhatIf:
     def without_node(self, node: str) -> Self:
         """Remove a failed GPU, NIC or switch with all its links.
 
-        Ranks after a removed one move up; switches left without a link disappear too.
-
-        Raises
-        ------
-        TopologyError
-            For an unknown node, or if fewer than two ranks remain.
+        Ranks after a removed one move up; switches left without a link disappear too.  An unknown node, or fewer than
+        two ranks left, raise `TopologyError`.
         """
         if not isinstance(node, str) or node not in (*self.compute_nodes, *self.switch_nodes):
             raise TopologyError(f"node {shown(node)} is not in {self!r}")

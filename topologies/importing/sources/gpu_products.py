@@ -24,6 +24,7 @@ class GpuProduct(NamedTuple):
     links: int  # NVLinks or xGMI links of the GPU; 0 where it has none
     line: Fraction  # GB/s of one link in one direction, by data sheet
     nccl: Fraction  # GB/s of one link in one direction, as NCCL or RCCL counts
+    lane_speed: str  # GT/s of each of its 16 PCIe lanes, a key of `pcie_speeds.LANE_RATES`
     nvlink_sharp: bool = False  # whether its NVSwitch supports in-network multicast and reduction
 
     def link(self, figures: str) -> Fraction:
@@ -31,31 +32,26 @@ class GpuProduct(NamedTuple):
         return self.line if figures == "line" else self.nccl
 
 
-def _product(
-    name: str, vendor: str, code: str, links: int, line: int | str, nccl: int | str, *, nvlink_sharp: bool = False
-) -> GpuProduct:
-    return GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), nvlink_sharp)
-
-
+NVLINK_SHARP = ("h100", "h800", "b200", "b300")
 PRODUCTS = {
-    product.name: product
-    for product in (
-        _product("p100", "nvidia", "60", 4, 20, 18),
-        _product("v100", "nvidia", "70", 6, 25, 20),
-        _product("a100", "nvidia", "80", 12, 25, 20),
-        _product("a800", "nvidia", "80", 8, 25, 20),
-        _product("a40", "nvidia", "86", 4, "14.0625", 12),
-        _product("a10", "nvidia", "86", 0, 0, 0),
-        _product("l40s", "nvidia", "89", 0, 0, 0),
-        _product("h100", "nvidia", "90", 18, 25, "20.6", nvlink_sharp=True),
-        _product("h800", "nvidia", "90", 8, 25, "20.6", nvlink_sharp=True),
-        _product("b200", "nvidia", "100", 18, 50, "40.1", nvlink_sharp=True),
-        _product("b300", "nvidia", "103", 18, 50, "40.1", nvlink_sharp=True),
-        _product("rtxpro6000", "nvidia", "120", 0, 0, 0),
-        _product("mi100", "amd", "gfx908", 3, 46, 24),
-        _product("mi250", "amd", "gfx90a", 8, 50, 36),
-        _product("mi300x", "amd", "gfx942", 7, 64, 48),
-        _product("mi350x", "amd", "gfx950", 7, "76.8", 48),
+    name: GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), lane_speed, name in NVLINK_SHARP)
+    for name, vendor, code, links, line, nccl, lane_speed in (
+        ("p100", "nvidia", "60", 4, "20", "18", "8"),
+        ("v100", "nvidia", "70", 6, "25", "20", "8"),
+        ("a100", "nvidia", "80", 12, "25", "20", "16"),
+        ("a800", "nvidia", "80", 8, "25", "20", "16"),
+        ("a40", "nvidia", "86", 4, "14.0625", "12", "16"),
+        ("a10", "nvidia", "86", 0, "0", "0", "16"),
+        ("l40s", "nvidia", "89", 0, "0", "0", "16"),
+        ("h100", "nvidia", "90", 18, "25", "20.6", "32"),
+        ("h800", "nvidia", "90", 8, "25", "20.6", "32"),
+        ("b200", "nvidia", "100", 18, "50", "40.1", "32"),
+        ("b300", "nvidia", "103", 18, "50", "40.1", "64"),
+        ("rtxpro6000", "nvidia", "120", 0, "0", "0", "32"),
+        ("mi100", "amd", "gfx908", 3, "46", "24", "16"),
+        ("mi250", "amd", "gfx90a", 8, "50", "36", "16"),
+        ("mi300x", "amd", "gfx942", 7, "64", "48", "32"),
+        ("mi350x", "amd", "gfx950", 7, "76.8", "48", "32"),
     )
 }
 """By name; the first of those with one code is the default for files that state only the code.
@@ -68,20 +64,19 @@ MI300X and MI325X 64, of MI350X and MI355X 76.8 (16 lanes of 38.4 GT/s, 153.6 GB
 capability 100 and more NCCL has one figure (``ncclTopoNVLinkBw``), for gfx94 and gfx95 RCCL has the same."""
 
 ALIASES = {
-    "h200": "h100",
-    "h20": "h100",
-    "gh200": "h100",
-    "b100": "b200",
-    "gb200": "b200",
-    "gb300": "b300",
-    "mi250x": "mi250",
-    "mi325x": "mi300x",
-    "mi355x": "mi350x",
-    "a10g": "a10",
-    "l4": "l40s",
-    "l40": "l40s",
-    "rtx6000ada": "l40s",
-    "rtx5090": "rtxpro6000",
+    alias: name
+    for name, aliases in (
+        ("h100", "h200 h20 gh200"),
+        ("b200", "b100 gb200"),
+        ("b300", "gb300"),
+        ("mi250", "mi250x"),
+        ("mi300x", "mi325x"),
+        ("mi350x", "mi355x"),
+        ("a10", "a10g"),
+        ("l40s", "l4 l40 rtx6000ada"),
+        ("rtxpro6000", "rtx5090"),
+    )
+    for alias in aliases.split()
 }
 """GPUs with the same links, or none, as another."""
 

@@ -13,26 +13,6 @@ from ..nccl.pcie_speeds import DEFAULT_LANES, LANE_RATES
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 
-LANE_SPEEDS = {
-    "p100": "8",
-    "v100": "8",
-    "a100": "16",
-    "a800": "16",
-    "a40": "16",
-    "a10": "16",
-    "l40s": "16",
-    "h100": "32",
-    "h800": "32",
-    "b200": "32",
-    "b300": "64",
-    "rtxpro6000": "32",
-    "mi100": "16",
-    "mi250": "16",
-    "mi300x": "32",
-    "mi350x": "32",
-}
-"""GT/s of each of the 16 PCIe lanes of the GPUs of `gpu_products.PRODUCTS` (vendors' data sheets)."""
-
 
 class PcieLocation(NamedTuple):
     """CPU and bridge, both numbered from 0, of a GPU or NIC; `bridge` is None if it is attached to the CPU."""
@@ -61,7 +41,7 @@ def pcie_link_bandwidth(document: Document, options: BoxOptions) -> tuple[Fracti
             "the PCIe bandwidth is unknown; give it in GB/s (pcie_bandwidth), or the GPU (gpu), whose slot is then "
             "assumed"
         )
-    speed = LANE_SPEEDS[options.gpu.name]
+    speed = options.gpu.lane_speed
     lane = LANE_RATES[speed]
     bandwidth = DEFAULT_LANES * (lane.line if options.figures == "line" else lane.nccl)
     return bandwidth, (
