@@ -64,7 +64,7 @@ from ..errors import UnsupportedError
 from ..schedules.traffic.collective import Direction
 from ..support.validation import shown
 from ..topologies import Link, Topology
-from ..topologies.network.ranks import as_root
+from ..topologies.network.links import as_root
 from .modelling.inputs import as_topology
 from .modelling.pyomo_model import PyomoModel, total
 

@@ -6,15 +6,20 @@ Arguments that are not of the documented form raise `TopologyError`, or `Unsuppo
 from __future__ import annotations
 
 from .builders import CatalogueEntry, build, catalogue
-from .direct_connect.binary_trees import double_binary_tree
 from .direct_connect.circulant_search import circulant_diameter, least_circulant_diameter, low_diameter_offsets
-from .direct_connect.circulants import circulant, circulant_digraph, directed_circulant, low_diameter_circulant
-from .direct_connect.cyclic_rings import bidirectional_ring, shifted_ring, unidirectional_ring
+from .direct_connect.circulants import (
+    bidirectional_ring,
+    circulant,
+    circulant_digraph,
+    directed_circulant,
+    low_diameter_circulant,
+    shifted_ring,
+    unidirectional_ring,
+)
 from .direct_connect.distance_regular import DISTANCE_REGULAR, distance_regular
 from .direct_connect.kautz import de_bruijn, generalized_kautz, kautz, modified_de_bruijn
-from .direct_connect.small_graphs import complete_bipartite, diamond, hamming
-from .direct_connect.tori import complete, hypercube, ring, torus
-from .direct_connect.twisted_tori import twisted_hypercube, twisted_torus
+from .direct_connect.small_graphs import complete_bipartite, diamond, double_binary_tree, hamming
+from .direct_connect.tori import complete, hypercube, ring, torus, twisted_hypercube, twisted_torus
 from .files import read_topology, write_topology
 from .graphs.automorphisms import symmetries
 from .graphs.expansions import bidirectional, cartesian_power, cartesian_product, degree_expansion, line_graph, parallel
@@ -43,10 +48,9 @@ from .importing.compose import compose
 from .network.direct_graph import Adjacency, DirectGraph
 from .network.link_classes import LinkClass, link_classes
 from .network.topology import Link, LinkArrays, Topology
-from .switched.amd import mi250, mi300x
 from .switched.fabrics import dragonfly, fat_tree, leaf_spine, rail
-from .switched.nvidia import dgx1_v100, dgx_a100, dgx_h100
 from .switched.scale_out import Box, Nic
+from .switched.vendor_boxes import dgx1_v100, dgx_a100, dgx_h100, mi250, mi300x
 
 __all__ = [
     "DISTANCE_REGULAR",

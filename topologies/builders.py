@@ -13,36 +13,27 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ..errors import TopologyError
 from ..support.quantities import Exact
 from ..support.validation import shown
-from .direct_connect import (
-    binary_trees,
-    circulants,
-    cyclic_rings,
-    distance_regular,
-    kautz,
-    small_graphs,
-    tori,
-    twisted_tori,
-)
+from .direct_connect import circulants, distance_regular, kautz, small_graphs, tori
 from .network.topology import Topology
-from .switched import amd, fabrics, nvidia
+from .switched import fabrics, vendor_boxes
 
 REQUIRED = inspect.Parameter.empty  # value of `Parameter.default` for a required option
 
 BUILDERS: dict[str, Callable[..., Topology]] = {
-    "dgx-a100": nvidia.dgx_a100,
-    "dgx-h100": nvidia.dgx_h100,
-    "dgx1-v100": nvidia.dgx1_v100,
-    "mi250": amd.mi250,
-    "mi300x": amd.mi300x,
+    "dgx-a100": vendor_boxes.dgx_a100,
+    "dgx-h100": vendor_boxes.dgx_h100,
+    "dgx1-v100": vendor_boxes.dgx1_v100,
+    "mi250": vendor_boxes.mi250,
+    "mi300x": vendor_boxes.mi300x,
     "leaf-spine": fabrics.leaf_spine,
     "rail": fabrics.rail,
     "fat-tree": fabrics.fat_tree,
     "dragonfly": fabrics.dragonfly,
     "ring": tori.ring,
-    "unidirectional-ring": cyclic_rings.unidirectional_ring,
-    "bidirectional-ring": cyclic_rings.bidirectional_ring,
-    "shifted-ring": cyclic_rings.shifted_ring,
-    "double-binary-tree": binary_trees.double_binary_tree,
+    "unidirectional-ring": circulants.unidirectional_ring,
+    "bidirectional-ring": circulants.bidirectional_ring,
+    "shifted-ring": circulants.shifted_ring,
+    "double-binary-tree": small_graphs.double_binary_tree,
     "circulant": circulants.circulant,
     "low-diameter-circulant": circulants.low_diameter_circulant,
     "circulant-digraph": circulants.circulant_digraph,
@@ -54,10 +45,10 @@ BUILDERS: dict[str, Callable[..., Topology]] = {
     "diamond": small_graphs.diamond,
     "distance-regular": distance_regular.distance_regular,
     "torus": tori.torus,
-    "twisted-torus": twisted_tori.twisted_torus,
+    "twisted-torus": tori.twisted_torus,
     "complete-bipartite": small_graphs.complete_bipartite,
     "hamming": small_graphs.hamming,
-    "twisted-hypercube": twisted_tori.twisted_hypercube,
+    "twisted-hypercube": tori.twisted_hypercube,
     "hypercube": tori.hypercube,
     "complete": tori.complete,
 }

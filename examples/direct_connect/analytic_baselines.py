@@ -26,7 +26,7 @@ from collopt.schedules import as_bytes
 from collopt.schedules.steps.cost import NS_PER_US, StepCost
 from collopt.support.quantities import Exact
 from collopt.support.validation import as_size
-from collopt.topologies.direct_connect.binary_trees import tree_pair
+from collopt.topologies.direct_connect.small_graphs import tree_pair
 
 __all__ = [
     "DEGREE",

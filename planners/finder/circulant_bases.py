@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...topologies.direct_connect.offset_sets import bidirectional_offset_sets, digraph_offset_sets
+from ...topologies.direct_connect.circulant_search import bidirectional_offset_sets, digraph_offset_sets
 from ...topologies.graphs.names import offset_names
 from .constructions import Base
 
@@ -43,7 +43,7 @@ def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantBase
     """List the circulant digraphs, and those with opposite links, that are best in T_L and T_B of all looked at.
 
     All sets of offsets are looked at if the effort allows it, else a sample that is the same in every run: see
-    `collopt.topologies.direct_connect.offset_sets`.  For two-way links of degree 2 and 4 nothing is searched, for
+    `collopt.topologies.direct_connect.circulant_search`.  For two-way links of degree 2 and 4 nothing is searched, for
     theorems say which circulant graphs are best.
     """
     return tuple(found.base for found in _searched(nodes, degree, effort))

@@ -12,8 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ...solvers.bfb.kautz_bandwidth import KautzFigures, as_figures, kautz_figures, kautz_table
-from ...solvers.bfb.kautz_transpose import as_transpose_factor, kautz_transpose_factor, kautz_transpose_table
+from ...solvers.bfb.kautz_bandwidth import (
+    KautzFigures,
+    as_figures,
+    as_transpose_factor,
+    kautz_figures,
+    kautz_table,
+    kautz_transpose_factor,
+    kautz_transpose_table,
+)
 from ...support.arrays import IntArray
 from ...support.writing import write_whole
 

@@ -14,7 +14,7 @@ import numpy as np
 from ...schedules import Forest
 from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
-from ...topologies.direct_connect.binary_trees import tree_pair
+from ...topologies.direct_connect.small_graphs import tree_pair
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem, check_request
 from .fixed_pattern import Hops, LinkUses, Route, find_boxes, forest_along, plan_baseline

@@ -16,7 +16,7 @@ from ...schedules.traffic.sizes import as_weights
 from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
-from ...topologies.network.ranks import as_root
+from ...topologies.network.links import as_root
 
 MAX_TREES_PER_ROOT = 2**20
 MAX_WEIGHT = 10**12

@@ -14,7 +14,7 @@ from collopt.formulations import all_to_all
 from collopt.planners.bfb.bfb import bfb_cost
 from collopt.solvers import solve
 from collopt.topologies import DirectGraph, Topology, torus
-from collopt.topologies.direct_connect.binary_trees import tree_pair
+from collopt.topologies.direct_connect.small_graphs import tree_pair
 
 MIB = 2**20
 B = "12.5"

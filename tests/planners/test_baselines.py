@@ -32,7 +32,7 @@ from collopt.topologies import (
     ring,
     torus,
 )
-from collopt.topologies.direct_connect.binary_trees import tree_pair
+from collopt.topologies.direct_connect.small_graphs import tree_pair
 from oracles.slow_check import plan_holds
 from strategies import eulerian_topologies, switch_free_topologies
 

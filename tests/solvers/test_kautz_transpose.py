@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.planners.bfb.bfb import bfb_cost
-from collopt.solvers.bfb.kautz_bandwidth import kautz_figures
-from collopt.solvers.bfb.kautz_transpose import as_transpose_factor, kautz_transpose_factor, kautz_transpose_table
+from collopt.solvers.bfb.kautz_bandwidth import (
+    as_transpose_factor,
+    kautz_figures,
+    kautz_transpose_factor,
+    kautz_transpose_table,
+)
 from collopt.topologies import generalized_kautz
 
 

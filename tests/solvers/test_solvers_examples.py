@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from collopt.solvers.bfb.chunk_times import chunked_times
-from collopt.solvers.bfb.kautz_bandwidth import kautz_figures
-from collopt.solvers.bfb.kautz_transpose import kautz_transpose_factor
+from collopt.solvers.bfb.kautz_bandwidth import kautz_figures, kautz_transpose_factor
 from collopt.solvers.bfb.link_masks import intake
 from collopt.solvers.bfb.load_balancing import busiest_sets
 from collopt.solvers.fast.birkhoff import decompose

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collopt.topologies import mi250, mi300x
-from collopt.topologies.switched.amd import MI250_LINKS
+from collopt.topologies.switched.vendor_boxes import MI250_LINKS
 
 
 def test_infinity_fabric_links_are_symmetric_and_seven_per_gcd() -> None:

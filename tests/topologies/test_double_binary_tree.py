@@ -6,7 +6,7 @@ import pytest
 
 from collopt.errors import TopologyError
 from collopt.topologies import double_binary_tree
-from collopt.topologies.direct_connect.binary_trees import tree_pair
+from collopt.topologies.direct_connect.small_graphs import tree_pair
 
 SIZES = [2, 3, 4, 5, 6, 9, 16, 31, 64]
 

@@ -8,7 +8,6 @@ import pytest
 
 from collopt.topologies.importing.nccl.pcie_speeds import LANE_RATES
 from collopt.topologies.importing.sources.gpu_products import ALIASES, PRODUCTS, find_product, product_of
-from collopt.topologies.importing.vendor_tools.pcie_paths import LANE_SPEEDS
 from nccl_texts import GPU, box_of, cpu, gpu, link, pci, slot, switched, system
 
 
@@ -46,8 +45,7 @@ def test_all_links_together_are_what_data_sheets_state(name: str, one_way: Fract
 def test_figures_of_the_libraries_are_below_line_rates() -> None:
     """They leave room for headers; and every GPU has a slot that is known."""
     assert all(product.nccl < product.line for product in PRODUCTS.values() if product.links)
-    assert LANE_SPEEDS.keys() == PRODUCTS.keys()
-    assert set(LANE_SPEEDS.values()) <= LANE_RATES.keys()
+    assert {product.lane_speed for product in PRODUCTS.values()} <= LANE_RATES.keys()
     assert set(ALIASES.values()) <= PRODUCTS.keys()
     assert not ALIASES.keys() & PRODUCTS.keys()
 

@@ -16,8 +16,8 @@ from collopt.topologies import compose, dgx1_v100, dgx_a100, dgx_h100
 from collopt.topologies.importing.sources.document import Document, read_document
 from collopt.topologies.importing.sources.options import BoxOptions
 from collopt.topologies.importing.vendor_tools.nvidia_smi import matches, read_box
-from collopt.topologies.switched.nvidia import CUBE_MESH
 from collopt.topologies.switched.scale_out import Box, repeat_box
+from collopt.topologies.switched.vendor_boxes import CUBE_MESH
 from nccl_texts import box_of, cpu, gpu, nic, pci, port, switched, system
 from sample_files import sample
 from vendor_tables import gpu_labels, refusal, square

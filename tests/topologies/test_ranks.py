@@ -7,7 +7,7 @@ import pytest
 
 from collopt.errors import UnsupportedError
 from collopt.topologies import Topology
-from collopt.topologies.network.ranks import as_root, rank_number
+from collopt.topologies.network.links import as_root, rank_number
 
 STAR = Topology.from_links([("a", "s", 1), ("s", "b", 1)], compute=["a", "b"], switches=["s"], bidirectional=True)
 

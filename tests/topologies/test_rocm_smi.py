@@ -16,8 +16,8 @@ from collopt.errors import FileFormatError
 from collopt.topologies.importing.sources.document import Document, read_document
 from collopt.topologies.importing.sources.options import BoxOptions
 from collopt.topologies.importing.vendor_tools import amd_sysfs, rocm_smi_bandwidth, rocm_smi_topology
-from collopt.topologies.switched.amd import MI250_LINKS
 from collopt.topologies.switched.scale_out import Box, repeat_box
+from collopt.topologies.switched.vendor_boxes import MI250_LINKS
 from sample_files import sample
 from vendor_tables import FRONTIER, node_bandwidths, refusal, rocm_topology, two_hives
 

@@ -9,17 +9,17 @@ import numpy as np
 
 from collopt.topologies import dgx1_v100
 from collopt.topologies.direct_connect.arcs import arcs_to, bidirectional_arcs, circulant_arcs
-from collopt.topologies.direct_connect.binary_trees import tree_pair
-from collopt.topologies.direct_connect.distance_regular import incidence_edges
-from collopt.topologies.direct_connect.offset_sets import (
+from collopt.topologies.direct_connect.circulant_search import (
     bidirectional_offset_sets,
     digraph_offset_sets,
     sampled_offset_sets,
 )
+from collopt.topologies.direct_connect.distance_regular import incidence_edges
+from collopt.topologies.direct_connect.small_graphs import tree_pair
 from collopt.topologies.graphs.names import line_graph_name, offset_names, operand
 from collopt.topologies.graphs.orbits import link_images, link_orbits
+from collopt.topologies.importing.boxes import latencies_note
 from collopt.topologies.importing.formats import unsupported_format
-from collopt.topologies.importing.latencies import latencies_note
 from collopt.topologies.importing.nccl.nccl_xml import read_box
 from collopt.topologies.importing.other_planners import msccl_tools, ns3
 from collopt.topologies.importing.sources.document import Document
@@ -31,7 +31,7 @@ from collopt.topologies.importing.vendor_tools.box_from_links import DisjointSet
 from collopt.topologies.importing.vendor_tools.pcie_paths import PcieLocation, pcie_link_bandwidth, pcie_path_tree
 from collopt.topologies.network.hop_distances import hop_distances, partial_hop_distances
 from collopt.topologies.network.link_classes import link_classes, matching_classes, node_kind
-from collopt.topologies.network.ranks import rank_number
+from collopt.topologies.network.links import rank_number
 from collopt.topologies.network.topology import Topology
 from collopt.topologies.network.topology_json import topology_from_json, topology_to_json
 from collopt.topologies.switched.nic_shares import max_min_shares

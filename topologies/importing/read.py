@@ -13,10 +13,9 @@ from ...support.validation import as_size
 from ..network.topology import Topology
 from ..network.topology_json import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
 from ..switched.scale_out import MAX_BOXES, Box
-from .boxes import read_box, read_format
+from .boxes import latencies_note, network_latencies, read_box, read_format
 from .compose import FABRICS, compose
 from .formats import find_format
-from .latencies import latencies_note, network_latencies
 from .sources.document import Document, Imported, read_document
 from .sources.options import OPTIONS, BoxOptions
 

@@ -1,4 +1,4 @@
-"""Directed links: records, validation, merging of parallel links, and arrays for the solvers."""
+"""Directed links: records, validation, merging, arrays for the solvers; and lookup of ranks by number or name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import CapacityOverflowError, TopologyError
+from ...errors import CapacityOverflowError, TopologyError, UnsupportedError
 from ...support.quantities import as_bandwidth, as_latency
-from ...support.validation import as_list, as_name, shown
+from ...support.validation import as_list, as_name, is_whole, shown
 
 INT64_MAX = 2**63 - 1
 
@@ -104,3 +104,20 @@ def links_by_node(nodes: Iterable[str], pairs: Iterable[tuple[str, Link]]) -> Ma
     for node, link in pairs:
         groups[node].append(link)
     return {node: tuple(links) for node, links in groups.items()}
+
+
+def rank_number(compute_nodes: Sequence[str], rank: object) -> int | None:
+    """Return the number of a rank given by number or name; None if there is no such rank."""
+    if isinstance(rank, str):
+        return compute_nodes.index(rank) if rank in compute_nodes else None
+    return int(rank) if is_whole(rank) and 0 <= rank < len(compute_nodes) else None
+
+
+def as_root(compute_nodes: Sequence[str], root: object) -> int:
+    """Return the number of the root rank, given by number or name, or raise `UnsupportedError`."""
+    number = rank_number(compute_nodes, root)
+    if number is None:
+        raise UnsupportedError(
+            f"root {shown(root)} is not a rank; expected 0..{len(compute_nodes) - 1} or a compute node's name"
+        )
+    return number

@@ -11,8 +11,7 @@ from typing import Any, Self, cast
 from ...errors import TopologyError
 from ...support.quantities import Exact, as_amount, as_factor
 from ...support.validation import as_flag, as_names, as_several, shown
-from .links import Link
-from .ranks import rank_number
+from .links import Link, rank_number
 
 
 class WhatIf:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ....support.validation import shown
 from ...network.topology import Link
-from ...switched.nvidia import CUBE_MESH
 from ...switched.scale_out import SCALE_UP_LATENCY
+from ...switched.vendor_boxes import CUBE_MESH
 from ..sources.gpu_products import GpuProduct, is_always_linked, product_of
 from ..sources.options import BoxOptions
 from .elements import Element
