@@ -213,7 +213,8 @@ def _build(
     program.share = pyo.Var(offers, domain=getattr(pyo, domain))
     program.busiest = pyo.Var(chosen, domain=pyo.NonNegativeReals)
     model = BfbModel(program, topology, distance, chosen, parts, Variables(program.share, program.busiest))
-    due = [(names[source], rank) for rank in chosen for source in _due(topology, hops, distance, rank)]
+    away = {rank: hops[:, topology.node_index[rank]] for rank in chosen}
+    due = [(names[source], rank) for rank in chosen for source in np.flatnonzero(away[rank] == distance)]
     _link_load(model, offers)
     _arrival(model, due, offers)
     model.minimize(total(program.busiest.values()))
@@ -236,12 +237,6 @@ def _checked_ranks(topology: Topology, ranks: Iterable[str] | None) -> tuple[str
     if not chosen:
         raise UnsupportedError("ranks is empty; expected some names of ranks, or None for all")
     return chosen
-
-
-def _due(topology: Topology, hops: IntArray, distance: int, rank: str) -> list[int]:
-    """Return the sources whose shards a rank gets: N-t(u)."""
-    found: list[int] = np.flatnonzero(hops[:, topology.node_index[rank]] == distance).tolist()
-    return found
 
 
 def _offered(topology: Topology, hops: IntArray, distance: int, link: Link) -> list[int]:

@@ -42,10 +42,7 @@ def share_out(network: Intake, chunks: int, capacities: IntArray) -> Shares:
 def _shared_out(
     network: Intake, chunks: int, capacities: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Return the number of sends of each step, and their sources, links, first chunks and ends.
-
-    The last number is -1, and the arrays end there, if a step has too little capacity.
-    """
+    """Return sends per step, sources, links, first chunks and ends; a last number of -1 means too little capacity."""
     ranks, size = len(network.hops), 0
     counts = np.zeros(len(capacities), dtype=np.int64)
     table = np.empty((4, ranks * ranks), dtype=np.int64)

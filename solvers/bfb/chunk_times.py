@@ -39,10 +39,7 @@ def chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) ->
 
 
 def chunk_capacities(network: Intake, times: Sequence[Fraction]) -> IntArray:
-    """Count the whole chunks that each link can bring in each step, as `share_out` takes them.
-
-    Shapes: returns int64 (diameter, links).
-    """
+    """Count the whole chunks that each link can bring in each step, int64 (diameter, links), for `share_out`."""
     check_capacities(*(int(network.widths.max()) * time.numerator for time in times))
     capacities = np.empty((len(times), len(network.widths)), dtype=np.int64)
     for row, time in zip(capacities, times, strict=True):

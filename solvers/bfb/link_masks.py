@@ -62,10 +62,7 @@ class Groups(NamedTuple):
 
 
 def intake(num_ranks: int, tails: IntArray, heads: IntArray, widths: IntArray) -> Intake:
-    """Find all distances, and arrange links and sources by the rank that they lead to.
-
-    Shapes: `widths` int64 (links,).
-    """
+    """Find all distances; arrange links and sources by the rank they lead to. Shapes: `widths` int64 (links,)."""
     divisor = int(np.gcd.reduce(widths)) if len(widths) else 1
     order = np.lexsort((tails, heads))
     first = np.zeros(num_ranks + 1, dtype=np.int64)

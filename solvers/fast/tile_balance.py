@@ -113,10 +113,7 @@ def copy_cells(
     segments: IntArray,
     count: int,
 ) -> tuple[int, int, int]:
-    """Write segments of `wanted` bytes of a rank for a server, from byte `first` of its cell `place` on.
-
-    Shapes: `traffic` int64 (ranks, ranks); `segments` int64 (enough, 4).
-    """
+    """Write segments of `wanted` bytes of a rank from byte `first` of cell `place` on; `segments` is int64 (n, 4)."""
     while wanted:
         target = start + place
         if target >= gpus:

@@ -20,10 +20,7 @@ from .tile_balance import copy_cells
 def unequal_exchange(
     traffic: IntArray, firsts: IntArray, gpus: int, way: int, cap: int
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Plan an all-to-allv on servers of unequal sizes.
-
-    Shapes: `traffic` int64 (ranks, ranks); `firsts` int64 (servers + 1,).
-    """
+    """Plan an all-to-allv on unequal servers. Shapes: `traffic` int64 (ranks, ranks); `firsts` (servers + 1,)."""
     nothing, no_rows = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
     fault = fault_of(traffic)
     if fault:

@@ -81,7 +81,7 @@ def solve_network(
     if source == sink:
         raise SolverError(f"maximum flow needs two different nodes, not {source} twice")
     remaining = (network.capacities if residual is None else residual).copy()
-    scratch = _scratch(len(network.first_arc))
+    scratch = [np.empty(len(network.first_arc), dtype=np.int64) for _ in range(4)]
     value = augment(
         network.first_arc,
         network.next_arc,
@@ -95,10 +95,6 @@ def solve_network(
     levels = scratch[0]
     distances_to_sink(network.first_arc, network.next_arc, network.heads, remaining, sink, -1, levels, scratch[2])
     return MaxFlow(int(value), remaining, levels < 0)
-
-
-def _scratch(num_nodes: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    return tuple(np.empty(num_nodes, dtype=np.int64) for _ in range(4))  # type: ignore[return-value]
 
 
 @numba.njit(cache=True, nogil=True)

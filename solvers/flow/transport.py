@@ -34,7 +34,9 @@ def integral_transport(rows: IntArray, columns: IntArray, target: FloatArray, al
         limit = 1 if entries is not allowed else int(missing_rows.sum())
         plan += _max_placement(missing_rows, missing_columns, entries & allowed, limit)
     if (rows - plan.sum(axis=1)).any():
-        return _any_plan(rows, columns, allowed)
+        # From scratch, since the rounded plan may block the last units.
+        plan = _max_placement(rows, columns, allowed, int(rows.sum()))
+        return plan if plan.sum() == rows.sum() else None
     return plan
 
 
@@ -71,12 +73,6 @@ def _max_placement(rows: IntArray, columns: IntArray, entries: BoolArray, limit:
     placed = np.zeros(entries.shape, dtype=np.int64)
     placed[origins, destinations] = flow.residual[1 : 2 * len(origins) : 2]
     return placed
-
-
-def _any_plan(rows: IntArray, columns: IntArray, allowed: BoolArray) -> IntArray | None:
-    """Find any plan from scratch, since the rounded one may block the last units; None if there is none."""
-    plan = _max_placement(rows, columns, allowed, int(rows.sum()))
-    return plan if plan.sum() == rows.sum() else None
 
 
 def rounded_flow(

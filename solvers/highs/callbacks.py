@@ -45,7 +45,7 @@ class Watch:
     def __init__(self, highs: Any, listener: Listener | None, sign: float, *, whole: bool) -> None:
         self._highs, self._listener, self._sign, self._whole = highs, listener, sign, whole
         self._start = self._last = time.monotonic()
-        self._report: Callable[[str], None] = _ignore
+        self._report: Callable[[str], None] = lambda _: None
         self._stopped = False
         self._error: BaseException | None = None
 
@@ -92,7 +92,3 @@ def _formatted(progress: Progress, *, whole: bool) -> str:
     done = f"{progress.iterations:,} {'nodes' if whole else 'iterations'}"
     known = (("best", progress.best), ("bound", progress.bound)) if whole else ()
     return ", ".join([done, *(f"{name} {value:.6g}" for name, value in known if value is not None)])
-
-
-def _ignore(text: str) -> None:
-    """Ignore the text."""

@@ -68,7 +68,9 @@ def message(attempt: Attempt, termination: Termination, ray: FloatArray | None) 
     if termination is Termination.INFEASIBLE:
         return f"{name} is infeasible: {_conflict(attempt.program, ray)}"
     if termination is Termination.UNBOUNDED:
-        return f"{name} is unbounded: {_escape(attempt.program, ray)}"
+        columns = "" if ray is None else named(attempt.program.variables, np.flatnonzero(ray))
+        cause = f" along {columns}; bound one" if columns else "; bound the variables in it"
+        return f"{name} is unbounded: its objective improves without end{cause}"
     if termination is Termination.TIME_LIMIT:
         limit = f"time_limit={attempt.options.time_limit:g}"
         remedy = "raise it" if attempt.program.whole.any() else "raise it or choose another algorithm"
@@ -121,9 +123,3 @@ def _with_bounds(program: LinearProgram, ray: FloatArray) -> str:
 def _several(program: LinearProgram, what: str, chosen: BoolArray) -> str:
     plural = "s" if np.count_nonzero(chosen) > 1 else ""
     return f"the {what}{plural} of {named(program.variables, np.flatnonzero(chosen))}"
-
-
-def _escape(program: LinearProgram, ray: FloatArray | None) -> str:
-    if ray is not None and (columns := named(program.variables, np.flatnonzero(ray))):
-        return f"its objective improves without end along {columns}; bound one"
-    return "its objective improves without end; bound the variables in it"

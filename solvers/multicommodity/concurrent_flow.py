@@ -80,10 +80,7 @@ def source_flows(
     found: ConcurrentFlow,
     sources: IntArray,
 ) -> IntArray:
-    """Compute the flow of `found` source by source.
-
-    Shapes: `sources` int64 (sources,); returns int64 (sources, links).
-    """
+    """Compute the flow of `found` by source, int64 (sources, links), for `sources` int64 (sources,)."""
     links, capacities, once = adjacency(num_nodes, tails, heads), capacities.copy(), np.ones(1, dtype=np.int64)
     units, _ = scaled_demands(demands, sources, num_nodes)
     orders = initial_orders(sources, num_nodes)

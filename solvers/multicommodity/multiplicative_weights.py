@@ -286,10 +286,7 @@ class _Program:
 
 
 def best_mixture(loads: FloatArray) -> FloatArray:
-    """Find the mixture of flows that minimizes the maximum load.
-
-    Shapes: `loads` float64 (flows, links); returns float64 (flows,).
-    """
+    """Find the mixture, float64 (flows,), of `loads` float64 (flows, links) that minimizes the maximum load."""
     from scipy.sparse import csc_array
 
     flows, links = loads.shape

@@ -33,10 +33,7 @@ def rate_certificate(
     rate: float,
     duals: FloatArray,
 ) -> tuple[Fraction, Fraction]:
-    """Bound the rate of an all-to-all from below by a flow and from above by dual values of the links.
-
-    Shapes: `flows` float64 (sources, links); `duals` float64 (classes,).
-    """
+    """Bound a rate from below by `flows` float64 (sources, links), from above by link `duals` float64 (classes,)."""
     if not 0 < rate < np.inf or not np.isfinite(flows).all() or not (duals > 0).any() or not np.isfinite(duals).all():
         raise SolverError(f"the rate is {rate}, dual values sum to {duals.sum()}; expected finite numbers above 0")
     rows = demands[orbits.sources]
@@ -96,10 +93,7 @@ def _dual_bound(
 
 
 def _repair(num_nodes: int, tails: IntArray, heads: IntArray, source: int, needs: IntArray, flow: IntArray) -> None:
-    """Send the deficit of every node along a tree of fewest hops, in place in `flow`.
-
-    Shapes: `tails`, `heads`, `flow` int64 (links,); `needs` int64 (ranks,).
-    """
+    """Send each deficit along a tree of fewest hops, in `flow` int64 (links,); `needs` is int64 (ranks,)."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 

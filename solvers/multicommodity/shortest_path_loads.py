@@ -22,10 +22,7 @@ FACTORS = (5, 7, 3, 3, 2, 2, 2)  # the unit of flow is a product of powers of th
 def all_to_all_bounds(
     num_nodes: int, tails: IntArray, heads: IntArray, multiplicities: IntArray
 ) -> tuple[Fraction, Fraction]:
-    """Bound the rate at which all pairs of nodes can exchange data at once.
-
-    Shapes: `tails`, `heads`, `multiplicities` int64 (links,).
-    """
+    """Bound the rate at which all pairs exchange data at once; `multiplicities` is int64 (links,)."""
     unit = _unit(num_nodes)
     out_starts = np.searchsorted(tails, np.arange(num_nodes + 1))
     by_head = np.argsort(heads, kind="stable")

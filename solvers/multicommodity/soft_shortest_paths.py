@@ -173,10 +173,7 @@ def soft_loads(
 def distance_sums(
     sources: IntArray, links: Adjacency, lengths: IntArray, orders: OrderArray, demands: IntArray
 ) -> IntArray:
-    """Sum, for each source, distance times demand over all ranks; -1 if one is unreachable.
-
-    Shapes: `demands` int64 (sources, ranks); returns int64 (sources,).
-    """
+    """Sum distance times `demands`, int64 (sources, ranks), per source; -1 if a rank is unreachable."""
     size = orders.shape[1]
     places, distances = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     out_lengths = lengths[links.out_links]

@@ -141,10 +141,7 @@ def _local_search(
     patience: int,
     effort: int,
 ) -> IntArray:
-    """Move chunks until the goal is reached and `patience` passes bring no improvement, or the effort is spent.
-
-    Returns the best solution; `chunks` is overwritten.
-    """
+    """Move chunks until the goal is met and `patience` passes are idle, or the effort is spent; return the best."""
     random = np.array([SEED], dtype=np.uint64)
     steps = np.empty(len(loads))
     steps[:] = capacities[paths.links].min() / capacities

@@ -23,12 +23,7 @@ SEED = 20_250_611
 
 
 def list_schedule(paths: Paths, capacities: IntArray, *, batch: int = 1, effort: int = 10**7) -> IntArray:
-    """Find the step in which each chunk crosses each link of its path, with few steps in total.
-
-    Deterministic: random choices start from a fixed seed.
-
-    Shapes: returns int64 (total hops,).
-    """
+    """Find the step, int64 (total hops,), in which each chunk crosses each link; randomized with a fixed seed."""
     quotas = step_quotas(paths, capacities, batch)
     _check_rows(paths, quotas)
     least = min_steps(paths, quotas)
@@ -199,10 +194,7 @@ def _pop(waiting: IntArray, urgency: IntArray, first: int, sizes: IntArray, link
 
 
 def split(paths: Paths, most: int) -> tuple[Paths, IntArray]:
-    """Split paths into rows of at most `most` chunks; return them and the path of each row.
-
-    Shapes: returns int64 (rows,).
-    """
+    """Split paths into rows of at most `most` chunks; return them and the path of each row, int64 (rows,)."""
     if most < 1 or paths.weights.min(initial=0) < 0:
         raise SolverError(
             f"rows have at most {most} chunks and paths at least {paths.weights.min(initial=0)}; expected at least 1 "

@@ -27,10 +27,7 @@ def split_pairs(
     num_sinks: int,
     switch: int,
 ) -> tuple[IntArray, int]:
-    """Isolate one switch exactly; return rows (into, out, units) and the capacity left at the switch.
-
-    Shapes: returns int64 (pairs, 3).
-    """
+    """Isolate one switch exactly; return int64 (pairs, 3) rows (into, out, units) and its remaining capacity."""
     sweep = sweep_sinks(num_nodes, tails, heads, capacities, supplies, num_sinks)
     tight = np.unique(sweep.sink_sides[sweep.deficit == 0], axis=0)
     network = _with_pair_arcs(paired_network(num_nodes, tails, heads, capacities), switch)

@@ -152,10 +152,7 @@ def _measure_all(forest: _Forest, count: int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _exchange(forest: _Forest, count: int, goal: int, effort: int) -> int:
-    """Improve trees, tallest first, until no exchange helps; return the number of trees.
-
-    Only trees higher than `goal` may split trees.
-    """
+    """Improve trees, tallest first, until no exchange helps; those above `goal` may split; return their number."""
     ranks = forest.links.shape[1]
     improved = True
     while improved and effort > 0:

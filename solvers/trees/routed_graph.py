@@ -39,10 +39,7 @@ class RoutedGraph:
         return np.flatnonzero(self.units > 0)
 
     def join(self, into: IntArray, out: IntArray, units: IntArray) -> None:
-        """Replace units of links into a node, and as many of links out of it, by links that bypass it; drop loops.
-
-        Shapes: `into`, `out` int64 (pairs,); `units` int64 (pairs,).
-        """
+        """Replace units of link pairs `into`, `out`, int64 (pairs,), by links that bypass their node; drop loops."""
         np.subtract.at(self.units, into, units)
         np.subtract.at(self.units, out, units)
         kept = (self.tails[into] != self.heads[out]) & (units > 0)
@@ -54,10 +51,7 @@ class RoutedGraph:
         self.after = np.concatenate([self.after, out])
 
     def routes(self, links: IntArray) -> Routes:
-        """Expand links into the nodes that they pass, both ends included and without loops.
-
-        Shapes: `links` int64 (paths,).
-        """
+        """Expand `links`, int64 (paths,), into the nodes that they pass, both ends included and without loops."""
         return Routes(*_expanded(links, self.tails, self.heads, self.before, self.after, self.num_nodes))
 
 

@@ -32,10 +32,7 @@ class _Level(NamedTuple):
 
 
 def join_pass_through(graph: RoutedGraph, num_ranks: int) -> None:
-    """Remove switches with two neighbors that forward all their ingress, such as NICs.
-
-    Pairing straight through serves every cut at least as well as any other pairing.
-    """
+    """Remove switches with two neighbors that forward all ingress: straight through serves every cut best."""
     while True:
         alive = graph.alive()
         into, out = _by_node(graph.heads, alive), _by_node(graph.tails, alive)

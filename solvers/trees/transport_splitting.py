@@ -31,10 +31,7 @@ class SwitchPlan(NamedTuple):
 
 
 def remove_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
-    """Choose transport plans for all switches of a network such that every sink still receives every supply.
-
-    Shapes: `capacities` int64 (nodes, nodes).
-    """
+    """Choose plans for all switches of `capacities`, int64 (nodes, nodes); every sink still gets every supply."""
     together = _plan_jointly(capacities, supplies, num_sinks)
     return together if together is not None else _plan_one_by_one(capacities, supplies, num_sinks)
 
@@ -168,10 +165,7 @@ def _sweep(current: IntArray, supplies: IntArray, num_sinks: int) -> SinkSweep:
 
 
 def _violated_cuts(sweep: SinkSweep, known: int) -> list[tuple[BoolArray, BoolArray]]:
-    """Return the sink side and the source side of each violated cut.
-
-    Nodes from `known` on are on neither side: these switches were already removed when the cut was found.
-    """
+    """Return sink and source side of each violated cut; nodes from `known` on, removed before, are on neither."""
     sided = np.arange(sweep.sink_sides.shape[1]) < known
     return [(cut & sided, ~cut & sided) for cut in np.unique(sweep.sink_sides[sweep.deficit > 0], axis=0)]
 

@@ -24,10 +24,7 @@ MIN_RANKS_FOR_LEAF_GROUPS = 128
 
 
 def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray]:
-    """Reduce capacities until as many boxes as possible are tight, while every rank can still receive every supply.
-
-    Shapes: returns list of bool (nodes,).
-    """
+    """Reduce capacities until as many boxes as possible are tight; return their masks, each bool (nodes,)."""
     sets = _local_bottlenecks(graph, supplies)
     if not sets and len(supplies) > MIN_RANKS_FOR_LEAF_GROUPS:
         sets = _leaf_groups(graph, len(supplies))

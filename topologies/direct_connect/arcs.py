@@ -20,19 +20,13 @@ def check_graph(name: str, num_nodes: int, degree: int) -> None:
 
 
 def arcs_to(heads: IntArray) -> IntArray:
-    """Return the arcs from each node to the nodes in its row of `heads`.
-
-    Shapes: `heads` int64 (nodes, degree); returns int64 (arcs, 2).
-    """
+    """Return the arcs, int64 (arcs, 2), from each node to those in its row of `heads`, int64 (nodes, degree)."""
     nodes, degree = heads.shape
     return np.column_stack((np.repeat(np.arange(nodes), degree), heads.ravel()))
 
 
 def heads_topology(heads: IntArray, name: str, bandwidth: Exact, latency: Exact) -> Topology:
-    """Make the topology with arcs from each node to the nodes in its row of `heads`.
-
-    Shapes: `heads` int64 (nodes, degree).
-    """
+    """Make the topology with arcs from each node to those in its row of `heads`, int64 (nodes, degree)."""
     graph = DirectGraph.from_arcs(len(heads), arcs_to(heads), name)
     return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
 
@@ -44,8 +38,5 @@ def bidirectional_arcs(edges: Iterable[tuple[int, int]] | IntArray) -> IntArray:
 
 
 def circulant_arcs(num_nodes: int, offsets: Sequence[int]) -> IntArray:
-    """Return the arcs from each node i to the nodes i + offset, modulo `num_nodes`; offsets may repeat.
-
-    Shapes: returns int64 (arcs, 2).
-    """
+    """Return arcs, int64 (arcs, 2), from each node i to i + offset modulo `num_nodes`; offsets may repeat."""
     return arcs_to((np.arange(num_nodes)[:, None] + np.array(offsets, dtype=np.int64)) % num_nodes)

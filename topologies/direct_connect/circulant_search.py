@@ -195,10 +195,7 @@ def bidirectional_offset_sets(n: int, degree: int, most: int) -> IntArray:
 
 
 def sampled_offset_sets(largest: int, size: int, numbers: range) -> IntArray:
-    """Sample sets of numbers from 1 to `largest` that contain 1, spread evenly over all such sets.
-
-    Shapes: returns int64 (sets, size).
-    """
+    """Sample sets of numbers from 1 to `largest` with 1, evenly over all such sets; returns int64 (sets, size)."""
     # The additive recurrence of least discrepancy known in each dimension: powers of the root g of g**size = g + 1.
     root = 1.0
     for _ in range(64):

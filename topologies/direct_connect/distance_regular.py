@@ -171,14 +171,6 @@ def _bipartite_double(edges: Edges, nodes: int) -> Edges:
     return [(tail, nodes + head) for pair in edges for tail, head in (pair, pair[::-1])]
 
 
-def _octahedron() -> Edges:
-    return _edges_where(list(range(6)), lambda one, other: other - one != 3)
-
-
-def _complete_minus_matching() -> Edges:
-    return [(left, 5 + right) for left, right in product(range(5), repeat=2) if left != right]
-
-
 def _heawood_distance_3() -> Edges:
     """Return the pairs of a point and a line of PG(2, 2) that are not incident."""
     return [
@@ -190,9 +182,9 @@ def _heawood_distance_3() -> Edges:
 
 
 DISTANCE_REGULAR = {
-    6: DistanceRegularGraph("Octahedron J(4,2)", _octahedron),
+    6: DistanceRegularGraph("Octahedron J(4,2)", lambda: _edges_where([*range(6)], lambda a, b: b - a != 3)),
     9: DistanceRegularGraph("Paley graph P9≅H(2,3)", lambda: _hamming_edges(product(range(3), repeat=2))),
-    10: DistanceRegularGraph("K5,5-I", _complete_minus_matching),
+    10: DistanceRegularGraph("K5,5-I", lambda: [(a, 5 + b) for a, b in product(range(5), repeat=2) if a != b]),
     14: DistanceRegularGraph("Distance-3 graph of Heawood graph", _heawood_distance_3),
     15: DistanceRegularGraph("Line graph of Petersen graph", lambda: _line_graph(_kneser_edges(2, 5))),
     16: DistanceRegularGraph("4-cube Q4≅H(4,2)", lambda: _hamming_edges(product(range(2), repeat=4))),

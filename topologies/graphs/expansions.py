@@ -50,15 +50,10 @@ def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
     name = line_graph_name(graph.name, times)
     check_links(graph.num_nodes * degree ** (times + 1), name)
     for _ in range(times):
-        graph = _line_graph(graph, degree)
+        leaving, tails = np.arange(graph.num_arcs).reshape(graph.num_nodes, degree), np.arange(graph.num_arcs)
+        heads = leaving[graph.heads].reshape(-1)
+        graph = DirectGraph(graph.num_arcs, np.repeat(tails, degree), heads, graph.name)
     return graph.renamed(name)
-
-
-def _line_graph(graph: DirectGraph, degree: int) -> DirectGraph:
-    leaving = np.arange(graph.num_arcs).reshape(graph.num_nodes, degree)
-    return DirectGraph(
-        graph.num_arcs, np.repeat(np.arange(graph.num_arcs), degree), leaving[graph.heads].reshape(-1), graph.name
-    )
 
 
 def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:

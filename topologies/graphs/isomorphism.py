@@ -193,10 +193,7 @@ class NodeMatching:
                     yield cell
 
     def run(self, pair: tuple[int, int] | None = None) -> IntArray | None:
-        """Find an isomorphism, or one that maps the first node of `pair` to the second; None if there is none.
-
-        Shapes: returns int64 (nodes,).
-        """
+        """Find an isomorphism, int64 (nodes,), or one that maps `pair` in order; None if there is none."""
         if self.max_attempts is None:
             self.attempts = 0
         colors = self.start

@@ -14,12 +14,8 @@ def operand(name: str, inside: str = "") -> str:
     outside = name
     while (stripped := re.sub(r"\([^()]*\)", "", outside)) != outside:
         outside = stripped
-    return f"({name})" if re.search("[∪]" if inside == "□" else "[□∪*^·]", _without_line_power(outside)) else name
-
-
-def _without_line_power(outside: str) -> str:
-    """Remove the ``^2`` of ``L^2(...)``, which is not an operator on the result."""
-    return re.sub(r"^L\^\d+$", "L", outside)
+    outside = re.sub(r"^L\^\d+$", "L", outside)  # the ^2 of L^2(...) is not an operator on the result
+    return f"({name})" if re.search("[∪]" if inside == "□" else "[□∪*^·]", outside) else name
 
 
 def line_graph_name(name: str, times: int) -> str:

@@ -65,7 +65,8 @@ def compose(
     >>> compose([server, server], nic_bandwidth=25)
     <Topology 'server-2boxes': 4 ranks, 3 switches, 16 links>
     """
-    boxes = [_as_box(node, nic_bandwidth) for node in _listed(nodes)]
+    # A file that does not say how fast its NICs are may ask for it.
+    boxes = [node if isinstance(node, Box) else read_box(node, nic_bandwidth=nic_bandwidth) for node in _listed(nodes)]
     taper, per_leaf = _checked(fabric, oversubscription, boxes_per_leaf)
     speed = None if nic_bandwidth is None else as_bandwidth(nic_bandwidth, "every NIC")
     if nics is not None:
@@ -117,13 +118,6 @@ def _checked(fabric: str, oversubscription: Exact | None, boxes_per_leaf: int | 
             "rail or leaf_spine"
         )
     return None, per_leaf
-
-
-def _as_box(node: Box | str | os.PathLike[str], nic_bandwidth: Exact | None) -> Box:
-    if isinstance(node, Box):
-        return node
-    # A file that does not say how fast its NICs are may ask for it.
-    return read_box(node, nic_bandwidth=nic_bandwidth)
 
 
 def _with_nics(box: Box, nics: int | None, speed: Fraction | None) -> Box:

@@ -57,8 +57,9 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
     if isinstance(made, Imported):
         return made
     network = _composed(made, given, document)
+    unused = f"a single box has no network, so its network cards ({len(made.nics)}) are left out; give boxes and fabric"
     more = (
-        _unused_nics_note(made, given),
+        unused if made.nics and "boxes" not in given else None,
         latencies_note(network_latencies(network, made, stated=format_.states_latencies)),
         # Last, where it is seen.
         nic_unit_warning(given.get("nic_bandwidth"), for_box.nic_bandwidth),
@@ -109,13 +110,6 @@ def _check_known(given: dict[str, Any]) -> None:
     if unknown := given.keys() - ImportOptions.__annotations__.keys():
         known = ", ".join(ImportOptions.__annotations__)
         raise TopologyError(f"there is no option {min(unknown)!r} for a file of a network; expected one of {known}")
-
-
-def _unused_nics_note(box: Box, given: dict[str, Any]) -> str | None:
-    """Note that the NICs of a single box are left out."""
-    if "boxes" in given or not box.nics:
-        return None
-    return f"a single box has no network, so its network cards ({len(box.nics)}) are left out; give boxes and fabric"
 
 
 def _composed(box: Box, given: dict[str, Any], document: Document) -> Topology:

@@ -10,10 +10,7 @@ from ...support.arrays import IntArray
 
 
 def hop_distances(num_nodes: int, tails: IntArray, heads: IntArray, name: str) -> npt.NDArray[np.int16]:
-    """Return all-pairs hop distances, ``[source, node]``; `BoundError` if a node is unreachable.
-
-    Shapes: `tails`, `heads` int64 (arcs,); returns int16 (nodes, nodes).
-    """
+    """Return int16 hop distances ``[source, node]`` of int64 (arcs,) arcs; `BoundError` if a node is unreachable."""
     distances = partial_hop_distances(num_nodes, tails, heads)
     if (distances < 0).any():
         node, source = np.argwhere(distances.T < 0)[0].tolist()
@@ -24,10 +21,7 @@ def hop_distances(num_nodes: int, tails: IntArray, heads: IntArray, name: str) -
 
 
 def partial_hop_distances(num_nodes: int, tails: IntArray, heads: IntArray) -> npt.NDArray[np.int16]:
-    """Return all-pairs hop distances, -1 where there is no path; 8 sources are searched per byte.
-
-    Shapes: `tails`, `heads` int64 (arcs,); returns int16 (nodes, nodes).
-    """
+    """Return hop distances as `hop_distances`, -1 where there is no path; 8 sources are searched per byte."""
     found = np.full((num_nodes, num_nodes), -1, dtype=np.int16)  # [node, source]
     np.fill_diagonal(found, 0)
     reached = np.packbits(np.eye(num_nodes, dtype=np.bool_), axis=1)

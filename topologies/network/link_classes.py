@@ -66,7 +66,9 @@ def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
     >>> [(each.name, len(each.links)) for each in link_classes(dgx1_v100())]
     [('gpu-gpu:25', 16), ('gpu-gpu:50', 16)]
     """
-    kinds, order = _node_kinds(topology), topology.node_index
+    kinds = {node: node_kind(node, "rank") for node in topology.compute_nodes}
+    kinds |= {node: node_kind(node, "switch") for node in topology.switch_nodes}
+    order = topology.node_index
     groups: dict[tuple[str, Fraction], list[Link]] = {}
     for link in topology.links:
         ends = sorted((link.tail, link.head), key=order.__getitem__)
@@ -95,9 +97,3 @@ def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tupl
 def node_kind(node: str, default: str = "") -> str:
     """Return the kind of a node: the end of its name, after the last slash and without its number."""
     return _NUMBERING.sub("", node.rpartition("/")[2]) or default
-
-
-def _node_kinds(topology: Topology) -> dict[str, str]:
-    return {node: node_kind(node, "rank") for node in topology.compute_nodes} | {
-        node: node_kind(node, "switch") for node in topology.switch_nodes
-    }

@@ -45,7 +45,10 @@ def attach_nics(
     notes = share_notes(shares, ports)
     if any(share.each < share.bandwidth for share, port in zip(shares, ports, strict=True) if port is not None):
         notes.append("network cards that share a GPU's PCIe link divide their bandwidth among the GPUs near to them")
-    nics = [as_nic(*row) for row in zip(near, ports, shares, strict=True)]
+    nics = []
+    for nodes, port, share in zip(near, ports, shares, strict=True):
+        bandwidth = None if port is None else share.bandwidth
+        nics.append(Nic(nodes, share.each, bandwidth, port=None if bandwidth == port else port))
     return AttachedNics(tuple(nics), tuple(shared), tuple(notes))
 
 
@@ -108,12 +111,6 @@ def _with_link_bandwidths(
         Share(bandwidth, bandwidth / near[nic] if nic in overloaded else bandwidth, limit)
         for nic, (bandwidth, limit) in enumerate(found)
     ]
-
-
-def as_nic(near: tuple[str, ...], port: Fraction | None, share: Share) -> Nic:
-    """Make a NIC from its share."""
-    bandwidth = None if port is None else share.bandwidth
-    return Nic(near, share.each, bandwidth, port=None if bandwidth == port else port)
 
 
 def with_port_bandwidth(box: Box, port: Fraction) -> tuple[Nic, ...]:

@@ -105,10 +105,7 @@ def repeat_box(box: Box, boxes: int, *, fabrics: Sequence[str] = ("ib",), backbo
 def join_boxes(
     boxes: Sequence[Box], name: str, *, fabric_switch: Callable[[int, int], str], backbone: Sequence[Link] = ()
 ) -> Topology:
-    """Join boxes through their NICs.
-
-    One box alone gets neither NICs nor fabric: without a second box they lead nowhere.
-    """
+    """Join boxes through their NICs; one box alone gets neither NICs nor fabric, which would lead nowhere."""
     joined = len(boxes) > 1
     count = sum(len(box.links) + joined * sum(len(nic.near) + 1 for nic in box.nics) for box in boxes)
     check_links(2 * (count + len(backbone)), f"{boxes[0].name} with {len(boxes)} boxes")

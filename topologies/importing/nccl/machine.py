@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -196,8 +196,11 @@ def _nics(system: Element, notes: list[str]) -> list[NcclNic]:
 
 
 def _nic(nets: list[Element]) -> NcclNic:
-    speed = _sum(map(_speed, _distinct_ports(nets)))
-    return NcclNic(_device_of(nets[0]), speed, speed)
+    """Sum the speeds of the ports of one NIC, each once, though several network plugins may list it."""
+    ports = {(net.get("name"), net.get("port")): net for net in reversed(nets)}
+    speeds = [net.integer("speed", -MAX_SPEED, MAX_SPEED, default=0) for net in ports.values()]
+    stated = Fraction(sum(speeds), 8000) if min(speeds) > 0 else None
+    return NcclNic(_device_of(nets[0]), stated, stated)
 
 
 def _device_of(net: Element) -> Element:
@@ -214,23 +217,3 @@ def _nic_key(net: Element) -> object:
         return net
     slot: object = device.get("busid").lower().rpartition(".")[0] if device.tag == "pci" else device
     return host_of(device), slot, net.get("guid").lower()
-
-
-def _distinct_ports(nets: list[Element]) -> list[Element]:
-    """Remove duplicates of a port, such as those of several network plugins."""
-    ports = {(net.get("name"), net.get("port")): net for net in reversed(nets)}
-    return list(ports.values())
-
-
-def _speed(net: Element) -> Fraction | None:
-    speed = net.integer("speed", -MAX_SPEED, MAX_SPEED, default=0)
-    return Fraction(speed, 8000) if speed > 0 else None
-
-
-def _sum(speeds: Iterable[Fraction | None]) -> Fraction | None:
-    total = Fraction(0)
-    for speed in speeds:
-        if speed is None:
-            return None
-        total += speed
-    return total

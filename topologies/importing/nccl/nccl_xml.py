@@ -7,7 +7,7 @@ The format has no specification; what elements and numbers mean is in NCCL's ``s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from ...network.topology import Link
 from ...switched.scale_out import Box
@@ -56,19 +56,13 @@ def read_box(document: Document, options: BoxOptions) -> Box:
     )
 
 
-def _joined(gpus: int, links: Iterable[Link]) -> bool:
-    """Tell whether the links, in both directions, lead from every GPU to every other."""
-    heads: dict[str, str] = {f"gpu{gpu}": f"gpu{gpu}" for gpu in range(gpus)}
-
-    def head_of(node: str) -> str:
-        heads.setdefault(node, node)
-        while heads[node] != node:
-            heads[node] = node = heads[heads[node]]
-        return node
-
-    for link in links:
-        heads[head_of(link.tail)] = head_of(link.head)
-    return len({head_of(f"gpu{gpu}") for gpu in range(gpus)}) == 1
+def _joined(gpus: int, links: Collection[Link]) -> bool:
+    """Return whether the links, in both directions, connect all GPUs."""
+    reached, before = {"gpu0"}, 0
+    while len(reached) > before:
+        before = len(reached)
+        reached.update(end for link in links if not reached.isdisjoint(link[:2]) for end in link[:2])
+    return all(f"gpu{gpu}" in reached for gpu in range(gpus))
 
 
 def _name(machine: Machine, found: GpuLinks) -> str:

@@ -34,12 +34,7 @@ class _GpuSubtree(NamedTuple):
 
 
 def nearest_gpus(pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> dict[int, tuple[_GpuSubtree, ...]]:
-    """Find the nearest GPUs of every NIC of a host with GPUs.
-
-    They are below the NIC's lowest ancestor with GPUs, or else below other CPUs.
-
-    Units: `to_cpu` in GB/s.
-    """
+    """Find the nearest GPUs of NICs, below their lowest ancestor with GPUs or other CPUs; `to_cpu` in GB/s."""
     below: dict[Node, _NearestGpus | None] = {}
     for cpu in pcie.cpus:
         _find_below(cpu, to_cpu, below)

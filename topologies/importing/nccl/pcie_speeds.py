@@ -50,10 +50,7 @@ def states_bandwidth(pci: Element) -> bool:
 
 
 def pcie_bandwidth(pci: Element, figures: str) -> Fraction:
-    """Return GB/s of the link above a ``pci`` element in one direction, by one of ``FIGURES``.
-
-    Like NCCL, an unknown speed counts as `DEFAULT_SPEED`, and a width that is missing or 0 as `DEFAULT_LANES`.
-    """
+    """Return GB/s of the link above a ``pci``, one way, by one of ``FIGURES``; unknown values count as in NCCL."""
     lane = LANE_RATES.get(_transfers(pci), LANE_RATES[DEFAULT_SPEED])
     width = pci.integer("link_width", 0, 64, default=0) or DEFAULT_LANES
     return width * (lane.line if figures == "line" else lane.nccl)

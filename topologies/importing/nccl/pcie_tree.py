@@ -7,7 +7,7 @@ Broadcom switch are merged, because it sustains the full bandwidth between all i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -80,11 +80,6 @@ def read_pcie(machine: Machine, options: BoxOptions) -> Pcie:
     )
 
 
-def _least(speeds: Iterable[Fraction | None]) -> Fraction | None:
-    """Return the smallest of several bandwidths, None if all are unlimited."""
-    return min((speed for speed in speeds if speed is not None), default=None)
-
-
 class _Reader:
     """Builds the trees, and counts missing and implausible speeds."""
 
@@ -126,7 +121,7 @@ class _Reader:
         """Make the node of a bridge or of a NIC's slot, or contract it if it has one child."""
         up = self._plausible_bandwidth(pci, branches)
         if len(branches) == 1:
-            branches[0].up = _least((up, branches[0].up))
+            branches[0].up = min((speed for speed in (up, branches[0].up) if speed is not None), default=None)
             return branches[0]
         return Node(pci, up, children=branches)
 

@@ -71,10 +71,6 @@ def _ndv2(fields: Fields) -> Topology:
     return _network(f"teccl-ndv2-{chassis}", links, chassis, 8, ["switch"] if chassis > 2 else [])
 
 
-def _dgx1(fields: Fields) -> Topology:
-    return _network("teccl-dgx1", list(_bidirectional(_mesh_of_cubes(1, _alphas(fields, 1)[0]))), 1, 8, [])
-
-
 def _mesh_of_cubes(chassis: int, latency: Fraction) -> Iterator[Link]:
     for box in range(chassis):
         for pairs, bandwidth in ((NDV2_FAST, 50), (NDV2_SLOW, 25)):
@@ -132,7 +128,9 @@ def _mesh(fields: Fields) -> Topology:
 
 NETWORKS: dict[str, Callable[[Fields], Topology]] = {
     "NDv2": _ndv2,
-    "DGX1": _dgx1,
+    "DGX1": lambda fields: _network(
+        "teccl-dgx1", list(_bidirectional(_mesh_of_cubes(1, _alphas(fields, 1)[0]))), 1, 8, []
+    ),
     "DGX2": _dgx2,
     "AMD": _amd,
     "Mesh": _mesh,

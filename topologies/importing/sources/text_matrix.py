@@ -110,7 +110,8 @@ def read_rows(document: Document, lines: Sequence[str], header: Header, cell: Ce
         line = lines[number - 1]
         if len(line) > MAX_LINE:
             raise document.error(f"it has {len(line)} characters; expected at most {MAX_LINE} in a table", number)
-        start = _after_label(line, known)
+        labelled = ((word.group(), word.end()) for word in _WORD.finditer(line) if word.group() in known)
+        start = next(labelled, None)
         if start is None:
             if not line.strip():
                 continue
@@ -133,14 +134,6 @@ def read_rows(document: Document, lines: Sequence[str], header: Header, cell: Ce
     return TextMatrix(
         labels, tuple(row[0] for row in ordered), tuple(row[1] for row in ordered), tuple(row[2] for row in ordered)
     )
-
-
-def _after_label(line: str, known: set[str]) -> tuple[str, int] | None:
-    """Return the first label of a line and its end position."""
-    for word in _WORD.finditer(line):
-        if word.group() in known:
-            return word.group(), word.end()
-    return None
 
 
 def _refuse_row_without_column(document: Document, number: int, line: str, cell: CellKind) -> None:
@@ -169,3 +162,15 @@ def _cells(
         cells.append(found.group())
         position = found.end()
     return tuple(cells), line[position:]
+
+
+def titled_table(
+    document: Document, lines: Sequence[str], title: int, label: re.Pattern[str], cell: CellKind, refusal: str
+) -> TextMatrix:
+    """Read the table whose header follows the title on a line; `refusal` is the error if none does."""
+    header = next(find_headers(lines[title:], label), None)
+    if header is None or any(line.strip() for line in lines[title : title + header.line - 1]):
+        raise document.error(refusal, title)
+    matrix = read_rows(document, lines, header._replace(line=title + header.line), cell)
+    matrix.check_ends(document)
+    return matrix

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....support.validation import shown
 from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
-from ..sources.text_matrix import MAX_LABELS, CellKind, TextMatrix, find_headers, plain_lines, read_rows
+from ..sources.text_matrix import MAX_LABELS, CellKind, TextMatrix, plain_lines, titled_table
 from .box_from_links import Pair
 from .pcie_paths import PcieLocation
 from .xgmi import (
@@ -82,24 +82,13 @@ def _text_tables(document: Document) -> dict[str, TextMatrix]:
     for title, cell in TABLES.items():
         at = next((number for number, line in enumerate(lines, 1) if f"{title} TABLE:" in line), None)
         if at is not None:
-            tables[title] = _table(document, lines, at, title, cell)
+            refusal = f"no line that names two GPUs or more follows the title of table {title}; is it cut short?"
+            tables[title] = titled_table(document, lines, at, ADDRESS, cell, refusal)
     return tables
-
-
-def _table(document: Document, lines: Sequence[str], at: int, title: str, cell: CellKind) -> TextMatrix:
-    header = next((header for header in find_headers(lines[at:], ADDRESS)), None)
-    if header is None or any(line.strip() for line in lines[at : at + header.line - 1]):
-        raise document.error(
-            f"no line that names two GPUs or more follows the title of table {title}; is it cut short?", at
-        )
-    matrix = read_rows(document, lines, header._replace(line=at + header.line), cell)
-    matrix.check_ends(document)
-    return matrix
 
 
 NEW_KEYS = {"LINK TYPE": "link_type", "WEIGHT": "weight", "NUMA BW": "bandwidth"}
 OLD_KEYS = {"LINK TYPE": "link_type", "WEIGHT": "weight", "NUMA BW": "numa_bandwidth"}
-CELLS = {"LINK TYPE": LINK_TYPE, "WEIGHT": WEIGHT, "NUMA BW": BANDWIDTH}
 
 
 def looks_like_json(document: Document) -> bool:
@@ -120,7 +109,7 @@ def read_json_tables(document: Document) -> dict[str, TextMatrix]:
         if all(cell(entry, label) is None for entry in entries for label in labels):
             continue
         rows = tuple(
-            tuple(_checked(document, cell(entry, label), key, CELLS[title]) for label in labels) for entry in entries
+            tuple(_checked(document, cell(entry, label), key, TABLES[title]) for label in labels) for entry in entries
         )
         names = tuple(f"GPU{label}" for label in labels)
         tables[title] = TextMatrix(names, rows, (None,) * len(labels), ("",) * len(labels))

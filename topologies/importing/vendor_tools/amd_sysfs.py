@@ -11,8 +11,7 @@ from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import MAX_LABELS, TextMatrix, plain_lines
-from .pcie_paths import PcieLocation
-from .xgmi import box_of_bandwidths
+from .xgmi import box_of_bandwidths, refuse_pcie
 
 MAX_TEXT = 2**20  # characters, more than those of `MAX_LABELS` lines of as many numbers
 
@@ -38,14 +37,8 @@ def read_box(document: Document, options: BoxOptions) -> Box:
             raise document.error(f"{matrix.cell_name(row, row)} is {cells[row]}; expected 00", matrix.lines[row])
         counts.update({(row, column): int(cells[column], 16) for column in range(row + 1, len(cells))})
 
-    def locations() -> tuple[list[PcieLocation], str]:
-        raise document.error(
-            "xGMI does not join all of its GPUs, and it says nothing about PCIe; use the output of `rocm-smi "
-            "--showtopo` or `amd-smi topology`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
-        )
-
     found = {pair: (None, count) for pair, count in counts.items() if count}
-    return box_of_bandwidths(document, options, matrix, found, locations)
+    return box_of_bandwidths(document, options, matrix, found, lambda: refuse_pcie(document))
 
 
 def _matrix(document: Document) -> TextMatrix | None:

@@ -252,10 +252,7 @@ def _header(lines: Sequence[str]) -> Header | None:
 
 
 def _split_affinities(document: Document, matrix: TextMatrix) -> TextMatrix:
-    """Split last cells from affinities where the tab between them is lost, as in ``NV120-31``.
-
-    The symmetric cell determines how many digits belong to the cell.
-    """
+    """Split last cells from affinities where the tab is lost, as in ``NV120-31``, by the symmetric cell."""
     last = len(matrix.labels) - 1
     rows, tails = list(matrix.cells), list(matrix.tails)
     for row, tail in enumerate(tails):

@@ -13,8 +13,7 @@ from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import Header, TextMatrix, find_headers, line_below, plain_lines, read_rows
-from .pcie_paths import PcieLocation
-from .xgmi import BANDWIDTH, box_of_bandwidths, link_bandwidths, no_bandwidths
+from .xgmi import BANDWIDTH, box_of_bandwidths, link_bandwidths, no_bandwidths, refuse_pcie
 
 GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
 _ROW = re.compile(r"\bGPU\d{1,4}\s+(?:N/A|\d+-\d+)(?!\S)", re.ASCII)
@@ -33,14 +32,7 @@ def read_box(document: Document, options: BoxOptions) -> Box:
     if not found:
         raise no_bandwidths(document)
 
-    def locations() -> tuple[list[PcieLocation], str]:
-        raise document.error(
-            "xGMI does not join all of its GPUs, and it says nothing about PCIe; use the output of `rocm-smi "
-            "--showtopo` "
-            "or `amd-smi topology`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
-        )
-
-    return box_of_bandwidths(document, options, matrix, found, locations)
+    return box_of_bandwidths(document, options, matrix, found, lambda: refuse_pcie(document))
 
 
 def _header(document: Document) -> Header | None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
-from ..sources.text_matrix import CellKind, TextMatrix, find_headers, plain_lines, read_rows
+from ..sources.text_matrix import CellKind, TextMatrix, plain_lines, titled_table
 from .pcie_paths import PcieLocation
 from .xgmi import LINK_TYPE, WEIGHT, box_of_types, locations_by_weight
 
@@ -48,12 +48,8 @@ def _table(document: Document, lines: Sequence[str], title: str, cell: CellKind)
     at = next((number for number, line in enumerate(lines, 1) if title in line), None)
     if at is None:
         return None
-    header = next((header for header in find_headers(lines[at:], GPU)), None)
-    if header is None or any(line.strip() for line in lines[at : at + header.line - 1]):
-        raise document.error(f"no line that names the GPUs follows the title '{title}'; is it cut short?", at)
-    matrix = read_rows(document, lines, header._replace(line=at + header.line), cell)
-    matrix.check_ends(document)
-    return matrix
+    refusal = f"no line that names the GPUs follows the title '{title}'; is it cut short?"
+    return titled_table(document, lines, at, GPU, cell, refusal)
 
 
 def _locations(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from typing import NoReturn
 
 from ....support.validation import shown
 from ...switched.scale_out import Box
@@ -64,6 +65,14 @@ def no_bandwidths(document: Document) -> Exception:
     return document.error(
         "every pair has 0-0, which newer drivers print whatever the links are; use the output of `amd-smi topology` or "
         "`rocm-smi --showtopo`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
+    )
+
+
+def refuse_pcie(document: Document) -> NoReturn:
+    """Raise the error for a file without PCIe whose xGMI links do not connect all GPUs."""
+    raise document.error(
+        "xGMI does not join all of its GPUs, and it says nothing about PCIe; use the output of `rocm-smi "
+        "--showtopo` or `amd-smi topology`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
     )
 
 
