@@ -38,7 +38,7 @@ Stated in Pyomo, to be read and extended.  `collopt.formulations.allreduce_cuts`
 
 Examples
 --------
-A ring of 4 whose uplink from ``gpu0`` must keep half of its bandwidth out of broadcasts:
+A ring of 4 whose uplink from ``gpu0`` must keep half of its bandwidth out of broadcasts and all out of sums:
 
 >>> from collopt import solve
 >>> from collopt.topologies import ring
@@ -46,8 +46,6 @@ A ring of 4 whose uplink from ``gpu0`` must keep half of its bandwidth out of br
 >>> round(solve(model).objective, 6)
 40.0
 >>> model.constrain("quiet_uplink", model.variables.broadcast_share["gpu0", "gpu1"] <= 15)
->>> round(solve(model).objective, 6)
-40.0
 >>> model.constrain("no_sums", model.variables.reduce_share["gpu0", "gpu1"] <= 0)
 >>> round(solve(model).objective, 6)
 35.0

@@ -135,9 +135,7 @@ def build_chunked(topology: Topology, distance: int, chunks: int, *, ranks: Iter
 
     Parameters
     ----------
-    topology : Topology
-        As for `build`.
-    distance : int
+    topology, distance : Topology, int
         As for `build`.
     chunks : int
         Chunks per shard, the paper's P.
@@ -169,10 +167,8 @@ def build_timed(
 
     Parameters
     ----------
-    topology : Topology
-        As for `build`.
-    distance : int
-        As for `build`; in hops, so slow links count like fast ones.
+    topology, distance : Topology, int
+        As for `build`; distances are in hops, so slow links count like fast ones.
     shard_bytes : int
         Size of a shard, the paper's M/N.
     ranks : str or iterable of str, optional

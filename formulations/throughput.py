@@ -143,14 +143,8 @@ class FixedCountModel(ThroughputModel):
 
     Attributes
     ----------
-    program : ConcreteModel
-        As of `ThroughputModel`.
-    topology : Topology
-        As of `ThroughputModel`.
     weights : tuple of Fraction
-        Whole numbers without a common divisor.
-    direction : {"broadcast", "reduce"}
-        As of `ThroughputModel`.
+        Whole numbers without a common divisor; the other fields are those of `ThroughputModel`.
     variables : Variables
         Shares and flows in trees; ``variables.rate`` is the number of trees per root and unit of weight, no variable.
     inverse_bandwidth : Var

@@ -100,14 +100,7 @@ def task(total: int) -> Iterator[Callable[[int], None]]:
 
 
 def iterate(items: Iterable[Item], total: int) -> Iterator[Item]:
-    """Yield the items, each one part of a task.
-
-    >>> with listening(lambda done, total: print(f"{done} of {total}"), print):
-    ...     letters = list(iterate("ab", 2))
-    0 of 2
-    1 of 2
-    2 of 2
-    """
+    """Yield the items, each one part of a task."""
     with task(total) as reached:
         for done, item in enumerate(items, 1):
             yield item

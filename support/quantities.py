@@ -38,13 +38,7 @@ def looks_like_unit(value: object) -> bool:
 
 
 def nic_unit_warning(value: object, bandwidth: Fraction | None) -> str | None:
-    """Warn if a NIC bandwidth without a unit was probably meant in Gb/s.
-
-    >>> print(nic_unit_warning("400", Fraction(400)))
-    nic_bandwidth=400 means 400 GB/s, which no card has; one of 400 Gb/s has 50 GB/s: give nic_bandwidth='400Gb/s'
-    >>> nic_unit_warning("400GB/s", Fraction(400)), nic_unit_warning(100, Fraction(100))
-    (None, None)
-    """
+    """Warn if a NIC bandwidth without a unit was probably meant in Gb/s; None if not."""
     if bandwidth not in LINE_RATES or (isinstance(value, str) and _WITH_UNIT.fullmatch(value)):
         return None
     assert bandwidth is not None, "None is no line rate"

@@ -44,11 +44,5 @@ def current_seed() -> int:
 
 
 def as_seed(seed: int) -> int:
-    """Validate a seed and return it as an int, or raise `UnsupportedError`.
-
-    >>> as_seed(-1)
-    Traceback (most recent call last):
-        ...
-    collopt.errors.UnsupportedError: seed is -1; expected a whole number from 0 to 2147483647
-    """
+    """Validate a seed and return it as an int, or raise `UnsupportedError`."""
     return as_whole(seed, "seed", least=0, most=MAX_SEED)

@@ -24,23 +24,21 @@ from .files import read_topology, write_topology
 from .graphs.automorphisms import symmetries
 from .graphs.expansions import bidirectional, cartesian_power, cartesian_product, degree_expansion, line_graph, parallel
 from .graphs.isomorphism import automorphisms, is_isomorphism, isomorphism, orbits
-from .graphs.moore_bounds import (
-    bandwidth_optimum,
-    moore_bound,
-    moore_steps,
-    undirected_moore_bound,
-    undirected_moore_steps,
-)
 from .graphs.properties import (
     IntersectionArray,
     average_distance,
+    bandwidth_optimum,
     distance_sum,
     intersection_array,
     is_distance_regular,
     is_moore_optimal,
     is_reverse_symmetric,
     is_vertex_transitive,
+    moore_bound,
+    moore_steps,
     reverse_symmetry,
+    undirected_moore_bound,
+    undirected_moore_steps,
 )
 from .graphs.stored_broadcasts import BaseSchedule, base_schedule_names, base_schedule_rows, base_transpose_names
 from .importing.boxes import read_box

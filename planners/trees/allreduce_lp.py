@@ -24,7 +24,7 @@ from ...formulations.allreduce_rounding import round_flow
 from ...schedules import ALLREDUCE, Allreduce, Forest
 from ...schedules.traffic.collective import Direction
 from ...solvers import Algorithm, HighsOptions, Session, Solution, Termination, solve
-from ...solvers.flow.sink_sweep import sweep_sinks
+from ...solvers.flow.push_relabel import sweep_sinks
 from ...support import progress
 from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.quantities import MAX_BANDWIDTH

@@ -19,9 +19,8 @@ from ...support.validation import shown
 from ..lp.basis import Basis, Evidence
 from ..lp.program import Changes, LinearProgram, Model, changes_between
 from .callbacks import Watch
-from .diagnosis import check_numbers, message
+from .diagnosis import check_numbers, crossed, empty_conflicts, message, proof
 from .options import HighsOptions
-from .rays import crossed, empty_conflicts, proof
 from .solution import WITHOUT_OPTIMUM, DualStatus, PrimalStatus, Solution, Status, Termination
 
 Start = Solution | Mapping[str, Any]
@@ -121,11 +120,6 @@ class Session:
         start : Solution or mapping, optional
             Instead of where the last solve ended: an earlier solution of this or a similar model, or values of some
             variables of an integer program, by name of their block and in the form that `Solution.values` has.
-
-        Raises
-        ------
-        UnsupportedError
-            If the model cannot be handed over, see `solve`, or `start` does not fit it.
         """
         if start is not None and not isinstance(start, (Solution, Mapping)):
             raise UnsupportedError(

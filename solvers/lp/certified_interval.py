@@ -11,8 +11,7 @@ import numpy as np
 from ...errors import CertificateError
 from ...support.arrays import FloatArray, IntArray
 from .basis import Evidence
-from .exact_optimum import basic_solution
-from .exact_program import ExactProgram
+from .exact_optimum import ExactProgram, basic_solution
 from .rationals import ExactArray, as_exact, exact, simplest_between
 
 ROUNDING_TOLERANCE = 1e-9  # rounding tolerance, relative to the largest number of its kind

@@ -13,8 +13,7 @@ import numpy as np
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
 from ..flow.max_flow import FlowNetwork, flow_network, paired_network
-from ..flow.push_relabel import unmet_demand, workspace
-from ..flow.sink_sweep import sweep_sinks
+from ..flow.push_relabel import sweep_sinks, unmet_demand, workspace
 
 
 def split_pairs(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...support.arrays import BoolArray, IntArray
-from ..flow.sink_sweep import sweep_sinks
+from ..flow.push_relabel import sweep_sinks
 
 
 class LaminarFamily(NamedTuple):

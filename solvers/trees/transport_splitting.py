@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import BoolArray, FloatArray, IntArray
-from ..flow.sink_sweep import SinkSweep, sweep_sinks
+from ..flow.push_relabel import SinkSweep, sweep_sinks
 from ..flow.transport import integral_transport
 from .edge_splitting import split_pairs
 

@@ -13,8 +13,7 @@ import numpy as np
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
 from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network
-from ..flow.push_relabel import unmet_demand, workspace
-from ..flow.sink_sweep import SinkSweep, sweep_sinks
+from ..flow.push_relabel import SinkSweep, sweep_sinks, unmet_demand, workspace
 from .bottleneck import cut_ratio
 from .routed_graph import RoutedGraph
 

@@ -24,8 +24,8 @@ from collopt.solvers import (
     Termination,
     solve,
 )
-from collopt.solvers.highs.rays import conflict
-from collopt.solvers.highs.rays import escape as escape_along
+from collopt.solvers.highs.diagnosis import conflict
+from collopt.solvers.highs.diagnosis import escape as escape_along
 
 algorithms = pytest.mark.parametrize("algorithm", Algorithm, ids=lambda algorithm: algorithm.name.lower())
 

@@ -19,7 +19,7 @@ from collopt.formulations import Blocks, all_to_all
 from collopt.planners import plan
 from collopt.solvers import HighsOptions, Progress, solve
 from collopt.solvers.flow.max_flow import paired_network
-from collopt.solvers.flow.sink_sweep import sweep_sinks
+from collopt.solvers.flow.push_relabel import sweep_sinks
 from collopt.solvers.highs import callbacks
 from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow
 from collopt.solvers.strength.orientation import balanced_demands, orient

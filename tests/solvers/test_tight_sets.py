@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collopt.solvers.flow.sink_sweep import sweep_sinks
+from collopt.solvers.flow.push_relabel import sweep_sinks
 from collopt.solvers.trees.bottleneck import bottleneck_cut
 from collopt.solvers.trees.routed_graph import RoutedGraph
 from collopt.solvers.trees.tight_sets import LaminarFamily, tight_family

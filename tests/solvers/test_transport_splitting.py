@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collopt.solvers.flow.sink_sweep import SinkSweep, sweep_sinks
+from collopt.solvers.flow.push_relabel import SinkSweep, sweep_sinks
 from collopt.solvers.trees import transport_splitting
 from collopt.solvers.trees.bottleneck import bottleneck_cut
 from collopt.solvers.trees.transport_splitting import SwitchPlan, remove_all_switches, split_all_switches

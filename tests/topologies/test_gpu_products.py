@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from collopt.topologies.importing.nccl.pcie_speeds import LANE_RATES
-from collopt.topologies.importing.sources.gpu_products import ALIASES, PRODUCTS, find_product, product_of
+from collopt.topologies.importing.sources.options import ALIASES, PRODUCTS, find_product, product_of
 from nccl_texts import GPU, box_of, cpu, gpu, link, pci, slot, switched, system
 
 

@@ -23,9 +23,8 @@ from collopt.topologies.importing.formats import unsupported_format
 from collopt.topologies.importing.nccl.nccl_xml import read_box
 from collopt.topologies.importing.other_planners import msccl_tools, ns3
 from collopt.topologies.importing.sources.document import Document
-from collopt.topologies.importing.sources.gpu_products import find_product, is_always_linked, product_of
 from collopt.topologies.importing.sources.json_text import as_decimal
-from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.importing.sources.options import BoxOptions, find_product, is_always_linked, product_of
 from collopt.topologies.importing.sources.text_matrix import find_headers, line_below, plain_lines
 from collopt.topologies.importing.vendor_tools.box_from_links import DisjointSets, box_name, directly_linked
 from collopt.topologies.importing.vendor_tools.pcie_paths import PcieLocation, pcie_link_bandwidth, pcie_path_tree

@@ -41,11 +41,8 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
 
     Examples
     --------
-    >>> low_diameter_offsets(1024, 4)
-    (23, 24)
-    >>> offsets = low_diameter_offsets(256, 6)
-    >>> circulant_diameter(256, offsets), least_circulant_diameter(256, 6)
-    (6, 6)
+    >>> low_diameter_offsets(1024, 4), circulant_diameter(256, low_diameter_offsets(256, 6))
+    ((23, 24), 6)
     """
     degree, n, tries = _as_degree(degree), as_size(n, "n", least=3), as_size(tries, "tries", most=MAX_TRIES)
     if n <= degree:

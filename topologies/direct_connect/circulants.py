@@ -41,10 +41,8 @@ def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: 
 
     Examples
     --------
-    >>> circulant(16, [3, 4])
-    <Topology 'C(16, {3, 4})': 16 ranks, 64 links>
-    >>> circulant(16, [3, 4]).graph.diameter
-    3
+    >>> circulant(16, [3, 4]).graph, circulant(16, [3, 4]).graph.diameter
+    (<DirectGraph C(16, {3, 4}): 16 nodes, 64 arcs>, 3)
     """
     n = as_size(n, "n", least=3)
     steps = _distinct([_as_offset(offset, n) for offset in as_list(offsets, "the offsets")], n)
@@ -107,11 +105,9 @@ def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, l
     --------
     The offsets 1, 2 and 4 reach all of 7 nodes in two hops, and each node just once:
 
-    >>> septagon = circulant_digraph(7, [1, 2, 4])
-    >>> septagon
-    <Topology 'DirCirc(7, {1, 2, 4})': 7 ranks, 21 links>
-    >>> septagon.graph.diameter
-    2
+    >>> septagon = circulant_digraph(7, [1, 2, 4]).graph
+    >>> septagon, septagon.diameter
+    (<DirectGraph DirCirc(7, {1, 2, 4}): 7 nodes, 21 arcs>, 2)
     """
     n = as_size(n, "n", least=2)
     what = f"an offset of the circulant digraph of {n} nodes"
@@ -191,10 +187,8 @@ def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: E
         The paper's d.
     n : int
         The paper's m: nodes, at least 2.
-    bandwidth : int, float, str or Fraction
-        GB/s of each of the parallel links.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each of the parallel links.
 
     Returns
     -------
@@ -220,10 +214,8 @@ def bidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Ex
         The paper's d; even.
     n : int
         The paper's m: nodes, at least 3.
-    bandwidth : int, float, str or Fraction
-        GB/s of each of the parallel links, in each direction.
-    latency : int, float, str or Fraction
-        Microseconds of each link.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each of the parallel links, in each direction.
 
     Returns
     -------

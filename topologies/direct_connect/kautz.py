@@ -53,10 +53,8 @@ def kautz(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0)
 
     Examples
     --------
-    >>> kautz(2, 1).graph
-    <DirectGraph Kautz(2, 1): 6 nodes, 12 arcs>
-    >>> kautz(4, 3).graph.diameter
-    4
+    >>> kautz(2, 1).graph, kautz(4, 3).graph.diameter
+    (<DirectGraph Kautz(2, 1): 6 nodes, 12 arcs>, 4)
     """
     degree = as_size(degree, "degree", most=MAX_DEGREE)
     length = as_size(length, "length", least=0, most=MAX_LENGTH)
@@ -93,10 +91,8 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
 
     Examples
     --------
-    >>> generalized_kautz(4, 1024).graph.diameter
-    5
-    >>> generalized_kautz(2, 5).graph.num_self_loops
-    2
+    >>> generalized_kautz(4, 1024).graph.diameter, generalized_kautz(2, 5).graph.num_self_loops
+    (5, 2)
     """
     degree = as_size(degree, "degree", least=2, most=MAX_DEGREE)
     n = as_size(n, "n", least=degree + 1)
@@ -127,11 +123,9 @@ def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact 
 
     Examples
     --------
-    >>> network = de_bruijn(2, 3)
-    >>> network.graph.num_self_loops, network.graph.diameter
-    (2, 3)
-    >>> network
-    <Topology 'DBJ(2, 3)': 8 ranks, 14 links>
+    >>> graph = de_bruijn(2, 3).graph
+    >>> graph, graph.num_self_loops, graph.diameter
+    (<DirectGraph DBJ(2, 3): 8 nodes, 16 arcs>, 2, 3)
     """
     degree = as_size(degree, "degree", least=2, most=MAX_DEGREE)
     length = as_size(length, "length", most=MAX_LENGTH)
@@ -161,10 +155,8 @@ def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latenc
     Examples
     --------
     >>> graph = modified_de_bruijn(4, 2).graph
-    >>> graph
-    <DirectGraph DBJMod(4, 2): 16 nodes, 64 arcs>
-    >>> graph.is_simple, graph.diameter
-    (True, 3)
+    >>> graph, graph.is_simple, graph.diameter
+    (<DirectGraph DBJMod(4, 2): 16 nodes, 64 arcs>, True, 3)
     """
     degree = as_size(degree, "degree", least=2, most=MAX_DEGREE)
     length = as_size(length, "length", most=MAX_LENGTH)

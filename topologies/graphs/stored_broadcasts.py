@@ -51,10 +51,6 @@ def base_schedule_names() -> tuple[str, ...]:
     -------
     tuple of str
 
-    See Also
-    --------
-    base_transpose_names : The transposed graphs.
-
     Examples
     --------
     >>> base_schedule_names()

@@ -13,8 +13,7 @@ from ..network.topology import Topology
 from ..switched.scale_out import Box
 from .formats import Format, find_format
 from .sources.document import Document, Imported, read_document
-from .sources.gpu_products import FIGURES
-from .sources.options import BoxOptions
+from .sources.options import FIGURES, BoxOptions
 
 Latencies = Iterable[tuple[str, Fraction]]  # kinds of nodes, such as ``gpu-nic``, and µs of the links between them
 

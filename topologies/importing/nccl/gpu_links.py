@@ -13,8 +13,7 @@ from ....support.validation import shown
 from ...network.topology import Link
 from ...switched.scale_out import SCALE_UP_LATENCY
 from ...switched.vendor_boxes import CUBE_MESH
-from ..sources.gpu_products import GpuProduct, is_always_linked, product_of
-from ..sources.options import BoxOptions
+from ..sources.options import BoxOptions, GpuProduct, is_always_linked, product_of
 from .elements import Element
 from .machine import GPU_CLASSES, Gpu, Machine, host_of
 

@@ -19,11 +19,7 @@ class Document(NamedTuple):
     text: str  # all of it, without a byte order mark, lines ended by line feeds
 
     def error(self, message: str, line: int | None = None) -> FileFormatError:
-        """Return an error about this file.
-
-        >>> print(Document("topo.txt", "").error("there is no table of links", 7))
-        topo.txt, line 7: there is no table of links
-        """
+        """Return an error about this file, with the number of a line if one is given."""
         at = "" if line is None else f", line {line}"
         return FileFormatError(f"{self.where}{at}: {message}")
 

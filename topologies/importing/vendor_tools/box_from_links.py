@@ -9,8 +9,7 @@ from ...network.topology import Link
 from ...switched.nic_shares import GPU_LINK, OWN_LINK, AttachedNics, attach_nics
 from ...switched.scale_out import SCALE_UP_LATENCY, Box, SharedLink
 from ..sources.document import Document
-from ..sources.gpu_products import PRODUCTS, GpuProduct
-from ..sources.options import BoxOptions
+from ..sources.options import PRODUCTS, BoxOptions, GpuProduct
 from .pcie_paths import PcieLocation, pcie_link_bandwidth, pcie_path_tree
 
 Pair = tuple[int, int]  # two GPUs, the smaller number first

@@ -16,8 +16,7 @@ from ....support.validation import shown
 from ...network.topology import Link
 from ...switched.scale_out import SCALE_UP_LATENCY, Box
 from ..sources.document import Document
-from ..sources.gpu_products import GpuProduct
-from ..sources.options import BoxOptions
+from ..sources.options import BoxOptions, GpuProduct
 from ..sources.text_matrix import MAX_LINE, CellKind, Header, TextMatrix, plain_lines, read_rows
 from .box_from_links import (
     DisjointSets,
