@@ -1,75 +1,48 @@
-"""Options that describe a network, which all commands about one take together.
-
-Options of networks as they are typed, in messages that come from Python.
-"""
+"""Options that describe a network, and messages that name them as they are typed."""
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, NamedTuple
 
-import typer
+from .parameters import option
 
-PANEL = "Network"
-BoxesOption = Annotated[
-    str | None, typer.Option("--boxes", metavar="N", help="Number of boxes.", rich_help_panel=PANEL)
-]
-NodesOption = Annotated[
-    str | None,
-    typer.Option("--nodes", metavar="N", help="Number of nodes of a ring or complete graph.", rich_help_panel=PANEL),
-]
-ShapeOption = Annotated[
-    str | None, typer.Option("--shape", help="Dimensions of a torus, such as 4x4.", rich_help_panel=PANEL)
-]
-FabricOption = Annotated[
-    str | None,
-    typer.Option(
-        "--fabric",
-        metavar="NAME",
-        help="Network between boxes, for a file that describes one box: full, rail or leaf_spine.",
-        rich_help_panel=PANEL,
-    ),
-]
-RanksOption = Annotated[
-    str | None,
-    typer.Option("--ranks", help="Keep only these ranks, by number, range or name: 0-7,16-23.", rich_help_panel=PANEL),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any other option. For a name: those listed by `collopt topologies NAME`. For a file that describes one "
-        "box: "
-        "gpu, figures, nic_bandwidth, pcie_bandwidth, nics, oversubscription, boxes_per_leaf. Bandwidths are in GB/s "
-        "unless they have a unit, such as 400Gb/s. Repeatable.",
-        rich_help_panel=PANEL,
-    ),
-]
-WithoutOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--without",
-        metavar="NODE|NODE--NODE",
-        help="What-if analysis: remove a failed GPU, NIC or switch, or the failed link between two nodes. Repeatable.",
-        rich_help_panel=PANEL,
-    ),
-]
+_option = partial(option, panel="Network")
 
 
 class NetworkOptions(NamedTuple):
-    """What was typed besides the name; the builder, or the reader of the file, reads the texts."""
+    """Options given besides the network's name, as text; its builder, or the reader of its file, parses them."""
 
-    boxes: BoxesOption = None
-    fabric: FabricOption = None
-    nodes: NodesOption = None
-    shape: ShapeOption = None
-    ranks: RanksOption = None
-    settings: SetOption = None
-    without: WithoutOption = None
+    boxes: Annotated[str | None, _option("--boxes N", "Number of boxes.")] = None
+    fabric: Annotated[
+        str | None,
+        _option("--fabric NAME", "Network between boxes, for a file that describes one box: full, rail or leaf_spine."),
+    ] = None
+    nodes: Annotated[str | None, _option("--nodes N", "Number of nodes of a ring or complete graph.")] = None
+    shape: Annotated[str | None, _option("--shape", "Dimensions of a torus, such as 4x4.")] = None
+    ranks: Annotated[str | None, _option("--ranks", "Keep only these ranks, by number, range or name: 0-7,16-23.")] = (
+        None
+    )
+    settings: Annotated[
+        list[str] | None,
+        _option(
+            "--set NAME=VALUE",
+            "Any other option. For a name: those listed by `collopt topologies NAME`. For a file that describes one "
+            "box: gpu, figures, nic_bandwidth, pcie_bandwidth, nics, oversubscription, boxes_per_leaf. Bandwidths are "
+            "in GB/s unless they have a unit, such as 400Gb/s. Repeatable.",
+        ),
+    ] = None
+    without: Annotated[
+        list[str] | None,
+        _option(
+            "--without NODE|NODE--NODE",
+            "What-if analysis: remove a failed GPU, NIC or switch, or the failed link between two nodes. Repeatable.",
+        ),
+    ] = None
 
     def given(self) -> list[str]:
-        """Options that were typed, as they were."""
+        """Flags of the options that were given."""
         flags = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--set", "--without")
         return [flag for flag, value in zip(flags, self, strict=True) if value not in (None, [])]
 

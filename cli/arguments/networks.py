@@ -1,4 +1,4 @@
-"""From what a person types about a network to a `Topology`."""
+"""Topologies from the arguments and options that describe a network."""
 
 from __future__ import annotations
 
@@ -86,12 +86,10 @@ def _read(files: Sequence[Path], options: NetworkOptions) -> Topology:
     from ...topologies.importing.read import import_boxes, import_network
 
     if stray := [flag for flag in options.given() if flag in ("--nodes", "--shape")]:
-        raise UsageError(
-            f"{stray[0]} does not go with {files[0]}, which describes its network completely; leave it out"
-        )
-    chosen = _file_options(
-        _settings(options, {"boxes": options.boxes, "fabric": options.fabric}, f"the file {files[0]}")
-    )
+        holds = "which describes its network completely"
+        raise UsageError(f"{stray[0]} does not go with {files[0]}, {holds}; leave it out")
+    typed = {"boxes": options.boxes, "fabric": options.fabric}
+    chosen = _file_options(_settings(options, typed, f"the file {files[0]}"))
     try:
         made = import_boxes(files, chosen) if len(files) > 1 else import_network(files[0], chosen)
     except (TopologyError, FileFormatError) as error:
@@ -175,9 +173,7 @@ def _without(topology: Topology, failed: str) -> Topology:
 
 def _node(topology: Topology, text: str) -> str:
     """Find a node by its name, or by the end of it where that is enough."""
-    matches = [node for node in topology.nodes if node == text] or [
-        node for node in topology.nodes if node.endswith(f"/{text}")
-    ]
+    matches = [text] if text in topology.nodes else [node for node in topology.nodes if node.endswith(f"/{text}")]
     if len(matches) == 1:
         return matches[0]
     names = f"is ambiguous: {', '.join(matches[:4])}" if matches else "is not a node of this network"

@@ -1,7 +1,9 @@
-"""What several commands take: a network, and where the answer goes."""
+"""Arguments and options that several commands share, and the readers of their values."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -11,11 +13,42 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand
 
+from ...errors import FileFormatError
+from ...support.reading import read_bytes, read_text
 from ...support.validation import shown
-from .traffic_files import read_traffic
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from ...schedules import Collective
+
+MAX_RANKS = 2**10
+"""Of a traffic matrix; files for runtimes hold all-to-alls of at most as many."""
+MAX_BYTES = 32 * MAX_RANKS**2
+"""Numbers of 24 characters, as numpy.savetxt writes them, and separators."""
+
+
+class UsageError(typer.TyperException):
+    """Options that do not go together or are not understood; the message says which and how to mend it."""
+
+
+class Command(TyperCommand):
+    """A command that refuses an option given twice, of which only the last would count, and two forms of output."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments after a check for repeated options."""
+        if not ctx.resilient_parsing:
+            given = self.make_parser(ctx).parse_args(args=list(args))[2]
+            for each in given:
+                takes_no_value = getattr(each, "is_flag", False) or getattr(each, "count", False)
+                once = each.param_type_name == "option" and not (each.multiple or takes_no_value)
+                if once and given.count(each) > 1:
+                    raise UsageError(f"{each.opts[0]} is given twice; keep one")
+        rest = super().parse_args(ctx, args)
+        if ctx.params.get("as_json") and ctx.params.get("as_csv"):
+            raise UsageError("--json and --csv are mutually exclusive; give one of them")
+        return rest
 
 
 def complete_topology(incomplete: str) -> list[str]:
@@ -46,14 +79,59 @@ def complete_planner(incomplete: str) -> list[str]:
     return [name for name in PLANNERS if name.startswith(incomplete)]
 
 
+def whole_number(name: str, least: int | None = None, most: int | None = None) -> Callable[[object], int]:
+    """Make the reader of a whole number, whose errors name the option and the value.
+
+    >>> whole_number("--chunks")("12")
+    12
+    """
+    between = "" if least is None or most is None else f" from {least} to {most}"
+
+    def read(value: object) -> int:
+        if re.fullmatch(r"[+-]?[0-9]{1,18}", text := str(value).strip()):
+            number = int(text)
+            if (least is None or least <= number) and (most is None or number <= most):
+                return number
+        raise UsageError(f"{name} is {shown(value)}; expected a whole number{between}")
+
+    return read
+
+
+def number_between(name: str, least: float, most: float) -> Callable[[object], float]:
+    """Make the reader of a decimal number; see `whole_number`."""
+
+    def read(value: object) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = math.nan
+        if least <= number <= most:
+            return number
+        raise UsageError(f"{name} is {shown(value)}; expected a number from {least:.10g} to {most:.10g}")
+
+    return read
+
+
+def option(usage: str, text: str, *, panel: str | None = None, **more: Any) -> Any:
+    """Make an option from its usage, such as ``--output -o FILE``, and its help text."""
+    flags = [word for word in usage.split() if word.startswith("-")]
+    metavar = usage.rsplit(maxsplit=1)[-1] if len(flags) < len(usage.split()) else None
+    return typer.Option(*flags, metavar=metavar, help=text, rich_help_panel=panel, **more)
+
+
+def count_option(usage: str, text: str, least: int | None = None, most: int | None = None, **more: Any) -> Any:
+    """Make an option whose value is a whole number."""
+    return option(usage, text, parser=whole_number(usage.split(maxsplit=1)[0], least, most), **more)
+
+
+def topology_option(text: str, panel: str) -> Any:
+    """Make the option ``--topology`` with its help."""
+    return option("--topology TOPOLOGY", text, panel=panel, autocompletion=complete_topology)
+
+
 def planners_option(text: str, panel: str | None = None) -> Any:
     """Make the option ``--planner`` of a command that takes several, with its help."""
-    return typer.Option("--planner", metavar="NAME", help=text, autocompletion=complete_planner, rich_help_panel=panel)
-
-
-def sizes_option(text: str) -> Any:
-    """Make the option ``--size`` of a command that takes several, with its help."""
-    return typer.Option("--size", metavar="SIZE", help=text)
+    return option("--planner NAME", text, panel=panel, autocompletion=complete_planner)
 
 
 CollectiveArgument = Annotated[
@@ -65,8 +143,8 @@ CollectiveArgument = Annotated[
     ),
 ]
 PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file written by `collopt plan -o`.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print only CSV on standard output.")]
+JsonOption = Annotated[bool, option("--json", "Print only JSON on standard output.")]
+CsvOption = Annotated[bool, option("--csv", "Print only CSV on standard output.")]
 TopologyArgument = Annotated[
     str,
     typer.Argument(
@@ -75,74 +153,45 @@ TopologyArgument = Annotated[
         autocompletion=complete_topology,
     ),
 ]
-
-PANEL_SHARDS = "Shards"
+BackendOption = Annotated[str, option("--backend", "torch.distributed backend: gloo, or nccl (NCCL or RCCL).")]
+TimeoutOption = Annotated[
+    float,
+    option(
+        "--timeout S",
+        "Time limit in seconds, including startup of the ranks.",
+        parser=number_between("--timeout", 0.001, 10**6),
+    ),
+]
 RootOption = Annotated[
     str | None,
-    typer.Option(
-        "--root",
-        "-r",
-        metavar="RANK",
-        help="Root of a broadcast or reduce: rank number or node name.",
-        rich_help_panel=PANEL_SHARDS,
-    ),
-]
-WeightsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--weights",
-        help="Relative shard sizes of an allgather or reduce_scatter, one per rank: 1,1,2,0.5.",
-        rich_help_panel=PANEL_SHARDS,
-    ),
-]
-
-
-class UsageError(typer.TyperException):
-    """Options that do not go together or are not understood; the message says which and how to mend it."""
-
-
-class Command(TyperCommand):
-    """A command that refuses an option given twice, of which only the last would count, and two forms of output."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words, after a look at what is there twice."""
-        if not ctx.resilient_parsing:
-            given = self.make_parser(ctx).parse_args(args=list(args))[2]
-            for option in given:
-                once = option.param_type_name == "option" and not (option.multiple or _takes_no_value(option))
-                if once and given.count(option) > 1:
-                    raise UsageError(f"{option.opts[0]} is given twice; keep one")
-        rest = super().parse_args(ctx, args)
-        if ctx.params.get("as_json") and ctx.params.get("as_csv"):
-            raise UsageError("--json and --csv are mutually exclusive; give one of them")
-        return rest
-
-
-def _takes_no_value(option: Any) -> bool:
-    return getattr(option, "is_flag", False) or getattr(option, "count", False)
-
-
-TrafficOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--traffic",
-        metavar="FILE",
-        help="Traffic matrix of an all_to_allv, bytes from each rank (row) to each rank (column): CSV without a "
-        "header, or .npy.",
-        rich_help_panel=PANEL_SHARDS,
-    ),
+    option("--root -r RANK", "Root of a broadcast or reduce: rank number or node name.", panel="Shards"),
 ]
 
 
 class ShardOptions(NamedTuple):
-    """What was typed about the data of each rank."""
+    """Options that describe the data of each rank."""
 
     root: RootOption = None
-    weights: WeightsOption = None
-    traffic: TrafficOption = None
+    weights: Annotated[
+        str | None,
+        option(
+            "--weights",
+            "Relative shard sizes of an allgather or reduce_scatter, one per rank: 1,1,2,0.5.",
+            panel="Shards",
+        ),
+    ] = None
+    traffic: Annotated[
+        Path | None,
+        option(
+            "--traffic FILE",
+            "Traffic matrix of an all_to_allv, bytes from each rank (row) to each rank (column): CSV without a header, "
+            "or .npy.",
+            panel="Shards",
+        ),
+    ] = None
 
     def given(self) -> list[str]:
-        """Options that were typed, as they were."""
+        """Flags of the options that were given."""
         return [f"--{name}" for name, value in self._asdict().items() if value is not None]
 
     def read(self) -> dict[str, Any]:
@@ -183,46 +232,47 @@ def takes_option(planner: str, collective: Collective, name: str) -> bool:
     return planner in PLANNERS and PLANNERS[planner].takes(collective, name)
 
 
-def whole_number(name: str, least: int | None = None, most: int | None = None) -> Callable[[object], int]:
-    """Make the reader of a whole number, whose errors name the option and the value.
+def read_traffic(path: Path) -> list[list[str]] | npt.NDArray[np.generic]:
+    """Read a traffic matrix; the planner checks its entries."""
+    from ...support.file_kinds import NUMBERS_KIND, wrong_kind
 
-    >>> whole_number("--chunks")("12")
-    12
-    """
-    between = "" if least is None or most is None else f" from {least} to {most}"
-
-    def read(value: object) -> int:
-        if re.fullmatch(r"[+-]?[0-9]{1,18}", text := str(value).strip()):
-            number = int(text)
-            if (least is None or least <= number) and (most is None or number <= most):
-                return number
-        raise UsageError(f"{name} is {shown(value)}; expected a whole number{between}")
-
-    return read
+    is_array = path.suffix == ".npy"
+    if not is_array and (told := wrong_kind(path, "a traffic matrix", [NUMBERS_KIND])):
+        raise FileFormatError(told)
+    return _array(path) if is_array else _rows(path)
 
 
-def number_between(name: str, least: float, most: float) -> Callable[[object], float]:
-    """Make the reader of a decimal number; see `whole_number`."""
+def _array(path: Path) -> Any:
+    import numpy as np
 
-    def read(value: object) -> float:
-        try:
-            number = float(str(value))
-        except ValueError:
-            number = math.nan
-        if least <= number <= most:
-            return number
-        raise UsageError(f"{name} is {shown(value)}; expected a number from {least:.10g} to {most:.10g}")
-
-    return read
+    content = read_bytes(path, MAX_BYTES)
+    try:
+        array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    except Exception:  # noqa: BLE001 - numpy reads the header as Python, and allocates whatever it promises
+        raise FileFormatError(f"{path}: the traffic is not an array written by numpy.save") from None
+    _check_entries(path, array.size)
+    return array
 
 
-# Here, not with the others, because its reader is made when this module is imported.
-TimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        metavar="S",
-        parser=number_between("--timeout", 0.001, 10**6),
-        help="Time limit in seconds, including startup of the ranks.",
-    ),
-]
+def _rows(path: Path) -> list[list[str]]:
+    text = read_text(path, MAX_BYTES)
+    # Short numbers take many times as much memory as a file.
+    _check_entries(path, text.count(",") + max(text.count("\n"), text.count("\r")) - MAX_RANKS)
+    lines = io.StringIO(text, newline="")
+    try:
+        rows = [[entry.strip() for entry in row] for row in csv.reader(lines, strict=True) if any(row)]
+    except csv.Error as error:
+        raise FileFormatError(f"{path}: the traffic is not valid CSV: {error}") from None
+    if not rows:
+        raise FileFormatError(f"{path}: the traffic is empty; expected one line of numbers per rank")
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise FileFormatError(
+                f"{path}, row {number}: the traffic has {len(row)} entries; expected {len(rows[0])}, as in row 1"
+            )
+    return rows
+
+
+def _check_entries(path: Path, entries: int) -> None:
+    if entries > MAX_RANKS**2:
+        raise FileFormatError(f"{path}: the traffic has more than {MAX_RANKS} ranks; expected at most {MAX_RANKS}")

@@ -1,120 +1,62 @@
-"""Options of files for runtimes, which `collopt plan` writes beside the plan."""
+"""Options of `collopt plan` that export the plan for runtimes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-import typer
 
 from ...schedules import Collective
 from ...support.writing import write_whole
 from ..terminal.progress import working
 from .output_files import writing
-from .parameters import UsageError, whole_number
+from .parameters import UsageError, count_option, option
 
 if TYPE_CHECKING:
     from ...planners import Plan
 
-PANEL = "Export for runtimes"
-XmlOption = Annotated[
-    Path | None, typer.Option("--xml", metavar="FILE", help="Write MSCCL XML to this file.", rich_help_panel=PANEL)
-]
-MscclppOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--mscclpp", metavar="FILE", help="Write an MSCCL++ execution plan to this file.", rich_help_panel=PANEL
-    ),
-]
-RuntimeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--runtime",
-        help="Runtime that will load the XML: msccl-executor-nccl (default), msccl or rccl.",
-        rich_help_panel=PANEL,
-    ),
-]
-ChannelsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--channels",
-        metavar="N",
-        parser=whole_number("--channels"),
-        help="Channels to spread the transfers of every connection over.",
-        rich_help_panel=PANEL,
-    ),
-]
-InstancesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--instances",
-        metavar="N",
-        parser=whole_number("--instances"),
-        help="Instances of the program: every transfer is split into N parts, each with its own thread blocks.",
-        rich_help_panel=PANEL,
-    ),
-]
-InPlaceOption = Annotated[
-    bool,
-    typer.Option(
-        "--in-place",
-        help="Export for in-place calls. Without it, MSCCL++ plans are for out-of-place calls.",
-        rich_help_panel=PANEL,
-    ),
-]
-ProtocolOption = Annotated[
-    str | None,
-    typer.Option("--protocol", help="Protocol of the XML: Simple (default), LL or LL128.", rich_help_panel=PANEL),
-]
-MinBytesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--min-bytes",
-        metavar="N",
-        parser=whole_number("--min-bytes"),
-        help="Smallest buffer, in bytes, for which the runtime uses the plan.",
-        rich_help_panel=PANEL,
-    ),
-]
-MaxBytesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-bytes",
-        metavar="N",
-        parser=whole_number("--max-bytes"),
-        help="Largest buffer, in bytes, for which the runtime uses the plan.",
-        rich_help_panel=PANEL,
-    ),
-]
-BlocksOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-thread-blocks",
-        metavar="N",
-        parser=whole_number("--max-thread-blocks"),
-        help="Thread blocks that the GPU runs concurrently (default: 108, as on an A100).",
-        rich_help_panel=PANEL,
-    ),
-]
+_option = partial(option, panel="Export for runtimes")
+_count = partial(count_option, panel="Export for runtimes")
 OF_XML = ("runtime", "protocol")
 OF_ANY = ("channels", "instances", "in_place", "min_bytes", "max_bytes", "max_thread_blocks")
 
 
 class RuntimeFiles(NamedTuple):
-    """What was typed about files for runtimes."""
+    """Options that export a plan for runtimes."""
 
-    mscclpp: MscclppOption = None
-    xml: XmlOption = None
-    runtime: RuntimeOption = None
-    channels: ChannelsOption = None
-    instances: InstancesOption = None
-    in_place: InPlaceOption = False
-    protocol: ProtocolOption = None
-    min_bytes: MinBytesOption = None
-    max_bytes: MaxBytesOption = None
-    max_thread_blocks: BlocksOption = None
+    mscclpp: Annotated[Path | None, _option("--mscclpp FILE", "Write an MSCCL++ execution plan to this file.")] = None
+    xml: Annotated[Path | None, _option("--xml FILE", "Write MSCCL XML to this file.")] = None
+    runtime: Annotated[
+        str | None,
+        _option("--runtime", "Runtime that will load the XML: msccl-executor-nccl (default), msccl or rccl."),
+    ] = None
+    channels: Annotated[
+        int | None, _count("--channels N", "Channels to spread the transfers of every connection over.")
+    ] = None
+    instances: Annotated[
+        int | None,
+        _count(
+            "--instances N",
+            "Instances of the program: every transfer is split into N parts, each with its own thread blocks.",
+        ),
+    ] = None
+    in_place: Annotated[
+        bool,
+        _option("--in-place", "Export for in-place calls. Without it, MSCCL++ plans are for out-of-place calls."),
+    ] = False
+    protocol: Annotated[str | None, _option("--protocol", "Protocol of the XML: Simple (default), LL or LL128.")] = None
+    min_bytes: Annotated[
+        int | None, _count("--min-bytes N", "Smallest buffer, in bytes, for which the runtime uses the plan.")
+    ] = None
+    max_bytes: Annotated[
+        int | None, _count("--max-bytes N", "Largest buffer, in bytes, for which the runtime uses the plan.")
+    ] = None
+    max_thread_blocks: Annotated[
+        int | None,
+        _count("--max-thread-blocks N", "Thread blocks that the GPU runs concurrently (default: 108, as on an A100)."),
+    ] = None
 
     def check(self, collective: Collective) -> None:
         """Refuse, before the work, options of files that are not written, and what no file can be."""

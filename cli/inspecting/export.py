@@ -7,31 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ...support.validation import shown
 from ..arguments.output_files import check_targets, writing
-from ..arguments.parameters import PlanArgument, UsageError
+from ..arguments.parameters import PlanArgument, UsageError, option
 from ..terminal.output import note
 from ..terminal.progress import working
 
 FormatOption = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        metavar="NAME",
-        help="Export format: msccl-xml, mscclpp-json, nccl-graph-xml, nccl-tuner-csv or chakra-et.",
-    ),
+    str, option("--format NAME", "Export format: msccl-xml, mscclpp-json, nccl-graph-xml, nccl-tuner-csv or chakra-et.")
 ]
 OutputOption = Annotated[
-    Path,
-    typer.Option(
-        "--output", "-o", metavar="FILE", help="File to write; for chakra-et, the common prefix of its files."
-    ),
+    Path, option("--output -o FILE", "File to write; for chakra-et, the common prefix of its files.")
 ]
 SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Option of the format, as documented on its page. Repeatable."),
+    list[str] | None, option("--set NAME=VALUE", "Option of the format, as documented on its page. Repeatable.")
 ]
 
 

@@ -9,10 +9,7 @@ import typer
 
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, writing
-from ..arguments.parameters import (
-    JsonOption,
-    UsageError,
-)
+from ..arguments.parameters import JsonOption, UsageError, option
 from ..terminal.output import emit_json, emit_rows, note
 
 if TYPE_CHECKING:
@@ -23,20 +20,14 @@ FilesArgument = Annotated[
     typer.Argument(
         metavar="FILE...",
         help="Output of NCCL, RCCL, nvidia-smi, rocm-smi or amd-smi, or an input file of another planner; - is "
-        "standard "
-        "input. Several files are boxes that --fabric connects; name a file once per box.",
+        "standard input. Several files are boxes that --fabric connects; name a file once per box.",
     ),
 ]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the network to this topology file.")
-]
+OutputOption = Annotated[Path | None, option("--output -o FILE", "Write the network to this topology file.")]
 
 
 def import_network(
-    files: FilesArgument,
-    described: NetworkOptions,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
+    files: FilesArgument, described: NetworkOptions, output: OutputOption = None, as_json: JsonOption = False
 ) -> None:
     """Show the network that files of other tools describe, and write it as a topology file."""
     from ...topologies import link_classes, write_topology

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..arguments.parameters import JsonOption, UsageError, whole_number
+from ..arguments.parameters import JsonOption, UsageError, count_option, option
+from ..exit_status import CHECK_FAILED
 from ..terminal.output import emit, emit_json
 from ..terminal.progress import working
 
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
     from ...runtime.families.windows import FamilyReport
     from ...runtime.interpreter.findings import Finding, LintReport
 
-FAILED = 1
-"""Exit status of a check that failed, as in `collopt.cli.app`."""
 FAILING = ("rejected", "hangs", "wrong data")
-MOST_BLOCKS = 1024
+MAX_BLOCKS = 1024
 WIDTH = len("environment")
 
 FilesArgument = Annotated[
@@ -29,23 +28,18 @@ FilesArgument = Annotated[
 RUNTIME_NAMES = "msccl, msccl-executor-nccl, rccl, or mscclpp for MSCCL++ plans"
 RuntimeOption = Annotated[
     str | None,
-    typer.Option(
-        "--runtime",
-        metavar="NAME",
-        help=f"Runtime that will load the files: {RUNTIME_NAMES} (may be omitted for these).",
-    ),
+    option("--runtime NAME", f"Runtime that will load the files: {RUNTIME_NAMES} (may be omitted for these)."),
 ]
 VersionOption = Annotated[
-    str | None,
-    typer.Option("--version", metavar="V", help="ROCm release, for rccl: 6.4 (default: the last release with MSCCL)."),
+    str | None, option("--version V", "ROCm release, for rccl: 6.4 (default: the last release with MSCCL).")
 ]
 BlocksOption = Annotated[
     int | None,
-    typer.Option(
-        "--max-thread-blocks",
-        metavar="N",
-        parser=whole_number("--max-thread-blocks", 1, MOST_BLOCKS),
-        help="Thread blocks that the GPU runs concurrently (default: 108, as on an A100).",
+    count_option(
+        "--max-thread-blocks N",
+        "Thread blocks that the GPU runs concurrently (default: 108, as on an A100).",
+        1,
+        MAX_BLOCKS,
     ),
 ]
 
@@ -72,7 +66,7 @@ def lint(
         emit("\n".join(_lines(family)))
     found = [finding for report in family.reports for finding in report.findings]
     if any(finding.severity in FAILING for finding in (*found, *family.findings)):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(CHECK_FAILED)
 
 
 def _only_reader(files: list[str]) -> str | None:
@@ -139,13 +133,8 @@ def _as_json(family: FamilyReport) -> dict[str, Any]:
         "runtime": family.runtime,
         "version": family.version,
         "files": [
-            {
-                "path": report.path,
-                "verdict": report.verdict,
-                "summary": report.summary,
-                "findings": [finding._asdict() for finding in report.findings],
-                "loading": list(report.loading),
-            }
+            {name: getattr(report, name) for name in ("path", "verdict", "summary")}
+            | {"findings": [finding._asdict() for finding in report.findings], "loading": list(report.loading)}
             for report in family.reports
         ],
         "findings": [finding._asdict() for finding in family.findings],

@@ -9,7 +9,7 @@ import typer
 
 from ...schedules import as_bytes
 from ..arguments.output_files import check_targets, writing
-from ..arguments.parameters import sizes_option
+from ..arguments.parameters import option
 from ..terminal.output import note
 from ..terminal.progress import working
 
@@ -22,18 +22,13 @@ PlansArgument = Annotated[
 ]
 OutputOption = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="HTML page to write (default: the first plan's path with the suffix .html).",
-    ),
+    option("--output -o FILE", "HTML page to write (default: the first plan's path with the suffix .html)."),
 ]
 SizesOption = Annotated[
     list[str] | None,
-    sizes_option("Show timelines for this total size in bytes (default: 1M, 64M and 1G). Repeatable."),
+    option("--size SIZE", "Show timelines for this total size in bytes (default: 1M, 64M and 1G). Repeatable."),
 ]
-TitleOption = Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the page.")]
+TitleOption = Annotated[str | None, option("--title TEXT", "Title of the page.")]
 
 
 def report(

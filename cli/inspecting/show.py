@@ -1,14 +1,15 @@
-"""``collopt show``: figures of networks, of what limits them, and of plans."""
+"""``collopt show``: figures of networks, their bottlenecks and plans."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from ...errors import FileFormatError
 from ...schedules import as_bytes
 from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
@@ -19,47 +20,58 @@ from ..arguments.parameters import (
     check_planners,
     complete_collective,
     complete_topology,
+    option,
     planners_option,
     read_collective,
-    sizes_option,
+    size_option,
 )
 from ..terminal.output import note
 from ..terminal.progress import computing, working
-from .figures import Asked, figure_of_bound, figure_of_plan, figure_of_table, file_name, plans_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NEEDS: Mapping[str, str] = {
-    "topology": "network",
-    "cut": "bound",
-    "trees": "plan",
-    "utilisation": "plan",
-    "steps": "plan",
-    "curves": "plan",
-    "pareto": "table",
-}
+    from ...planners import Plan
+    from ...schedules import Collective
+    from ...topologies import Topology
+
+PLAN_FIGURES = ("trees", "utilisation", "steps", "curves")
+NEEDS = {"topology": "network", "cut": "bound"} | dict.fromkeys(PLAN_FIGURES, "plan") | {"pareto": "table"}
 """What each figure is drawn from; a plan comes with its bound and network."""
 TAKES: Mapping[str, tuple[str, ...]] = {
-    "--planner": ("trees", "utilisation", "steps", "curves"),
+    "--planner": PLAN_FIGURES,
     "--size": ("steps", "curves"),
     "--tree": ("trees",),
     "--model": ("curves",),
 }
 SEVERAL = {"--planner": ("curves",), "--size": ("curves",)}
 """Options that these figures take more than once."""
+DEFAULT_SIZE = "64M"
+SIZES = tuple(2**power for power in range(10, 31))
+MAX_TABLE_BYTES = 2**26
 FORMATS = ("png", "svg", "pdf")
 TABLES = ".csv"
 HEAD = 2**16
 """Bytes of a file in which its format has to be named."""
+
+
+class Request(NamedTuple):
+    """What to draw of a network."""
+
+    collective: Collective | None
+    planners: list[str]
+    sizes: list[str]
+    tree: str | None
+    model: str | None
+    shards: dict[str, Any]
+
 
 WhatArgument = Annotated[
     str,
     typer.Argument(
         metavar="WHAT",
         help="Network (name from `collopt topologies` or file), plan file written by `collopt plan -o`, or table "
-        "printed by "
-        "`collopt find --csv`.",
+        "printed by `collopt find --csv`.",
         autocompletion=complete_topology,
     ),
 ]
@@ -73,37 +85,28 @@ OptionalCollective = Annotated[
 ]
 FigureOption = Annotated[
     str | None,
-    typer.Option(
-        "--figure",
-        metavar="KIND",
-        help="topology, cut, trees, utilisation, steps, curves or pareto. Default: topology for a network, cut with "
+    option(
+        "--figure KIND",
+        "topology, cut, trees, utilisation, steps, curves or pareto. Default: topology for a network, cut with "
         "a collective, trees or steps for a plan, pareto for a table.",
         autocompletion=lambda incomplete: [kind for kind in NEEDS if kind.startswith(incomplete)],
     ),
 ]
 OutputOption = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="File to write: .svg, .png or .pdf (default: NAME-KIND.svg)."),
+    Path | None, option("--output -o FILE", "File to write: .svg, .png or .pdf (default: NAME-KIND.svg).")
 ]
-PlannersOption = Annotated[
-    list[str] | None,
-    planners_option("Planner to use (default: auto). Repeatable for curves."),
-]
+PlannersOption = Annotated[list[str] | None, planners_option("Planner to use (default: auto). Repeatable for curves.")]
 SizesOption = Annotated[
     list[str] | None,
-    sizes_option("Total size in bytes, for steps and curves: 64M, 1G. Repeatable for curves (default: 1K to 1G)."),
+    option(
+        "--size SIZE", "Total size in bytes, for steps and curves: 64M, 1G. Repeatable for curves (default: 1K to 1G)."
+    ),
 ]
 TreeOption = Annotated[
     str | None,
-    typer.Option(
-        "--tree",
-        metavar="RANK[:N]",
-        help="Show the trees of this rank, by number or name, or only its tree N, counted from 1.",
-    ),
+    option("--tree RANK[:N]", "Show the trees of this rank, by number or name, or only its tree N, counted from 1."),
 ]
-ModelOption = Annotated[
-    str | None, typer.Option("--model", metavar="NAME", help="Time model of curves: estimate (default) or simulate.")
-]
+ModelOption = Annotated[str | None, option("--model NAME", "Time model of curves: estimate (default) or simulate.")]
 
 
 def show(
@@ -141,8 +144,10 @@ def show(
     # What may fail comes before what takes time.
     empty_figure()
     target = _checked_target(output, file, data.traffic)
-    asked = Asked(known, list(dict.fromkeys(planner or [])), list(dict.fromkeys(size or [])), tree, model, data.read())
-    drawn, name = _drawn(what, kind_of_file, kind or "", described, asked)
+    request = Request(
+        known, list(dict.fromkeys(planner or [])), list(dict.fromkeys(size or [])), tree, model, data.read()
+    )
+    drawn, name = _drawn(what, kind_of_file, kind or "", described, request)
     target = target or Path(f"{name}-{drawn[0]}.svg")
     check_targets({"--output": target}, sources=(file, data.traffic))
     with working(f"drawing {target}"), writing(target):
@@ -218,34 +223,116 @@ def _checked_target(output: Path | None, *sources: Path | None) -> Path | None:
 
 
 def _drawn(
-    what: str, kind_of_file: str, kind: str, options: NetworkOptions, asked: Asked
+    what: str, kind_of_file: str, kind: str, options: NetworkOptions, request: Request
 ) -> tuple[tuple[str, Figure], str]:
     """Draw the figure: its kind, itself, and a name for the file."""
     from ..arguments.networks import find_network
 
     if kind_of_file == "table":
-        return (kind, figure_of_table(Path(what))), file_name(Path(what).stem)
+        return (kind, _figure_of_table(Path(what))), _file_name(Path(what).stem)
     if kind_of_file == "plan":
         from ...planners import load_plan
 
         with working(f"verifying {what}"):
             plan = load_plan(what)
         kind = kind or ("trees" if plan.schedule.num_trees else "steps")
-        _check_kind(kind, "plan", None, _given(asked))
+        _check_kind(kind, "plan", None, _given(request))
         with computing(f"drawing {what}"):
-            return (kind, figure_of_plan(kind, [plan], asked)), file_name(Path(what).stem)
+            return (kind, _figure_of_plan(kind, [plan], request)), _file_name(Path(what).stem)
     network = find_network(what, options)
-    if asked.collective is None:
+    if request.collective is None:
         from ...report import topology_figure
 
-        return (kind, topology_figure(network)), file_name(network.name)
-    name = file_name(f"{network.name}-{asked.collective}")
-    with computing(f"drawing {asked.collective} on {network.name}"):
+        return (kind, topology_figure(network)), _file_name(network.name)
+    name = _file_name(f"{network.name}-{request.collective}")
+    with computing(f"drawing {request.collective} on {network.name}"):
         if kind == "cut":
-            return (kind, figure_of_bound(network, asked)), name
-        return (kind, figure_of_plan(kind, plans_of(network, kind, asked), asked)), name
+            return (kind, _figure_of_bound(network, request)), name
+        return (kind, _figure_of_plan(kind, _plans_of(network, kind, request), request)), name
 
 
-def _given(asked: Asked) -> dict[str, Any]:
-    given = {"--planner": asked.planners, "--size": asked.sizes, "--tree": asked.tree, "--model": asked.model}
+def _given(request: Request) -> dict[str, Any]:
+    given = {"--planner": request.planners, "--size": request.sizes, "--tree": request.tree, "--model": request.model}
     return {flag: value for flag, value in given.items() if value}
+
+
+def _file_name(text: str) -> str:
+    """Leave out of a name what file systems or shells might take amiss."""
+    return re.sub(r"[^A-Za-z0-9._+]+", "-", text).strip("-.")[:100] or "network"
+
+
+def _figure_of_bound(network: Topology, request: Request) -> Figure:
+    """Draw what limits a collective on a network."""
+    from ...planners import bound
+    from ...report import topology_figure
+
+    assert request.collective is not None  # Without one, there is no cut to draw.
+    found = bound(network, request.collective, **request.shards)
+    found.verify()
+    return topology_figure(network, found)
+
+
+def _plans_of(network: Topology, kind: str, request: Request) -> list[Plan]:
+    """Plan the collective with each of the planners."""
+    from ...planners import plan
+    from ...planners.registry import as_planner
+
+    assert request.collective is not None  # As of `_figure_of_bound`.
+    collective = request.collective
+    planned_for = (request.sizes or [DEFAULT_SIZE])[0] if kind == "steps" else None
+    return [
+        plan(
+            network,
+            collective,
+            planner=as_planner(name),
+            **size_option(name, collective, planned_for),
+            **request.shards,
+        )
+        for name in request.planners or ["auto"]
+    ]
+
+
+def _figure_of_plan(kind: str, plans: Sequence[Plan], request: Request) -> Figure:
+    """Draw a plan, or curves of several."""
+    from ... import report
+
+    plan, size = plans[0], (request.sizes or [DEFAULT_SIZE])[0]
+    draw: Mapping[str, Callable[[], Figure]] = {
+        "topology": lambda: report.topology_figure(plan.topology),
+        "cut": lambda: report.topology_figure(plan.topology, plan.bound),
+        "trees": lambda: report.tree_figure(plan, *_tree(request.tree)),
+        "utilisation": lambda: report.utilisation_figure(plan),
+        "steps": lambda: report.gantt_figure(plan, size),
+        "curves": lambda: report.bandwidth_figure(
+            report.curve_table(plans, request.sizes or SIZES, model=request.model or "estimate")  # type: ignore[arg-type] # which it checks
+        ),
+    }
+    return draw[kind]()
+
+
+def _tree(text: str | None) -> tuple[int | str | None, int | None]:
+    """Read RANK or RANK:N, where RANK is a number or a name."""
+    if text is None:
+        return None, None
+    match = re.fullmatch(r"(.*?)(?::([0-9]{1,9}))?", text, re.DOTALL)
+    assert match  # Both parts may be empty.
+    rank = int(match[1]) if re.fullmatch("[0-9]{1,9}", match[1]) else match[1]
+    return rank, None if match[2] is None else int(match[2])
+
+
+def _figure_of_table(file: Path) -> Figure:
+    """Draw the table in a file."""
+    import pandas as pd
+
+    from ...report import pareto_figure
+
+    try:
+        if file.stat().st_size > MAX_TABLE_BYTES:
+            raise FileFormatError(f"{file} is larger than 64 MiB; expected a table printed by `collopt find --csv`")
+        table = pd.read_csv(file)
+    except OSError as error:
+        raise FileFormatError(f"{file} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise FileFormatError(f"{file} is not a CSV table with a header: {reason}") from None
+    return pareto_figure(table)

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..arguments.parameters import CsvOption, JsonOption, UsageError, complete_topology
-from ..terminal.output import emit, emit_csv, emit_json
+from ..terminal.output import bare_table, emit, emit_csv, emit_json
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ...topologies import CatalogueEntry
     from ...topologies.builders import Parameter
 
@@ -60,20 +58,12 @@ def _refuse_path(name: str) -> None:
 
 
 def _as_json(entry: CatalogueEntry) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "summary": entry.summary,
-        "options": [
-            {
-                "name": option.name,
-                "kind": option.kind,
-                "expected": option.expected,
-                "required": option.required,
-                "default": None if option.required else _plain(option.default),
-            }
-            for option in entry.parameters
-        ],
-    }
+    options = [
+        {name: getattr(option, name) for name in ("name", "kind", "expected", "required")}
+        | {"default": None if option.required else _plain(option.default)}
+        for option in entry.parameters
+    ]
+    return {"name": entry.name, "summary": entry.summary, "options": options}
 
 
 def _plain(value: object) -> object:
@@ -82,7 +72,8 @@ def _plain(value: object) -> object:
 
 
 def _print_names(entries: tuple[CatalogueEntry, ...]) -> None:
-    table = _table("name", "summary", "options")
+    table = bare_table("name", "summary", "options")
+    table.columns[0].no_wrap = True
     for entry in entries:
         table.add_row(entry.name, entry.summary, " ".join(map(_in_short, entry.parameters)))
     emit(table)
@@ -92,18 +83,11 @@ def _print_options(entry: CatalogueEntry) -> None:
     from ..arguments.networks import flag_of
 
     emit(f"{entry.name}: {entry.summary}")
-    table = _table("option", "value", "default")
+    table = bare_table("option", "value", "default")
+    table.columns[0].no_wrap = True
     for option in entry.parameters:
         table.add_row(flag_of(option.name), option.expected, "required" if option.required else _in_words(option))
     emit(table)
-
-
-def _table(*headers: str) -> Table:
-    from rich.table import Table
-
-    table = Table(*headers, box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.columns[0].no_wrap = True
-    return table
 
 
 def _in_short(option: Parameter) -> str:

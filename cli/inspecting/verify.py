@@ -4,35 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ...errors import CertificateError
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import (
-    JsonOption,
-    PlanArgument,
-    UsageError,
-)
+from ..arguments.parameters import JsonOption, PlanArgument, UsageError, topology_option
 from ..arguments.plan_summary import plan_figures
 from ..terminal.output import emit_json, emit_rows
 from ..terminal.progress import working
 
 TopologyOption = Annotated[
     str | None,
-    typer.Option(
-        "--topology",
-        metavar="TOPOLOGY",
-        help="Network to check the plan against: name from `collopt topologies`, or path of a topology file.",
-        rich_help_panel="Network",
+    topology_option(
+        "Network to check the plan against: name from `collopt topologies`, or path of a topology file.", "Network"
     ),
 ]
 
 
 def verify(
-    plan: PlanArgument,
-    described: NetworkOptions,
-    topology: TopologyOption = None,
-    as_json: JsonOption = False,
+    plan: PlanArgument, described: NetworkOptions, topology: TopologyOption = None, as_json: JsonOption = False
 ) -> None:
     """Verify everything that a plan file claims; nothing in the file is trusted."""
     from ...planners import load_plan

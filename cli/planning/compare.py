@@ -15,11 +15,11 @@ from ..arguments.parameters import (
     ShardOptions,
     TopologyArgument,
     check_planners,
+    option,
     planners_option,
     read_collective,
-    sizes_option,
 )
-from ..terminal.output import emit, emit_csv, emit_json, emit_rows
+from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 PlannersOption = Annotated[list[str] | None, planners_option("Planner to include (default: all). Repeatable.")]
 SizesOption = Annotated[
     list[str] | None,
-    sizes_option(
-        "Predict the time for this total size in bytes: 64M, 1G; with a single size, bfb plans for it. Repeatable."
+    option(
+        "--size SIZE",
+        "Predict the time for this total size in bytes: 64M, 1G; with a single size, bfb plans for it. Repeatable.",
     ),
 ]
 
@@ -116,9 +117,8 @@ def _bounds(frame: pd.DataFrame) -> dict[str, str]:
 def _table(frame: pd.DataFrame, sizes: list[str]) -> Table:
     """Plans, the fastest first."""
     import pandas as pd
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = bare_table()
     table.add_column("planner", no_wrap=True)
     kinds = {header: name for header, name in SCHEDULES.items() if frame[name].notna().any()}
     for header in ("algbw GB/s", "optimality gap", *kinds, *sizes, "planning time"):

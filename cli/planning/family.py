@@ -7,8 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective, as_bytes
 from ...support.formatting import time_text
@@ -21,6 +19,7 @@ from ..arguments.parameters import (
     TopologyArgument,
     UsageError,
     check_planners,
+    option,
     read_collective,
     size_option,
 )
@@ -37,19 +36,10 @@ if TYPE_CHECKING:
     from ...planners import Plan
     from ...topologies import Topology
 
-PlannersOption = Annotated[
-    str,
-    typer.Option("--planners", metavar="NAMES", help="Planners to choose from, comma-separated: auto,ring,bfb."),
-]
-SizesOption = Annotated[
-    str, typer.Option("--sizes", metavar="LOW-HIGH", help="Range of total sizes in bytes, smallest and largest: 1K-1G.")
-]
-RuntimeOption = Annotated[
-    str, typer.Option("--runtime", metavar="NAME", help=f"Runtime that will load the files: {RUNTIME_NAMES}.")
-]
-FolderOption = Annotated[
-    str, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write the files to; must be new or empty.")
-]
+PlannersOption = Annotated[str, option("--planners NAMES", "Planners to choose from, comma-separated: auto,ring,bfb.")]
+SizesOption = Annotated[str, option("--sizes LOW-HIGH", "Range of total sizes in bytes, smallest and largest: 1K-1G.")]
+RuntimeOption = Annotated[str, option("--runtime NAME", f"Runtime that will load the files: {RUNTIME_NAMES}.")]
+FolderOption = Annotated[str, option("--output -o FOLDER", "Folder to write the files to; must be new or empty.")]
 
 
 def family(

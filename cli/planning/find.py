@@ -13,8 +13,16 @@ from ...support.formatting import bandwidth_text, count_text, time_text
 from ...support.quantities import as_factor, as_latency
 from ...support.validation import shown
 from ..arguments.output_files import check_targets, writing
-from ..arguments.parameters import CsvOption, JsonOption, UsageError, read_collective, whole_number
-from ..terminal.output import emit, emit_csv, emit_json, emit_rows, note
+from ..arguments.parameters import (
+    CsvOption,
+    JsonOption,
+    UsageError,
+    count_option,
+    option,
+    read_collective,
+    whole_number,
+)
+from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, note
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -24,52 +32,29 @@ if TYPE_CHECKING:
     from ...schedules import Collective
 
 NodesArgument = Annotated[int, typer.Argument(metavar="NODES", parser=whole_number("NODES"), help="Number of nodes.")]
-DegreeOption = Annotated[
-    int,
-    typer.Option(
-        "--degree", metavar="D", parser=whole_number("--degree"), help="Links out of each node, and as many into it."
-    ),
-]
-BidirectionalOption = Annotated[
-    bool, typer.Option("--bidirectional", help="Only topologies with symmetric bidirectional links.")
-]
-AlphaOption = Annotated[str, typer.Option("--alpha", metavar="US", help="Latency of a step, in µs.")]
+DegreeOption = Annotated[int, count_option("--degree D", "Links out of each node, and as many into it.")]
+BidirectionalOption = Annotated[bool, option("--bidirectional", "Only topologies with symmetric bidirectional links.")]
+AlphaOption = Annotated[str, option("--alpha US", "Latency of a step, in µs.")]
 WorkloadOption = Annotated[
     str,
-    typer.Option(
-        "--size",
-        metavar="SIZE",
-        help="Size in bytes to optimize for: 64M, 1G; total size of an allgather, size per rank of the others.",
+    option(
+        "--size SIZE",
+        "Size in bytes to optimize for: 64M, 1G; total size of an allgather, size per rank of the others.",
     ),
 ]
-BandwidthOption = Annotated[str, typer.Option("--bandwidth", metavar="GBPS", help="Total egress of a node, in GB/s.")]
-NoAllToAllOption = Annotated[bool, typer.Option("--no-all-to-all", help="Skip all-to-all.")]
-SaveOption = Annotated[
-    Path | None, typer.Option("--save", metavar="FILE", help="Write the chosen topology to this topology file.")
-]
+BandwidthOption = Annotated[str, option("--bandwidth GBPS", "Total egress of a node, in GB/s.")]
+NoAllToAllOption = Annotated[bool, option("--no-all-to-all", "Skip all-to-all.")]
+SaveOption = Annotated[Path | None, option("--save FILE", "Write the chosen topology to this topology file.")]
 PlanOption = Annotated[
-    Path | None,
-    typer.Option("--plan", metavar="FILE", help="Write a plan with the topology's own schedule to this file."),
+    Path | None, option("--plan FILE", "Write a plan with the topology's own schedule to this file.")
 ]
-XmlOption = Annotated[
-    Path | None, typer.Option("--xml", metavar="FILE", help="Export that schedule as MSCCL XML to this file.")
-]
+XmlOption = Annotated[Path | None, option("--xml FILE", "Export that schedule as MSCCL XML to this file.")]
 CollectiveOption = Annotated[
-    str,
-    typer.Option(
-        "--collective",
-        metavar="NAME",
-        help="Collective to rank by and to plan: allgather, reduce_scatter or allreduce.",
-    ),
+    str, option("--collective NAME", "Collective to rank by and to plan: allgather, reduce_scatter or allreduce.")
 ]
 CandidateOption = Annotated[
     int | None,
-    typer.Option(
-        "--candidate",
-        metavar="K",
-        parser=whole_number("--candidate"),
-        help="Number of the topology to write (default: the best for the collective).",
-    ),
+    count_option("--candidate K", "Number of the topology to write (default: the best for the collective)."),
 ]
 
 
@@ -119,9 +104,9 @@ def find(
         emit_csv(_rows(found))
     else:
         _print(found, size, known)
-    for option, path in targets.items():
+    for flag, path in targets.items():
         if path is not None:
-            what = "" if option == "--save" else f"the {collective} plan for "
+            what = "" if flag == "--save" else f"the {collective} plan for "
             note(f"wrote {what}{chosen.name} to {path}; {_link_text(found)}")
 
 
@@ -204,7 +189,7 @@ def _plain(found: Frontier, collective: Collective) -> dict[str, Any]:
 def _rows(found: Frontier) -> list[dict[str, Any]]:
     rows = found.to_frame().drop(columns="candidate").to_dict("records")
     return [
-        {str(name): str(value) if isinstance(value, Fraction) else value for name, value in row.items()} for row in rows
+        {str(name): str(each) if isinstance(each, Fraction) else each for name, each in row.items()} for row in rows
     ]
 
 
@@ -214,21 +199,18 @@ def _print(found: Frontier, size: str, collective: Collective) -> None:
     least = 2 * (bounds.steps * workload.alpha + bounds.bandwidth_factor * workload.transfer)
     rows = {
         "bound on T_L": f"{bounds.steps} α",
-        "bound on T_B": f"{_factor(bounds.bandwidth_factor)} M/B",
+        "bound on T_B": f"{float(bounds.bandwidth_factor):.4f} ({bounds.bandwidth_factor}) M/B",
         "bound on allreduce": f"{time_text(least)} for {size}, as reduce-scatter and allgather",
     }
     if found[0].all_to_all is not None:
         slowest = workload.transfer * Fraction(found.degree, found.nodes) / bounds.all_to_all
-        rows["bound on all-to-all"] = (
-            f"{time_text(slowest)}, {float(bounds.all_to_all):.3e} of a link's bandwidth per pair"
-        )
+        share = f"{float(bounds.all_to_all):.3e} of a link's bandwidth per pair"
+        rows["bound on all-to-all"] = f"{time_text(slowest)}, {share}"
     emit_rows(f"{found.nodes} nodes, {count_text(found.degree, kind)} each", rows)
     emit(_table(found, size, collective))
     if found.unmeasured:
-        note(
-            f"{found.unmeasured} topologies are too large to evaluate; they are left out or use the cost that "
-            "theorems give"
-        )
+        left = "they are left out or use the cost that theorems give"
+        note(f"{found.unmeasured} topologies are too large to evaluate; {left}")
 
 
 def _table(found: Frontier, size: str, collective: Collective) -> Table:
@@ -236,9 +218,7 @@ def _table(found: Frontier, size: str, collective: Collective) -> Table:
 
     Where a reduce-scatter costs something else than an allgather, it has columns too.
     """
-    from rich.table import Table
-
-    table, best = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0)), found.best(collective)
+    table, best = bare_table(), found.best(collective)
     differ = any(each.cost != each.reduce_scatter_cost for each in found)
     for header in ("", "T_L", "T_B"):
         table.add_column(header, justify="right", no_wrap=True)
@@ -269,7 +249,3 @@ def _all_to_all(candidate: Candidate, found: Frontier) -> str:
         time_text(found.workload.transfer * Fraction(found.degree, found.nodes) / rate) for rate in candidate.all_to_all
     )
     return slowest if slowest == fastest else f"{fastest} to {slowest}"
-
-
-def _factor(value: Fraction) -> str:
-    return f"{float(value):.4f} ({value})"

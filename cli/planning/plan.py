@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ...schedules import as_bytes
 from ...support.formatting import gap_text, percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
@@ -21,9 +19,10 @@ from ..arguments.parameters import (
     UsageError,
     check_planners,
     complete_planner,
+    count_option,
+    option,
     read_collective,
     size_option,
-    whole_number,
 )
 from ..arguments.plan_summary import plan_figures
 from ..arguments.runtime_files import RuntimeFiles, write
@@ -37,43 +36,32 @@ if TYPE_CHECKING:
 
 TreesOption = Annotated[
     int | None,
-    typer.Option(
-        "--trees-per-root",
-        metavar="K",
-        parser=whole_number("--trees-per-root"),
-        help="Trees per root, or per unit of the root's shard (default: as many as attain the bound).",
+    count_option(
+        "--trees-per-root K",
+        "Trees per root, or per unit of the root's shard (default: as many as attain the bound).",
     ),
 ]
 ChunksOption = Annotated[
     int | None,
-    typer.Option(
-        "--chunks",
-        metavar="N",
-        parser=whole_number("--chunks"),
-        help="Chunks per shard for step schedules, or per unit of traffic (default: as many as the best plan needs).",
+    count_option(
+        "--chunks N",
+        "Chunks per shard for step schedules, or per unit of traffic (default: as many as the best plan needs).",
     ),
 ]
 SizeOption = Annotated[
     str | None,
-    typer.Option(
-        "--size",
-        metavar="SIZE",
-        help="Estimate the time for this total size in bytes: 64M, 1G; bfb also plans for it.",
-    ),
+    option("--size SIZE", "Estimate the time for this total size in bytes: 64M, 1G; bfb also plans for it."),
 ]
 PlannerOption = Annotated[
     str,
-    typer.Option(
-        "--planner",
-        metavar="NAME",
-        autocompletion=complete_planner,
-        help="Planner: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
+    option(
+        "--planner NAME",
+        "Planner: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
         "recursive-halving-doubling, multitree, blink, bfb, multicommodity or shortest-paths.",
+        autocompletion=complete_planner,
     ),
 ]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan to this file.")
-]
+OutputOption = Annotated[Path | None, option("--output -o FILE", "Write the plan to this file.")]
 
 
 def plan(

@@ -14,6 +14,7 @@ from ...errors import ProgramError, UnsupportedError
 from ...schedules import as_bytes
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
+    BackendOption,
     CsvOption,
     JsonOption,
     ShardOptions,
@@ -21,10 +22,11 @@ from ..arguments.parameters import (
     UsageError,
     check_planners,
     complete_collective,
-    complete_topology,
+    count_option,
+    option,
     planners_option,
     read_collective,
-    whole_number,
+    topology_option,
 )
 from ..terminal.live_table import LiveTable
 from ..terminal.output import emit_csv, emit_json
@@ -32,119 +34,59 @@ from ..terminal.progress import computing
 from .launched import as_one_of_the_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...planners import Plan
 
-MOST = 10**9
+MAX_COUNT = 10**9
 PLACES = ("out_of_place", "in_place")
 PANEL = "Plans made for this run"
 
 
-def _size(name: str) -> Callable[[object], int]:
-    """Make the reader of a size, whose errors name the option."""
+def _size_option(usage: str, text: str) -> Any:
+    """Make an option whose value is a size in bytes."""
 
     def read(value: object) -> int:
         try:
             return as_bytes(str(value))
         except UnsupportedError as error:
-            raise UsageError(f"{name}: {error}") from None
+            raise UsageError(f"{usage.split(maxsplit=1)[0]}: {error}") from None
 
-    return read
+    return option(usage, text, parser=read)
 
 
 PlansArgument = Annotated[
     list[Path] | None, typer.Argument(metavar="[PLAN]...", help="Plan files written by `collopt plan -o`.")
 ]
-MinBytesOption = Annotated[
-    int,
-    typer.Option(
-        "--minbytes", "-b", metavar="SIZE", parser=_size("--minbytes"), help="Minimum size in bytes: 8, 64K, 1G."
-    ),
-]
-MaxBytesOption = Annotated[
-    int, typer.Option("--maxbytes", "-e", metavar="SIZE", parser=_size("--maxbytes"), help="Maximum size in bytes.")
-]
+MinBytesOption = Annotated[int, _size_option("--minbytes -b SIZE", "Minimum size in bytes: 8, 64K, 1G.")]
+MaxBytesOption = Annotated[int, _size_option("--maxbytes -e SIZE", "Maximum size in bytes.")]
 FactorOption = Annotated[
-    int | None,
-    typer.Option(
-        "--stepfactor",
-        "-f",
-        metavar="N",
-        parser=whole_number("--stepfactor", 2, MOST),
-        help="Multiplication factor between sizes.",
-    ),
+    int | None, count_option("--stepfactor -f N", "Multiplication factor between sizes.", 2, MAX_COUNT)
 ]
 StepOption = Annotated[
     int | None,
-    typer.Option(
-        "--stepbytes",
-        "-i",
-        metavar="SIZE",
-        parser=_size("--stepbytes"),
-        help="Increment between sizes (default: 1M, unless --stepfactor is given).",
-    ),
+    _size_option("--stepbytes -i SIZE", "Increment between sizes (default: 1M, unless --stepfactor is given)."),
 ]
-ItersOption = Annotated[
-    int, typer.Option("--iters", "-n", metavar="N", parser=whole_number("--iters", 1, MOST), help="Timed iterations.")
-]
+ItersOption = Annotated[int, count_option("--iters -n N", "Timed iterations.", 1, MAX_COUNT)]
 WarmupOption = Annotated[
-    int,
-    typer.Option(
-        "--warmup_iters",
-        "-w",
-        metavar="N",
-        parser=whole_number("--warmup_iters", 0, MOST),
-        help="Warm-up iterations, which are not timed.",
-    ),
+    int, count_option("--warmup_iters -w N", "Warm-up iterations, which are not timed.", 0, MAX_COUNT)
 ]
-CheckOption = Annotated[
-    int,
-    typer.Option(
-        "--check",
-        "-c",
-        metavar="N",
-        parser=whole_number("--check", 0, MOST),
-        help="Iterations whose results are checked.",
-    ),
-]
+CheckOption = Annotated[int, count_option("--check -c N", "Iterations whose results are checked.", 0, MAX_COUNT)]
 DatatypeOption = Annotated[
-    str,
-    typer.Option("--datatype", "-d", help="Data type: int8, uint8, int32, int64, half, float, double or bfloat16."),
+    str, option("--datatype -d", "Data type: int8, uint8, int32, int64, half, float, double or bfloat16.")
 ]
-OpOption = Annotated[
-    str | None,
-    typer.Option("--op", "-o", help="Reduction operation: sum (default), prod, min, max or avg."),
-]
-BackendOption = Annotated[
-    str, typer.Option("--backend", help="torch.distributed backend: gloo, or nccl (NCCL or RCCL).")
-]
+OpOption = Annotated[str | None, option("--op -o", "Reduction operation: sum (default), prod, min, max or avg.")]
 SlicesOption = Annotated[
-    int,
-    typer.Option(
-        "--slices",
-        metavar="N",
-        parser=whole_number("--slices", 1, MOST),
-        help="Slices that the data is pipelined in through a plan.",
-    ),
+    int, count_option("--slices N", "Slices that the data is pipelined in through a plan.", 1, MAX_COUNT)
 ]
 TopologyOption = Annotated[
     str | None,
-    typer.Option(
-        "--topology",
-        metavar="TOPOLOGY",
-        help="Also plan for this network: name from `collopt topologies`, or path of a topology file.",
-        autocompletion=complete_topology,
-        rich_help_panel=PANEL,
-    ),
+    topology_option("Also plan for this network: name from `collopt topologies`, or path of a topology file.", PANEL),
 ]
 CollectiveOption = Annotated[
     str | None,
-    typer.Option(
-        "--collective",
-        metavar="NAME",
-        help="Collective to plan for --topology.",
-        rich_help_panel=PANEL,
+    option(
+        "--collective NAME",
+        "Collective to plan for --topology.",
+        panel=PANEL,
         autocompletion=complete_collective,
     ),
 ]

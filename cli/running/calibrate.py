@@ -21,7 +21,8 @@ from ..arguments.parameters import (
     UsageError,
     check_planners,
     complete_collective,
-    complete_topology,
+    option,
+    topology_option,
 )
 from ..terminal.output import emit, emit_csv, emit_json, note, plain_table
 from ..terminal.progress import working
@@ -43,46 +44,32 @@ FilesArgument = Annotated[
 ]
 ClassOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--class",
-        metavar="NAMES=FILE",
-        help="Times between two ranks over links of these classes, comma-separated: gpu-nic,nic-ib=times.txt. "
-        "Repeatable.",
+    option(
+        "--class NAMES=FILE",
+        "Times between two ranks over links of these classes, comma-separated: gpu-nic,nic-ib=times.txt. Repeatable.",
     ),
 ]
 TopologyOption = Annotated[
     str | None,
-    typer.Option(
-        "--topology",
-        metavar="TOPOLOGY",
-        help="Network: name from `collopt topologies`, or path of a topology file.",
-        rich_help_panel="Network",
-        autocompletion=complete_topology,
-    ),
+    topology_option("Network: name from `collopt topologies`, or path of a topology file.", "Network"),
 ]
 CollectiveOption = Annotated[
     str | None,
-    typer.Option(
-        "--collective",
-        metavar="NAME",
-        help="Measured collective, if a file does not say; also sendrecv, gather and scatter.",
+    option(
+        "--collective NAME",
+        "Measured collective, if a file does not say; also sendrecv, gather and scatter.",
         autocompletion=complete_collective,
     ),
 ]
-ByOption = Annotated[
-    str | None, typer.Option("--by", metavar="NAME", help="Backend or plan whose times to use, if a file has several.")
-]
+ByOption = Annotated[str | None, option("--by NAME", "Backend or plan whose times to use, if a file has several.")]
 PlannerOption = Annotated[
     str | None,
-    typer.Option(
-        "--planner",
-        metavar="NAME",
-        help="Planner whose plan models the measured collective (default: ring; shortest-paths for all-to-all).",
+    option(
+        "--planner NAME",
+        "Planner whose plan models the measured collective (default: ring; shortest-paths for all-to-all).",
     ),
 ]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the calibrated network to this file.")
-]
+OutputOption = Annotated[Path | None, option("--output -o FILE", "Write the calibrated network to this file.")]
 
 
 def calibrate(
@@ -102,6 +89,9 @@ def calibrate(
     Without a network, alpha and algbw are fitted to each file.  With a network and no file, its link classes are
     listed.
     """
+    from ...runtime import Measurement
+    from ...runtime import calibrate as calibrated
+    from ...topologies import write_topology
     from ..arguments.networks import find_network, network_file
 
     asked = [(file, ()) for file in files or []] + [_tied(text) for text in classes or []]
@@ -112,10 +102,14 @@ def calibrate(
     network = None if topology is None else find_network(topology, described)
     with working("fitting"):
         measured = [(_read(file, collective, by), names) for file, names in asked]
-        found = _calibration(network, measured, planner) if network and measured else None
+        found = None
+        if network and measured:
+            found = calibrated(network, [Measurement(*each) for each in measured], planner=planner)
         rows = _lines(measured) if network is None else _classes(network) if found is None else found.rows()
     if found and output:
-        _write(found, output)
+        with writing(output):
+            write_topology(found.topology, output)
+        note(f"wrote {output}")
     if as_json:
         emit_json({"models": list(found.models), "classes": rows} if found else rows)
     elif as_csv:
@@ -180,22 +174,6 @@ def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
     return replace(times, collective=name)
 
 
-def _calibration(
-    network: Topology, measured: Sequence[tuple[MeasuredTimes, tuple[str, ...]]], planner: str | None
-) -> Calibration:
-    from ...runtime import Measurement, calibrate
-
-    return calibrate(network, [Measurement(*each) for each in measured], planner=planner)
-
-
-def _write(found: Calibration, output: Path) -> None:
-    from ...topologies import write_topology
-
-    with writing(output):
-        write_topology(found.topology, output)
-    note(f"wrote {output}")
-
-
 def _lines(measured: Sequence[tuple[MeasuredTimes, tuple[str, ...]]]) -> list[dict[str, Any]]:
     """Fit a line to each file alone."""
     from ...runtime.measuring.calibration.calibrate import fit_times
@@ -227,12 +205,8 @@ def _classes(network: Topology) -> list[dict[str, Any]]:
     from ...topologies.network.link_classes import link_classes
 
     return [
-        {
-            "class": each.name,
-            "links": len(each.links),
-            "bandwidth": float(each.bandwidth),
-            "latency_us": float(each.latency),
-        }
+        {"class": each.name, "links": len(each.links), "bandwidth": float(each.bandwidth)}
+        | {"latency_us": float(each.latency)}
         for each in link_classes(network)
     ]
 
@@ -245,11 +219,8 @@ def _print(found: Calibration) -> None:
     for line in dict.fromkeys(fit.line for fit in found.fits):
         if line is not None and (line.median_residual > POOR or line.worst_residual > BAD):
             off, worst = percentage_text(line.median_residual), percentage_text(line.worst_residual)
-            note(
-                f"collopt: note: the model does not describe the {line.num_points} measured times well: median error "
-                f"{off}, "
-                f"worst {worst}"
-            )
+            what = f"the model does not describe the {line.num_points} measured times well"
+            note(f"collopt: note: {what}: median error {off}, worst {worst}")
 
 
 def _row(fit: ClassFit) -> dict[str, str]:

@@ -14,28 +14,17 @@ import typer
 from ...errors import ColloptError, MissingDependencyError
 from ...support.packages import ABSENT, remedy, requirements
 from ..arguments.parameters import JsonOption
+from ..exit_status import CHECK_FAILED
 from ..terminal.output import emit_json, emit_rows
-from ..terminal.progress import computing, working
+from ..terminal.progress import cache_folder, compiled_before, computing, working
 
 if TYPE_CHECKING:
     from ...runtime.distributed.processes.torch_facts import TorchFacts
 
-FAILED = 1
-"""Exit status of a check that failed, as in `collopt.cli.app`."""
 PACKAGES = (
-    "numpy",
-    "scipy",
-    "numba",
-    "highspy",
-    "pyomo",
-    "cvxpy",
-    "networkx",
-    "pandas",
-    "python-flint",
-    "torch",
-    "matplotlib",
+    "numpy", "scipy", "numba", "highspy", "pyomo", "cvxpy", "networkx", "pandas", "python-flint", "torch", "matplotlib",
     "plotly",
-)
+)  # fmt: skip
 EXTRAS = {"figures": "plot", "reports": "report", "building the documentation": "docs"}
 """Features, and the extra that brings what each needs."""
 
@@ -72,7 +61,7 @@ def doctor(as_json: JsonOption = False) -> None:
     if not packages.works:
         # Everything else would only fail for the same reason.
         _print_broken(packages, as_json)
-        raise typer.Exit(FAILED)
+        raise typer.Exit(CHECK_FAILED)
     from ...runtime.distributed.processes.torch_facts import torch_facts
 
     with computing("checking"):
@@ -99,7 +88,7 @@ def doctor(as_json: JsonOption = False) -> None:
     else:
         _print(checks, features, facts, folder, compiled)
     if not all(check.works for check in checks):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(CHECK_FAILED)
 
 
 def _can_show() -> bool:
@@ -149,8 +138,6 @@ def _versions() -> dict[str, str | None]:
 def _kernels() -> tuple[str | None, bool]:
     """Where compiled kernels are kept, and whether they were there before the checks."""
     try:
-        from ..terminal.kernel_cache import cache_folder, compiled_before
-
         folder = cache_folder()
         return None if folder is None else str(folder), compiled_before()
     except Exception:  # noqa: BLE001 - the check of the kernels says what is wrong
@@ -187,8 +174,6 @@ def _plan() -> str:
 
 
 def _kernels_ran() -> str:
-    from ..terminal.kernel_cache import compiled_before
-
     return "compiled and cached" if compiled_before() else "compiled, but not cached: every process compiles them again"
 
 

@@ -7,12 +7,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..exit_status import CHECK_FAILED
 from ..terminal.output import note
 
 GRACE_S = 5.0
 """Torch's own errors, which say more, get this long after the deadline."""
-FAILED = 1
-"""Exit status of a check that failed, as in `collopt.cli.app`."""
 
 
 @contextmanager
@@ -46,4 +45,4 @@ def as_one_of_the_ranks(what: str, timeout: float) -> Iterator[None]:
 
 def _give_up(message: str) -> None:
     note(f"collopt: error: {message}")
-    os._exit(FAILED)
+    os._exit(CHECK_FAILED)

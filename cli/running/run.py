@@ -6,10 +6,16 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ...errors import ProgramError
-from ..arguments.parameters import JsonOption, PlanArgument, TimeoutOption, UsageError, whole_number
+from ..arguments.parameters import (
+    BackendOption,
+    JsonOption,
+    PlanArgument,
+    TimeoutOption,
+    UsageError,
+    count_option,
+    option,
+)
 from ..terminal.output import emit, emit_json
 from ..terminal.progress import working
 from .launched import as_one_of_the_ranks
@@ -17,43 +23,23 @@ from .launched import as_one_of_the_ranks
 if TYPE_CHECKING:
     from ...runtime import RunReport
 
-MOST_ELEMENTS = 10**15
-MOST_ROUNDS = 10**9
-"""Of repeats and slices."""
+MAX_ELEMENTS = 10**15
+MAX_COUNT = 10**9
+"""Of repeats and of slices."""
 
-BackendOption = Annotated[
-    str, typer.Option("--backend", help="torch.distributed backend: gloo, or nccl (NCCL or RCCL).")
-]
 ElementsOption = Annotated[
     int,
-    typer.Option(
-        "--elements",
-        metavar="N",
-        parser=whole_number("--elements", 1, MOST_ELEMENTS),
-        help="Elements per shard, per pair of ranks for an all-to-all, or in the whole buffer where there are no "
-        "shards.",
+    count_option(
+        "--elements N",
+        "Elements per shard, per pair of ranks for an all-to-all, or in the whole buffer where there are no shards.",
+        1,
+        MAX_ELEMENTS,
     ),
 ]
-DtypeOption = Annotated[str, typer.Option("--dtype", help="torch data type, such as float32, bfloat16 or int8.")]
-OpOption = Annotated[str, typer.Option("--op", help="Reduction operation: sum, prod, min, max or avg.")]
-RepeatsOption = Annotated[
-    int,
-    typer.Option(
-        "--repeats",
-        metavar="N",
-        parser=whole_number("--repeats", 1, MOST_ROUNDS),
-        help="Timed runs, after one warm-up run.",
-    ),
-]
-SlicesOption = Annotated[
-    int,
-    typer.Option(
-        "--slices",
-        metavar="N",
-        parser=whole_number("--slices", 1, MOST_ROUNDS),
-        help="Slices that the data is pipelined in.",
-    ),
-]
+DtypeOption = Annotated[str, option("--dtype", "torch data type, such as float32, bfloat16 or int8.")]
+OpOption = Annotated[str, option("--op", "Reduction operation: sum, prod, min, max or avg.")]
+RepeatsOption = Annotated[int, count_option("--repeats N", "Timed runs, after one warm-up run.", 1, MAX_COUNT)]
+SlicesOption = Annotated[int, count_option("--slices N", "Slices that the data is pipelined in.", 1, MAX_COUNT)]
 
 
 def run(
@@ -106,16 +92,11 @@ def run(
 
 
 def _as_json(plan: Path, report: RunReport) -> dict[str, Any]:
+    names = ("op", "backend", "num_ranks", "elements", "dtype", "repeats", "total_bytes")
     return {
         "plan": str(plan),
         "collective": str(report.collective),
-        "op": report.op,
-        "backend": report.backend,
-        "num_ranks": report.num_ranks,
-        "elements": report.elements,
-        "dtype": report.dtype,
-        "repeats": report.repeats,
-        "total_bytes": report.total_bytes,
+        **{name: getattr(report, name) for name in names},
         "correct": report.all_correct,
         "wrong_ranks": [rank for rank, correct in enumerate(report.correct) if not correct],
         "microseconds": report.seconds * 1e6,

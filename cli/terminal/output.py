@@ -77,11 +77,16 @@ def flat(figures: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def plain_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Lay rows out below their names: text to the left, and numbers, in six digits, to the right."""
+def bare_table(*headers: str) -> Table:
+    """Make a table without lines."""
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    return Table(*headers, box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+
+
+def plain_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Lay rows out below their names: text to the left, and numbers, in six digits, to the right."""
+    table = bare_table()
     for name in dict.fromkeys(name for row in rows for name in row):
         is_text = any(isinstance(row.get(name), str) for row in rows)
         table.add_column(name, justify="left" if is_text else "right", no_wrap=True)

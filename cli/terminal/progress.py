@@ -1,4 +1,4 @@
-"""What a person sees, and can do, while something takes time."""
+"""Progress messages, and the handling of Ctrl-C, during long work."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from .output import note
 
@@ -17,7 +18,7 @@ _log = logging.getLogger("collopt.cli")
 
 @contextmanager
 def working(message: str) -> Iterator[None]:
-    """Tell a person at a terminal what takes time, and how far it is; and the log how long it took."""
+    """Show progress at a terminal, and log the time taken."""
     start = time.perf_counter()
     with _shown(message):
         yield
@@ -37,13 +38,11 @@ def _shown(message: str) -> Iterator[None]:
 
 @contextmanager
 def computing(message: str) -> Iterator[None]:
-    """Tell what takes time, and let Ctrl-C end the process there and then, as there is nothing to clean up.
+    """Show progress, and let Ctrl-C end the process at once, as there is nothing to clean up.
 
     Compiled kernels return to Python, and so to its handling of Ctrl-C, only when they are done.
     """
     with _ended_by_interrupt(), working(message):
-        from .kernel_cache import compiled_before
-
         if not compiled_before():
             note("collopt: note: the first run compiles the numba kernels; this takes up to a minute, once")
         yield
@@ -61,3 +60,18 @@ def _ended_by_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def cache_folder() -> Path | None:
+    """Return where numba keeps compiled kernels, or None if it does not say."""
+    from ...solvers.trees.height_reduction import _exchange
+
+    # Numba has no public name for this.
+    folder = getattr(getattr(_exchange, "_cache", None), "cache_path", None)
+    return None if folder is None else Path(folder)
+
+
+def compiled_before() -> bool:
+    """Whether numba's cache holds the kernel that a plan needs last, or cannot be looked into."""
+    folder = cache_folder()
+    return folder is None or any(folder.glob("height_reduction._exchange-*.nbi"))
