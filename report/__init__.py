@@ -1,4 +1,4 @@
-"""What people look at: tables and figures of networks, plans, costs, and simulated training iterations.
+"""Tables, figures and pages of networks, plans, costs, and simulated training iterations.
 
 Each name is looked up on first use, so ``import collopt.report`` costs next to nothing.
 """
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from .figures.style import save_figure
     from .figures.trees import tree_figure
     from .html import write_report
-    from .layout.link_shapes import link_curves
-    from .layout.node_layout import node_layout
-    from .tables.plan_tables import curve_table, link_table, step_table, tree_table
-    from .tables.witness_links import bound_links
+    from .layout import link_curves, node_layout
+    from .tables.plan_tables import bound_links, curve_table, link_table, step_table, tree_table
 
 __all__ = [
     "bandwidth_figure",
@@ -48,27 +46,19 @@ __all__ = [
     "write_report",
 ]
 
-_NAMES = {
-    "bandwidth_figure": "figures.plan",
-    "best_runtime_figure": "figures.evaluation",
-    "bound_links": "tables.witness_links",
-    "curve_table": "tables.plan_tables",
-    "gantt_figure": "figures.plan",
-    "link_curves": "layout.link_shapes",
-    "link_table": "tables.plan_tables",
-    "node_layout": "layout.node_layout",
-    "pareto_figure": "figures.evaluation",
-    "relative_bandwidth_figure": "figures.evaluation",
-    "runtime_figure": "figures.evaluation",
-    "save_figure": "figures.style",
-    "step_table": "tables.plan_tables",
-    "timeline_figure": "figures.evaluation",
-    "topology_figure": "figures.network",
-    "tree_figure": "figures.trees",
-    "tree_table": "tables.plan_tables",
-    "utilisation_figure": "figures.plan",
-    "write_report": "html",
-}
+_MODULES = {
+    "figures.evaluation": (
+        "best_runtime_figure", "pareto_figure", "relative_bandwidth_figure", "runtime_figure", "timeline_figure",
+    ),
+    "figures.network": ("topology_figure",),
+    "figures.plan": ("bandwidth_figure", "gantt_figure", "utilisation_figure"),
+    "figures.style": ("save_figure",),
+    "figures.trees": ("tree_figure",),
+    "html": ("write_report",),
+    "layout": ("link_curves", "node_layout"),
+    "tables.plan_tables": ("bound_links", "curve_table", "link_table", "step_table", "tree_table"),
+}  # fmt: skip
+_NAMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,1 +1,1 @@
-"""Matplotlib."""
+"""Figures drawn by matplotlib."""

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedError
 from ...support.validation import shown
-from .columns import check_table
-from .style import COLOURS, colour, empty_figure, finish, legend, shortened, style
+from .style import COLOURS, check_table, colour, empty_figure, finish, legend, shortened, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 
 KINDS = ("forward", "backward", "allreduce", "all-to-all")
 """Of the tasks of a timeline, each with the colour at its place."""
-STREAMS = ("communication", "compute")
-"""From the bottom up."""
+STREAMS = ("communication", "compute")  # From the bottom up
 
 
 def runtime_figure(table: pd.DataFrame) -> Figure:

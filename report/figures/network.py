@@ -1,11 +1,13 @@
-"""A network as nodes and links, with what limits a collective on it."""
+"""Figure of a network: nodes, links, and what limits a collective on it."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from textwrap import fill
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,24 +17,25 @@ from ...support.arrays import FloatArray
 from ...support.formatting import bandwidth_text, count_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..layout.node_layout import box_of_nodes, places
-from ..tables.witness_links import WitnessView, witness_view
-from .canvas import BOXES, COUNTED_LINKS, LINKS, NODES, SHADING, WORDS, Canvas, Pair, node_scale
+from ..layout import Places, box_of_nodes, link_curves, places
+from ..tables.plan_tables import WitnessView, witness_view
 from .style import COLOURS, empty_figure, legend, shortened, tint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 COUNTED, LINK = COLOURS[1], "#8c8c8c"
 SHADES = tuple(tint(each, 0.22) for each in (COLOURS[4], COLOURS[5], COLOURS[2], COLOURS[3]))
 """Of the parts of a witness."""
-THINNEST, MIDDLE, THICKEST = 0.7, 1.2, 3.0
-"""Points; the middle one where all links have the same bandwidth."""
+THINNEST, MIDDLE, THICKEST = 0.7, 1.2, 3.0  # Points; the middle one where all links have the same bandwidth
 ARROW, LONGEST_ARROW = 4.0, 0.16
 """Half the length of an arrowhead: in points, and at most in units of the distance of nodes."""
-MOST_CLASSES = 4
-"""Bandwidths that the legend lists one by one."""
+MAX_CLASSES = 4  # Bandwidths that the legend lists one by one
 
 
 def draw_links(canvas: Canvas, counted: frozenset[Pair]) -> list[Artist]:
@@ -43,7 +46,7 @@ def draw_links(canvas: Canvas, counted: frozenset[Pair]) -> list[Artist]:
     _draw_lines(canvas, rest, LINK, "links", 0.0)
     _draw_heads(canvas, [each for pair in rest if len(each := _directions(pair, canvas.ends)) == 1], LINK)
     classes = sorted(set(canvas.bandwidths.values()), reverse=True)
-    if len(classes) > MOST_CLASSES:
+    if len(classes) > MAX_CLASSES:
         classes = [classes[0], classes[-1]]
     return [
         Line2D([], [], color=LINK, lw=width, label=f"link of {bandwidth_text(value)}")
@@ -140,8 +143,7 @@ def _draw_heads(canvas: Canvas, ends: Sequence[list[Pair]], ink: str) -> None:
 RANK, SWITCH, BOX = COLOURS[0], "#595959", "#f2f2f2"
 BORDER, LABEL_STRIP = 0.45, 0.4
 """Around what is in a box, and for its name below that, in units of the distance of nodes."""
-LETTER = 0.62
-"""Width of letters, in multiples of their size."""
+LETTER = 0.62  # Width of letters, in multiples of their size
 SMALLEST_WORDS, BOX_LETTERS = 3.5, 24
 
 
@@ -216,9 +218,9 @@ def _name_switches(canvas: Canvas) -> None:
         _write(canvas, canvas.points[nodes], words, size, "0.2", -away if row < 0 else away)
 
 
-def _fitting(words: Sequence[str], room: float) -> float:
+def _fitting(words: Sequence[str], points: float) -> float:
     """Size of letters with which all words fit in so many points."""
-    return room / (LETTER * max(1, *map(len, words)))
+    return points / (LETTER * max(1, *map(len, words)))
 
 
 def _write(canvas: Canvas, points: FloatArray, words: Sequence[str], size: float, ink: str, above: float = 0.0) -> None:
@@ -237,8 +239,7 @@ def _write(canvas: Canvas, points: FloatArray, words: Sequence[str], size: float
 
 
 LETTERS_PER_INCH = 13
-INCHES_PER_ENTRY = 2.4
-"""Of the legend."""
+INCHES_PER_ENTRY = 2.4  # Of the legend
 
 
 def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
@@ -304,3 +305,101 @@ def _title(topology: Topology, bound: Bound | None) -> str:
         number = len(topology.switch_nodes)
         counts.append(f"{number} switch{'' if number == 1 else 'es'}")
     return f"{shortened(topology.name)}: {', '.join([*counts, count_text(len(topology.links), 'link')])}"
+
+
+Pair = tuple[int, int]
+
+BOXES, SHADING, LINKS, COUNTED_LINKS, NODES, WORDS = range(1, 7)  # What is drawn over what
+INCHES_PER_UNIT, NARROWEST, WIDEST, TALLEST = 0.5, 4.8, 11.0, 9.0
+HEADER = 1.3  # Inches for the title and the legend
+MARGIN = 0.6  # Around the nodes, in units of their distance
+LARGEST_RADIUS = 9.0
+WIDE = 20.0  # Points between neighbours from which on lines have their full width
+
+
+class Scale(NamedTuple):
+    """Sizes of what is drawn.
+
+    `width`, `height`: Of the figure, in inches.
+    `radius`: Of a node, in points.
+    `unit`: Points between neighbours.
+    """
+
+    width: float
+    height: float
+    radius: float
+    unit: float
+
+    @property
+    def line(self) -> float:
+        """What to multiply the widths of lines with, so that dense ones stay apart."""
+        return min(max(self.unit / WIDE, 0.15), 1.0)
+
+
+def node_scale(placed: Places) -> Scale:
+    """Choose a figure that fits the nodes, and node sizes that fit the figure."""
+    wide = float(np.ptp(placed.x)) + 2 * MARGIN
+    tall = float(np.ptp(placed.y)) + 2 * MARGIN
+    width = min(max(INCHES_PER_UNIT * wide, NARROWEST), WIDEST)
+    unit = min(width / wide, TALLEST / tall, 1.0)
+    radius = min(0.34 * 72 * unit, LARGEST_RADIUS)
+    return Scale(max(unit * wide, NARROWEST), unit * tall + HEADER, radius, 72 * unit)
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """Axes, and where on them a network is."""
+
+    axes: Axes
+    topology: Topology
+    placed: Places
+    scale: Scale
+
+    @cached_property
+    def points(self) -> FloatArray:
+        """Places of the nodes, shape (nodes, 2)."""
+        return np.stack([self.placed.x, self.placed.y], axis=1)
+
+    @cached_property
+    def ends(self) -> frozenset[Pair]:
+        """Tail and head of every link, as node numbers."""
+        tails, heads, _, _ = self.topology.arrays
+        return frozenset(zip(tails.tolist(), heads.tolist(), strict=True))
+
+    @cached_property
+    def curves(self) -> Mapping[Pair, FloatArray]:
+        """Points along the line between two linked nodes, of which the first has the lower number."""
+        bends = link_curves(self.topology)[["bend_x", "bend_y"]].to_numpy()
+        at = np.linspace(0, 1, 17)[:, None]
+        tails, heads, _, _ = self.topology.arrays
+        curves: dict[Pair, FloatArray] = {}
+        for tail, head, bend in zip(tails.tolist(), heads.tolist(), bends, strict=True):
+            first, last = min(tail, head), max(tail, head)
+            start, end = self.points[first], self.points[last]
+            curves[first, last] = (1 - at) ** 2 * start + 2 * at * (1 - at) * bend + at**2 * end
+        return curves
+
+    @cached_property
+    def bandwidths(self) -> Mapping[Pair, float]:
+        """GB/s of the wider direction between two linked nodes; keys as of `curves`."""
+        widest: dict[Pair, float] = {}
+        tails, heads, _, _ = self.topology.arrays
+        for tail, head, link in zip(tails.tolist(), heads.tolist(), self.topology.links, strict=True):
+            pair = (min(tail, head), max(tail, head))
+            widest[pair] = max(widest.get(pair, 0.0), float(link.bandwidth))
+        return widest
+
+    def numbered(self, links: Iterable[tuple[str, str]]) -> frozenset[Pair]:
+        """Turn names of tails and heads into numbers."""
+        index = self.topology.node_index
+        return frozenset((index[tail], index[head]) for tail, head in links)
+
+    def frame(self) -> None:
+        """Leave nothing but the drawing, in true proportions."""
+        axes, placed = self.axes, self.placed
+        axes.set_aspect("equal")
+        axes.set_axis_off()
+        axes.autoscale_view()
+        (left, low), (right, high) = axes.dataLim.min, axes.dataLim.max
+        axes.set_xlim(min(left, placed.x.min()) - MARGIN, max(right, placed.x.max()) + MARGIN)
+        axes.set_ylim(min(low, placed.y.min()) - MARGIN, max(high, placed.y.max()) + MARGIN)

@@ -15,25 +15,19 @@ from ...schedules import as_bytes
 from ...support.formatting import bandwidth_text, count_text, time_text
 from ..tables.busy_times import busiest, busy_times, step_run
 from ..tables.plan_tables import link_table
-from .columns import check_table
-from .style import COLOURS, colour, empty_figure, finish, legend, shortened, style
+from .style import COLOURS, check_table, colour, empty_figure, finish, legend, shortened, style
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_NAMED, MOST_ROWS = 40, 64
-"""Links that bars and Gantt charts list with their names."""
-MOST_LETTERS = 24
-"""Of each end of a link."""
-LETTERS = 100
-"""Of a line below a Gantt chart."""
-MOST_BARS = 4000
-"""Of a Gantt chart; more become a picture, even in files of vectors."""
+MAX_NAMED, MAX_ROWS = 40, 64  # Links that bars and Gantt charts list with their names
+MAX_LETTERS = 24  # Of each end of a link
+LETTERS = 100  # Of a line below a Gantt chart
+MAX_BARS = 4000  # Of a Gantt chart; more become a picture, even in files of vectors
 CUT = COLOURS[1]
-FEW = 7
-"""Steps or bandwidths that get a colour each."""
+FEW = 7  # Steps or bandwidths that get a colour each
 PREFIXES = ("", "K", "M", "G", "T")
 
 
@@ -53,7 +47,7 @@ def utilisation_figure(plan: Plan) -> Figure:
     """
     table = link_table(plan).assign(place=lambda table: np.arange(len(table)))
     table = table.sort_values(["bandwidth_gbps", "utilisation", "place"], ascending=[False, False, True])
-    few = len(table) <= MOST_NAMED
+    few = len(table) <= MAX_NAMED
     figure = empty_figure(7.0, 0.19 * len(table) + 1.5) if few else empty_figure(9.0, 4.2)
     axes = figure.subplots()
     places = np.arange(len(table))
@@ -104,12 +98,12 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
 
     figure = empty_figure(1, 1)
     run = step_run(plan, size, slices)
-    busy = busiest(run, MOST_ROWS)
+    busy = busiest(run, MAX_ROWS)
     chosen = np.sort(busy.links)
     table = busy_times(run, chosen)
     rows = {plan.topology.links[link][:2]: row for row, link in enumerate(chosen.tolist())}
     table = table.assign(row=[rows[ends] for ends in zip(table["tail"], table["head"], strict=True)])
-    figure.set_size_inches(9.0, (0.19 if len(rows) <= MOST_NAMED else 0.15) * len(rows) + 1.7)
+    figure.set_size_inches(9.0, (0.19 if len(rows) <= MAX_NAMED else 0.15) * len(rows) + 1.7)
     axes = figure.subplots()
     left, right, row = (table[column].to_numpy(dtype=float) for column in ("start_us", "end_us", "row"))
     corners = [(left, row - 0.4), (right, row - 0.4), (right, row + 0.4), (left, row + 0.4)]
@@ -117,7 +111,7 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     steps = sorted(table["step"].unique())
     fills = _step_colours(len(steps))
     inks = [fills[place] for place in np.searchsorted(steps, table["step"])]
-    many = len(table) >= MOST_BARS
+    many = len(table) >= MAX_BARS
     drawn = PolyCollection(list(bars), facecolors=inks, edgecolors="white", linewidths=0 if many else 0.2, gid="bars")
     drawn.set_rasterized(many)
     axes.add_collection(drawn)
@@ -187,7 +181,7 @@ def size_label(size: int) -> str:
 
 
 def _link_name(tail: str, head: str) -> str:
-    return f"{shortened(tail, MOST_LETTERS)} → {shortened(head, MOST_LETTERS)}"
+    return f"{shortened(tail, MAX_LETTERS)} → {shortened(head, MAX_LETTERS)}"
 
 
 def _draw_utilisation(axes: Axes, table: pd.DataFrame, places: npt.NDArray[np.int64], flat: bool) -> None:

@@ -1,4 +1,4 @@
-"""What all figures share: colours, empty figures, the words on axes, and files.
+"""Style, tables and files of all figures.
 
 A figure is a `matplotlib.figure.Figure` that belongs to nobody else: pyplot and its global state are not used, so
 figures can be made in threads and without a screen.  matplotlib is in the extra ``plot``.
@@ -7,29 +7,32 @@ figures can be made in threads and without a screen.  matplotlib is in the extra
 from __future__ import annotations
 
 import io
+import math
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.packages import check_extra
 from ...support.validation import as_path, shown
 from ...support.writing import write_whole
-from .columns import as_float
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
 
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Told apart with any kind of colour vision: Okabe and Ito, *Color Universal Design*, 2008."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
-"""So that colour is not all that tells series apart."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")  # So that colour is not all that tells series apart
 FORMATS = ("pdf", "png", "svg")
-NAME = 48
-"""Letters of a name that a title or a legend has room for."""
-COARSEST, FINEST = 10, 1200
-"""Dots per inch: more would only take memory."""
+NAME = 48  # Letters of a name that a title or a legend has room for
+COARSEST, FINEST = 10, 1200  # Dots per inch: more would only take memory
 
 
 def empty_figure(width: float = 6.4, height: float = 4.2) -> Figure:
@@ -129,3 +132,64 @@ def _figure_type() -> type[Figure]:
     from matplotlib.figure import Figure
 
     return Figure
+
+
+Content = Literal["text", "number", "positive", "positive or missing"]
+"""What a column holds; numbers are finite, and what is missing is NaN, None or NA."""
+
+EXPECTED: dict[Content, str] = {
+    "text": "text",
+    "number": "a finite number",
+    "positive": "a finite number above 0",
+    "positive or missing": "a finite number above 0, or NaN where there is none",
+}
+
+
+def check_table(table: object, columns: Mapping[str, Content]) -> pd.DataFrame:
+    """Return a table that can be drawn, or say what is wrong with it."""
+    import pandas as pd
+
+    named = ", ".join(columns)
+    if not isinstance(table, pd.DataFrame):
+        raise UnsupportedError(f"the table is {shown(table)}; expected a DataFrame with the columns {named}")
+    names = table.columns.tolist()
+    for column in columns:
+        if column not in names:
+            raise UnsupportedError(f"the table has no column {column!r}; expected the columns {named}")
+        if names.count(column) > 1:
+            raise UnsupportedError(f"the table has {names.count(column)} columns {column!r}; expected one: drop others")
+    if not len(table):
+        raise UnsupportedError("the table has no rows; expected rows to draw")
+    for column, content in columns.items():
+        for row, value in enumerate(table[column].tolist()):
+            if not _fits(value, content):
+                raise UnsupportedError(
+                    f"row {row} of column {column!r} is {shown(value)}; expected {EXPECTED[content]}"
+                )
+    return table
+
+
+def as_float(value: object) -> float | None:
+    """Read a finite number, or return None."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        return None
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _fits(value: Any, content: Content) -> bool:
+    if content == "text":
+        return isinstance(value, str)
+    number = as_float(value)
+    if number is None:
+        return content == "positive or missing" and _is_missing(value)
+    return content == "number" or number > 0
+
+
+def _is_missing(value: object) -> bool:
+    import pandas as pd
+
+    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))

@@ -12,7 +12,7 @@ from ...errors import UnsupportedError
 from ...planners import Plan
 from ...support.formatting import percentage_text
 from ...support.validation import shown
-from ..layout.node_layout import box_of_nodes
+from ..layout import box_of_nodes
 from ..tables.plan_tables import tree_table
 from .style import COLOURS, colour, empty_figure, legend, shortened
 
@@ -21,19 +21,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_TREES = 4
-"""Side by side; the heaviest if there are more."""
+MAX_TREES = 4  # Side by side; the heaviest if there are more
 WITHIN, BETWEEN = "#8c8c8c", COLOURS[1]
 BOX_COLOURS = (COLOURS[0], COLOURS[2], COLOURS[3], COLOURS[4], COLOURS[5])
 LETTERS_PER_INCH, BOX_LETTERS = 11, 16
-LEAF, LEVEL = 0.34, 0.75
-"""Inches between leaves, and between a rank and its children."""
+LEAF, LEVEL = 0.34, 0.75  # Inches between leaves, and between a rank and its children
 WIDEST, TALLEST = 12.0, 9.0
 POINTS_PER_INCH = 72
-MOST_ARROWS = 300
-"""Of a tree; more are drawn all at once."""
-SMALLEST_WORDS = 1.5
-"""Numbers of ranks in points, below which they are left out."""
+MAX_ARROWS = 300  # Of a tree; more are drawn all at once
+SMALLEST_WORDS = 1.5  # Numbers of ranks in points, below which they are left out
 
 
 class _Shape(NamedTuple):
@@ -106,7 +102,7 @@ def _chosen(table: pd.DataFrame, root: str, tree: object) -> list[_Shape]:
     for phase, rows in table.groupby("phase", sort=False):
         weights = rows.groupby("tree")["weight"].first()
         if tree is None:
-            most = MOST_TREES if table["phase"].nunique() == 1 else MOST_TREES // 2
+            most = MAX_TREES if table["phase"].nunique() == 1 else MAX_TREES // 2
             numbers = sorted(weights.sort_values(ascending=False, kind="stable").index[:most])
         elif isinstance(tree, int) and not isinstance(tree, bool) and tree in weights.index:
             numbers = [tree]
@@ -160,7 +156,7 @@ def _draw(axes: Axes, shape: _Shape, plan: Plan, colours: Mapping[str, str], rad
         lower, upper = ((float(x), -float(depth)) for x, depth in (shape.places[child], shape.places[parent]))
         ink = WITHIN if boxes[child] == boxes[parent] else BETWEEN
         hops.append(_Hop(lower, upper, ink) if shape.inwards else _Hop(upper, lower, ink))
-    (_draw_arrows if len(hops) <= MOST_ARROWS else _draw_lines)(axes, hops, radius)
+    (_draw_arrows if len(hops) <= MAX_ARROWS else _draw_lines)(axes, hops, radius)
     ranks = list(shape.places)
     points = np.array([(x, -depth) for x, depth in shape.places.values()])
     inks = [colours[boxes[rank]] for rank in ranks]

@@ -1,8 +1,4 @@
-"""Why nothing can be faster, in words and sums that a reader can check with a pencil.
-
-Every kind of witness gets its argument in sentences, the links that it adds up in groups of equal ones, and the two
-divisions that turn the sum into a bound.  All numbers are the witness's own, exact.
-"""
+"""Certificate of a bound in words: the argument of its witness, its sum of links, and the bound that follows."""
 
 from __future__ import annotations
 
@@ -14,24 +10,20 @@ from typing import NamedTuple
 
 from ...schedules import BROADCAST, REDUCE, Bound, Cut, LinkLengths, LinkPrice, Partition, Prices, RankCuts, Witness
 from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exact, rate_text
-from ..tables.witness_links import witness_view
+from ..tables.plan_tables import witness_view
 
 Pair = tuple[str, str]
+Pairs = tuple[Pair, ...]
 
 WITHOUT_CODING = "This holds for schedules that send, copy and reduce data, without network coding."
 
 
 class Term(NamedTuple):
-    """Links that count alike.
+    """Links that count alike."""
 
-    `links`: How many.
-    `bandwidth`: GB/s of each.
-    `price`: What each GB/s counts; 1 but for prices and lengths.
-    """
-
-    links: int
-    bandwidth: Fraction
-    price: Fraction
+    links: int  # How many
+    bandwidth: Fraction  # GB/s of each
+    price: Fraction  # What each GB/s counts; 1 but for prices and lengths
 
     @property
     def total(self) -> Fraction:
@@ -40,24 +32,15 @@ class Term(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """What a bound follows from, ready to be read.
+    """What a bound follows from, ready to be read."""
 
-    `title`: The kind of argument.
-    `reasons`: Sentences, in the order of the argument.
-    `counted`: What the links' sum is called.
-    `terms`: Links that are added up, those with most bandwidth first.
-    `priced`: Whether the terms have prices other than 1 by their kind.
-    `links`: The same links by name.
-    `divisions`: From the sums to the bound, as equations.
-    """
-
-    title: str
-    reasons: tuple[str, ...]
-    counted: str
-    terms: tuple[Term, ...]
-    priced: bool
-    links: tuple[Pair, ...]
-    divisions: tuple[str, ...]
+    title: str  # The kind of argument
+    reasons: tuple[str, ...]  # Sentences, in the order of the argument
+    counted: str  # What the links' sum is called
+    terms: tuple[Term, ...]  # Links that are added up, those with most bandwidth first
+    priced: bool  # Whether the terms have prices other than 1 by their kind
+    links: Pairs  # The same links by name
+    divisions: tuple[str, ...]  # From the sums to the bound, as equations
 
     @property
     def total(self) -> Fraction:
@@ -82,7 +65,7 @@ def certificate(bound: Bound) -> Certificate:
 
 
 @singledispatch
-def _of(witness: Witness, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
+def _of(witness: Witness, bound: Bound, links: Pairs) -> Certificate:
     """Any witness: its reason, and links by what they count."""
     weights = witness.link_weights(bound.topology, bound.collective)
     prices = [LinkPrice(*pair, weight) for pair, weight in weights.items()]
@@ -91,7 +74,7 @@ def _of(witness: Witness, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
 
 
 @_of.register(Cut)
-def _of_cut(cut: Cut, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
+def _of_cut(cut: Cut, bound: Bound, links: Pairs) -> Certificate:
     entering = bound.collective.direction == "reduce"
     amount, bandwidth = cut.crossing(bound.topology, bound.collective, bound.weights)
     side = "ingress" if entering else "egress"
@@ -110,9 +93,8 @@ def _line_words(bound: Bound, cut: Cut) -> str:
     for wanted in (True, False):
         ranks = [node for node in topology.compute_nodes if (node in cut.nodes) is wanted]
         switches = [node for node in topology.switch_nodes if (node in cut.nodes) is wanted]
-        sides.append(
-            (ranks, switches, ", and ".join(filter(None, (abbreviated_names(ranks), abbreviated_names(switches)))))
-        )
+        names = ", and ".join(filter(None, (abbreviated_names(ranks), abbreviated_names(switches))))
+        sides.append((ranks, switches, names))
     (ranks, switches, names), (others, _, rest) = sides
     total = len(topology.switch_nodes)
     some = f"all {total}" if len(switches) == total else f"{len(switches)} of the {total}"
@@ -125,30 +107,24 @@ def _crossing_words(bound: Bound, amount: Fraction) -> str:
     """What must pass the line of a cut, whatever the schedule."""
     collective, units = bound.collective, _units(bound, amount)
     if collective.has_two_phases:
-        return (
-            "Ranks outside need sums to which ranks inside contribute, so the size of all data must leave the "
-            f"cut: {units}."
-        )
+        why = "Ranks outside need sums to which ranks inside contribute"
+        return f"{why}, so the size of all data must leave the cut: {units}."
     if collective.in_pairs:
         return f"The traffic from ranks inside to ranks outside must leave the cut: {units}."
     if collective is BROADCAST:
         return "The root is inside and some ranks are outside, so all data of the root must leave the cut."
     if collective is REDUCE:
-        return (
-            "The root is inside, so the contributions of ranks outside must enter the cut: at least the size of "
-            "the result."
-        )
+        why = "The root is inside, so the contributions of ranks outside must enter the cut"
+        return f"{why}: at least the size of the result."
     if collective.reduces:
-        return (
-            f"Ranks outside contribute to the shards reduced inside, so the size of these must enter the cut: {units}."
-        )
-    return (
-        f"Every rank outside needs the shards of all ranks inside, so these must leave the cut at least once: {units}."
-    )
+        why = "Ranks outside contribute to the shards reduced inside"
+        return f"{why}, so the size of these must enter the cut: {units}."
+    why = "Every rank outside needs the shards of all ranks inside"
+    return f"{why}, so these must leave the cut at least once: {units}."
 
 
 @_of.register(RankCuts)
-def _of_rank_cuts(witness: RankCuts, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
+def _of_rank_cuts(witness: RankCuts, bound: Bound, links: Pairs) -> Certificate:
     topology = bound.topology
     amount, bandwidth = witness.crossing(topology, bound.collective, bound.weights)
     entering = bool(topology.multicast)
@@ -166,7 +142,7 @@ def _of_rank_cuts(witness: RankCuts, bound: Bound, links: tuple[Pair, ...]) -> C
 
 
 @_of.register(Partition)
-def _of_partition(witness: Partition, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
+def _of_partition(witness: Partition, bound: Bound, links: Pairs) -> Certificate:
     amount, bandwidth = witness.crossing(bound.topology, bound.collective, bound.weights)
     members = [[node for node in bound.topology.compute_nodes if node in part] for part in witness.parts]
     named = [abbreviated_names(ranks) for ranks in members if ranks]
@@ -181,7 +157,7 @@ def _of_partition(witness: Partition, bound: Bound, links: tuple[Pair, ...]) -> 
 
 
 @_of.register(LinkLengths)
-def _of_lengths(witness: LinkLengths, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
+def _of_lengths(witness: LinkLengths, bound: Bound, links: Pairs) -> Certificate:
     amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
     reasons = (
         f"Assign the dual lengths below to {count_text(len(links), 'link')}, and length 0 to all others.",
@@ -193,7 +169,7 @@ def _of_lengths(witness: LinkLengths, bound: Bound, links: tuple[Pair, ...]) -> 
 
 
 @_of.register(Prices)
-def _of_prices(witness: Prices, bound: Bound, links: tuple[Pair, ...]) -> Certificate:
+def _of_prices(witness: Prices, bound: Bound, links: Pairs) -> Certificate:
     amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
     priced = f"Assign the dual values below to the bandwidth of {count_text(len(links), 'link')}, and 0 to all others."
     hops = "Data travels in hops between ranks; the dual values of all ranks for one hop sum to at most"
@@ -206,7 +182,7 @@ def _of_prices(witness: Prices, bound: Bound, links: tuple[Pair, ...]) -> Certif
     return _priced("Dual values of links", reasons, "bandwidth times dual value", witness.links, links, bound)
 
 
-def _added_up(title: str, reasons: tuple[str, ...], counted: str, links: tuple[Pair, ...], bound: Bound) -> Certificate:
+def _added_up(title: str, reasons: tuple[str, ...], counted: str, links: Pairs, bound: Bound) -> Certificate:
     """Group links by bandwidth, the largest first."""
     counts = Counter(bound.topology.link(tail, head).bandwidth for tail, head in links)
     terms = tuple(Term(counts[bandwidth], bandwidth, Fraction(1)) for bandwidth in sorted(counts, reverse=True))
@@ -218,7 +194,7 @@ def _priced(
     reasons: tuple[str, ...],
     counted: str,
     prices: Iterable[LinkPrice],
-    links: tuple[Pair, ...],
+    links: Pairs,
     bound: Bound,
 ) -> Certificate:
     """Group links by price and bandwidth, the dearest first."""
@@ -230,14 +206,12 @@ def _priced(
 def _divisions(bound: Bound) -> tuple[str, ...]:
     """How the sums become a bound on the time, and on the bandwidth."""
     amount, bandwidth = bound.witness.crossing(bound.topology, bound.collective, bound.weights)
+    divisors = (str(each) if each.denominator == 1 else f"({each})" for each in (bandwidth, bound.inverse_rate))
+    by_bandwidth, by_time = divisors
     return (
-        f"time ≥ {amount} / {_divisor(bandwidth)} = {exact(bound.inverse_rate, 'ns')} per byte of {_unit(bound)}",
-        f"algbw ≤ {bound.total_weight} / {_divisor(bound.inverse_rate)} = {exact(bound.algbw, 'GB/s')}",
+        f"time ≥ {amount} / {by_bandwidth} = {exact(bound.inverse_rate, 'ns')} per byte of {_unit(bound)}",
+        f"algbw ≤ {bound.total_weight} / {by_time} = {exact(bound.algbw, 'GB/s')}",
     )
-
-
-def _divisor(value: Fraction) -> str:
-    return str(value) if value.denominator == 1 else f"({value})"
 
 
 def _unit(bound: Bound) -> str:

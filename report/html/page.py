@@ -1,4 +1,4 @@
-"""`write_report`: a page about one plan, or several for the same purpose, in one file that needs nothing else."""
+"""`write_report`: one self-contained HTML page about a plan, or several plans of one collective on one network."""
 
 from __future__ import annotations
 
@@ -7,35 +7,34 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import chain, count
 from typing import Any
 
 from ...errors import UnsupportedError
 from ...planners import Plan
-from ...schedules import as_bytes
+from ...schedules import EVERY_SCHEDULE, as_bytes
+from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.packages import check_extra
 from ...support.validation import as_list, as_path, shown
 from ...support.writing import write_whole
-from .entries import LINK_COLUMNS, plan_entry
-from .parts import parts
-from .plots import network_data, plan_data, sizes_data
+from ..tables.plan_tables import is_predictable, link_table, predicted_times
+from ..tables.summary import check_rows, hop_heights, schedule_rows
+from .certificate import certificate
+from .plots import network_data, parts, plan_data, sizes_data
 
 DEFAULT_SIZES = ("1M", "64M", "1G")
-MOST_PLANS = 12
-MOST_SIZES = 12
-MOST_TERMS, MOST_NAMES = 100, 400
-"""Kinds of links in a sum, and links by name, that are written out."""
+MAX_PLANS = 12
+MAX_SIZES = 12
+MAX_TERMS, MAX_LINK_NAMES = 100, 400  # Kinds of links in a sum, and links by name, that are written out
 
 Plans = Plan | Iterable[Plan] | Mapping[str, Plan]
 
 
 def write_report(
-    plans: Plans,
-    path: str | os.PathLike[str],
-    *,
-    sizes: Iterable[int | str] | None = None,
-    title: str | None = None,
+    plans: Plans, path: str | os.PathLike[str], *, sizes: Iterable[int | str] | None = None, title: str | None = None
 ) -> None:
     """Write a page about plans, whole or not at all; it opens in a browser without a network.
 
@@ -83,8 +82,8 @@ def report_page(plans: Plans, *, sizes: Iterable[int | str] | None = None, title
         "frame_word": taken.word if len(named) == 1 else "Part",
         "network_caption": "Links are colored by utilization; those that the bound counts have a wide border.",
         "link_columns": LINK_COLUMNS,
-        "most_terms": MOST_TERMS,
-        "most_names": MOST_NAMES,
+        "most_terms": MAX_TERMS,
+        "most_names": MAX_LINK_NAMES,
         "version": version("collopt"),
     }
     data = {
@@ -97,15 +96,15 @@ def report_page(plans: Plans, *, sizes: Iterable[int | str] | None = None, title
 
 
 def _named(plans: Any) -> dict[str, Plan]:
-    """Name the plans, and see to it that they are about the same."""
+    """Name the plans, and check that they are for the same purpose."""
     if isinstance(plans, Mapping):
         named = {str(name): plan for name, plan in plans.items()}
         several: Sequence[Any] = list(named.values())
     else:
-        several = [plans] if isinstance(plans, Plan) else as_list(plans, "the plans", most=MOST_PLANS)
+        several = [plans] if isinstance(plans, Plan) else as_list(plans, "the plans", most=MAX_PLANS)
         named = {}
-    if not several or len(several) > MOST_PLANS:
-        raise UnsupportedError(f"there are {len(several)} plans; expected 1 to {MOST_PLANS}")
+    if not several or len(several) > MAX_PLANS:
+        raise UnsupportedError(f"there are {len(several)} plans; expected 1 to {MAX_PLANS}")
     for plan in several:
         if not isinstance(plan, Plan):
             raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan, such as collopt.plan returns")
@@ -122,8 +121,7 @@ def _check_same(first: Plan, other: Plan) -> None:
     if (other.collective, other.bound.weights) != (first.collective, first.bound.weights):
         raise UnsupportedError(
             f"one plan is for {first.collective}, another for {other.collective} or for other shards; expected plans "
-            "of "
-            "one collective: write a report for each"
+            "of one collective: write a report for each"
         )
 
 
@@ -133,20 +131,16 @@ def _names(plans: Sequence[Plan]) -> list[str]:
     for plan in plans:
         name = plan.planner
         if [other.planner for other in plans].count(name) > 1 and plan.options:
-            name = f"{name}, {', '.join(f'{key} = {value}' for key, value in plan.options.items())}"
-        number = 1
-        wanted = name
-        while name in names:
-            number += 1
-            name = f"{wanted} ({number})"
-        names.append(name)
+            name = f"{name}, {_pairs(plan.options)}"
+        candidates = chain([name], (f"{name} ({number})" for number in count(2)))
+        names.append(next(each for each in candidates if each not in names))
     return names
 
 
 def _sizes(sizes: Iterable[int | str] | None) -> list[tuple[str, int]]:
     if isinstance(sizes, (str, int)):
         raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
-    wanted = as_list(DEFAULT_SIZES if sizes is None else sizes, "the sizes", most=MOST_SIZES)
+    wanted = as_list(DEFAULT_SIZES if sizes is None else sizes, "the sizes", most=MAX_SIZES)
     if not wanted:
         raise UnsupportedError("sizes is empty; expected one such as '64M', or leave it out")
     found: dict[int, str] = {}
@@ -201,3 +195,112 @@ def _json_for_script(data: object) -> str:
     """JSON that cannot end the script element which it stands in."""
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+LINK_COLUMNS = (
+    ("from", False), ("to", False), ("GB/s", True), ("latency, µs", True), ("load", True), ("utilization", True),
+    ("in the bound", False),
+)  # fmt: skip
+"""Headings of the table of links, and whether numbers stand below them."""
+MAX_LINKS = 2000  # Rows of that table
+
+
+def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    """Describe one plan."""
+    everything = plan.bound.scope == EVERY_SCHEDULE
+    times = ["–"] * len(sizes)
+    if is_predictable(plan):
+        times = list(map(time_text, predicted_times(plan, [size for _, size in sizes])))
+    kind, count, note = _schedule_tile(plan)
+    return {
+        "name": name,
+        "optimal": plan.gap == 0 and everything,
+        "verdict": _verdict(plan),
+        "scope": "" if everything else plan.bound.scope,
+        "tiles": _tiles(plan),
+        "proof": certificate(plan.bound),
+        "checks": list(check_rows(plan, "stored with the plan").items()),
+        "links": _links(plan),
+        "provenance": _provenance(plan),
+        "algbw_number": f"{float(plan.algbw):.2f}",
+        "missed": percentage_text(plan.gap) if plan.gap else "0",
+        "times": times,
+        "size_text": f"{count} {kind}" + (f", {note}" if note else ""),
+    }
+
+
+def _verdict(plan: Plan) -> tuple[str, str]:
+    """State the plan's quality, and the reason."""
+    bound = plan.bound
+    reason = bound.witness.reason(plan.topology, plan.collective)
+    if plan.gap == 0 and bound.scope == EVERY_SCHEDULE:
+        return "Optimal.", f"The plan attains the bound, which holds for all schedules: {reason}."
+    if plan.gap == 0:
+        return "Attains its bound.", f"The bound holds for {bound.scope}: {reason}. Other schedules may be faster."
+    limit = "every schedule" if bound.scope == EVERY_SCHEDULE else bound.scope
+    return (
+        f"{percentage_text(plan.gap)} below the bound",
+        f"that holds for {limit}: {reason}. The optimum lies between the plan and the bound.",
+    )
+
+
+def _tiles(plan: Plan) -> list[tuple[str, str, str]]:
+    """The figures that come first: name, value, and the value as an exact number or what it is made of."""
+    return [
+        ("algbw", *_rate_and_exact(plan.algbw)),
+        ("busbw", *_rate_and_exact(plan.busbw)),
+        ("bound on algbw", *_rate_and_exact(plan.bound.algbw)),
+        ("optimality gap", *((percentage_text(plan.gap), f"exactly {plan.gap}") if plan.gap else ("0", "optimal"))),
+        ("ranks", str(plan.topology.num_ranks), f"{len(plan.topology.links)} links"),
+        ("planner", plan.planner, ""),
+        _schedule_tile(plan),
+    ]
+
+
+def _schedule_tile(plan: Plan) -> tuple[str, str, str]:
+    if plan.schedule.num_trees:
+        return "trees", str(plan.schedule.num_trees), hop_heights(plan).partition(",")[0]
+    if plan.schedule.num_steps:
+        return "steps", str(plan.num_steps), ""
+    return "size", plan.schedule.size_text, ""
+
+
+def _rate_and_exact(value: Fraction) -> tuple[str, str]:
+    text, _, exact = rate_text(value).partition(" (")
+    return text, f"exactly {exact.rstrip(')')}" if exact else ""
+
+
+def _links(plan: Plan) -> dict[str, Any]:
+    """Rows of the table of links, the busiest first."""
+    table = link_table(plan).sort_values(["utilisation", "in_cut"], ascending=False, kind="stable")
+    rows = []
+    for place, row in zip(table.index[:MAX_LINKS], table.head(MAX_LINKS).to_dict("records"), strict=True):
+        link = plan.topology.links[place]
+        texts = {name: str(getattr(link, name)) for name in ("tail", "head", "bandwidth", "latency")}
+        share = percentage_text(row["utilisation"]) if row["utilisation"] else "0 %"
+        order = tuple(row[name] for name in ("bandwidth_gbps", "latency_us", "load", "utilisation"))
+        about = {"load": f"{row['load']:.4f}", "utilisation": share, "in_cut": bool(row["in_cut"]), "order": order}
+        rows.append(texts | about)
+    left = len(table) - len(rows)
+    return {
+        "rows": rows,
+        "caption": "Load is the share of all data that the link carries; utilization is the share of the time for "
+        "which it is busy. Sorted by utilization.",
+        "left_out": f"{left} more links, with no higher utilization, are not listed." if left else "",
+    }
+
+
+def _provenance(plan: Plan) -> list[tuple[str, str]]:
+    """Where the plan comes from."""
+    return [
+        ("network", plan.topology.name),
+        ("digest", plan.topology.digest),
+        ("planner", plan.planner),
+        ("options", _pairs(plan.options) or "none"),
+        ("recorded", _pairs(plan.provenance) or "none: plan files store only what can be verified"),
+        *schedule_rows(plan).items(),
+    ]
+
+
+def _pairs(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in values.items())

@@ -1,43 +1,35 @@
-"""The data of a page's plots, as plain values for its script; what there is no room for is told in a sentence."""
+"""Data of the page's plots, as plain values for its script."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
-from ...support.formatting import count_text
-from ..layout.link_shapes import link_curves
-from ..layout.node_layout import node_layout
-from ..tables.busy_times import busiest, busy_times, step_run
-from ..tables.plan_tables import link_table
-from ..tables.predicted_times import is_predictable, predicted_times
-from ..tables.witness_links import witness_view
-from .parts import parts
+from ...support.arrays import IntArray
+from ...support.formatting import count_text, percentage_text
+from ..layout import link_curves, node_layout
+from ..tables.busy_times import HOPS, STEPS, SUMS_FIRST, busiest, busy_times, hops_before, step_run, tree_hops
+from ..tables.plan_tables import is_predictable, link_table, predicted_times, witness_view
 
 if TYPE_CHECKING:
     from ...planners import Plan
     from ...schedules import AnyStepSchedule, TreeSchedule
     from ...topologies import Topology
 
-CURVE_SIZES = tuple(1024 * 4**power for power in range(12))
-"""1K to 4G."""
-MOST_DRAWN = 6000
-"""Links in the plot of the network."""
-MOST_ROWS = 40
-"""Links in a time line."""
-MOST_BARS = 4000
-"""In all rows of a time line together."""
+
+CURVE_SIZES = tuple(1024 * 4**power for power in range(12))  # 1K to 4G
+MAX_DRAWN = 6000  # Links in the plot of the network
+MAX_ROWS = 40  # Links in a time line
+MAX_BARS = 4000  # In all rows of a time line together
 NS_PER_US = 1000
-STRAIGHT = 1e-3
-"""Bends by less are none."""
-MOST_PIECES = 2**17
-"""Pieces of data times hops beyond which no time line is simulated for a page."""
-SLICES = 8
-"""Of data that flows in a time line, or fewer where there would be too many pieces."""
+STRAIGHT = 1e-3  # Bends by less are none
+MAX_PIECES = 2**17  # Pieces of data times hops beyond which no time line is simulated for a page
+SLICES = 8  # Of data that flows in a time line, or fewer where there would be too many pieces
 
 
 def network_data(topology: Topology) -> dict[str, Any]:
@@ -65,8 +57,9 @@ def network_data(topology: Topology) -> dict[str, Any]:
 def plan_data(plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
     """Gather what the plots of one plan show."""
     links, taken = link_table(plan), parts(plan)
-    order = links.sort_values(["in_cut", "utilisation"], ascending=False, kind="stable").index[:MOST_DRAWN]
-    drawn = links.loc[sorted(order)]
+    order = links.sort_values(["in_cut", "utilisation"], ascending=False, kind="stable").index[:MAX_DRAWN]
+    drawn, left = links.loc[sorted(order)], len(links) - len(order)
+    shown = f"Shown are {len(order)} of {len(links)} links: those of the bound, then the busiest"
     return {
         "links": {
             "word": witness_view(plan.bound).words,
@@ -77,7 +70,7 @@ def plan_data(plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
             "load": drawn["load"].round(6).tolist(),
             "use": drawn["utilisation"].round(6).tolist(),
             "cut": drawn["in_cut"].tolist(),
-            "leftOut": _not_drawn(len(links), len(drawn)),
+            "leftOut": f"{shown}; {left} are left out." if left else "",
         },
         "parts": {
             "labels": [part.label for part in taken.shown],
@@ -91,18 +84,14 @@ def plan_data(plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
     }
 
 
-def _not_drawn(links: int, shown: int) -> str:
-    if links == shown:
-        return ""
-    return f"Shown are {shown} of {links} links: those of the bound, then the busiest; {links - shown} are left out."
-
-
 def sizes_data(plans: Mapping[str, Plan]) -> dict[str, Any]:
     """Predict times over sizes for all plans, beside their bounds."""
     times = {name: predicted_times(plan, CURVE_SIZES) if is_predictable(plan) else [] for name, plan in plans.items()}
+    missing = ", ".join(name for name, found in times.items() if not found)
+    left_out = f"No times of {missing}: its trees are too many and too high to sum their latencies here."
     return {
         "sizes": list(CURVE_SIZES),
-        "leftOut": _left_out([name for name, found in times.items() if not found]),
+        "leftOut": left_out if missing else "",
         "plans": [
             {
                 "name": name,
@@ -116,32 +105,27 @@ def sizes_data(plans: Mapping[str, Plan]) -> dict[str, Any]:
     }
 
 
-def _left_out(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    return f"No times of {', '.join(names)}: its trees are too many and too high to sum their latencies here."
-
-
 def _timeline(plan: Plan, size: int) -> dict[str, Any]:
     """Bars of the busiest links, or the reason why there are none."""
     pieces = _pieces(plan.schedule)
-    slices = min(SLICES, MOST_PIECES // max(pieces, 1))
+    slices = min(SLICES, MAX_PIECES // max(pieces, 1))
     if not slices:
         return {
-            "note": f"No timeline: the plan moves {pieces} pieces, and the limit of this page is {MOST_PIECES}; "
+            "note": f"No timeline: the plan moves {pieces} pieces, and the limit of this page is {MAX_PIECES}; "
             "collopt.report.step_table returns the table for any plan."
         }
     import pandas as pd
 
     run = step_run(plan, size, slices if plan.schedule.pipelined else None)
-    busy = busiest(run, MOST_ROWS)
+    busy = busiest(run, MAX_ROWS)
     bars = busy_times(run, busy.links)
     ends = [plan.topology.links[link][:2] for link in busy.links.tolist()]
     owners = pd.MultiIndex.from_frame(bars[["tail", "head"]])
-    kept = max(int((owners.value_counts().loc[ends].cumsum() <= MOST_BARS).sum()), 1)
+    kept = max(int((owners.value_counts().loc[ends].cumsum() <= MAX_BARS).sum()), 1)
     if kept < len(ends):
         busy, bars = busiest(run, kept), bars[owners.isin(ends[:kept])]
     number = plan.topology.node_index
+    slicing = f"Simulated with {count_text(slices, 'slice')}; the predicted times of this page assume full pipelining."
     return {
         "tails": [number[node] for node in bars["tail"]],
         "heads": [number[node] for node in bars["head"]],
@@ -150,15 +134,8 @@ def _timeline(plan: Plan, size: int) -> dict[str, Any]:
         "end": bars["end_us"].round(4).tolist(),
         "bytes": bars["bytes"].round(1).tolist(),
         "done": round(run.microseconds, 4),
-        "note": f"{_slicing(plan, slices)} {busy.sentence}".strip(),
+        "note": f"{slicing if plan.schedule.pipelined else ''} {busy.sentence}".strip(),
     }
-
-
-def _slicing(plan: Plan, slices: int) -> str:
-    """Why a time line can end later than the page predicts elsewhere."""
-    if not plan.schedule.pipelined:
-        return ""
-    return f"Simulated with {count_text(slices, 'slice')}; the predicted times of this page assume full pipelining."
 
 
 @singledispatch
@@ -185,3 +162,126 @@ def _tree_pieces(schedule: TreeSchedule) -> int:
     paths = sum(len(forest.path_starts) - 1 for forest in schedule.forests)
     # Every tree reaches every rank, over paths that are this long on average.
     return schedule.num_trees * schedule.num_ranks * links // max(paths, 1)
+
+
+MAX_PARTS = 512
+MAX_SEGMENTS = 40_000  # Of all parts together: about a megabyte of the page
+
+
+class Part(NamedTuple):
+    """Links that are used together."""
+
+    label: str  # What this part is
+    ends: list[int]  # Numbers of tail and head, link by link
+    ranks: list[int]  # For each link its hop or step, from 1
+
+
+class Parts(NamedTuple):
+    """The parts of a schedule that fit a page."""
+
+    title: str  # Such as "Trees, one at a time"
+    word: str  # What one part is called
+    rank_word: str  # What `Part.ranks` count, here and in time lines
+    explained: str  # What these numbers mean
+    shown: list[Part]  # The first ones
+    left_out: str  # A sentence on those that are not shown, empty if there are none
+
+
+def parts(plan: Plan) -> Parts:
+    """Take a plan's schedule apart.
+
+    >>> import collopt
+    >>> taken = parts(collopt.plan(collopt.topologies.ring(3, bidirectional=False), "allgather"))
+    >>> taken.title, taken.shown[0]
+    ('Trees, one at a time', Part(label='root gpu0, 33.33 % of all data, 2 hops', ends=[0, 1, 1, 2], ranks=[1, 2]))
+    """
+    return _parts(plan.schedule, plan)
+
+
+@singledispatch
+def _parts(schedule: Schedule, plan: Plan) -> Parts:  # noqa: ARG001
+    """Show each row of loads: the steps, or everything at once."""
+    rows = len(np.atleast_2d(plan.link_loads))
+    return _limited(Parts("Steps, one at a time", "Step", "step", STEPS, [], ""), _steps(plan), rows, "steps")
+
+
+@_parts.register(Forest)
+@_parts.register(Allreduce)
+def _tree_parts(schedule: TreeSchedule, plan: Plan) -> Parts:
+    forests = schedule.forests
+    total = sum(forest.num_trees for forest in forests)
+    counted = zip(forests, hops_before(schedule), strict=True)
+    found = (part for forest, before in counted for part in _trees(forest, plan, before, len(forests) > 1))
+    explained = f"{HOPS} {SUMS_FIRST}" if len(forests) > 1 else HOPS
+    return _limited(Parts("Trees, one at a time", "Tree", "hop", explained, [], ""), found, total, "trees")
+
+
+@_parts.register(FlowSchedule)
+def _flow_parts(schedule: FlowSchedule, plan: Plan) -> Parts:
+    return _limited(
+        Parts("Senders, one at a time", "Sender", "step", STEPS, [], ""),
+        _senders(schedule, plan), plan.topology.num_ranks, "senders",
+    )  # fmt: skip
+
+
+def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Parts:
+    """Keep the parts that fit, and in any case as much of the first as fits."""
+    capacity = MAX_SEGMENTS
+    for part in found:
+        if len(about.shown) == MAX_PARTS or (about.shown and len(part.ranks) > capacity):
+            break
+        if len(part.ranks) > capacity:
+            label = f"{part.label}; the first {capacity} of {len(part.ranks)} links"
+            part = Part(label, part.ends[: 2 * capacity], part.ranks[:capacity])  # noqa: PLW2901 - what fits
+        about.shown.append(part)
+        capacity -= len(part.ranks)
+    left = total - len(about.shown)
+    sentence = f"Shown are the first {len(about.shown)} of {total} {word}; {left} are left out." if left else ""
+    return about._replace(left_out=sentence)
+
+
+def _trees(forest: Forest, plan: Plan, before: IntArray, is_twofold: bool) -> Iterator[Part]:
+    names, whole = plan.topology.nodes, forest.trees_per_root * forest.total_weight
+    verb = {"reduce": "reduce tree,", "broadcast": "broadcast tree,"}[forest.direction]
+    for tree, (root, weight) in enumerate(zip(forest.roots.tolist(), forest.weights.tolist(), strict=True)):
+        ends: list[int] = []
+        ranks: list[int] = []
+        for hop in tree_hops(forest, tree, int(before[tree])):
+            for tail, head in pairwise(hop.path):
+                ends += (int(tail), int(head))
+                ranks.append(hop.number)
+        share = percentage_text(weight / whole)
+        hops, first, last = (
+            count_text(max(ranks), "hop"),
+            int(before[tree]) + 1,
+            int(before[tree] + forest.heights[tree]),
+        )
+        if is_twofold:
+            hops = f"hop {first}" if first == last else f"hops {first} to {last}"
+        yield Part(f"root {names[root]}{f', {verb}' if is_twofold else ','} {share} of all data, {hops}", ends, ranks)
+
+
+def _steps(plan: Plan) -> Iterator[Part]:
+    tails, heads, _, _ = plan.topology.arrays
+    for step, loads in enumerate(np.atleast_2d(plan.link_loads), start=1):
+        used = np.flatnonzero(loads)
+        ends = np.stack([tails[used], heads[used]], axis=1).ravel().tolist()
+        yield Part(f"step {step}, {count_text(len(used), 'link')} busy", ends, [step] * len(used))
+
+
+def _senders(schedule: FlowSchedule, plan: Plan) -> Iterator[Part]:
+    starts = schedule.path_starts
+    sources = schedule.path_nodes[starts[:-1]]
+    for rank, name in enumerate(plan.topology.compute_nodes):
+        own = np.flatnonzero(sources == rank).tolist()
+        # A link that several paths share is drawn once, when the first of them passes it.
+        first: dict[tuple[int, int], int] = {}
+        for path in own:
+            nodes = schedule.path_nodes[starts[path] : starts[path + 1]].tolist()
+            steps = schedule.steps[starts[path] - path : starts[path + 1] - path - 1].tolist()
+            for step, pair in zip(steps, pairwise(nodes), strict=True):
+                first[pair] = min(step + 1, first.get(pair, step + 1))
+        yield Part(
+            f"from {name}, {count_text(len(own), 'path')} over {count_text(len(first), 'link')}",
+            [node for pair in first for node in pair], list(first.values()),
+        )  # fmt: skip

@@ -1,7 +1,14 @@
-"""When links are busy with what, in a run that figures and tables show."""
+"""Busy times of links, and hops of trees numbered in the order of time: hop 1 is sent first.
+
+Away from a root that is what the root sends.  Where sums run to a root it is what the leaves send, and a rank sends one
+hop after the last that it waits for.  In an allreduce, a broadcast tree continues the count where its reduce tree has
+ended.  A hop leads from rank to rank; switches between them do not count.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,20 +17,17 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...runtime import Simulation, simulate
+from ...runtime.lowering.tree_transfers import shard_chunks, strands_of
 from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, TreeSchedule
 from ...support.arrays import IntArray
 from ...support.validation import shown
-from .tree_hops import numbered
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DEFAULT_SLICES = 8
-"""Enough to see a pipeline, and few enough to draw."""
-MOST_EVENTS = 2**22
-"""Of a run with slices that nobody chose: seconds of work."""
-ALIKE = 1e-9
-"""Links that are busy for times this close, as shares of the longest, are equally busy."""
+DEFAULT_SLICES = 8  # Enough to see a pipeline, and few enough to draw
+MAX_EVENTS = 2**22  # Of a run with slices that nobody chose: seconds of work
+ALIKE = 1e-9  # Links that are busy for times this close, as shares of the longest, are equally busy
 
 
 class Busiest(NamedTuple):
@@ -56,7 +60,7 @@ def step_run(plan: Plan, size: int | str, slices: int | None = None) -> Simulati
     if not plan.schedule.pipelined:
         return simulate(plan, size, slices, steps="wait")
     if slices is None:
-        slices = max(1, min(DEFAULT_SLICES, MOST_EVENTS // max(_hops(plan.schedule), 1)))
+        slices = max(1, min(DEFAULT_SLICES, MAX_EVENTS // max(_hops(plan.schedule), 1)))
     return numbered(plan.schedule, simulate(plan, size, slices))
 
 
@@ -74,10 +78,7 @@ def busiest(run: Simulation, most: int) -> Busiest:
 
 
 def busy_times(run: Simulation, links: IntArray | None = None) -> pd.DataFrame:
-    """List when links carry what.
-
-    Shapes: `links` int64 (links,).
-    """
+    """Tabulate when links, int64 (links,), carry what."""
     import pandas as pd
 
     sent, topology = run.transfers, run.topology
@@ -133,3 +134,78 @@ def _without_seams(pieces: pd.DataFrame) -> pd.DataFrame:
         start_us=("start_us", "first"), end_us=("end_us", "last"), bytes=("bytes", "sum"),
     )  # fmt: skip
     return joined.sort_values(["start_us", "tail", "head"], kind="stable", ignore_index=True)
+
+
+HOPS = "Hop 1 is sent first; each further hop waits for the ones before it."
+SUMS_FIRST = "Broadcast trees continue the hop numbers of the reduce trees."
+STEPS = "Step 1 is sent first."  # What pages say of these numbers, and of those of steps
+
+
+class TreeHop(NamedTuple):
+    """What goes from one rank to another in a tree."""
+
+    number: int  # From 1
+    path: tuple[int, ...]  # Node numbers in the order in which data passes them
+    depth: int  # Hops between the root and the farther one of the two ranks
+
+
+def tree_hops(forest: Forest, tree: int, before: int = 0) -> Iterator[TreeHop]:
+    """Yield the hops of a tree, each after those that it waits for.
+
+    Sums of a chain run to its root: the leaf, rank 2, sends first.
+
+    >>> chain = Forest.from_paths(3, 1, [(0, 1, [(0, 1), (1, 2)])], root_weights=[1, 0, 0], direction="reduce")
+    >>> [(hop.number, hop.path) for hop in tree_hops(chain, 0)]
+    [(1, (2, 1)), (2, (1, 0))]
+    """
+    edges, depths = list(forest.edges(tree)), forest.depths[tree]
+    if forest.direction == "broadcast":
+        for edge in edges:
+            depth = int(depths[edge.head])
+            yield TreeHop(before + depth, edge.path, depth)
+        return
+    heights = [0] * forest.num_ranks
+    for edge in reversed(edges):
+        heights[edge.tail] = max(heights[edge.tail], heights[edge.head] + 1)
+        yield TreeHop(before + heights[edge.head] + 1, edge.path[::-1], int(depths[edge.head]))
+
+
+@singledispatch
+def hops_before(schedule: TreeSchedule) -> tuple[IntArray, ...]:
+    """Count the hops before the first one of each tree, int64 (trees,) for each forest."""
+    return (np.zeros(schedule.num_trees, dtype=np.int64),)
+
+
+@hops_before.register(Allreduce)
+def _hops_of_allreduce(schedule: Allreduce) -> tuple[IntArray, ...]:
+    adding, spreading = (np.array(trees) for trees in zip(*_pairs(schedule), strict=True))
+    before = np.zeros(schedule.broadcast.num_trees, dtype=np.int64)
+    np.maximum.at(before, spreading, schedule.reduce.heights[adding])
+    return np.zeros(schedule.reduce.num_trees, dtype=np.int64), before
+
+
+@singledispatch
+def numbered(schedule: Schedule, run: Simulation) -> Simulation:  # noqa: ARG001
+    """Set the levels of a run's transfers to their hops, less 1.
+
+    They differ where one tree broadcasts the sums of reduce trees of several heights, as each part is a transfer alone.
+    """
+    return run
+
+
+@numbered.register(Allreduce)
+def _numbered_allreduce(schedule: Allreduce, run: Simulation) -> Simulation:
+    sent, (_, before) = run.transfers, hops_before(schedule)
+    shards = shard_chunks(schedule)
+    strands = sorted(strands_of(schedule, shards, max_count=max(shards)), key=lambda strand: strand.first)
+    later = np.array([before[each.spreading] - schedule.reduce.heights[each.adding] for each in strands])
+    if not later.any():
+        return run
+    strand = np.searchsorted([each.first for each in strands], sent.firsts)
+    return replace(run, transfers=replace(sent, levels=sent.levels + np.where(sent.adds, 0, later[strand])))
+
+
+def _pairs(schedule: Allreduce) -> list[tuple[int, int]]:
+    """Trees that add up and spread the same data."""
+    shards = shard_chunks(schedule)
+    return [(each.adding, each.spreading) for each in strands_of(schedule, shards, max_count=max(shards))]

@@ -1,13 +1,14 @@
-"""What figures and pages show of plans and bounds, as tidy tables.
+"""Tidy tables of plans and bounds, for figures and pages.
 
 Exact numbers become floats here and nowhere before.  Node names are those of the topology; links come in its order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +16,22 @@ import numpy.typing as npt
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...runtime import simulate
-from ...schedules import Forest, as_bytes
+from ...schedules import (
+    Bound,
+    Cut,
+    Forest,
+    LinkLengths,
+    LinkPrice,
+    Partition,
+    Prices,
+    RankCuts,
+    Witness,
+    as_bytes,
+    schedule_time,
+)
 from ...support.validation import as_several, shown
 from ...topologies import Topology
-from .busy_times import busy_times, step_run
-from .predicted_times import predicted_times
-from .tree_hops import hops_before, tree_hops
-from .witness_links import bound_links
+from .busy_times import busy_times, hops_before, step_run, tree_hops
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,3 +253,145 @@ def _forest_rows(
                 forest.direction, names[root], number, weight / total, path[0], path[-1], " ".join(path[1:-1]),
                 hop.number, hop.depth,
             )  # fmt: skip
+
+
+MAX_WORK = 2**30  # Ranks, times trees, times hops of the highest: adding up latencies takes about a nanosecond for each
+
+
+def predicted_times(plan: Plan, sizes: Sequence[int | str]) -> list[float]:
+    """Predict times as `Plan.estimate` does.
+
+    Units: result in µs.
+
+    >>> import collopt
+    >>> plan = collopt.plan(collopt.topologies.ring(4, bandwidth=25, latency=1), "allgather")
+    >>> predicted_times(plan, ["1K", 10**6]) == [plan.estimate("1K"), plan.estimate(10**6)]
+    True
+    """
+    if not plan.schedule.pipelined:
+        return [plan.estimate(size) for size in sizes]
+    # Latency does not depend on the size, and the rest is proportional to it.
+    first, *others = map(as_bytes, sizes)
+    start = schedule_time(plan.schedule, plan.topology, first, inverse_rate=plan.inverse_rate)
+    per_byte = 1 / (plan.algbw * NS_PER_US)
+    return [float(start), *(float(start + (size - first) * per_byte) for size in others)]
+
+
+def is_predictable(plan: Plan) -> bool:
+    """Tell whether `predicted_times` takes seconds, not the minutes that latencies of very many trees take."""
+    trees = plan.schedule.num_trees
+    return not trees or plan.topology.num_ranks * trees * plan.heights.highest <= MAX_WORK
+
+
+Pair = tuple[str, str]
+
+
+class WitnessView(NamedTuple):
+    """What to show of a witness."""
+
+    parts: tuple[frozenset[str], ...]  # Sets of nodes whose borders count; none for prices and lengths of links
+    links: frozenset[Pair]  # Links whose bandwidth the witness adds up
+    words: str  # What these links are, for a legend
+
+
+def bound_links(bound: Bound) -> pd.DataFrame:
+    """Tabulate the links of a bound's topology, and which of them limit the collective.
+
+    Parameters
+    ----------
+    bound : Bound
+        With a witness of any kind.
+
+    Returns
+    -------
+    DataFrame
+        One row per link: ``tail``, ``head``, ``bandwidth_gbps``, ``latency_us``, and ``in_cut``, whether the bound's
+        witness adds up its bandwidth.  These are the links that cross the cut in the direction that counts, those that
+        enter a part of a partition, or those with a price or a length.
+
+    Raises
+    ------
+    UnsupportedError
+        If the bound is none, or its witness is of an unknown kind.
+
+    Examples
+    --------
+    >>> import collopt
+    >>> bound = collopt.bound(collopt.topologies.dgx_a100(boxes=4), "allgather")
+    >>> links = bound_links(bound)
+    >>> int(links["in_cut"].sum()), float(links[links["in_cut"]]["bandwidth_gbps"].sum())
+    (8, 200.0)
+    """
+    import pandas as pd
+
+    counted = witness_view(bound).links
+    links = bound.topology.links
+    return pd.DataFrame(
+        {
+            "tail": [link.tail for link in links],
+            "head": [link.head for link in links],
+            "bandwidth_gbps": [float(link.bandwidth) for link in links],
+            "latency_us": [float(link.latency) for link in links],
+            "in_cut": [(link.tail, link.head) in counted for link in links],
+        }
+    )
+
+
+def witness_view(bound: Bound) -> WitnessView:
+    """Say what to show of a bound's witness; raises as `bound_links`."""
+    if not isinstance(bound, Bound):
+        raise UnsupportedError(f"the bound is {shown(bound)}; expected a Bound")
+    return _view(bound.witness, bound)
+
+
+@singledispatch
+def _view(witness: Witness, bound: Bound) -> WitnessView:
+    if not isinstance(witness, Witness):
+        raise UnsupportedError(
+            f"the bound's witness is {shown(witness)}; expected a cut, a partition, dual values or dual lengths"
+        )
+    weights = witness.link_weights(bound.topology, bound.collective)
+    return WitnessView((), frozenset(pair for pair, weight in weights.items() if weight > 0), "link in the bound")
+
+
+@_view.register(Cut)
+def _of_cut(witness: Cut, bound: Bound) -> WitnessView:
+    return _crossing(bound, witness, bound.collective.direction == "reduce")
+
+
+@_view.register(RankCuts)
+def _of_rank_cuts(witness: RankCuts, bound: Bound) -> WitnessView:
+    # All but the widest hold with room to spare; of equal ones, one is enough to look at.
+    receiving = bool(bound.topology.multicast)
+    widths = [
+        cut.entering_bandwidth(bound.topology) if receiving else cut.bandwidth(bound.topology) for cut in witness.cuts
+    ]
+    return _crossing(bound, witness.cuts[widths.index(max(widths))], receiving)
+
+
+@_view.register(Partition)
+def _of_partition(witness: Partition, bound: Bound) -> WitnessView:
+    ranks = set(bound.topology.compute_nodes)
+    parts = tuple(part for part in witness.parts if part & ranks)
+    return WitnessView(parts, frozenset(witness.link_weights(bound.topology, bound.collective)), "link into a part")
+
+
+@_view.register(LinkLengths)
+def _of_lengths(witness: LinkLengths, bound: Bound) -> WitnessView:  # noqa: ARG001
+    return _priced(witness.links, "dual length")
+
+
+@_view.register(Prices)
+def _of_prices(witness: Prices, bound: Bound) -> WitnessView:  # noqa: ARG001
+    return _priced(witness.links, "dual value")
+
+
+def _priced(links: Iterable[LinkPrice], what: str) -> WitnessView:
+    priced = frozenset((entry.tail, entry.head) for entry in links if entry.price > 0)
+    return WitnessView((), priced, f"link with a {what} in the bound")
+
+
+def _crossing(bound: Bound, cut: Cut, inwards: bool) -> WitnessView:
+    """Show one cut and the links out of it, or into it."""
+    crossed = cut.crossed(bound.topology, entering=inwards)
+    return WitnessView((cut.nodes,), frozenset(crossed), f"link {'into' if inwards else 'out of'} the cut")

@@ -1,7 +1,4 @@
-"""What was checked of a plan, in words.
-
-What the summary of a plan says of its schedule, line by line.
-"""
+"""Summary of a plan: its schedule, and what was verified, line by line."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ def checks_of(schedule: Schedule, checked: Plan) -> dict[str, str]:
     """Say what was checked of a schedule; every kind may register more than this, which holds for all."""
     return {
         schedule.parts: f"{schedule.size_text} do what {checked.collective} needs",
-        "links": f"{len(checked.topology.links)} link loads match the stated ones; algbw {rate_text(checked.algbw)}",
+        "links": _loads(checked),
     }
 
 
@@ -62,29 +59,31 @@ def _flow_checks(schedule: FlowSchedule, checked: Plan) -> dict[str, str]:
     return {
         "routes": f"{schedule.num_paths} paths follow existing links and visit no node twice",
         "traffic": f"all {checked.topology.num_ranks} ranks receive all data meant for them exactly once",
-        "links": f"{len(checked.topology.links)} link loads match the stated ones; algbw {rate_text(checked.algbw)}",
+        "links": _loads(checked),
     }
 
 
 @checks_of.register(Forest)
 @checks_of.register(Allreduce)
 def _tree_checks(schedule: TreeSchedule, checked: Plan) -> dict[str, str]:
-    network = checked.topology
     shard = "share of the data" if checked.collective.has_two_phases else "shard"
     return {
         "routes": f"{_paths(schedule.forests)} paths follow existing links and pass through switches only",
-        "trees": f"{schedule.num_trees} trees span all {network.num_ranks} ranks; "
+        "trees": f"{schedule.num_trees} trees span all {checked.topology.num_ranks} ranks; "
         f"tree weights sum to {schedule.forests[-1].trees_per_root} per unit of each root's {shard}",
-        "links": f"{len(network.links)} link loads match the stated ones; algbw {rate_text(checked.algbw)}",
+        "links": _loads(checked),
     }
+
+
+def _loads(checked: Plan) -> str:
+    return f"{len(checked.topology.links)} link loads match the stated ones; algbw {rate_text(checked.algbw)}"
 
 
 def _paths(parts: Sequence[Forest | StepSchedule]) -> int:
     return sum(len(part.path_starts) - 1 for part in parts)
 
 
-LARGE = 2**18
-"""Tree entries beyond which what switches could save is not worked out for the summary."""
+LARGE = 2**18  # Tree entries beyond which what switches could save is not worked out for the summary
 
 
 def schedule_rows(made: Plan) -> dict[str, str]:

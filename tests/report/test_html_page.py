@@ -19,8 +19,10 @@ import collopt
 from collopt.errors import CertificateError, MissingDependencyError, UnsupportedError
 from collopt.planners import Plan
 from collopt.report import write_report
-from collopt.report.html import entries, parts, plots, report_page
-from collopt.report.tables import predicted_times
+from collopt.report.html import page as entries
+from collopt.report.html import plots, report_page
+from collopt.report.html import plots as parts
+from collopt.report.tables import plan_tables as predicted_times
 from collopt.topologies import Topology, dgx_a100, ring, torus
 
 HOSTILE = ("</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "<b>&lt;$x^2$</b>")
@@ -114,10 +116,10 @@ def test_names_cannot_become_markup_or_script() -> None:
 def test_the_table_has_every_link_until_there_are_too_many(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the page says how many are left out, everywhere."""
     assert text_of(made).count('<td class="number" data-value=') == 4 * len(made.topology.links)
-    monkeypatch.setattr(entries, "MOST_LINKS", 10)
-    monkeypatch.setattr(plots, "MOST_DRAWN", 12)
-    monkeypatch.setattr(plots, "MOST_ROWS", 7)
-    monkeypatch.setattr(parts, "MOST_PARTS", 5)
+    monkeypatch.setattr(entries, "MAX_LINKS", 10)
+    monkeypatch.setattr(plots, "MAX_DRAWN", 12)
+    monkeypatch.setattr(plots, "MAX_ROWS", 7)
+    monkeypatch.setattr(parts, "MAX_PARTS", 5)
     page = text_of(made)
     left = len(made.topology.links)
     assert f"{left - 10} more links, with no higher utilization, are not listed" in page
@@ -138,7 +140,7 @@ def test_the_table_has_every_link_until_there_are_too_many(made: Plan, monkeypat
 
 def test_the_time_line_has_the_links_that_are_busy_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of network cards, though ten times as many bytes go over the others."""
-    monkeypatch.setattr(plots, "MOST_ROWS", 8)
+    monkeypatch.setattr(plots, "MAX_ROWS", 8)
     links = [(f"box{box}/gpu{gpu}", f"box{box}/sw", 500) for box in range(4) for gpu in range(2)]
     cards = [(f"box{box}/sw", "fabric", 10) for box in range(4)]
     ranks = [f"box{box}/gpu{gpu}" for box in range(4) for gpu in range(2)]
@@ -152,15 +154,15 @@ def test_the_time_line_has_the_links_that_are_busy_all_the_time(monkeypatch: pyt
 
 def test_the_links_of_the_bound_are_drawn_first(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where not all links are, those that matter are."""
-    monkeypatch.setattr(plots, "MOST_DRAWN", 4)
+    monkeypatch.setattr(plots, "MAX_DRAWN", 4)
     links = data_of(text_of(made))["plans"][0]["links"]
     assert sum(links["cut"]) == 2
 
 
 def test_large_plans_do_without_what_takes_too_long(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time lines and predicted times are left out, and the page says so."""
-    monkeypatch.setattr(plots, "MOST_PIECES", 10)
-    monkeypatch.setattr(predicted_times, "MOST_WORK", 10)
+    monkeypatch.setattr(plots, "MAX_PIECES", 10)
+    monkeypatch.setattr(predicted_times, "MAX_WORK", 10)
     data = data_of(text_of(made))
     assert data["plans"][0]["timelines"][0]["note"].startswith("No timeline: the plan moves ")
     assert "start" not in data["plans"][0]["timelines"][0]
@@ -172,7 +174,7 @@ def test_time_lines_of_large_plans_have_fewer_slices(made: Plan, monkeypatch: py
     """They end later than the page predicts elsewhere, and say why; steps are not sliced, and do not."""
     fine = data_of(text_of(made, sizes=["64M"]))["plans"][0]["timelines"][0]
     assert fine["note"].startswith("Simulated with 8 slices; the predicted times of this page assume full pipelining.")
-    monkeypatch.setattr(plots, "MOST_PIECES", 2 * plots._pieces(made.schedule))
+    monkeypatch.setattr(plots, "MAX_PIECES", 2 * plots._pieces(made.schedule))
     coarse = data_of(text_of(made, sizes=["64M"]))["plans"][0]["timelines"][0]
     assert coarse["note"].startswith("Simulated with 2 slices; ")
     assert coarse["done"] > fine["done"] > made.estimate("64M")
@@ -184,7 +186,7 @@ def test_time_lines_of_large_plans_have_fewer_slices(made: Plan, monkeypatch: py
 
 def test_one_large_part_is_cut_short(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tree with more links than there is room for is still shown, as far as it goes."""
-    monkeypatch.setattr(parts, "MOST_SEGMENTS", 6)
+    monkeypatch.setattr(parts, "MAX_SEGMENTS", 6)
     shown = data_of(text_of(made))["plans"][0]["parts"]
     assert [len(ranks) for ranks in shown["ranks"]] == [6]
     assert "the first 6 of" in shown["labels"][0]

@@ -106,7 +106,7 @@ def test_very_many_arrows_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     for plan in (sums(), trees()):
         each = tree_figure(plan).axes
         with monkeypatch.context() as patched:
-            patched.setattr("collopt.report.figures.trees.MOST_ARROWS", 1)
+            patched.setattr("collopt.report.figures.trees.MAX_ARROWS", 1)
             figure = tree_figure(plan)
         for one, many in zip(each, figure.axes, strict=True):
             lines, heads, _ = many.collections
@@ -248,9 +248,9 @@ def test_the_time_of_a_gantt_chart_is_that_of_the_last_byte() -> None:
 def test_a_chart_of_very_many_transfers_takes_fewer_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """By itself, down to one; what somebody asks for is done."""
     hops = simulate(trees(), "1M", 1).num_events
-    monkeypatch.setattr("collopt.report.tables.busy_times.MOST_EVENTS", 3 * hops)
+    monkeypatch.setattr("collopt.report.tables.busy_times.MAX_EVENTS", 3 * hops)
     assert gantt_figure(trees(), "1M").axes[0].get_title().endswith(" in 3 slices")
-    monkeypatch.setattr("collopt.report.tables.busy_times.MOST_EVENTS", 1)
+    monkeypatch.setattr("collopt.report.tables.busy_times.MAX_EVENTS", 1)
     assert gantt_figure(trees(), "1M").axes[0].get_title().endswith(" in 1 slice")
     assert gantt_figure(trees(), "1M", 4).axes[0].get_title().endswith(" in 4 slices")
 

@@ -9,9 +9,8 @@ import pytest
 import collopt
 from collopt import Plan, topologies
 from collopt.report import step_table, tree_table
-from collopt.report.html.parts import parts
-from collopt.report.html.plots import plan_data
-from collopt.report.tables.tree_hops import HOPS, SUMS_FIRST
+from collopt.report.html.plots import parts, plan_data
+from collopt.report.tables.busy_times import HOPS, SUMS_FIRST
 
 TORUS = topologies.torus(3, 3, bandwidth=25, latency=1)
 

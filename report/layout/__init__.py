@@ -1,1 +1,0 @@
-"""Where nodes and links are drawn."""
